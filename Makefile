@@ -1,0 +1,51 @@
+# Everything starts here: `make help`. The virtual environment is made by itself.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+TARGET ?= apache-pulsar@4.2.4
+REPORT ?= reports
+ARGS ?=
+
+.PHONY: help conformance test recordings bench proto lint clean
+.DEFAULT_GOAL := help
+
+help:  ## Show this help
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  TARGET=apache-pulsar@VERSION | pulsar://HOST:PORT | FILE.toml   what is tested (now: $(TARGET))"
+	@echo "  ARGS='--admin-url URL --select GLOB ...'                        further options of 'run'"
+
+# What running the suite needs, and nothing else.
+$(VENV)/run.stamp: requirements.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+# What developing it needs, on top.
+$(VENV)/dev.stamp: requirements-dev.txt $(VENV)/run.stamp
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
+	@touch $@
+
+conformance: $(VENV)/run.stamp  ## Judge TARGET: a real Apache Pulsar 4.2.4 unless told otherwise
+	$(BIN)/pulsar-conformance run $(TARGET) --report $(REPORT) $(ARGS)
+
+test: $(VENV)/dev.stamp  ## Run the project's own tests
+	$(BIN)/python -m pytest $(ARGS)
+
+recordings: $(VENV)/run.stamp  ## Record TARGET anew for the suite's own tests and pages
+	$(BIN)/pulsar-conformance run $(TARGET) --record --seed 1 --report $(REPORT) $(ARGS)
+
+bench: $(VENV)/dev.stamp  ## Measure the codec, the engine and a whole run on a real broker
+	$(BIN)/python benchmarks/bench.py $(ARGS)
+
+proto: $(VENV)/dev.stamp  ## Generate the protobuf code anew
+	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=refimpl/wire --pyi_out=refimpl/wire proto/pulsar_api.proto
+
+lint: $(VENV)/dev.stamp  ## Check style, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:  ## Remove the virtual environment, caches and reports
+	rm -rf $(VENV) reports site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,244 @@
+"""Why a conversation failed, for a person: the nearest miss, and the frames around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.engine import log
+from conformance.engine.machine import Failure, Machine, State, Taken
+from conformance.engine.matchers import Difference, show
+from conformance.engine.matching import Clock, Seen, collect, compare, expected, match_frame, see
+from conformance.engine.program import Collect, Expect, Interleave, Node, Program, Silence
+from conformance.engine.values import Environment, Value, ValueProblem, resolve
+from refimpl.wire import FrameDecoder, WireError, annotate, format_lines, line_notation
+
+FRAMES_SHOWN = 4
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The nearest miss.
+
+    `kind` says which rule found it: differs, too-early, twice, unexpected, silence, late, closed, garbage, read, branch, harness.
+    """
+
+    kind: str
+    summary: str
+    step: str = ""
+    clause: str | None = None
+    differences: tuple[Difference, ...] = ()
+    waiting: tuple[str, ...] = ()
+    frames: tuple[str, ...] = ()
+    event: int | None = None
+    timed: bool = False
+    taken: tuple[Taken, ...] = ()
+    left: tuple[Node, ...] = ()
+    observed: tuple[tuple[str, Any], ...] = ()
+
+    def text(self) -> str:
+        """Write it in full: the summary first, then differences, what was waited for, and the last frames."""
+        lines = [self.summary]
+        lines += [f"  {difference}" for difference in self.differences]
+        lines += [f"  waiting for {one}" for one in self.waiting if one not in self.summary]
+        if self.step:
+            lines.append(f"  at {self.step}" + (f" (clause {self.clause})" if self.clause else ""))
+        if self.frames:
+            lines += ["  the last frames:", *(f"    {line}" for one in self.frames for line in one.splitlines())]
+        return "\n".join(lines)
+
+
+def diagnose(program: Program, machine: Machine, events: Sequence[log.Event], begin: float = 0.0) -> Diagnosis:
+    """Explain a conversation that did not pass.
+
+    Args:
+        program: The compiled cell.
+        machine: The machine that has taken all events.
+        events: The events.
+        begin: When the conversation began, in seconds of the log; the frames shown count from there.
+    """
+    failure = machine.failure
+    if failure is None:
+        return Diagnosis("harness", "the log ends in the middle of the case", waiting=_waiting(machine.states))
+    if failure.problem is not None:
+        return Diagnosis("harness", failure.problem, step=failure.act.path if failure.act else "")
+    state = max(failure.states, key=lambda one: len(one.taken))
+    common: dict[str, Any] = {
+        "taken": state.taken,
+        "left": state.nodes,
+        "observed": state.observed,
+        "event": failure.event.n,
+        "frames": _last_frames(events, failure.event, begin),
+    }
+    if isinstance(failure.event, log.End):
+        assert failure.act is not None
+        what = next(iter(failure.act.spec["call"]))
+        summary = f"the answer of {what} did not come to what is expected"
+        return Diagnosis("read", summary, failure.act.path, failure.act.clause, failure.differences, timed=True, **common)
+    if isinstance(failure.event, log.Deadline):
+        return _late(failure, **common)
+    return _nearest(program, failure, see(failure.event), common)  # type: ignore[arg-type]
+
+
+def _late(failure: Failure, **common: Any) -> Diagnosis:
+    waiting = _waiting(failure.states)
+    step = next((one for state in failure.states for one in expected(state.nodes)), None)
+    summary = f"nothing came: the case waits for {waiting[0] if waiting else 'nothing'}"
+    return Diagnosis("late", summary, step.path if step else "", step.clause if step else None, waiting=waiting, timed=True, **common)
+
+
+def _nearest(program: Program, failure: Failure, seen: Seen, common: dict[str, Any]) -> Diagnosis:
+    what = _what(seen)
+    waiting = _waiting(failure.states)
+    silence = _broken_silence(failure.states, seen)
+    if silence is not None:
+        return Diagnosis("silence", f"{what} came, where there must be silence", silence.path, silence.clause, **common)
+    if isinstance(seen.event, log.Garbage):
+        step = next((one for state in failure.states for one in expected(state.nodes)), None)
+        summary = f"octets that are no frame: {seen.event.reason}"
+        return Diagnosis("garbage", summary, step.path if step else "", step.clause if step else None, waiting=waiting, **common)
+    near = _fewest_differences(failure.states, seen)
+    if near is not None:
+        step, differences = near
+        timed = any(difference.path == "time" for difference in differences)
+        summary = f"{what} is not what is expected: {differences[0]}"
+        return Diagnosis("differs", summary, step.path, step.clause, differences, timed=timed, **common)
+    first = next((one for state in failure.states for one in expected(state.nodes, seen.event.at)), None) or next(
+        (one for state in failure.states for one in expected(state.nodes)), None
+    )
+    where = (first.path, first.clause) if first else ("", None)
+    later = _later(failure.states, seen)
+    if later is not None:
+        summary = f"{what} came too early: it is expected at {later.path}, after {waiting[0] if waiting else 'the acts before it'}"
+        return Diagnosis("too-early", summary, later.path, later.clause or where[1], waiting=waiting, **common)
+    again = _again(program, failure.states, seen)
+    if again is not None:
+        return Diagnosis("twice", f"{what} came twice: {again.path} took it before", again.path, again.clause, waiting=waiting, **common)
+    kind = "closed" if isinstance(seen.event, log.Closed) else "unexpected"
+    rest = f"the case waits for {waiting[0]}" if waiting else "the case waits for nothing"
+    summary = f"{what}, {rest}" if kind == "closed" else f"{what} came, which nothing expects here; {rest}"
+    return Diagnosis(kind, summary, *where, waiting=waiting, **common)
+
+
+def _what(seen: Seen) -> str:
+    if isinstance(seen.event, log.Closed):
+        return f"the peer closed connection {seen.event.at}" + (" with a reset" if seen.event.how == "rst" else "")
+    return line_notation(seen.frame) if seen.frame is not None else "octets that are no frame"
+
+
+def _waiting(states: Sequence[State]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(describe(one, state) for state in states for one in expected(state.nodes)))
+
+
+def describe(node: Expect | Collect, state: State) -> str:
+    """Say in a few words what a step waits for, with the variables that are set by then."""
+    spec = node.spec.frame if isinstance(node, Collect) else node.frame
+    if spec is None:
+        return f"the end of connection {node.at}"
+    ((name, fields),) = spec.items()
+    variables = {**node.scope.variables, **state.bindings}
+    return f"{name}{show({key: _known(value, variables) for key, value in fields.items()})}" + ("" if node.at == "c" else f" on {node.at}")
+
+
+def _known(value: Value, variables: Environment) -> Value:
+    try:
+        return resolve(value, variables)
+    except ValueProblem:
+        return value
+
+
+def _broken_silence(states: Sequence[State], seen: Seen) -> Silence | None:
+    for state in states:
+        for node in state.nodes:
+            if isinstance(node, Silence) and node.at == seen.event.at:
+                variables = {**node.scope.variables, **state.bindings}
+                if any(match_frame(frame, seen, variables) for frame in node.frames):
+                    return node
+    return None
+
+
+def _fewest_differences(states: Sequence[State], seen: Seen) -> tuple[Expect | Collect, tuple[Difference, ...]] | None:
+    """Find the open expectation of the same command on the same connection that the frame misses by least."""
+    best: tuple[Expect | Collect, tuple[Difference, ...]] | None = None
+    for state in states:
+        for node in expected(state.nodes, seen.event.at):
+            spec = node.spec.frame if isinstance(node, Collect) else node.frame
+            if spec is None or seen.frame is None or next(iter(spec)) != seen.name:
+                continue
+            try:
+                found = (
+                    collect(node, seen, state.bindings)[0]
+                    if isinstance(node, Collect)
+                    else compare(node, seen, state.bindings, Clock(seen.event.t, None, 1.0))
+                )
+            except ValueProblem:
+                continue
+            if found.differences and (best is None or len(found.differences) < len(best[1])):
+                best = node, found.differences
+            elif not found.differences and best is None:
+                best = node, (Difference("time", "an earlier arrival", "too late"),)
+    return best
+
+
+def _expectations(nodes: Sequence[Node]) -> list[Expect]:
+    found: list[Expect] = []
+    for node in nodes:
+        if isinstance(node, Expect):
+            found.append(node)
+        elif isinstance(node, Silence):
+            found += _expectations(node.until)
+        elif isinstance(node, Interleave):
+            found += [one for sequence in node.sequences for one in _expectations(sequence)]
+    return found
+
+
+def _fits(node: Expect, state: State, seen: Seen) -> bool:
+    try:
+        return node.frame is not None and bool(compare(node, seen, state.bindings, Clock(seen.event.t, None, 1.0)))
+    except ValueProblem:
+        return False
+
+
+def _later(states: Sequence[State], seen: Seen) -> Expect | None:
+    if seen.frame is None:
+        return None
+    return next((node for state in states for node in _expectations(state.nodes) if _fits(node, state, seen)), None)
+
+
+def _again(program: Program, states: Sequence[State], seen: Seen) -> Expect | None:
+    if seen.frame is None:
+        return None
+    for state in states:
+        paths = {step.path for step in state.taken}
+        for node in _expectations(program.nodes):
+            if node.path in paths and _fits(node, state, seen):
+                return node
+    return None
+
+
+def _last_frames(events: Sequence[log.Event], last: log.Event, begin: float) -> tuple[str, ...]:
+    """Show the last frames of the connection in annotated hexadecimal, and what was sent as one line."""
+    at = getattr(last, "at", None)
+    shown: list[str] = []
+    for event in events:
+        if event.n > last.n:
+            break
+        if at is not None and getattr(event, "at", at) != at:
+            continue
+        if isinstance(event, log.Begin) and event.octets:
+            shown.append(f"> {event.t - begin:8.3f} {event.at} {_line(event.octets)}")
+        elif isinstance(event, log.Frame):
+            octets = bytes.fromhex(event.octets)
+            hexed = "\n".join(f"    {line}" for line in format_lines(annotate(octets)[:24]).splitlines())
+            shown.append(f"< {event.t - begin:8.3f} {event.at} {_line(event.octets)}\n{hexed}")
+        elif isinstance(event, log.Closed):
+            shown.append(f"< {event.t - begin:8.3f} {event.at} closed ({event.how})")
+    return tuple(shown[-FRAMES_SHOWN:])
+
+
+def _line(octets: str) -> str:
+    try:
+        return " ".join(map(line_notation, FrameDecoder().receive(bytes.fromhex(octets))))
+    except (WireError, ValueError):
+        return f"{len(octets) // 2} octets: {octets[:80]}"

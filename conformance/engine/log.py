@@ -1,0 +1,239 @@
+"""The event log of a run: what the runner writes and everything else reads.
+
+One JSON object a line, in one total order. `n` counts the events of one conversation (one trial of one cell of one case),
+`t` is in seconds since the run began. Octets are hexadecimal.
+
+    header        the suite, the target, the arguments
+      conversation  a trial begins: its case, cell, fresh names and seed
+        begin, end    an act of the harness (send, open, close, admin, read, advance), logged before its first octet and after its last
+        frame         a frame of the role under test, logged when its last octet was decoded
+        answer        an ambient frame was answered by the harness itself
+        garbage       octets of the role under test that are no frame
+        closed        the role under test ended a connection
+        deadline      the harness stopped waiting
+        lag           the harness itself was late, by this many seconds
+      finished      the conversation is over; `problem` when the harness could not run it
+      skipped       a case that was not run, and why
+      result        the verdict of a case (or of one cell of it), derived from the above
+    footer        the run is complete
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+FORMAT = 1
+
+
+class LogError(ValueError):
+    """A log that can't be read: the message names the file, the line and what is wrong there."""
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Header(_Record):
+    """The first record: what ran against what."""
+
+    record: Literal["header"] = "header"
+    format: int = FORMAT
+    suite: str
+    transcripts: str = Field(description="digest of all transcripts and clauses")
+    target: str
+    release: str | None = None
+    service_url: str = ""
+    server_version: str = ""
+    capabilities: dict[str, bool] = {}
+    profile: str = "default"
+    arguments: list[str] = []
+    seed: int = 0
+    slow: float = 1.0
+    started: str = Field(description="date and time, ISO 8601, UTC")
+
+
+class Conversation(_Record):
+    """The begin of one trial of one cell of one case."""
+
+    record: Literal["conversation"] = "conversation"
+    key: str = Field(description="case id, cell, trial and attempt: unique in the log")
+    case: str
+    cell: dict[str, Any] = {}
+    trial: int = 0
+    attempt: int = 0
+    acts: str = Field(description="digest of everything in the case that decides what is sent")
+    fresh: dict[str, str] = Field(default={}, description="the fresh names that stood in for variables")
+    seed: int = 0
+    t: float = 0.0
+
+
+class _Event(_Record):
+    key: str
+    n: int
+    t: float
+
+
+class _ActEvent(_Event):
+    step: str = Field(description="number of the group of acts, lane (in a race), place in the lane; such as 2.0.1")
+
+    def place(self) -> tuple[int, int, int]:
+        """Return the number of the group, the lane and the place in it."""
+        group, lane, place = map(int, self.step.split("."))
+        return group, lane, place
+
+
+class Begin(_ActEvent):
+    """An act of the harness begins."""
+
+    record: Literal["begin"] = "begin"
+    what: Literal["send", "open", "close", "admin", "read", "advance"]
+    at: str | None = None
+    octets: str | None = Field(default=None, description="a long send is cut: its first and last octets, with '..' between them")
+    size: int | None = Field(default=None, description="octets of the send")
+    detail: dict[str, Any] = {}
+
+
+class End(_ActEvent):
+    """An act of the harness has ended; `status` and `body` are those of an admin answer."""
+
+    record: Literal["end"] = "end"
+    status: int | None = None
+    body: Any = None
+    problem: str | None = None
+
+
+class Frame(_Event):
+    """A whole frame of the role under test."""
+
+    record: Literal["frame"] = "frame"
+    at: str
+    octets: str
+
+
+class Answer(_Event):
+    """The harness answered an ambient frame, such as PING, by itself."""
+
+    record: Literal["answer"] = "answer"
+    at: str
+    octets: str
+
+
+class Garbage(_Event):
+    """Octets of the role under test that are no frame, and why."""
+
+    record: Literal["garbage"] = "garbage"
+    at: str
+    octets: str
+    reason: str
+
+
+class Closed(_Event):
+    """The role under test ended a connection."""
+
+    record: Literal["closed"] = "closed"
+    at: str
+    how: Literal["fin", "rst"]
+
+
+class Deadline(_Event):
+    """The harness stopped waiting."""
+
+    record: Literal["deadline"] = "deadline"
+
+
+class Lag(_Event):
+    """The harness was late by `seconds`: rules that speak of time can't be judged across it."""
+
+    record: Literal["lag"] = "lag"
+    seconds: float
+
+
+class Finished(_Record):
+    """The conversation is over."""
+
+    record: Literal["finished"] = "finished"
+    key: str
+    t: float
+    problem: str | None = None
+
+
+class Skipped(_Record):
+    """A case, or one cell of it, that was not run, and why."""
+
+    record: Literal["skipped"] = "skipped"
+    case: str
+    cell: dict[str, Any] = {}
+    verdict: Literal["NOT-APPLICABLE", "UNTESTABLE"]
+    reason: str
+
+
+class Result(_Record):
+    """The verdict of a case, or of one cell of it; derived, and derived again by `judge`."""
+
+    record: Literal["result"] = "result"
+    case: str
+    cell: dict[str, Any] = {}
+    verdict: str
+    summary: str = ""
+    clauses: dict[str, str] = {}
+    keys: list[str] = []
+    trials: int = 1
+    failed_trials: int = 0
+    branches: list[str] = []
+    observed: dict[str, Any] = {}
+    diagnosis: str = ""
+    baseline: str | None = None
+
+
+class Footer(_Record):
+    """The last record: its presence says that the run is complete."""
+
+    record: Literal["footer"] = "footer"
+    complete: bool
+    stopped: str | None = Field(default=None, description="why the run ended early")
+    seconds: float = 0.0
+    counts: dict[str, int] = {}
+
+
+Event: TypeAlias = Begin | End | Frame | Answer | Garbage | Closed | Deadline | Lag
+Record: TypeAlias = Annotated[
+    Header | Conversation | Begin | End | Frame | Answer | Garbage | Closed | Deadline | Lag | Finished | Skipped | Result | Footer,
+    Field(discriminator="record"),
+]
+_ADAPTER: TypeAdapter[Any] = TypeAdapter(Record)
+
+
+def dump(record: BaseModel) -> str:
+    """Write one record as one line, without what is at its default."""
+    fields = record.model_dump(exclude_defaults=True)
+    return json.dumps({"record": record.record, **fields}, ensure_ascii=False, separators=(",", ":"))  # type: ignore[attr-defined]
+
+
+def load(lines: Iterable[str], name: str) -> Iterator[Any]:
+    """Read records.
+
+    Args:
+        lines: The lines of a log.
+        name: What the error calls the log, usually its file name.
+
+    Raises:
+        LogError: A line is no record; names the line.
+    """
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield _ADAPTER.validate_json(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise LogError(f"{name}:{number}: not a record of an event log ({where}: {first['msg']})") from None
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of one record."""
+    return _ADAPTER.json_schema()

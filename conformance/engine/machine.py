@@ -1,0 +1,283 @@
+"""The matching machine: advances a set of live states over the events of one conversation.
+
+A state is what is left of the program and what was bound so far. An event moves every state that can take it; states that
+can't are dropped; when none is left, the case has failed at that event. There is no backtracking: alternatives are states.
+
+What a state takes of an event:
+- expectations are ordered on each connection, not among connections;
+- a pending group of acts blocks everything behind it; a running one blocks only the next group;
+- a choice is opened as soon as nothing but expectations stands before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from conformance.engine import log
+from conformance.engine.matchers import Difference, Match
+from conformance.engine.matching import (
+    Clock,
+    Running,
+    Seen,
+    act_outcome,
+    acts_begun,
+    acts_ended,
+    expected,
+    first_acts,
+    match_frame,
+    running_groups,
+    see,
+    sent_bindings,
+    take,
+)
+from conformance.engine.program import Act, Acts, Choice, Expect, Interleave, Node, Observe, Program, Silence
+from conformance.engine.values import Value, ValueProblem, resolve
+
+STATE_LIMIT: Final = 2000
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A step that took an event."""
+
+    path: str
+    n: int
+    clause: str | None
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch that was taken."""
+
+    path: str
+    name: str
+    level: str
+    clause: str | None
+
+
+@dataclass(frozen=True)
+class State:
+    """What is left, what is bound, and how it came there."""
+
+    nodes: tuple[Node, ...]
+    bindings: Mapping[str, Value]
+    taken: tuple[Taken, ...] = ()
+    branches: tuple[Branch, ...] = ()
+    observed: tuple[tuple[str, Value], ...] = ()
+
+    def key(self) -> tuple[tuple[Node, ...], str]:
+        """Return what makes two states equal: what is left and what is bound."""
+        return self.nodes, json.dumps([self.bindings, self.observed], sort_keys=True, default=repr)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why no state is left."""
+
+    event: log.Event
+    states: tuple[State, ...]
+    problem: str | None = None
+    act: Act | None = None
+    differences: tuple[Difference, ...] = ()
+
+
+class MachineError(RuntimeError):
+    """The transcript can't be run: too many live states, or states that want different acts."""
+
+
+class Machine:
+    """Matches one conversation against a program.
+
+    Args:
+        program: The compiled cell.
+        slow: Factor on every `within`.
+    """
+
+    def __init__(self, program: Program, slow: float = 1.0) -> None:
+        self.program = program
+        self.slow = slow
+        self.last_act = 0.0
+        self.failure: Failure | None = None
+        self.ambient: list[log.Frame] = []
+        self.states: list[State] = self._settled([State(program.nodes, {})])
+
+    @property
+    def done(self) -> bool:
+        """Tell whether some state has nothing left."""
+        return any(not state.nodes for state in self.states)
+
+    def wanted(self) -> tuple[Acts, Mapping[str, Value]] | None:
+        """Return the group of acts that is to begin now, and the variables bound so far; None to wait for events.
+
+        Raises:
+            MachineError: Live states want different acts.
+        """
+        wanting = {}
+        for state in self.states:
+            first = first_acts(state.nodes)
+            if first is not None:
+                wanting[first.path, repr(sorted(state.bindings.items(), key=str))] = (first, state.bindings)
+        if len(wanting) > 1:
+            raise MachineError("the transcript is ambiguous: live states want different acts: " + ", ".join(path for path, _ in wanting))
+        return next(iter(wanting.values()), None)
+
+    def deadline(self) -> float | None:
+        """Return the time when the last live state gives up; None while acts run or none waits."""
+        if self.failure or self._acting():
+            return None
+        return max((_deadline(state, self.last_act, self.slow) for state in self.states if state.nodes), default=None)
+
+    def feed(self, event: log.Event) -> None:
+        """Advance over one event."""
+        if self.failure is not None:
+            return
+        if isinstance(event, log.Begin):
+            self._begin(event)
+        elif isinstance(event, log.End):
+            self._end(event)
+        elif isinstance(event, log.Deadline):
+            self.failure = Failure(event, tuple(self.states))
+        elif isinstance(event, log.Frame | log.Closed | log.Garbage):
+            self._take(event)
+
+    def _begin(self, event: log.Begin) -> None:
+        number, lane, place = event.place()
+        moved = [
+            replace(state, nodes=acts_begun(state.nodes, first))
+            for state in self.states
+            if (first := first_acts(state.nodes)) is not None and first.number == number
+        ]
+        if moved:
+            self.states = self._settled(moved)
+        act = self._act(number, lane, place)
+        if act is None:
+            self.failure = Failure(event, tuple(self.states), f"the log holds act {event.step}, which the transcript does not want here")
+            return
+        bound: dict[str, Value] = {f"@{act.label}": event.t} if act.label else {}
+        if act.what == "send" and self.states:
+            bound |= sent_bindings(act.spec, {**act.scope.variables, **self.states[0].bindings})
+        self.states = [replace(state, bindings={**state.bindings, **bound}) for state in self.states]
+
+    def _act(self, number: int, lane: int, place: int) -> Act | None:
+        for state in self.states:
+            for running in running_groups(state.nodes):
+                lanes = running.group.lanes
+                if running.group.number == number and lane < len(lanes) and place < len(lanes[lane]):
+                    return lanes[lane][place]
+        return None
+
+    def _end(self, event: log.End) -> None:
+        self.last_act = event.t
+        number, lane, place = event.place()
+        act = self._act(number, lane, place)
+        if act is None:
+            self.failure = Failure(event, tuple(self.states), f"the log ends act {event.step}, which has not begun")
+            return
+        moved = []
+        for state in self.states:
+            found = act_outcome(act, event, state.bindings)
+            if not isinstance(found, Match) or not found:
+                problem = None if isinstance(found, Match) else found
+                self.failure = Failure(event, tuple(self.states), problem, act, () if problem else found.differences)  # type: ignore[union-attr]
+                return
+            taken = (*state.taken, Taken(act.path, event.n, act.clause)) if act.what == "read" else state.taken
+            bound = {**state.bindings, **dict(found.bindings)}
+            moved.append(replace(state, nodes=acts_ended(state.nodes, number), bindings=bound, taken=taken))
+        self.states = self._settled(moved)
+
+    def _take(self, event: log.Frame | log.Closed | log.Garbage) -> None:
+        seen = see(event)
+        before = tuple(self.states)
+        moved = [new for state in before for new in self._taken_by(state, seen)]
+        if moved:
+            self.states = self._settled(moved)
+        elif isinstance(event, log.Frame) and self.ambient_rule(seen) is not None:
+            self.ambient.append(event)
+        else:
+            self.failure = Failure(event, before)
+            self.states = []
+
+    def would_take(self, event: log.Frame) -> bool:
+        """Tell whether a step, rather than an ambient rule, takes the frame."""
+        seen = see(event)
+        return any(True for state in self.states for _ in self._taken_by(state, seen))
+
+    def ambient_rule(self, seen: Seen) -> Any:
+        """Return the ambient rule that a frame fits, or None."""
+        release = self.program.scope.variables.get("@release")
+        for rule in self.program.ambient:
+            if (rule.only is None or release in rule.only) and match_frame(rule.frame, seen, self.program.scope.variables):
+                return rule
+        return None
+
+    def _taken_by(self, state: State, seen: Seen) -> Iterator[State]:
+        since = None if self._acting() else self.last_act
+        for nodes, found, step in take(state.nodes, seen, state.bindings, Clock(seen.event.t, since, self.slow)):
+            label = getattr(step, "label", None)
+            bound = {**state.bindings, **dict(found.bindings), **({f"@{label}": seen.event.t} if label else {})}
+            clause = getattr(step, "clause", None)
+            yield replace(state, nodes=nodes, bindings=bound, taken=(*state.taken, Taken(step.path, seen.event.n, clause)))
+
+    def _acting(self) -> bool:
+        return any(True for state in self.states for _ in running_groups(state.nodes))
+
+    def _settled(self, states: Iterable[State]) -> list[State]:
+        opened = [one for state in states for one in _opened(state)]
+        if len(opened) < 2:
+            return opened
+        merged: dict[tuple[tuple[Node, ...], str], State] = {}
+        for state in opened:
+            merged.setdefault(state.key(), state)
+        if len(merged) > STATE_LIMIT:
+            raise MachineError(f"more than {STATE_LIMIT} live states: make the alternatives differ earlier")
+        return list(merged.values())
+
+
+def _deadline(state: State, last_act: float, slow: float) -> float:
+    limits = []
+    for node in expected(state.nodes):
+        window = node.window if isinstance(node, Expect) else None
+        if window is not None:
+            limits.append(float(state.bindings.get(f"@{window.since}", last_act)) + window.max)
+        else:
+            limits.append(last_act + node.within * slow)
+    return min(limits, default=last_act)
+
+
+def _opened(state: State) -> Iterator[State]:
+    """Open choices, drop what is empty, note observations: everything that needs no event."""
+    for index, node in enumerate(state.nodes):
+        if isinstance(node, Acts):
+            break
+        before, after = state.nodes[:index], state.nodes[index + 1 :]
+        if isinstance(node, Choice):
+            for alternative in node.alternatives:
+                chosen = Branch(node.path, alternative.name, alternative.level, alternative.clause)
+                opened = replace(state, nodes=(*before, *alternative.nodes, *after), branches=(*state.branches, chosen))
+                yield from _opened(opened)
+            return
+        if isinstance(node, Silence):
+            inner = list(_opened(replace(state, nodes=node.until)))
+            if len(inner) != 1 or inner[0].nodes != node.until:
+                for one in inner:
+                    kept = (replace(node, until=one.nodes),) if one.nodes else ()
+                    yield from _opened(replace(one, nodes=(*before, *kept, *after)))
+                return
+            if first_acts(node.until) is not None:
+                break
+        if (isinstance(node, Interleave) and not node.sequences) or (isinstance(node, Silence) and not node.until):
+            yield from _opened(replace(state, nodes=(*before, *after)))
+            return
+        if isinstance(node, Observe) and all(isinstance(one, Running) for one in before):
+            facts = []
+            for name, value in node.facts.items():
+                try:
+                    facts.append((name, resolve(value, {**node.scope.variables, **state.bindings})))
+                except ValueProblem as error:
+                    facts.append((name, f"not known: {error}"))
+            yield from _opened(replace(state, nodes=(*before, *after), observed=(*state.observed, *facts)))
+            return
+    yield state

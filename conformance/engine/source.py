@@ -1,0 +1,161 @@
+"""Strict reading of the suite's YAML files: what is wrong is said with file, line and a suggestion, before anything is sent.
+
+A smaller YAML than the usual one: no duplicate keys, no dates, no yes/no, no octal numbers; what is not null, true, false
+or a decimal number is text.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from conformance.engine import model
+
+Place = tuple[str | int, ...]
+M = TypeVar("M", bound=BaseModel)
+
+
+class SourceProblem(ValueError):
+    """A file that can't be used; one line for each thing that is wrong with it."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}  # type: ignore[misc]
+
+
+for _tag, _regex, _first in (
+    ("tag:yaml.org,2002:null", r"~|null|", "~n\0"),
+    ("tag:yaml.org,2002:bool", r"true|false", "tf"),
+    ("tag:yaml.org,2002:int", r"-?(0|[1-9][0-9]*)", "-0123456789"),
+    ("tag:yaml.org,2002:float", r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?", "-0123456789"),
+):
+    _Loader.add_implicit_resolver(_tag, re.compile(f"^(?:{_regex})$"), list(_first) + ([""] if "null" in _tag else []))
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file, read: its data and the line of every place in it."""
+
+    name: str
+    data: Any
+    lines: Mapping[Place, int] = field(repr=False)
+
+    def at(self, place: Place) -> str:
+        """Return `file:line` of a place, or of the nearest place around it."""
+        while place not in self.lines and place:
+            place = place[:-1]
+        return f"{self.name}:{self.lines.get(place, 1)}"
+
+    def problem(self, place: Place, text: str) -> str:
+        """Write one problem as `file:line: place: text`."""
+        shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
+        return f"{self.at(place)}: {shown + ': ' if shown else ''}{text}"
+
+
+def read_source(path: Path, name: str | None = None) -> Source:
+    """Read one file.
+
+    Args:
+        path: The file.
+        name: What errors call it; its path by default.
+
+    Raises:
+        SourceProblem: The file can't be read or is no YAML of the kind above.
+    """
+    name = name or str(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceProblem([f"{name}: can't be read: {error}"]) from None
+    return read_text(text, name)
+
+
+def read_text(text: str, name: str) -> Source:
+    """Read the text of one file; see `read_source`."""
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        lines: dict[Place, int] = {}
+        problems = list(_index(node, (), lines, name)) if node is not None else [f"{name}:1: the file is empty"]
+        if problems or node is None:
+            raise SourceProblem(problems)
+        return Source(name, loader.construct_document(node), lines)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise SourceProblem([f"{name}:{line}: not YAML: {error.problem}"]) from None
+    finally:
+        loader.dispose()
+
+
+def _index(node: yaml.Node, place: Place, lines: dict[Place, int], name: str) -> Iterator[str]:
+    lines[place] = node.start_mark.line + 1
+    if isinstance(node, yaml.MappingNode):
+        seen: set[Hashable] = set()
+        for key, value in node.value:
+            if key.value in seen:
+                yield f"{name}:{key.start_mark.line + 1}: the key {key.value!r} is given twice"
+            seen.add(key.value)
+            yield from _index(value, (*place, key.value), lines, name)
+            lines[(*place, key.value)] = key.start_mark.line + 1
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _index(item, (*place, index), lines, name)
+
+
+def parse(kind: type[M], source: Source) -> M:
+    """Make a model of a file.
+
+    Raises:
+        SourceProblem: One line for each key that is unknown, missing or has a wrong value.
+    """
+    try:
+        return kind.model_validate(source.data)
+    except ValidationError as error:
+        raise SourceProblem([_explain(source, one) for one in error.errors(include_url=False)]) from None
+
+
+def _explain(source: Source, error: Any) -> str:
+    place = _place(source.data, error["loc"])
+    text = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        key = str(place[-1])
+        close = difflib.get_close_matches(key, _KEYS, 1)
+        text = f"unknown key {key!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+    elif error["type"] in ("string_type", "string_pattern_mismatch") and not isinstance(error.get("input"), str):
+        text = f"this must be text, not {type(error.get('input')).__name__} {error.get('input')!r}; quote it"
+    return source.problem(place, text)
+
+
+def _place(data: Any, location: tuple[Any, ...]) -> Place:
+    """Turn the location of a validation error into a place of the file: names of alternatives drop out."""
+    place: list[str | int] = []
+    for index, part in enumerate(location):
+        if isinstance(data, dict) and (part in data or index == len(location) - 1):
+            place.append(part)
+            data = data.get(part)
+        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
+            place.append(part)
+            data = data[part]
+    return tuple(place)
+
+
+def _all_keys() -> list[str]:
+    keys: set[str] = set()
+    for thing in vars(model).values():
+        if isinstance(thing, type) and issubclass(thing, BaseModel):
+            keys |= {info.alias or key for key, info in thing.model_fields.items()}
+    return sorted(keys)
+
+
+_KEYS = _all_keys()

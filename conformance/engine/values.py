@@ -1,0 +1,149 @@
+"""Values of the transcript language: variables, text with variables in it, and expressions.
+
+    $name            the variable, whatever its type
+    "a/${name}-1"    text with the variable's text in it
+    {$union: [..]}   an expression: one of the closed list below; arguments are values again
+
+Every other `$` is literal. `resolve` replaces what it can and leaves matchers (`$any`, `$len`, ..) for `matchers`.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from refimpl.proposals.topic_list import topics_hash, utf16_order
+
+Value: TypeAlias = Any
+"""What YAML can hold: None, bool, int, float, str, list and dict of these."""
+Environment: TypeAlias = Mapping[str, Value]
+
+VARIABLE: Final = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)\Z")
+_INSIDE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class ValueProblem(ValueError):
+    """A variable that is not set, an unknown expression or an argument that doesn't fit."""
+
+
+def resolve(value: Value, environment: Environment) -> Value:
+    """Replace variables and expressions by what they stand for.
+
+    Args:
+        value: A value as a transcript writes it; not changed.
+        environment: The variables that are set.
+
+    Raises:
+        ValueProblem: A variable is not set, or an expression can't be computed.
+    """
+    if isinstance(value, str):
+        return _resolve_text(value, environment)
+    if isinstance(value, list):
+        return [resolve(item, environment) for item in value]
+    if isinstance(value, dict):
+        if len(value) == 1:
+            ((key, argument),) = value.items()
+            if key in EXPRESSIONS:
+                return evaluate(key, argument, environment)
+        return {key: item if key == "$bind" else resolve(item, environment) for key, item in value.items()}
+    return value
+
+
+def evaluate(name: str, argument: Value, environment: Environment) -> Value:
+    """Compute one expression."""
+    if name == "$map":
+        return _map(argument, environment)
+    try:
+        return EXPRESSIONS[name](resolve(argument, environment), environment)
+    except ValueProblem:
+        raise
+    except (TypeError, ValueError, KeyError, IndexError) as error:
+        raise ValueProblem(f"{name} can't be computed from {argument!r}: {error}") from None
+
+
+def variables_of(value: Value) -> set[str]:
+    """Return the names of all variables that a value speaks of, those that `$map` introduces excepted."""
+    if isinstance(value, str):
+        whole = VARIABLE.match(value)
+        return {whole[1]} if whole else set(_INSIDE.findall(value))
+    if isinstance(value, list):
+        return set().union(*map(variables_of, value))
+    if isinstance(value, dict):
+        if "$map" in value:
+            over = value["$map"]
+            return variables_of(over.get("over")) | (variables_of(over.get("to")) - {over.get("as", "item")})
+        return set().union(*(variables_of(item) for key, item in value.items() if key != "$bind"))
+    return set()
+
+
+def _resolve_text(text: str, environment: Environment) -> Value:
+    whole = VARIABLE.match(text)
+    if whole:
+        return _look_up(whole[1], environment)
+    if "${" not in text:
+        return text
+    return _INSIDE.sub(lambda found: str(_look_up(found[1], environment)), text)
+
+
+def _look_up(name: str, environment: Environment) -> Value:
+    try:
+        return environment[name]
+    except KeyError:
+        known = ", ".join(sorted(key for key in environment if not key.startswith("@"))) or "none"
+        raise ValueProblem(f"the variable ${name} is not set here (set: {known})") from None
+
+
+def _map(argument: Value, environment: Environment) -> Value:
+    if not isinstance(argument, dict) or set(argument) - {"over", "to", "as"} or not {"over", "to"} <= set(argument):
+        raise ValueProblem("$map takes {over: list, to: value, as: name}; the name is `item` if `as` is left out")
+    name = argument.get("as", "item")
+    return [resolve(argument["to"], {**environment, name: item}) for item in resolve(argument["over"], environment)]
+
+
+def _union(lists: Value, _: Environment) -> Value:
+    return list(dict.fromkeys(item for one in lists for item in one))
+
+
+def _minus(lists: Value, _: Environment) -> Value:
+    first, *others = lists
+    gone = {item for one in others for item in one}
+    return [item for item in first if item not in gone]
+
+
+def _take(argument: Value, _: Environment) -> Value:
+    items, number = argument
+    return items[:number]
+
+
+def _range(argument: Value, _: Environment) -> Value:
+    low, high = argument
+    return list(range(low, high))
+
+
+def _sorted(items: Value, _: Environment) -> Value:
+    return sorted(items, key=utf16_order) if all(isinstance(item, str) for item in items) else sorted(items)
+
+
+def _random(argument: Value, environment: Environment) -> Value:
+    """Draw from the seed of the conversation and the bounds: the same trial draws the same number again."""
+    low, high = argument
+    number = random.Random(f"{environment.get('@seed', 0)} {low} {high}").uniform(low, high)
+    return round(number) if isinstance(low, int) and isinstance(high, int) else number
+
+
+EXPRESSIONS: Final[dict[str, Callable[[Value, Environment], Value]]] = {
+    "$union": _union,
+    "$minus": _minus,
+    "$sorted": _sorted,
+    "$take": _take,
+    "$count": lambda items, _: len(items),
+    "$add": lambda numbers, _: sum(numbers),
+    "$map": lambda _a, _e: None,
+    "$range": _range,
+    "$repeat": lambda pair, _: pair[0] * pair[1],
+    "$upper": lambda text, _: text.upper(),
+    "$topics_hash": lambda topics, _: topics_hash(topics),
+    "$random": _random,
+}

@@ -1,0 +1,229 @@
+"""From a log to verdicts: of each conversation, of each case, of each clause; pure functions of (transcripts, log)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from conformance.engine import log
+from conformance.engine.diagnosis import Diagnosis, diagnose
+from conformance.engine.machine import Machine, MachineError, State
+from conformance.engine.model import Level, Transcript
+from conformance.engine.program import Node, Program
+from conformance.engine.values import Value, ValueProblem
+
+
+class Verdict(StrEnum):
+    """What a case, a clause or a conversation comes to."""
+
+    PASS = "PASS"
+    WARN = "WARN"
+    FAIL = "FAIL"
+    NOT_APPLICABLE = "NOT-APPLICABLE"
+    UNTESTABLE = "UNTESTABLE"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    SPEC_GAP = "SPEC-GAP"
+    XFAIL = "XFAIL"
+    XPASS = "XPASS"
+    ERROR = "ERROR"
+
+
+SEVERITY: Final = {
+    verdict: rank
+    for rank, verdict in enumerate(
+        (
+            Verdict.NOT_APPLICABLE,
+            Verdict.UNTESTABLE,
+            Verdict.PASS,
+            Verdict.XPASS,
+            Verdict.SPEC_GAP,
+            Verdict.XFAIL,
+            Verdict.WARN,
+            Verdict.INCONCLUSIVE,
+            Verdict.FAIL,
+            Verdict.ERROR,
+        )
+    )
+}
+"""Verdicts from the mildest to the gravest: several are summed up by the gravest."""
+
+_BY_LEVEL: Final = {"MUST": Verdict.FAIL, "SHOULD": Verdict.WARN, "MAY": Verdict.SPEC_GAP}
+_BY_BRANCH: Final = {"conforms": Verdict.PASS, "warn": Verdict.WARN, "gap": Verdict.SPEC_GAP, "fails": Verdict.FAIL}
+SERVER_ERROR: Final = 500
+"""From this status on an admin interface says that it has stumbled itself: the case is run once more before it counts."""
+LAG_LIMIT: Final = 1.0
+"""Seconds by which the harness may be late before a rule that speaks of time can't be judged."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The verdict of one conversation."""
+
+    key: str
+    verdict: Verdict
+    clauses: Mapping[str, Verdict]
+    diagnosis: Diagnosis | None = None
+    branches: tuple[str, ...] = ()
+    observed: Mapping[str, Value] = field(default_factory=dict)
+    ambient: int = 0
+
+
+@dataclass
+class Talk:
+    """The records of one conversation."""
+
+    begin: log.Conversation
+    events: list[log.Event] = field(default_factory=list)
+    finished: log.Finished | None = None
+
+
+def conversations(records: Iterable[Any]) -> dict[str, Talk]:
+    """Sort the records of a log by conversation; records of other kinds are left out."""
+    talks: dict[str, Talk] = {}
+    for record in records:
+        if isinstance(record, log.Conversation):
+            talks[record.key] = Talk(record)
+        elif isinstance(record, log.Finished) and record.key in talks:
+            talks[record.key].finished = record
+        elif hasattr(record, "key") and record.key in talks:
+            talks[record.key].events.append(record)
+    return talks
+
+
+def judge(program: Program, talk: Talk, levels: Mapping[str, Level], slow: float = 1.0) -> Outcome:
+    """Judge one conversation.
+
+    Args:
+        program: The compiled cell, with the fresh names of this conversation.
+        talk: Its events.
+        levels: The level of every clause.
+        slow: Factor on every `within`, as in the run.
+    """
+    machine = Machine(program, slow)
+    try:
+        for event in talk.events:
+            machine.feed(event)
+            if machine.failure is not None:
+                break
+    except (MachineError, ValueProblem) as error:
+        return _error(program, talk, Diagnosis("harness", str(error)))
+    if talk.finished is not None and talk.finished.problem is not None and machine.failure is None:
+        return _error(program, talk, Diagnosis("harness", talk.finished.problem))
+    if machine.failure is None and machine.done:
+        return _passed(program, talk, next(state for state in machine.states if not state.nodes), len(machine.ambient))
+    return _failed(program, talk, machine, levels)
+
+
+def _error(program: Program, talk: Talk, diagnosis: Diagnosis) -> Outcome:
+    return Outcome(talk.begin.key, Verdict.ERROR, error_clauses(program.clauses), diagnosis)
+
+
+def error_clauses(clauses: Sequence[str]) -> dict[str, Verdict]:
+    """Return what a case that could not be run says of its clauses: nothing, and the first one shows the error."""
+    return {clause: Verdict.UNTESTABLE if index else Verdict.ERROR for index, clause in enumerate(clauses)}
+
+
+def _passed(program: Program, talk: Talk, state: State, ambient: int) -> Outcome:
+    clauses = dict.fromkeys(program.clauses, Verdict.PASS)
+    named = [branch for branch in state.branches if branch.name not in ("present", "left out")]
+    for branch in named:
+        charged = branch.clause or program.clauses[0]
+        clauses[charged] = worst([clauses[charged], _BY_BRANCH[branch.level]])
+    verdict = worst(clauses.values())
+    diagnosis = None
+    if verdict is not Verdict.PASS:
+        taken = ", ".join(branch.name for branch in named if branch.level != "conforms")
+        diagnosis = Diagnosis("branch", f"the peer took a branch that is not full conformance: {taken}")
+    return Outcome(talk.begin.key, verdict, clauses, diagnosis, tuple(branch.name for branch in named), dict(state.observed), ambient)
+
+
+def _failed(program: Program, talk: Talk, machine: Machine, levels: Mapping[str, Level]) -> Outcome:
+    diagnosis = diagnose(program, machine, talk.events, talk.begin.t)
+    trouble = machine.failure.event if machine.failure is not None else None
+    stumbled = isinstance(trouble, log.End) and trouble.problem is not None and (trouble.status or 0) >= SERVER_ERROR
+    if diagnosis.kind == "harness" and not stumbled:
+        return _error(program, talk, diagnosis)
+    if stumbled or (diagnosis.timed and _lag(talk.events) > LAG_LIMIT):
+        clauses = dict.fromkeys(program.clauses, Verdict.UNTESTABLE)
+        return Outcome(talk.begin.key, Verdict.INCONCLUSIVE, clauses, diagnosis)
+    charged = diagnosis.clause or program.clauses[0]
+    taken = {step.clause for step in diagnosis.taken}
+    open_clauses = _clauses_of(diagnosis.left)
+    clauses = {clause: Verdict.PASS if clause in taken and clause not in open_clauses else Verdict.UNTESTABLE for clause in program.clauses}
+    clauses[charged] = _BY_LEVEL[levels.get(charged, "MUST")]
+    return Outcome(talk.begin.key, clauses[charged], clauses, diagnosis, observed=dict(diagnosis.observed))
+
+
+def _clauses_of(nodes: Sequence[Node]) -> set[str]:
+    """Return the clauses of all steps that are left, also inside other nodes."""
+    found: set[str] = set()
+    for node in nodes:
+        clause = getattr(node, "clause", None)
+        found |= {clause} if clause else set()
+        for name in ("until", "sequences", "alternatives", "lanes"):
+            for inner in getattr(node, name, ()):
+                found |= _clauses_of(inner if isinstance(inner, tuple) else getattr(inner, "nodes", (inner,)))
+    return found
+
+
+def _lag(events: Sequence[log.Event]) -> float:
+    return max((event.seconds for event in events if isinstance(event, log.Lag)), default=0.0)
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Sum up several verdicts by the gravest."""
+    return max(verdicts, key=SEVERITY.__getitem__, default=Verdict.UNTESTABLE)
+
+
+def sum_up(transcript: Transcript, cell: Mapping[str, Value], outcomes: Sequence[Outcome]) -> log.Result:
+    """Sum up all trials of one cell of a case.
+
+    A trial that fails counts against `trials.fail_over`; an inconclusive one is replaced by its second attempt.
+    """
+    last: dict[str, Outcome] = {}
+    for outcome in outcomes:
+        last[outcome.key.partition("~")[0]] = outcome
+    final = list(last.values())
+    bad = [o for o in final if o.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]
+    tolerated = transcript.trials.fail_over if transcript.trials else 0
+    judged = final if len(bad) > tolerated or not bad else [o for o in final if o not in bad] or final
+    clauses = {clause: worst(o.clauses[clause] for o in judged) for clause in transcript.clauses}
+    verdict = worst(o.verdict for o in judged)
+    shown = next((o for o in bad if o.verdict is verdict), next(iter(bad), None))
+    summary = shown.diagnosis.summary if shown and shown.diagnosis else ""
+    if transcript.trials is not None:
+        summary = _rate(len(bad), len(final)) + (f": {summary}" if summary else "")
+    return log.Result(
+        case=transcript.id,
+        cell=dict(cell),
+        verdict=verdict,
+        summary=summary,
+        clauses={clause: str(v) for clause, v in clauses.items()},
+        keys=[o.key for o in outcomes],
+        trials=len(final),
+        failed_trials=len(bad),
+        branches=sorted({branch for o in final for branch in o.branches}),
+        observed={name: value for o in final for name, value in o.observed.items()},
+        diagnosis=shown.diagnosis.text() if shown and shown.diagnosis else "",
+    )
+
+
+def _rate(bad: int, count: int) -> str:
+    if bad:
+        return f"{bad} of {count} trials failed"
+    return f"none of {count} trials failed (the rate is below {3 / count:.1%} with 95 % confidence)"
+
+
+def clause_verdicts(results: Iterable[log.Result]) -> dict[str, Verdict]:
+    """Sum up what all cases say of each clause: one failure counts more than any number of passes."""
+    verdicts: dict[str, list[Verdict]] = {}
+    for result in results:
+        baseline = Verdict.XFAIL if result.verdict == Verdict.XFAIL else None
+        for clause, text in result.clauses.items():
+            verdict = Verdict(text)
+            if baseline and verdict in (Verdict.FAIL, Verdict.WARN):
+                verdict = baseline
+            verdicts.setdefault(clause, []).append(verdict)
+    return {clause: worst(seen) for clause, seen in verdicts.items()}

@@ -1,0 +1,56 @@
+"""What a run comes to, as one plain sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from conformance.report.model import Report
+from conformance.report.wording import clean, number_of
+
+Kind: TypeAlias = Literal["conformant", "not conformant", "stale", "inconclusive", "incomplete", "nothing tested"]
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """A kind for machines and colours, and a sentence for people."""
+
+    kind: Kind
+    sentence: str
+
+
+def conclude(report: Report) -> Conclusion:
+    """Sum up a report; the gravest thing first, and never `conformant` for a run that did not reach its end."""
+    cases, clauses = report.case_counts, report.clause_counts
+    failed = clauses["FAIL"] + (clauses["WARN"] if report.strict else 0)
+    bad = cases["FAIL"] + (cases["WARN"] if report.strict else 0)
+    what = f"{number_of(failed, 'clause') if failed else number_of(bad, 'case')} failed" if bad else ""
+    if not report.run.complete:
+        return Conclusion("incomplete", f"incomplete: {why_incomplete(report)}" + (f"; before that, {what}" if bad else ""))
+    if cases["ERROR"]:
+        text = f"incomplete: {number_of(cases['ERROR'], 'case')} could not be run by the harness"
+        return Conclusion("incomplete", text + (f"; of the rest, {what}" if bad else ""))
+    if bad:
+        return Conclusion("not conformant", f"not conformant: {what}" + (" (warnings count)" if report.strict else ""))
+    if report.stale:
+        entries = number_of(len(report.stale), "entry", "entries")
+        return Conclusion("stale", f"stale baseline: nothing failed that is not known, but {entries} of the baseline must be taken out")
+    if cases["INCONCLUSIVE"]:
+        return Conclusion("inconclusive", f"inconclusive: {number_of(cases['INCONCLUSIVE'], 'case')} could not be judged")
+    if not any(cases[verdict] for verdict in ("PASS", "WARN", "XFAIL", "XPASS", "SPEC-GAP")):
+        return Conclusion("nothing tested", "nothing tested: no case could be run against this target")
+    but = [
+        number_of(clauses[verdict], one, many)
+        for verdict, one, many in (("XFAIL", "known failure", "known failures"), ("WARN", "warning", "warnings"))
+        if clauses[verdict]
+    ]
+    text = "conformant" if report.whole else "conformant in the selected cases"
+    return Conclusion("conformant", f"{text}, apart from {' and '.join(but)}" if but else text)
+
+
+def why_incomplete(report: Report) -> str:
+    """Say why a run is not complete."""
+    footer = report.run.footer
+    if footer is None:
+        return "the log ends before the end of the run"
+    return clean(footer.stopped or "the run was stopped")

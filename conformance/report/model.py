@@ -1,0 +1,81 @@
+"""One report: everything that a renderer needs, computed once from a log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+from conformance.baseline import apply_baseline
+from conformance.engine import log
+from conformance.engine.model import Baseline, Clause
+from conformance.engine.verdict import Outcome, Verdict, clause_verdicts
+from conformance.results import RunLog, exit_code, judge_log
+from conformance.suite import Suite
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run came to.
+
+    Attributes:
+        suite: The suite that judged it.
+        run: The log.
+        results: One for each case and cell, baseline applied, in the order of their names.
+        outcomes: The outcome of each conversation by its key.
+        clauses: The verdict of every clause that the run was about: all that are not excluded when every case was run (those
+            that no case cites are UNTESTABLE), else those that its cases cite.
+        stale: Baseline entries that explain nothing any more.
+        strict: Whether warnings count.
+        excluded: The clauses that are not tested on purpose; empty unless every case was run.
+        whole: Whether every case of the profile was run or skipped with a reason, so that the report speaks of the whole suite.
+    """
+
+    suite: Suite
+    run: RunLog
+    results: Sequence[log.Result]
+    outcomes: Mapping[str, Outcome]
+    clauses: Mapping[str, Verdict]
+    stale: Sequence[str] = ()
+    strict: bool = False
+    excluded: Sequence[Clause] = field(default_factory=tuple)
+    whole: bool = True
+
+    @property
+    def exit_code(self) -> int:
+        """Return the process exit code."""
+        return exit_code(self.results, self.stale, complete=self.run.complete, strict=self.strict)
+
+    @property
+    def clause_counts(self) -> Counter[str]:
+        """Count clauses by verdict, and those that are excluded."""
+        counted = Counter(str(verdict) for verdict in self.clauses.values())
+        counted["EXCLUDED"] = len(self.excluded)
+        return counted
+
+    @property
+    def case_counts(self) -> Counter[str]:
+        """Count results by verdict."""
+        return Counter(str(result.verdict) for result in self.results)
+
+
+def build_report(suite: Suite, run: RunLog, baseline: Baseline, today: date, *, strict: bool = False) -> Report:
+    """Judge a log and apply a baseline.
+
+    Args:
+        suite: Clauses and transcripts to judge by.
+        run: The log of a run or a recording.
+        baseline: Known failures.
+        today: For entries that expire.
+        strict: Whether warnings count.
+    """
+    judged = judge_log(suite, run)
+    results, stale = apply_baseline(baseline, judged.results, today)
+    seen = clause_verdicts(results)
+    whole = {case.id for case in suite.select([], profile=run.header.profile)} <= {result.case for result in results}
+    in_profile = [clause for clause in suite.clauses.values() if run.header.profile in clause.profiles]
+    tested = [clause for clause in in_profile if not clause.excluded]
+    clauses = {clause.id: seen.get(clause.id, Verdict.UNTESTABLE) for clause in tested if whole or clause.id in seen}
+    excluded = [clause for clause in in_profile if clause.excluded] if whole else []
+    return Report(suite, run, results, judged.outcomes, clauses, stale, strict, excluded, whole)

@@ -1,0 +1,314 @@
+"""A conversation as rows, one for each thing that a reader should see: what HTML, text and sequence diagrams are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+from conformance.engine import log
+from conformance.engine.machine import Machine, MachineError, Taken
+from conformance.engine.program import Program, ProgramProblem, compile_case
+from conformance.engine.values import ValueProblem
+from conformance.engine.verdict import Outcome, Talk
+from conformance.report.model import Report
+from conformance.report.wording import clean, cut, one_line, plain_value
+from conformance.suite import Suite
+from refimpl.wire import WireError, annotate, decode_frame, format_lines, line_notation
+from refimpl.wire.pulsar_api_pb2 import BaseCommand
+
+Way: TypeAlias = Literal["out", "in", "ask", "reply", "note"]
+"""harness to peer, peer to harness, harness to admin API and back, or none of these."""
+
+LINE_LIMIT = 600
+"""Characters of one row that are shown."""
+HEX_LINES = 40
+"""Lines of an annotated frame that are shown."""
+_TEXT_LIMIT = 160
+_ARROWS = {"out": ">", "in": "<", "ask": ">", "reply": "<", "note": " "}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a conversation.
+
+    Attributes:
+        way: Who speaks to whom.
+        head: The command, the admin call, or a few words.
+        rest: Its fields or arguments; follows the head without a blank if it starts with `{`.
+        at: The connection; empty for admin calls and remarks.
+        t: Seconds since the conversation began; None for a transcript that was not run.
+        n: Number of the event in the log.
+        octets: What was sent or came, as far as it is known.
+        remark: What the reader should know besides.
+        path: The step of the transcript that did it or took it.
+        clause: The clause that this step stands for.
+        failing: Whether the case failed here.
+        depth: How deep it stands inside other steps.
+        example: Whether the octets are only one of many that fit.
+    """
+
+    way: Way
+    head: str
+    rest: str = ""
+    at: str = ""
+    t: float | None = None
+    n: int | None = None
+    octets: bytes | None = field(default=None, repr=False)
+    remark: str = ""
+    path: str = ""
+    clause: str | None = None
+    failing: bool = False
+    depth: int = 0
+    example: bool = False
+
+    @property
+    def text(self) -> str:
+        """Return head and rest on one line, safe and not too long."""
+        gap = "" if not self.rest or self.rest.startswith("{") else " "
+        return cut(one_line(f"{self.head}{gap}{self.rest}"), LINE_LIMIT)
+
+    @property
+    def arrow(self) -> str:
+        """Return `>` for what the harness says and `<` for what it hears."""
+        return _ARROWS[self.way]
+
+    def annotated(self, limit: int = HEX_LINES, octets: int = 32) -> str:
+        """Return the octets in annotated hexadecimal; empty if there are none.
+
+        Args:
+            limit: Lines that are shown; the rest is counted.
+            octets: Octets of one line that are written out.
+        """
+        if not self.octets:
+            return ""
+        lines = annotate(self.octets)
+        shown = [
+            replace(
+                line,
+                hex=line.hex if line.size <= octets else line.hex[: 2 * octets].rstrip(".") + "..",
+                text=cut(one_line(line.text), _TEXT_LIMIT),
+            )
+            for line in lines[:limit]
+        ]
+        more = len(lines) - len(shown)
+        return format_lines(shown) + (f"\n… {more} more lines; the frame has {len(self.octets)} octets" if more else "")
+
+
+def notation(octets: bytes) -> tuple[str, str]:
+    """Return the name of a frame's command, and its fields; for octets that are no frame, a few words."""
+    try:
+        head, brace, rest = line_notation(decode_frame(octets)).partition("{")
+    except (WireError, ValueError):
+        return f"{len(octets)} octets that are no frame", cut(octets.hex(), 96)
+    return head, brace + rest
+
+
+def split_frames(octets: bytes) -> list[bytes]:
+    """Cut octets into frames by their sizes; what does not fit stays together as the last piece."""
+    pieces = []
+    while len(octets) >= 8:
+        size = 4 + int.from_bytes(octets[:4], "big")
+        if not 8 <= size < len(octets):
+            break
+        pieces.append(octets[:size])
+        octets = octets[size:]
+    return [*pieces, octets] if octets or not pieces else pieces
+
+
+def report_rows(report: Report, key: str) -> list[Row]:
+    """Return the rows of one conversation of a report; see `judged_rows`."""
+    return judged_rows(report.suite, report.run.header, report.run.talks[key], report.outcomes.get(key))
+
+
+def judged_rows(suite: Suite, header: log.Header, talk: Talk, outcome: Outcome | None) -> list[Row]:
+    """Return the rows of one conversation, with the steps and clauses that took each event.
+
+    Args:
+        suite: The suite that judged it.
+        header: The head of its log.
+        talk: Its records.
+        outcome: Its outcome, if it has one.
+    """
+    failing = outcome.diagnosis.event if outcome is not None and outcome.diagnosis is not None else None
+    transcript = suite.transcripts.get(talk.begin.case)
+    if transcript is None:
+        return talk_rows(talk, failing=failing)
+    cell = {"@release": header.release, **talk.begin.cell}
+    try:
+        if talk.begin.acts and talk.begin.acts != suite.acts_digest(transcript.id, talk.begin.cell):
+            return talk_rows(talk, failing=failing)
+        program = compile_case(transcript, suite.fragments, cell, talk.begin.fresh, talk.begin.seed)
+    except (ProgramProblem, ValueProblem):
+        return talk_rows(talk, failing=failing)
+    return talk_rows(talk, program, slow=header.slow, failing=failing)
+
+
+def talk_rows(talk: Talk, program: Program | None = None, *, slow: float = 1.0, failing: int | None = None) -> list[Row]:
+    """Turn a conversation into rows.
+
+    Args:
+        talk: Its records.
+        program: The compiled case; with it, rows know their steps and clauses.
+        slow: The factor of the run.
+        failing: Number of the event at which the case failed.
+    """
+    acts = {} if program is None else _paths(program)
+    taken = {} if program is None else _taken(program, talk, slow)
+    rows: list[Row] = []
+    begins: dict[str, log.Begin] = {}
+    for event in talk.events:
+        if isinstance(event, log.Begin):
+            begins[event.step] = event
+        step = taken.get(event.n)
+        path, clause = (step.path, step.clause) if step is not None else acts.get(getattr(event, "step", ""), ("", None))
+        for row in _rows_of(event, begins):
+            failed = event.n == failing
+            rows.append(replace(row, t=event.t - talk.begin.t, n=event.n, path=path, clause=clause, failing=failed))
+    if talk.finished is not None and talk.finished.problem is not None:
+        text = f"the harness stopped: {talk.finished.problem}"
+        rows.append(Row("note", text, t=talk.finished.t - talk.begin.t, failing=failing is None))
+    elif talk.finished is None:
+        rows.append(Row("note", "the log ends here", failing=failing is None))
+    return rows
+
+
+def _paths(program: Program) -> dict[str, tuple[str, str | None]]:
+    return {
+        f"{group.number}.{index}.{place}": (act.path, act.clause)
+        for group in program.acts()
+        for index, lane in enumerate(group.lanes)
+        for place, act in enumerate(lane)
+    }
+
+
+def _taken(program: Program, talk: Talk, slow: float) -> dict[int, Taken]:
+    """Run the machine once more, to learn which step took which event."""
+    machine = Machine(program, slow)
+    try:
+        for event in talk.events:
+            machine.feed(event)
+            if machine.failure is not None:
+                break
+    except (MachineError, ValueProblem):
+        return {}
+    states = machine.failure.states if machine.failure is not None else machine.states
+    done = [state for state in states if not state.nodes] or sorted(states, key=lambda one: -len(one.taken))
+    return {step.n: step for step in done[0].taken} if done else {}
+
+
+def _rows_of(event: log.Event, begins: Mapping[str, log.Begin]) -> Iterator[Row]:
+    if isinstance(event, log.Begin):
+        yield from _begun(event)
+    elif isinstance(event, log.End):
+        yield from _ended(event, begins.get(event.step))
+    elif isinstance(event, log.Frame | log.Answer):
+        octets = bytes.fromhex(event.octets)
+        answer = isinstance(event, log.Answer)
+        yield Row("out" if answer else "in", *notation(octets), event.at, octets=octets, remark="answered by itself" if answer else "")
+    elif isinstance(event, log.Garbage):
+        octets = bytes.fromhex(event.octets)
+        yield Row("in", f"{len(octets)} octets that are no frame:", event.reason, event.at, octets=octets)
+    elif isinstance(event, log.Closed):
+        yield Row("in", "closes the connection" + (" with a reset" if event.how == "rst" else ""), at=event.at)
+    elif isinstance(event, log.Deadline):
+        yield Row("note", "the harness stops waiting")
+    else:
+        yield Row("note", f"the harness itself was {event.seconds:g} s late")
+
+
+def _begun(event: log.Begin) -> Iterator[Row]:
+    at = event.at or ""
+    if event.what == "send":
+        yield from _sent(event, at)
+    elif event.what == "open":
+        yield Row("out", "opens a connection", at=at)
+    elif event.what == "close":
+        how = {"rst": " with a reset", "half": ", its own half"}.get(str(event.detail.get("how")), "")
+        yield Row("out", f"closes the connection{how}", at=at)
+    elif event.what == "advance":
+        yield Row("note", f"lets {float(event.detail.get('seconds', 0)):g} s pass")
+    else:
+        yield Row("ask", *call_text(event.detail), remark="read until it fits" if event.what == "read" else "")
+
+
+def _sent(event: log.Begin, at: str) -> Iterator[Row]:
+    head, cut_mark, _ = (event.octets or "").partition("..")
+    octets = bytes.fromhex(head)
+    if cut_mark:
+        remark = f"{event.size} octets; the log keeps the first {len(octets)} and the last ones"
+        yield Row("out", *_cut_notation(octets, event.size or 0), at, remark=remark)
+        return
+    pieces = split_frames(octets)
+    for index, piece in enumerate(pieces):
+        yield Row("out", *notation(piece), at, octets=piece, remark="in the same write" if index else "")
+
+
+def _cut_notation(octets: bytes, size: int) -> tuple[str, str]:
+    command_size = int.from_bytes(octets[4:8], "big")
+    if 0 < command_size <= len(octets) - 8:
+        try:
+            head, brace, rest = line_notation(BaseCommand.FromString(octets[8 : 8 + command_size])).partition("{")
+        except ValueError:
+            return f"{size} octets", octets[:48].hex() + "…"
+        return head, f"{brace}{rest} + {size - 8 - command_size} octets"
+    return f"{size} octets", octets[:48].hex() + "…"
+
+
+def call_text(detail: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the name of an admin call and its arguments; of several calls, the first and how many."""
+    calls: Sequence[Mapping[str, Any]] = detail["calls"] if isinstance(detail.get("calls"), list) else [detail]
+    if not calls or not calls[0]:
+        return "admin", ""
+    ((name, arguments),) = list(calls[0].items())[:1]
+    shown = arguments if isinstance(arguments, str) else "" if arguments is None else plain_value(arguments)
+    return (name, shown) if len(calls) == 1 else (f"{len(calls)} admin calls:", f"{name} {shown}, …")
+
+
+def _ended(event: log.End, begin: log.Begin | None) -> Iterator[Row]:
+    if begin is not None and begin.what in ("admin", "read"):
+        body = "" if event.body is None else event.body if isinstance(event.body, str) else plain_value(event.body)
+        yield Row("reply", str(event.status or "no answer"), clean(body), remark=event.problem or "")
+    elif event.problem is not None:
+        yield Row("note", event.problem)
+
+
+def window(rows: Sequence[Row], head: int = 50, tail: int = 20, around: int = 12) -> list[Row]:
+    """Leave out the middle of a long conversation; what failed stays, with what stands around it."""
+    if len(rows) <= head + tail + around:
+        return list(rows)
+    kept = {*range(head), *range(len(rows) - tail, len(rows))}
+    for index, row in enumerate(rows):
+        if row.failing:
+            kept |= set(range(max(0, index - around), min(len(rows), index + around // 2)))
+    result: list[Row] = []
+    gap = 0
+    for index, row in enumerate(rows):
+        if index in kept:
+            if gap:
+                result.append(Row("note", f"… {gap} lines left out"))
+            result.append(row)
+            gap = 0
+        else:
+            gap += 1
+    return result
+
+
+def connections(rows: Sequence[Row]) -> list[str]:
+    """Return the connections of a conversation in the order of their first use."""
+    return list(dict.fromkeys(row.at for row in rows if row.at))
+
+
+def format_row(row: Row, width: int = 0) -> str:
+    """Write a row as one line: time, direction, connection, text.
+
+    Args:
+        row: The row.
+        width: Columns for the connection.
+    """
+    time = "" if row.t is None else f"{row.t:9.3f} "
+    where = row.at or {"ask": "admin", "reply": "admin"}.get(row.way, "")
+    parts = f"{time}{row.arrow} {where:<{width}} {'  ' * row.depth}{row.text}".rstrip()
+    notes = [note for note in (row.clause and f"[{row.clause}]", row.remark and f"({one_line(row.remark)})") if note]
+    failed = "  <== fails here" if row.failing else ""
+    return parts + ("  " + " ".join(notes) if notes else "") + failed

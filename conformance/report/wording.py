@@ -1,0 +1,120 @@
+"""The words that all renderers share: verdicts for people, numbers with their nouns, and text that is safe to show anywhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+VERDICT_WORDS: Final[dict[str, str]] = {
+    "PASS": "passed",
+    "FAIL": "failed",
+    "ERROR": "could not be run",
+    "WARN": "warned",
+    "INCONCLUSIVE": "inconclusive",
+    "XFAIL": "known to fail",
+    "XPASS": "passed against the baseline",
+    "SPEC-GAP": "left open by the text",
+    "NOT-APPLICABLE": "not applicable",
+    "UNTESTABLE": "untestable",
+    "EXCLUDED": "excluded",
+}
+"""Every verdict that a count can speak of, in the order of counts."""
+
+VERDICT_MEANING: Final[dict[str, str]] = {
+    "PASS": "Everything that was expected came, and nothing else.",
+    "FAIL": "A statement at level MUST does not hold.",
+    "ERROR": "The harness could not run the case; it says nothing about the target.",
+    "WARN": "A statement at level SHOULD does not hold.",
+    "INCONCLUSIVE": "The harness was too slow to judge a rule that speaks of time.",
+    "XFAIL": "It fails, and the baseline of this target knows it, with a reason.",
+    "XPASS": "The baseline calls it a known failure, but it passed.",
+    "SPEC-GAP": "The text allows more than one behaviour; this is which one was seen.",
+    "NOT-APPLICABLE": "The target does not have the feature that this is about.",
+    "UNTESTABLE": "Something that the test needs is missing here, so nothing is known.",
+    "EXCLUDED": "Deliberately not tested; the reason is given.",
+}
+
+SHORT: Final = 400
+"""Characters of a reason or of a line of a diagnosis that are shown: a peer chooses how long its texts are."""
+LINES: Final = 150
+"""Lines of a diagnosis that are shown."""
+_ALWAYS: Final = ("PASS", "FAIL", "WARN", "NOT-APPLICABLE", "UNTESTABLE")
+_UNSAFE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+
+
+def clean(text: object) -> str:
+    r"""Make text of a peer safe for terminals, XML and HTML: control characters are written as `\x1b`, line feeds and tabs stay."""
+    return _UNSAFE.sub(_escaped, str(text))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def one_line(text: object) -> str:
+    """Make text safe and put it on one line."""
+    return clean(text).replace("\n", "\\n").replace("\t", " ")
+
+
+def cut(text: str, limit: int) -> str:
+    """Keep the first characters of a long text and say how long it was."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+
+
+def short(text: object) -> str:
+    """Make text safe, put it on one line and keep what a person would read of it."""
+    return cut(one_line(text), SHORT)
+
+
+def paragraph(text: str) -> list[str]:
+    """Make text of many lines safe and keep what a person would read of it: so many lines, so much of each."""
+    lines = clean(text).splitlines()
+    more = [f"… {len(lines) - LINES} more lines"] if len(lines) > LINES else []
+    return [*(cut(line, SHORT) for line in lines[:LINES]), *more]
+
+
+def middle_cut(text: str, limit: int) -> str:
+    """Keep both ends of a long text."""
+    if len(text) <= limit:
+        return text
+    tail = (limit - 1) * 3 // 5
+    return f"{text[: limit - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def number_of(count: int, noun: str, plural: str | None = None) -> str:
+    """Write a number with its noun: `1 clause`, `2 clauses`."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def listed(names: Iterable[str], limit: int = 6) -> str:
+    """Write names with commas; of many, the first ones and how many more."""
+    every = list(names)
+    more = f" and {len(every) - limit} more" if len(every) > limit else ""
+    return ", ".join(every[:limit]) + more
+
+
+def counted(counts: Mapping[str, int], always: Iterable[str] = ()) -> list[tuple[str, int, str]]:
+    """Return verdict, number and words in their usual order.
+
+    Args:
+        counts: Numbers by verdict.
+        always: Verdicts that are told even if there are none, beyond the usual ones.
+    """
+    shown = {*_ALWAYS, *always}
+    return [(name, counts.get(name, 0), words) for name, words in VERDICT_WORDS.items() if counts.get(name, 0) or name in shown]
+
+
+def plain_value(value: Any) -> str:
+    """Write a value of a transcript or a log as transcripts do, on one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {plain_value(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(plain_value, value)) + "]"
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}"
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,142 @@
+"""From a log to results: one pure path, for a run that has just ended, a recording and a truncated log alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from conformance.engine import log
+from conformance.engine.diagnosis import Diagnosis
+from conformance.engine.program import compile_case
+from conformance.engine.values import Value
+from conformance.engine.verdict import Outcome, Talk, Verdict, conversations, error_clauses, judge, sum_up
+from conformance.suite import Suite
+
+EXIT_CONFORMANT, EXIT_NOT_CONFORMANT, EXIT_USAGE, EXIT_COULD_NOT_RUN, EXIT_STALE_BASELINE, EXIT_INCONCLUSIVE = range(6)
+
+
+@dataclass(frozen=True)
+class RunLog:
+    """A log, sorted."""
+
+    header: log.Header
+    talks: Mapping[str, Talk]
+    skipped: Sequence[log.Skipped] = ()
+    results: Sequence[log.Result] = ()
+    footer: log.Footer | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether the run reached its end."""
+        return self.footer is not None and self.footer.complete
+
+
+@dataclass
+class Judged:
+    """Results, and the outcome of each conversation they were made from."""
+
+    results: list[log.Result]
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+
+
+def read_log(records: Iterable[Any], name: str) -> RunLog:
+    """Sort the records of a log.
+
+    Raises:
+        LogError: There is no header.
+    """
+    listed = list(records)
+    headers = [record for record in listed if isinstance(record, log.Header)]
+    if not headers:
+        raise log.LogError(f"{name}: no header: this is no event log, or its first line is lost")
+    if headers[0].format != log.FORMAT:
+        raise log.LogError(f"{name}: format {headers[0].format}; this version reads {log.FORMAT}")
+    return RunLog(
+        headers[0],
+        conversations(listed),
+        [record for record in listed if isinstance(record, log.Skipped)],
+        [record for record in listed if isinstance(record, log.Result)],
+        next((record for record in listed if isinstance(record, log.Footer)), None),
+    )
+
+
+def judge_log(suite: Suite, run: RunLog) -> Judged:
+    """Judge every conversation of a log and sum up by case and cell; controls applied, the baseline not."""
+    judged = Judged([])
+    grouped: dict[tuple[str, str], list[Outcome]] = {}
+    cell_of: dict[tuple[str, str], dict[str, Value]] = {}
+    for talk in run.talks.values():
+        outcome = judge_talk(suite, talk, run.header)
+        if outcome is None:
+            continue
+        judged.outcomes[outcome.key] = outcome
+        place = talk.begin.case, json.dumps(talk.begin.cell, sort_keys=True)
+        grouped.setdefault(place, []).append(outcome)
+        cell_of[place] = dict(talk.begin.cell)
+    for place, outcomes in grouped.items():
+        judged.results.append(sum_up(suite.transcripts[place[0]], cell_of[place], outcomes))
+    judged.results += [skipped_result(suite, one) for one in run.skipped if one.case in suite.transcripts]
+    judged.results = apply_controls(suite, sorted(judged.results, key=lambda one: (one.case, json.dumps(one.cell))))
+    return judged
+
+
+def judge_talk(suite: Suite, talk: Talk, header: log.Header) -> Outcome | None:
+    """Judge one conversation; None if its case is no longer in the suite.
+
+    A conversation whose case would send something else today can't be judged: it is an ERROR.
+    """
+    transcript = suite.transcripts.get(talk.begin.case)
+    if transcript is None:
+        return None
+    if talk.begin.acts and talk.begin.acts != suite.acts_digest(talk.begin.case, talk.begin.cell):
+        diagnosis = Diagnosis("harness", "stale: the case sends something else today")
+        return Outcome(talk.begin.key, Verdict.ERROR, error_clauses(transcript.clauses), diagnosis)
+    cell = {"@release": header.release, **talk.begin.cell}
+    program = compile_case(transcript, suite.fragments, cell, talk.begin.fresh, talk.begin.seed)
+    return judge(program, talk, suite.levels, header.slow)
+
+
+def skipped_result(suite: Suite, skipped: log.Skipped) -> log.Result:
+    """Return the result of a case that was not run."""
+    clauses = dict.fromkeys(suite.transcripts[skipped.case].clauses, str(skipped.verdict))
+    return log.Result(case=skipped.case, cell=skipped.cell, verdict=skipped.verdict, summary=skipped.reason, clauses=clauses, trials=0)
+
+
+def apply_controls(suite: Suite, results: Sequence[log.Result]) -> list[log.Result]:
+    """A negative case says nothing unless its control passed in the same run: it becomes UNTESTABLE."""
+    good = {Verdict.PASS, Verdict.XPASS, Verdict.WARN}
+    passed = {result.case for result in results if result.verdict in good}
+    seen = {result.case for result in results}
+    changed = []
+    for result in results:
+        control = suite.transcripts[result.case].control
+        if control is not None and result.verdict in good and control in seen and control not in passed:
+            text = f"its control {control} did not pass"
+            clauses = dict.fromkeys(result.clauses, str(Verdict.UNTESTABLE))
+            changed.append(result.model_copy(update={"verdict": Verdict.UNTESTABLE, "summary": text, "clauses": clauses}))
+        else:
+            changed.append(result)
+    return changed
+
+
+def exit_code(results: Sequence[log.Result], stale: Sequence[str] = (), *, complete: bool = True, strict: bool = False) -> int:
+    """Return what a run comes to, as a process exit code."""
+    verdicts = {result.verdict for result in results}
+    if not complete or Verdict.ERROR in verdicts:
+        return EXIT_COULD_NOT_RUN
+    if Verdict.FAIL in verdicts or (strict and Verdict.WARN in verdicts):
+        return EXIT_NOT_CONFORMANT
+    if stale:
+        return EXIT_STALE_BASELINE
+    nothing_judged = verdicts <= {Verdict.UNTESTABLE, Verdict.NOT_APPLICABLE}
+    return EXIT_INCONCLUSIVE if nothing_judged or Verdict.INCONCLUSIVE in verdicts else EXIT_CONFORMANT
+
+
+def counts(results: Iterable[log.Result]) -> dict[str, int]:
+    """Count results by verdict."""
+    found: dict[str, int] = {}
+    for result in results:
+        found[str(result.verdict)] = found.get(str(result.verdict), 0) + 1
+    return found

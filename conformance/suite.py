@@ -1,0 +1,230 @@
+"""The suite as a whole: registers, fragments and transcripts, loaded strictly and checked against each other."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from conformance.engine import frames
+from conformance.engine import model as m
+from conformance.engine.program import ProgramProblem, acts_digest, cells, compile_case, fresh_names
+from conformance.engine.source import Place, Source, SourceProblem, parse, read_source
+from conformance.engine.values import ValueProblem
+from conformance.targets.admin import OPERATIONS
+
+HOME = Path(__file__).parent
+FRESH_KINDS = ("namespace", "missing-namespace", "name")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Everything that is tested and how."""
+
+    registers: Sequence[m.Register]
+    fragments: Mapping[str, m.Fragment]
+    transcripts: Mapping[str, m.Transcript]
+    digest: str
+
+    @cached_property
+    def clauses(self) -> dict[str, m.Clause]:
+        """Return all clauses by id, in the order of the registers."""
+        return {clause.id: clause for register in self.registers for clause in register.clauses}
+
+    @cached_property
+    def levels(self) -> dict[str, m.Level]:
+        """Return the level of every clause."""
+        return {clause.id: clause.level for clause in self.clauses.values()}
+
+    @cached_property
+    def cases_of(self) -> dict[str, list[str]]:
+        """Return for every clause the cases that cite it."""
+        citing: dict[str, list[str]] = {clause: [] for clause in self.clauses}
+        for transcript in self.transcripts.values():
+            for clause in transcript.clauses:
+                citing.setdefault(clause, []).append(transcript.id)
+        return citing
+
+    def acts_digest(self, case: str, cell: Mapping[str, Any]) -> str:
+        """Return the digest of everything in a cell of a case that decides what is sent."""
+        key = case, json.dumps(cell, sort_keys=True)
+        if key not in self._digests:
+            self._digests[key] = acts_digest(self.transcripts[case], self.fragments, cell)
+        return self._digests[key]
+
+    @cached_property
+    def _digests(self) -> dict[tuple[str, str], str]:
+        return {}
+
+    def select(self, patterns: Iterable[str], level: m.Level | None = None, profile: str = "default") -> list[m.Transcript]:
+        """Return the cases whose id or one of whose clauses fits one of the globs; all without globs.
+
+        A leading `!` leaves out what fits.
+        """
+        wanted = [pattern for pattern in patterns if not pattern.startswith("!")] or ["*"]
+        unwanted = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+        return [
+            case
+            for case in self.transcripts.values()
+            if profile in case.profiles
+            and _fits(case, wanted)
+            and not _fits(case, unwanted)
+            and (level is None or any(self.levels.get(clause) == level for clause in case.clauses))
+        ]
+
+
+def _fits(case: m.Transcript, patterns: Iterable[str]) -> bool:
+    names = [case.id, *case.clauses]
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+
+def load_suite(home: Path = HOME) -> Suite:
+    """Load clauses and transcripts.
+
+    Args:
+        home: A folder that holds `clauses` and `transcripts`.
+
+    Raises:
+        SourceProblem: Anything is wrong in any file; all of it is named, each with file and line.
+    """
+    problems: list[str] = []
+    registers = list(_load_all(m.Register, sorted((home / "clauses").glob("*.yaml")), home, problems))
+    kinds: dict[str, type[BaseModel]] = {"lib": m.Fragment, "settings": m.Settings}
+    files: dict[type[BaseModel], list[Path]] = {m.Fragment: [], m.Settings: [], m.Transcript: []}
+    for path in sorted((home / "transcripts").rglob("*.yaml")):
+        files[kinds.get(path.relative_to(home / "transcripts").parts[0], m.Transcript)].append(path)
+    fragments, shared, cases = (list(_load_all(kind, paths, home, problems)) for kind, paths in files.items())
+    settings = {item.id: item for item, _ in shared}
+    problems += [
+        source.problem(("settings",), f"there are no {case.settings}; known: {', '.join(settings)}")
+        for case, source in cases
+        if case.settings is not None and case.settings not in settings
+    ]
+    transcripts = [(case.with_settings(settings[case.settings]) if case.settings in settings else case, source) for case, source in cases]
+    suite = Suite(
+        [register for register, _ in registers],
+        {fragment.id: fragment for fragment, _ in fragments},
+        {case.id: case for case, _ in sorted(transcripts, key=lambda one: one[0].id)},
+        _digest(home),
+    )
+    problems += _clause_problems(registers)
+    for case, source in transcripts:
+        problems += case_problems(case, source, suite)
+    for fragment, source in fragments:
+        problems += _step_problems(source, fragment.id)
+    if problems:
+        raise SourceProblem(problems)
+    return suite
+
+
+def _load_all(kind: type[Any], paths: Iterable[Path], home: Path, problems: list[str]) -> Iterator[tuple[Any, Source]]:
+    for path in paths:
+        try:
+            source = read_source(path, path.relative_to(home).as_posix())
+            item = parse(kind, source)
+        except SourceProblem as error:
+            problems += error.problems
+            continue
+        expected = source.name.removeprefix("transcripts/").removesuffix(".yaml")
+        if getattr(item, "id", expected) != expected:
+            problems.append(source.problem(("id",), f"the file is {source.name}, so the id is {expected}"))
+        yield item, source
+
+
+def _digest(home: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted([*(home / "clauses").glob("*.yaml"), *(home / "transcripts").rglob("*.yaml")]):
+        digest.update(path.relative_to(home).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _clause_problems(registers: Iterable[tuple[m.Register, Source]]) -> Iterator[str]:
+    seen: dict[str, str] = {}
+    listed = list(registers)
+    for register, source in listed:
+        for index, clause in enumerate(register.clauses):
+            place: Place = ("clauses", index, "id")
+            for name in (clause.id, *clause.aliases):
+                if name in seen:
+                    yield source.problem(place, f"the clause {name} stands already at {seen[name]}")
+                seen[name] = source.at(place)
+            if not clause.id.startswith(f"{register.proposal.replace('-', '')}."):
+                yield source.problem(place, f"a clause of {register.proposal} begins with {register.proposal.replace('-', '')}.")
+    for register, source in listed:
+        for index, clause in enumerate(register.clauses):
+            for name in clause.depends_on:
+                if name not in seen:
+                    yield source.problem(("clauses", index, "depends_on"), f"there is no clause {name}")
+
+
+def case_problems(case: m.Transcript, source: Source, suite: Suite) -> Iterator[str]:
+    """Check one transcript against the rest of the suite and against the schema."""
+    clauses = suite.clauses
+    for index, clause in enumerate(case.clauses):
+        if clause not in clauses:
+            yield source.problem(("clauses", index), f"there is no clause {clause}")
+        elif clauses[clause].excluded:
+            yield source.problem(("clauses", index), f"the clause {clause} is excluded: {clauses[clause].excluded}")
+    if case.control is not None and case.control not in suite.transcripts:
+        yield source.problem(("control",), f"there is no case {case.control}")
+    for name, kind in fresh_names(case).items():
+        if kind not in FRESH_KINDS:
+            yield source.problem(("vars", name), f"unknown kind of fresh name {kind!r}; known: {', '.join(FRESH_KINDS)}")
+    found = list(_step_problems(source, case.id, set(case.clauses)))
+    yield from found
+    if found:
+        return
+    for cell in cells(case):
+        try:
+            compile_case(case, suite.fragments, cell, {name: f"public/{name}" for name in fresh_names(case)})
+        except (ProgramProblem, ValueProblem) as error:
+            yield source.problem(("steps",), str(error))
+            return
+
+
+def _step_problems(source: Source, name: str, clauses: set[str] | None = None) -> Iterator[str]:
+    """Check every frame, admin call and clause that stands anywhere in the steps."""
+    for place, key, value in _walk(source.data.get("steps", []), ("steps",)):
+        if key in ("client", "broker", "of", "frame", "answer") and isinstance(value, dict):
+            yield from (source.problem((*place, *inner), text) for inner, text in frames.problems(value))
+        elif key in ("one_write", "frames"):
+            for index, one in enumerate(value):
+                yield from (source.problem((*place, index, *inner), text) for inner, text in frames.problems(one))
+        elif key == "admin":
+            for call in value if isinstance(value, list) else [value]:
+                yield from (source.problem(place, text) for text in _admin_problems(call))
+        elif key == "read":
+            yield from (source.problem(place, text) for text in _admin_problems(value))
+        elif key == "clause" and clauses is not None and value not in clauses:
+            yield source.problem(place, f"{value} is not among the clauses of {name}: add it there")
+
+
+def _walk(value: Any, place: Place) -> Iterator[tuple[Place, str, Any]]:
+    items: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    for key, inner in items:
+        if isinstance(key, str):
+            yield (*place, key), key, inner
+        if key not in ("client", "broker", "of", "frame", "answer", "one_write", "frames", "admin", "read", "expect", "payload"):
+            yield from _walk(inner, (*place, key))
+
+
+def _admin_problems(call: Mapping[str, Any]) -> Iterator[str]:
+    for name, arguments in call.items():
+        operation = OPERATIONS.get(name)
+        if operation is None:
+            yield f"unknown admin call {name!r}; known: {', '.join(OPERATIONS)}"
+        elif isinstance(arguments, dict):
+            unknown = set(arguments) - set(operation.arguments)
+            if unknown:
+                yield f"{name} takes {', '.join(operation.arguments)}; not {', '.join(sorted(unknown))}"

@@ -1,0 +1,35 @@
+"""What can be tested: any endpoint, a target described in a file, and a real Apache Pulsar by version."""
+
+from conformance.targets.admin import OPERATIONS, AdminClient, AdminResult, AdminUnreachable, Operation, check_arguments
+from conformance.targets.apache_pulsar import ApachePulsar
+from conformance.targets.connect_probe import connect_answer
+from conformance.targets.jars import RELEASES, Release
+from conformance.targets.model import AttachedTarget, Endpoint, Progress, SettingsRefused, Target, TargetError, as_settings, redacted
+from conformance.targets.parse import parse_target
+from conformance.targets.started import StartedTarget
+from conformance.targets.target_file import TargetFile, read_target_file
+
+__all__ = [
+    "OPERATIONS",
+    "RELEASES",
+    "AdminClient",
+    "AdminResult",
+    "AdminUnreachable",
+    "ApachePulsar",
+    "AttachedTarget",
+    "Endpoint",
+    "Operation",
+    "Progress",
+    "Release",
+    "SettingsRefused",
+    "StartedTarget",
+    "Target",
+    "TargetError",
+    "TargetFile",
+    "as_settings",
+    "check_arguments",
+    "connect_answer",
+    "parse_target",
+    "read_target_file",
+    "redacted",
+]

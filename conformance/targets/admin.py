@@ -1,0 +1,399 @@
+"""Pulsar's admin HTTP interface: a closed table of operations, and a client that performs them.
+
+The table is data, so that transcripts can be checked before a run and the documentation can be generated. An answer is never an exception,
+whatever its status: what an operation has to answer is for the caller to say.
+"""
+
+import asyncio
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType, TracebackType
+from typing import Literal, Self
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import yarl
+
+from conformance.targets.model import Endpoint, TargetError
+from conformance.targets.process import poll_until
+
+_TOPIC = re.compile(r"(persistent|non-persistent|topic)://([^/]+)/([^/]+)/(.+)", re.DOTALL)
+_NAMESPACE = re.compile(r"([^/]+)/([^/]+)")
+_POSITIONS = {"latest": 2**63 - 1, "earliest": -1}
+_REMOVE_SECONDS = 10.0
+_TRANSIENT = frozenset({409, 412, 500, 503})
+_FORCE_REFUSED = frozenset({405, 412})
+
+
+class AdminUnreachable(TargetError):
+    """The admin interface gave no answer."""
+
+
+@dataclass(frozen=True)
+class AdminResult:
+    """An answer.
+
+    Attributes:
+        status: the HTTP status.
+        body: the parsed JSON, or the text where it is none; None when empty.
+        reason: why it was refused, in the broker's words; empty on success.
+    """
+
+    status: int
+    body: object
+    reason: str
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether the status is 2xx."""
+        return 200 <= self.status < 300
+
+
+Body = Literal["none", "actions", "partitions", "position", "properties", "tenant"]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of the admin interface.
+
+    Attributes:
+        method: the HTTP method.
+        path: below `/admin/v2`; `{topic}` and `{namespace}` stand for their path, `{scalable}` for that of a scalable topic, any other
+            `{argument}` for its percent-encoded text.
+        required: arguments that have to be given; a bare value stands for the first.
+        optional: the others, with what they are when not given.
+        query: parameters; `{argument}` stands for its value.
+        body: what is sent.
+        reads: changes nothing.
+        text: what it does, in one line.
+    """
+
+    method: Literal["GET", "PUT", "POST", "DELETE"]
+    path: str
+    required: tuple[str, ...]
+    text: str
+    optional: Mapping[str, object] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Body = "none"
+
+    @property
+    def reads(self) -> bool:
+        """Tell whether it changes nothing."""
+        return self.method == "GET"
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Give the names of all arguments, the required ones first."""
+        return (*self.required, *self.optional)
+
+
+_FORCE: Mapping[str, object] = {"force": False}
+_FORCE_TOPIC = {"force": "{force}", "deleteSchema": "true"}
+_NS, _T, _SCALABLE = ("namespace",), ("topic",), "scalable/{scalable}"
+
+OPERATIONS: Mapping[str, Operation] = MappingProxyType(
+    {
+        "create_tenant": Operation(
+            "PUT", "tenants/{tenant}", ("tenant",), "Create a tenant; allowed on every cluster unless told.",
+            {"admin_roles": [], "allowed_clusters": None}, body="tenant",
+        ),
+        "delete_tenant": Operation("DELETE", "tenants/{tenant}", ("tenant",), "Delete a tenant.", _FORCE, {"force": "{force}"}),
+        "create_namespace": Operation("PUT", "namespaces/{namespace}", _NS, "Create a namespace with the broker's usual policies."),
+        "delete_namespace": Operation(
+            "DELETE", "namespaces/{namespace}", _NS, "Delete a namespace; forced: with its topics.", _FORCE, {"force": "{force}"}
+        ),
+        "unload_namespace": Operation("PUT", "namespaces/{namespace}/unload", _NS, "Unload all topics of a namespace."),
+        "grant_permission": Operation(
+            "POST", "namespaces/{namespace}/permissions/{role}", ("namespace", "role", "actions"),
+            "Allow a role actions (produce, consume, ..) in a namespace.", body="actions",
+        ),
+        "revoke_permission": Operation(
+            "DELETE", "namespaces/{namespace}/permissions/{role}", ("namespace", "role"), "Take all actions in a namespace from a role."
+        ),
+        "create_topic": Operation("PUT", "{topic}", _T, "Create a topic without partitions."),
+        "delete_topic": Operation("DELETE", "{topic}", _T, "Delete a topic without partitions, or one partition.", _FORCE, _FORCE_TOPIC),
+        "unload_topic": Operation("PUT", "{topic}/unload", _T, "Unload a topic: its clients are disconnected and look it up anew."),
+        "create_partitioned_topic": Operation(
+            "PUT", "{topic}/partitions", ("topic", "partitions"), "Create a topic with partitions.", body="partitions"
+        ),
+        "update_partitioned_topic": Operation(
+            "POST", "{topic}/partitions", ("topic", "partitions"), "Let the number of partitions grow.", body="partitions"
+        ),
+        "delete_partitioned_topic": Operation("DELETE", "{topic}/partitions", _T, "Delete a topic with partitions.", _FORCE, _FORCE_TOPIC),
+        "create_subscription": Operation(
+            "PUT", "{topic}/subscription/{subscription}", ("topic", "subscription"), "Create a subscription at `latest` or `earliest`.",
+            {"position": "latest"}, {"replicated": "false"}, body="position",
+        ),
+        "delete_subscription": Operation(
+            "DELETE", "{topic}/subscription/{subscription}", ("topic", "subscription"),
+            "Delete a subscription; forced: also with consumers.", _FORCE, {"force": "{force}"},
+        ),
+        "create_scalable_topic": Operation(
+            "PUT", _SCALABLE, _T, "Create a scalable topic (`topic://..`).",
+            {"properties": {}, "segments": 1}, {"numInitialSegments": "{segments}"}, body="properties",
+        ),
+        "delete_scalable_topic": Operation("DELETE", _SCALABLE, _T, "Delete a scalable topic.", _FORCE, {"force": "{force}"}),
+        "namespaces": Operation("GET", "namespaces/{tenant}", ("tenant",), "List the namespaces of a tenant."),
+        "namespace_exists": Operation("GET", "namespaces/{namespace}", _NS, "Read the policies of a namespace; 404: there is none."),
+        "list_topics": Operation(
+            "GET", "{domain}/{namespace}", _NS, "List the topics of a namespace, each partition by itself.",
+            {"domain": "persistent", "system": False}, {"includeSystemTopic": "{system}"},
+        ),
+        "list_partitioned_topics": Operation(
+            "GET", "{domain}/{namespace}/partitioned", _NS, "List the topics with partitions of a namespace.",
+            {"domain": "persistent", "system": False}, {"includeSystemTopic": "{system}"},
+        ),
+        "list_scalable_topics": Operation("GET", "scalable/{namespace}", _NS, "List the scalable topics of a namespace."),
+        "partitioned_metadata": Operation("GET", "{topic}/partitions", _T, "Read the number of partitions of a topic."),
+        "topic_stats": Operation("GET", "{topic}/stats", _T, "Read the counters of a topic, its producers and subscriptions."),
+        "clusters": Operation("GET", "clusters", (), "List the clusters."),
+        "broker_health": Operation("GET", "brokers/health", (), "Let the broker produce to and read from itself."),
+        "runtime_configuration": Operation("GET", "brokers/configuration/runtime", (), "Read the broker's settings."),
+    }
+)  # fmt: skip
+"""The operations by name."""
+
+
+class AdminClient:
+    """A client of one admin interface, to be used as an async context manager.
+
+    Args:
+        endpoint: where it is.
+        seconds: how long one call may take.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, seconds: float = 30.0) -> None:
+        if endpoint.admin_url is None:
+            raise TargetError(f"{endpoint.name} has no admin URL", hint="give one with --admin-url or admin_url")
+        self._base = endpoint.admin_url.rstrip("/") + "/admin/v2/"
+        self._endpoint = endpoint
+        self._seconds = seconds
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the client."""
+        headers = {"Accept": "application/json"}
+        if self._endpoint.token is not None:
+            headers["Authorization"] = f"Bearer {self._endpoint.token.get_secret_value()}"
+        trust = self._endpoint.ssl_context() if self._base.startswith("https:") else True
+        self._session = aiohttp.ClientSession(
+            headers=headers, timeout=aiohttp.ClientTimeout(total=self._seconds), connector=aiohttp.TCPConnector(ssl=trust)
+        )
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close its connections."""
+        assert self._session is not None
+        await self._session.close()
+
+    async def call(self, op: str, args: object = None) -> AdminResult:
+        """Perform one operation.
+
+        Args:
+            op: its name in `OPERATIONS`.
+            args: its arguments by name; a bare value stands for the first one.
+
+        Returns:
+            The answer, whatever its status.
+
+        Raises:
+            TargetError: there is no such operation, or its arguments don't fit.
+            AdminUnreachable: there was no answer.
+        """
+        arguments = check_arguments(op, args)
+        if op == "create_tenant" and arguments["allowed_clusters"] is None:
+            clusters = await self.call("clusters")
+            names = clusters.body if isinstance(clusters.body, list) else []
+            arguments["allowed_clusters"] = [name for name in names if name != "global"]
+        method, path, body = request(op, arguments)
+        return await self._send(method, path, body)
+
+    async def _send(self, method: str, path: str, body: object) -> AdminResult:
+        assert self._session is not None, "the client is not open"
+        url = yarl.URL(self._base + path, encoded=True)  # names are encoded already, exactly once
+        data = None if body is None else json.dumps(body, ensure_ascii=False).encode()
+        headers = {} if body is None and method != "PUT" else {"Content-Type": "application/json"}
+        try:
+            async with self._session.request(method, url, data=data, headers=headers) as response:
+                text = await response.text(errors="replace")
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise AdminUnreachable(f"{method} {url}: no answer ({error or type(error).__name__})", hint="is this the admin URL?") from None
+        return _result(response.status, text)
+
+    async def remove_namespace(self, namespace: str) -> AdminResult:
+        """Delete a namespace and everything in it, also on brokers that do not allow to force that.
+
+        Scalable topics go first, since deleting their namespace leaves them behind (observed on Apache Pulsar 5.0.0-M1). Answers that may
+        pass (system topics that are being created or deleted at the same time) are asked again for a while.
+
+        Args:
+            namespace: "tenant/name".
+
+        Returns:
+            The last answer; 404 when there was no such namespace.
+
+        Raises:
+            AdminUnreachable: there was no answer.
+        """
+        await self._remove_each("delete_scalable_topic", await self.call("list_scalable_topics", namespace))
+        last = await self.call("delete_namespace", {"namespace": namespace, "force": True})
+        force = last.status not in _FORCE_REFUSED
+
+        async def removed() -> bool:
+            nonlocal last
+            if not force:
+                await self._remove_topics(namespace)
+            last = await self.call("delete_namespace", {"namespace": namespace, "force": force})
+            return last.status not in _TRANSIENT
+
+        if not last.ok and last.status in _TRANSIENT | _FORCE_REFUSED:
+            try:
+                await poll_until(removed, seconds=_REMOVE_SECONDS, what=f"deleting {namespace}", interval=0.25)
+            except AdminUnreachable:
+                raise
+            except TargetError:
+                return last
+        return last
+
+    async def _remove_topics(self, namespace: str) -> None:
+        for domain in ("persistent", "non-persistent"):
+            within = {"namespace": namespace, "domain": domain, "system": True}
+            await self._remove_each("delete_partitioned_topic", await self.call("list_partitioned_topics", within))
+            await self._remove_each("delete_topic", await self.call("list_topics", within))
+
+    async def _remove_each(self, op: str, listed: AdminResult) -> None:
+        topics = listed.body if listed.ok and isinstance(listed.body, list) else []
+        await asyncio.gather(*(self.call(op, {"topic": topic, "force": True}) for topic in topics))
+
+
+def check_arguments(op: str, args: object = None) -> dict[str, object]:
+    """Bring the arguments of an operation into one form.
+
+    Args:
+        op: the name of the operation.
+        args: arguments by name; a bare value stands for the first one.
+
+    Returns:
+        Every argument by name, optional ones filled in.
+
+    Raises:
+        TargetError: there is no such operation, or its arguments don't fit.
+    """
+    operation = OPERATIONS.get(op)
+    if operation is None:
+        raise TargetError(f"there is no admin operation {op!r}{_did_you_mean(op, OPERATIONS)}", hint=f"there are: {', '.join(OPERATIONS)}")
+    if isinstance(args, Mapping):
+        given = dict(args)
+    elif args is None:
+        given = {}
+    elif operation.arguments:
+        given = {operation.arguments[0]: args}
+    else:
+        raise TargetError(f"admin operation {op} takes no argument")
+    allowed = ", ".join(operation.arguments) or "nothing"
+    for key in given:
+        if key not in operation.arguments:
+            raise TargetError(
+                f"admin operation {op} has no argument {key!r}{_did_you_mean(str(key), operation.arguments)}", hint=f"it takes: {allowed}"
+            )
+    missing = [key for key in operation.required if key not in given]
+    if missing:
+        raise TargetError(f"admin operation {op} needs {', '.join(missing)}", hint=f"it takes: {allowed}")
+    return {**operation.optional, **given}
+
+
+def _did_you_mean(text: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(text, known, n=1)
+    return f", did you mean {close[0]!r}?" if close else ""
+
+
+def request(op: str, arguments: Mapping[str, object]) -> tuple[str, str, object]:
+    """Build the request of an operation.
+
+    Args:
+        op: the name of the operation.
+        arguments: all arguments, as `check_arguments` gives them.
+
+    Returns:
+        The HTTP method, path and query below `/admin/v2/`, and what to send as JSON (None: nothing).
+
+    Raises:
+        TargetError: a name is not of the form that the operation needs.
+    """
+    operation = OPERATIONS[op]
+    path = re.sub(r"\{(\w+)\}", lambda match: _path_of(match[1], arguments), operation.path)
+    query = {key: _query_text(value.format_map(arguments)) for key, value in operation.query.items()}
+    return operation.method, path + (f"?{urlencode(query)}" if query else ""), _body(operation.body, arguments)
+
+
+def _path_of(placeholder: str, arguments: Mapping[str, object]) -> str:
+    if placeholder == "namespace":
+        return _namespace_path(str(arguments["namespace"]))
+    if placeholder == "topic":
+        return topic_path(str(arguments["topic"]), ("persistent", "non-persistent"))
+    if placeholder == "scalable":
+        return topic_path(str(arguments["topic"]), ("topic",)).removeprefix("topic/")
+    return quote(str(arguments[placeholder]), safe="")
+
+
+def _namespace_path(namespace: str) -> str:
+    match = _NAMESPACE.fullmatch(namespace)
+    if match is None:
+        raise TargetError(f"{namespace!r} is not the name of a namespace", hint="it has the form tenant/name")
+    return "/".join(quote(part, safe="") for part in match.groups())
+
+
+def topic_path(topic: str, domains: tuple[str, ...]) -> str:
+    """Turn the full name of a topic into its path: the local name, which may hold anything, is percent-encoded as one part.
+
+    Args:
+        topic: "persistent://tenant/namespace/local".
+        domains: which domains are allowed.
+
+    Returns:
+        "persistent/tenant/namespace/local".
+
+    Raises:
+        TargetError: the name is not of that form.
+    """
+    match = _TOPIC.fullmatch(topic)
+    if match is None or match[1] not in domains:
+        raise TargetError(
+            f"{topic!r} is not the full name of a topic", hint=f"it has the form {' or '.join(domains)}://tenant/namespace/local"
+        )
+    return "/".join(quote(part, safe="") for part in match.groups())
+
+
+def _query_text(text: str) -> str:
+    return text.lower() if text in ("True", "False") else text
+
+
+def _body(kind: Body, arguments: Mapping[str, object]) -> object:
+    if kind == "none":
+        return None
+    if kind == "tenant":
+        return {"adminRoles": arguments["admin_roles"], "allowedClusters": arguments["allowed_clusters"]}
+    if kind == "position":
+        return _position(arguments["position"])
+    return arguments[kind]
+
+
+def _position(position: object) -> dict[str, int]:
+    entry = _POSITIONS.get(str(position))
+    if entry is None:
+        raise TargetError(f"{position!r} is not a position", hint=f"it is one of: {', '.join(_POSITIONS)}")
+    return {"ledgerId": entry, "entryId": entry, "partitionIndex": -1}
+
+
+def _result(status: int, text: str) -> AdminResult:
+    try:
+        body = json.loads(text) if text else None
+    except ValueError:
+        body = text
+    if 200 <= status < 300:
+        return AdminResult(status, body, "")
+    reason = body.get("reason") or body.get("message") if isinstance(body, dict) else None
+    return AdminResult(status, body, str(reason or text.strip()))

@@ -1,0 +1,232 @@
+"""A real Apache Pulsar, one standalone broker of a given version on free ports of 127.0.0.1, started for the run and thrown away after it.
+
+How it is started was observed on each release of `RELEASES`. Its data live in a temporary folder, so stopping does not wait for them to be
+saved: SIGTERM, and SIGKILL after two seconds.
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from conformance.targets.admin import AdminClient, AdminUnreachable
+from conformance.targets.jars import RELEASES, Release, jars
+from conformance.targets.java_tools import find_java
+from conformance.targets.model import NOTHING, Endpoint, Progress, TargetError
+from conformance.targets.process import Supervised, free_ports, poll_until, supervised
+from conformance.targets.properties import properties_text
+
+READY_SECONDS = 120.0
+STOP_SECONDS = 2.0
+_PORT_ATTEMPTS = 3
+_PORT_TAKEN = ("Address already in use", "BindException", "Failed to bind")
+
+_USUAL_SETTINGS = {
+    "clusterName": "standalone",
+    "bindAddress": "127.0.0.1",
+    "advertisedAddress": "localhost",
+    "managedLedgerDefaultEnsembleSize": "1",
+    "managedLedgerDefaultWriteQuorum": "1",
+    "managedLedgerDefaultAckQuorum": "1",
+    "allowLoopback": "true",
+    "journalSyncData": "false",
+    "loadBalancerEnabled": "false",
+    "zookeeperServers": "",
+    "configurationStoreServers": "",
+    "diskUsageThreshold": "0.999",
+    "diskUsageWarnThreshold": "0.99",
+    "brokerDeleteInactiveTopicsEnabled": "false",  # else topics without a subscription vanish after about a minute
+    "forceDeleteNamespaceAllowed": "true",
+}
+_CHOSEN_SETTINGS = frozenset({"brokerServicePort", "webServicePort", "bookiePort", "bindAddress", "advertisedAddress", "clusterName"})
+_OPENED = [
+    "java.base/java.io",
+    "java.base/java.util.zip",
+    "java.base/java.nio",
+    "java.base/jdk.internal.misc",
+    "java.base/sun.net",
+    "java.base/java.lang",
+    "java.base/jdk.internal.platform",
+    "java.management/sun.management",
+    "jdk.management/com.sun.management.internal",
+]
+_LOG4J = """\
+<Configuration status="WARN">
+  <Appenders><Console name="out"><PatternLayout pattern="%d{ISO8601} %-5p [%t] %c{1} - %m%n%xEx"/></Console></Appenders>
+  <Loggers><Root level="WARN"><AppenderRef ref="out"/></Root></Loggers>
+</Configuration>
+"""
+
+
+@dataclass(frozen=True)
+class _Ports:
+    service: int
+    admin: int
+    bookie: int
+    zookeeper: int
+
+
+@dataclass(frozen=True)
+class _Installation:
+    release: Release
+    java: Path
+    lib: Path
+
+
+@dataclass(frozen=True)
+class ApachePulsar:
+    """Apache Pulsar of one version.
+
+    Args:
+        version: one of `RELEASES`.
+        token: sent with CONNECT and each admin call. None: the token that the settings give to the broker itself
+            (`brokerClientAuthenticationParameters: "token:..."`), if they do.
+    """
+
+    version: str
+    token: SecretStr | None = None
+    startable: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        if self.version not in RELEASES:
+            raise TargetError(f"apache-pulsar@{self.version} is not known", hint=f"known: {', '.join(RELEASES)}")
+
+    @property
+    def name(self) -> str:
+        """Give the name for reports and baselines."""
+        return f"apache-pulsar@{self.version}"
+
+    @property
+    def release(self) -> str:
+        """Give the version."""
+        return self.version
+
+    @asynccontextmanager
+    async def run(self, config: Mapping[str, str] = NOTHING, *, progress: Progress | None = None) -> AsyncIterator[Endpoint]:
+        """Start it, resolving its jars before if the cache does not have them; it has ended when the block is left.
+
+        Args:
+            config: Pulsar's own settings, on top of those that suit tests.
+            progress: gets a line when Maven is asked, and when the broker is ready.
+
+        Returns:
+            Where it is reached.
+
+        Raises:
+            TargetError: Java or Maven is missing, the jars can't be resolved, or it does not start; with the last lines of its log.
+        """
+        release = RELEASES[self.version]
+        _check_settings(self.name, config)
+        java = await find_java()
+        lib = await jars(release, java, progress)
+        async with AsyncExitStack() as stack:
+            began = time.monotonic()
+            endpoint = await self._start(stack, _Installation(release, java.program, lib), config)
+            if progress:
+                progress(f"{self.name} is ready after {time.monotonic() - began:.1f} s")
+            yield replace(endpoint, unconfirmed_config=await _unconfirmed(endpoint))
+
+    async def _start(self, stack: AsyncExitStack, installation: "_Installation", config: Mapping[str, str]) -> Endpoint:
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
+            one_try = self._one_try(installation, config)
+            try:
+                return await stack.enter_async_context(one_try)
+            except TargetError as error:
+                if attempt == _PORT_ATTEMPTS or not any(text in str(error) for text in _PORT_TAKEN):
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    @asynccontextmanager
+    async def _one_try(self, installation: "_Installation", config: Mapping[str, str]) -> AsyncIterator[Endpoint]:
+        ports = _Ports(*free_ports(4))
+        work = Path(tempfile.mkdtemp(prefix="pulsar-conformance-"))
+        endpoint = Endpoint(
+            name=self.name,
+            service_url=f"pulsar://127.0.0.1:{ports.service}",
+            admin_url=f"http://127.0.0.1:{ports.admin}",
+            release=self.version,
+            token=self.token or _own_token(config),
+            config=dict(config),
+            log_file=work / "broker.log",
+        )
+        try:
+            _write_files(work, ports, config)
+            command = _command(installation, work, ports)
+            async with supervised(command, log=work / "broker.log", cwd=work, grace_seconds=STOP_SECONDS, remove=work) as child:
+                await _await_ready(endpoint, child)
+                yield endpoint
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def _check_settings(name: str, config: Mapping[str, str]) -> None:
+    properties_text(name, config)
+    for key in sorted(_CHOSEN_SETTINGS & set(config)):
+        raise TargetError(f"{name} can't be given the setting {key}", hint="each start chooses it anew")
+
+
+def _own_token(config: Mapping[str, str]) -> SecretStr | None:
+    parameters = config.get("brokerClientAuthenticationParameters", "")
+    return SecretStr(parameters.removeprefix("token:")) if parameters.startswith("token:") else None
+
+
+def _write_files(work: Path, ports: _Ports, config: Mapping[str, str]) -> None:
+    (work / "tmp").mkdir()
+    (work / "log4j2.xml").write_text(_LOG4J)
+    chosen = {"brokerServicePort": str(ports.service), "webServicePort": str(ports.admin), "bookiePort": str(ports.bookie)}
+    path = work / "standalone.conf"
+    path.touch(mode=0o600)  # settings may hold secrets
+    path.write_text(properties_text("standalone", {**_USUAL_SETTINGS, **chosen, **config}), encoding="ascii")
+
+
+def _command(installation: _Installation, work: Path, ports: _Ports) -> Sequence[str]:
+    release = installation.release
+    storage = ["--bookkeeper-dir", "data/bookkeeper"]
+    if release.old_metadata:
+        storage += ["--zookeeper-dir", "data/zookeeper", "--zookeeper-port", str(ports.zookeeper)]
+    else:
+        storage += ["--metadata-dir", "data/metadata"]
+    if release.bookie_port_option:
+        storage += ["--bookkeeper-port", str(ports.bookie)]
+    return [
+        str(installation.java),
+        *("-Xms128m", "-Xmx768m", "-XX:MaxDirectMemorySize=512m"),
+        *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        "-Djava.net.preferIPv4Stack=true",
+        f"-Djava.io.tmpdir={work / 'tmp'}",  # native libraries are unpacked there, and left behind
+        f"-Dlog4j.configurationFile={work / 'log4j2.xml'}",
+        "-Dbookkeeper.metadata.bookie.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataBookieDriver",
+        "-Dbookkeeper.metadata.client.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataClientDriver",
+        *("-cp", f"{work}:{installation.lib}/*"),
+        "org.apache.pulsar.PulsarStandaloneStarter",
+        *("--config", "standalone.conf", "-nfw", "-nss", "-a", "localhost"),
+        *storage,
+    ]
+
+
+async def _await_ready(endpoint: Endpoint, child: Supervised) -> None:
+    async with AdminClient(endpoint, seconds=5.0) as admin:
+
+        async def answers() -> bool:
+            try:
+                result = await admin.call("namespace_exists", "public/default")
+            except AdminUnreachable:
+                return False
+            return result.status in (200, 401, 403)
+
+        await poll_until(answers, seconds=READY_SECONDS, what=endpoint.name, child=child)
+
+
+async def _unconfirmed(endpoint: Endpoint) -> frozenset[str]:
+    if not endpoint.config:
+        return frozenset()
+    async with AdminClient(endpoint) as admin:
+        result = await admin.call("runtime_configuration")
+    known = result.body if result.ok and isinstance(result.body, dict) else endpoint.config
+    return frozenset(endpoint.config) - frozenset(known)

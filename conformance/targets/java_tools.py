@@ -1,0 +1,76 @@
+"""Find Java and Maven on this machine, or say what to install."""
+
+import asyncio
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.targets.model import TargetError
+
+OLDEST_JAVA = 17
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_JAVA_HINT = f"install a JDK {OLDEST_JAVA} or newer and put it on PATH or into JAVA_HOME"
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java runtime.
+
+    Attributes:
+        program: the executable.
+        major: its version, 17 for "17.0.15" and 8 for "1.8.0_402".
+    """
+
+    program: Path
+    major: int
+
+
+async def find_java() -> Java:
+    """Choose the Java runtime: the one in JAVA_HOME, else the one on PATH; the first that is new enough.
+
+    Returns:
+        The runtime.
+
+    Raises:
+        TargetError: there is none, or none is new enough.
+    """
+    home = os.environ.get("JAVA_HOME")
+    names = [str(Path(home) / "bin" / "java")] if home else []
+    found = [Path(path) for path in (shutil.which(name) for name in [*names, "java"]) if path]
+    too_old = []
+    for program in found:
+        major = await _major_version(program)
+        if major >= OLDEST_JAVA:
+            return Java(program, major)
+        too_old.append(f"{program} is Java {major or 'of an unknown version'}")
+    if too_old:
+        raise TargetError(f"Apache Pulsar needs Java {OLDEST_JAVA} or newer, but {' and '.join(too_old)}", hint=_JAVA_HINT)
+    raise TargetError("Java was not found", hint=_JAVA_HINT)
+
+
+async def _major_version(program: Path) -> int:
+    process = await asyncio.create_subprocess_exec(
+        program, "-version", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    output, _ = await process.communicate()
+    match = _VERSION.search(output.decode(errors="replace"))
+    return int(match[1]) if match else 0
+
+
+def find_maven() -> Path:
+    """Find Maven on PATH.
+
+    Returns:
+        The executable.
+
+    Raises:
+        TargetError: it is not there.
+    """
+    program = shutil.which("mvn")
+    if program is None:
+        raise TargetError(
+            "Maven was not found", hint="install Maven 3.6 or newer and put mvn on PATH; it fetches Apache Pulsar once for each version"
+        )
+    return Path(program)

@@ -1,0 +1,207 @@
+"""What a target is: something that speaks the protocol at an address, found there or started for the run."""
+
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+_DEFAULT_PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
+_SECRET_WORDS = ("secret", "password", "token", "credential", "privatekey", "authenticationparameters")
+
+Progress = Callable[[str], None]
+"""Gets one line for the terminal when something takes long."""
+
+
+class TargetError(Exception):
+    """A target that can't be used: what is wrong in one line, and what to do about it.
+
+    Args:
+        message: what is wrong; further lines, if any, quote a log.
+        hint: what the user can do.
+    """
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{message} ({hint})" if hint else message)
+        self.message = message
+        self.hint = hint
+
+
+class SettingsRefused(TargetError):
+    """A target that can't be given the settings that a case asks for; without them it can be used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """Where a running broker is reached.
+
+    Attributes:
+        name: what reports call it: "apache-pulsar@4.2.4", "my-broker".
+        service_url: "pulsar://127.0.0.1:6650" or "pulsar+ssl://...".
+        admin_url: base of the admin HTTP interface, "http://127.0.0.1:8080"; None: there is none.
+        release: the release of Apache Pulsar that it is, "4.2.4"; None: unknown or not Apache Pulsar.
+        token: sent with CONNECT and each admin call.
+        tls_trust_certs: PEM file of the authorities to trust; None: those of the system.
+        tls_hostname: the name that the certificate has to carry; None: the host of the address.
+        config: the settings asked for when it was started, on top of the usual ones.
+        unconfirmed_config: keys of `config` that the broker's own listing of its settings does not show (a misspelt one, or one that the
+            release does not know yet; those of plugins and of the storage below are not listed either).
+        capabilities: what the target's author declares that it can and can't do.
+        log_file: its log while it runs; None when it was not started here.
+    """
+
+    name: str
+    service_url: str
+    admin_url: str | None = None
+    release: str | None = None
+    token: SecretStr | None = None
+    tls_trust_certs: Path | None = None
+    tls_hostname: str | None = None
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)
+    unconfirmed_config: frozenset[str] = frozenset()
+    capabilities: Mapping[str, bool] = field(default_factory=dict)
+    log_file: Path | None = None
+
+    @property
+    def host(self) -> str:
+        """Give the host of the service."""
+        return urlsplit(self.service_url).hostname or ""
+
+    @property
+    def port(self) -> int:
+        """Give the TCP port of the service."""
+        parts = urlsplit(self.service_url)
+        return parts.port or _DEFAULT_PORTS[parts.scheme]
+
+    @property
+    def tls(self) -> bool:
+        """Tell whether the service speaks TLS."""
+        return urlsplit(self.service_url).scheme == "pulsar+ssl"
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """Make the context that trusts what this endpoint's certificate needs.
+
+        Returns:
+            A client context that checks certificate and name.
+
+        Raises:
+            TargetError: the trust file can't be used.
+        """
+        try:
+            return ssl.create_default_context(cafile=self.tls_trust_certs)
+        except OSError as error:
+            raise TargetError(f"trust file {self.tls_trust_certs}: {error.strerror or error}", hint="it has to be a PEM file") from None
+
+
+class Target(Protocol):
+    """Something that can be tested."""
+
+    @property
+    def name(self) -> str:
+        """Give the name for reports and baselines."""
+
+    @property
+    def release(self) -> str | None:
+        """Give the release of Apache Pulsar that it is; None: unknown or another broker."""
+
+    @property
+    def startable(self) -> bool:
+        """Tell whether `run` starts it, and so can give it settings of a case."""
+
+    def run(self, config: Mapping[str, str] = NOTHING, *, progress: Progress | None = None) -> AbstractAsyncContextManager[Endpoint]:
+        """Make it ready for the length of a block; what was started has ended afterwards.
+
+        Args:
+            config: settings on top of the usual ones, Pulsar's own keys; see `as_settings`.
+            progress: gets a line when it takes long.
+
+        Returns:
+            A context manager that yields where it is reached.
+
+        Raises:
+            TargetError: it can't be started, or can't be given these settings.
+        """
+
+
+@dataclass(frozen=True)
+class AttachedTarget:
+    """A broker that somebody else started.
+
+    Args:
+        endpoint: where it is.
+    """
+
+    endpoint: Endpoint
+    startable: bool = field(default=False, init=False)
+
+    @property
+    def name(self) -> str:
+        """Give the name for reports and baselines."""
+        return self.endpoint.name
+
+    @property
+    def release(self) -> str | None:
+        """Give the release that its description states."""
+        return self.endpoint.release
+
+    @asynccontextmanager
+    async def run(self, config: Mapping[str, str] = NOTHING, *, progress: Progress | None = None) -> AsyncIterator[Endpoint]:  # noqa: ARG002
+        """Yield the endpoint; refuse settings, since it is not ours to restart.
+
+        Args:
+            config: has to be empty.
+            progress: not used.
+
+        Returns:
+            The endpoint.
+
+        Raises:
+            SettingsRefused: settings were asked for.
+        """
+        refuse_settings(self.name, config, hint="only a target that is started for the run can be given settings")
+        yield self.endpoint
+
+
+def refuse_settings(name: str, config: Mapping[str, str], *, hint: str) -> None:
+    """Stop when a target is asked for settings that it can't be given.
+
+    Args:
+        name: the target.
+        config: the settings asked for.
+        hint: what to do.
+
+    Raises:
+        SettingsRefused: there are some.
+    """
+    if config:
+        raise SettingsRefused(f"{name} can't be given the settings {', '.join(sorted(config))}", hint=hint)
+
+
+def as_settings(values: Mapping[str, object]) -> dict[str, str]:
+    """Write values as Pulsar's configuration files do.
+
+    Args:
+        values: texts, numbers and booleans by key.
+
+    Returns:
+        Texts by key; booleans in lower case.
+    """
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values.items()}
+
+
+def redacted(config: Mapping[str, str]) -> dict[str, str]:
+    """Hide the secrets among settings, for reports.
+
+    Args:
+        config: settings by key.
+
+    Returns:
+        The same keys; "***" where the key says that the value is a secret.
+    """
+    return {key: "***" if any(word in key.lower() for word in _SECRET_WORDS) else value for key, value in config.items()}

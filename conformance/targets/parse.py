@@ -1,0 +1,64 @@
+"""From what a user writes on the command line to a target."""
+
+import difflib
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from conformance.targets.apache_pulsar import ApachePulsar
+from conformance.targets.inputs import check_admin_url, check_service_url, existing_trust_file, read_token
+from conformance.targets.jars import RELEASES
+from conformance.targets.model import AttachedTarget, Endpoint, Target, TargetError
+from conformance.targets.target_file import read_target_file
+
+_APACHE = "apache-pulsar"
+_FORMS = f"pulsar://HOST:PORT, pulsar+ssl://HOST:PORT, {_APACHE}@VERSION or a file FILE.toml"
+
+
+def parse_target(text: str, *, admin_url: str | None = None, token_file: Path | None = None, tls_trust_certs: Path | None = None) -> Target:
+    """Find out which target a user means.
+
+    Args:
+        text: `pulsar://HOST:PORT`, `pulsar+ssl://HOST:PORT`, `apache-pulsar@VERSION` or the path of a `.toml` file.
+        admin_url: its admin interface; takes the place of the one in the file.
+        token_file: file with the token to authenticate with; takes the place of the one in the file.
+        tls_trust_certs: PEM file of the authorities to trust; takes the place of the one in the file.
+
+    Returns:
+        The target; nothing is started or contacted yet.
+
+    Raises:
+        TargetError: it can't be understood, or a file that it names can't be used.
+    """
+    token = read_token(token_file) if token_file else None
+    if admin_url is not None:
+        check_admin_url(admin_url, "the admin URL")
+    trust = existing_trust_file(tls_trust_certs) if tls_trust_certs else None
+    if text == _APACHE or text.startswith(f"{_APACHE}@"):
+        return _apache_pulsar(text.removeprefix(_APACHE).removeprefix("@"), admin_url, token, trust)
+    if text.endswith(".toml"):
+        return read_target_file(Path(text), admin_url=admin_url, token=token, tls_trust_certs=trust)
+    if "://" in text:
+        return _attached(text, admin_url, token, trust)
+    close = difflib.get_close_matches(text, [_APACHE, *(f"{_APACHE}@{version}" for version in RELEASES)], n=1)
+    raise TargetError(f"{text!r} is not a target{f', did you mean {close[0]!r}?' if close else ''}", hint=f"a target is {_FORMS}")
+
+
+def _apache_pulsar(version: str, admin_url: str | None, token: SecretStr | None, tls_trust_certs: Path | None) -> Target:
+    if not version:
+        raise TargetError(f"{_APACHE} needs a version", hint=f"known: {', '.join(f'{_APACHE}@{known}' for known in RELEASES)}")
+    for option, value in (("admin URL", admin_url), ("TLS trust file", tls_trust_certs)):
+        if value is not None:
+            raise TargetError(f"{_APACHE}@{version} takes no {option}", hint="it is started for the run, on addresses of its own")
+    return ApachePulsar(version, token=token)
+
+
+def _attached(text: str, admin_url: str | None, token: SecretStr | None, tls_trust_certs: Path | None) -> Target:
+    if urlsplit(text).scheme in ("http", "https"):
+        raise TargetError(f"{text} is an admin URL, not a service URL", hint=f"write pulsar://HOST:6650 --admin-url {text}")
+    check_service_url(text, "the target")
+    endpoint = Endpoint(
+        name=text.rstrip("/"), service_url=text.rstrip("/"), admin_url=admin_url, token=token, tls_trust_certs=tls_trust_certs
+    )
+    return AttachedTarget(endpoint)

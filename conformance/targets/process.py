@@ -1,0 +1,200 @@
+"""Child processes that never outlive their starter, free ports, and waiting for something outside to be ready."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from conformance.targets.model import TargetError
+
+_SUPERVISOR = Path(__file__).with_name("supervise.py")
+_POLL_SECONDS = 0.1
+_LOG_TAIL_LINES = 15
+_LOG_TAIL_BYTES = 64 * 1024
+
+
+class Supervised:
+    """A running child: its log, and how it ended."""
+
+    def __init__(self, pid: int, log: Path, ended: "asyncio.Task[int | None]") -> None:
+        self.pid = pid
+        self.log = log
+        self.ended = ended
+
+    @property
+    def exit_code(self) -> int | None:
+        """Give the exit code, negative for a signal; None while it runs, and when its supervisor was killed."""
+        return self.ended.result() if self.ended.done() and not self.ended.cancelled() else None
+
+    async def wait(self, seconds: float) -> int | None:
+        """Wait for the end.
+
+        Args:
+            seconds: how long at most.
+
+        Returns:
+            The exit code; None when it still runs.
+        """
+        await asyncio.wait({self.ended}, timeout=seconds)
+        return self.exit_code
+
+    def last_lines(self, count: int = _LOG_TAIL_LINES) -> str:
+        """Give the last lines of the log.
+
+        Args:
+            count: how many lines at most.
+
+        Returns:
+            The lines, each indented by two spaces; a remark when there are none.
+        """
+        return tail(self.log, count)
+
+
+def tail(log: Path, count: int = _LOG_TAIL_LINES) -> str:
+    """Read the last lines of a file.
+
+    Args:
+        log: the file; it may be missing.
+        count: how many lines at most.
+
+    Returns:
+        The lines, each indented by two spaces; a remark when there are none.
+    """
+    data = b""
+    with contextlib.suppress(FileNotFoundError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _LOG_TAIL_BYTES))
+        data = file.read()
+    lines = data.decode(errors="replace").rstrip().splitlines()[-count:]
+    return "\n".join(f"  {line}" for line in lines) or "  (the log is empty)"
+
+
+@contextlib.asynccontextmanager
+async def supervised(
+    command: Sequence[str],
+    *,
+    log: Path,
+    cwd: Path,
+    grace_seconds: float,
+    remove: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> AsyncIterator[Supervised]:
+    """Run a command under the supervisor; its process group has ended when the block is left, however that happens.
+
+    Args:
+        command: the program and its arguments.
+        log: file that gets its standard output and error.
+        cwd: its working folder.
+        grace_seconds: seconds between SIGTERM and SIGKILL.
+        remove: folder that is removed at the end, also when this process is killed.
+        environment: its whole environment; None: the same as ours.
+
+    Returns:
+        The running child.
+
+    Raises:
+        TargetError: the command could not be started.
+    """
+    options = ["--log", str(log), "--grace", str(grace_seconds), *(["--remove", str(remove)] if remove else [])]
+    process = await asyncio.create_subprocess_exec(
+        *[sys.executable, "-I", "-S", str(_SUPERVISOR), *options, "--", *command],
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=cwd,
+        env=environment,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    pid = 0
+    ended: asyncio.Task[int | None] | None = None
+    try:
+        pid = await _pid(process.stdout, command[0])
+        ended = asyncio.create_task(_exit_code(process.stdout))
+        child = Supervised(pid, log, ended)
+        try:
+            yield child
+        except BaseException as error:
+            if child.exit_code is not None:
+                error.add_note(f"{command[0]} had ended with exit code {child.exit_code}; its last lines:\n{child.last_lines()}")
+            raise
+    finally:
+        process.stdin.close()
+        await _await_end(process, pid, grace_seconds)
+        if ended is not None:
+            await asyncio.wait({ended})
+
+
+async def _line(output: asyncio.StreamReader) -> tuple[str, str]:
+    word, _, rest = (await output.readline()).decode(errors="replace").strip().partition(" ")
+    return word, rest
+
+
+async def _pid(output: asyncio.StreamReader, program: str) -> int:
+    word, rest = await _line(output)
+    if word != "started":
+        raise TargetError(f"{program} can't be run: {rest or 'its supervisor ended'}")
+    return int(rest)
+
+
+async def _exit_code(output: asyncio.StreamReader) -> int | None:
+    word, rest = await _line(output)
+    return int(rest) if word == "exited" else None
+
+
+async def _await_end(process: asyncio.subprocess.Process, pid: int, grace_seconds: float) -> None:
+    try:
+        async with asyncio.timeout(grace_seconds + 10):
+            await process.wait()
+    except TimeoutError:  # the supervisor itself hangs
+        process.kill()
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+        await process.wait()
+
+
+async def poll_until(
+    probe: Callable[[], Awaitable[bool]], *, seconds: float, what: str, child: Supervised | None = None, interval: float = _POLL_SECONDS
+) -> None:
+    """Ask again and again until something outside this process is ready.
+
+    Args:
+        probe: answers whether it is ready.
+        seconds: the deadline.
+        what: what is waited for, for the messages: "{what} is not ready after 60 s".
+        child: the process that has to become ready; its end ends the wait at once.
+        interval: seconds between two questions.
+
+    Raises:
+        TargetError: the deadline passed, or the child ended; with the last lines of its log.
+    """
+    ended: set[asyncio.Future[int | None]] = {child.ended if child else asyncio.get_running_loop().create_future()}
+    try:
+        async with asyncio.timeout(seconds):
+            while not await probe():
+                done, _ = await asyncio.wait(ended, timeout=interval)
+                if done and child:
+                    raise TargetError(f"{what} ended while starting, exit code {child.exit_code}; its last lines:\n{child.last_lines()}")
+    except TimeoutError:
+        lines = f"; its last lines:\n{child.last_lines()}" if child else ""
+        raise TargetError(f"{what} is not ready after {seconds:g} s{lines}") from None
+
+
+def free_ports(count: int) -> list[int]:
+    """Find TCP ports on 127.0.0.1 that nobody uses at the moment.
+
+    Args:
+        count: how many; all differ.
+
+    Returns:
+        The ports. Another process may take one before it is used: whoever starts something on them should be ready to try others.
+    """
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]

@@ -1,0 +1,87 @@
+"""Compressed bodies. `MessageMetadata.compression` names the format, `uncompressed_size` the length of the original.
+
+    LZ4     one raw LZ4 block: no frame, no length in front
+    SNAPPY  one raw Snappy block (it starts with its length): not the stream format
+    ZLIB    a zlib stream (RFC 1950)
+    ZSTD    a Zstandard frame
+
+Only the body is compressed (a batch as a whole), never the metadata.
+"""
+
+from __future__ import annotations
+
+import cramjam
+
+from refimpl.wire.errors import WireError
+from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, CompressionType
+
+MAX_UNCOMPRESSED_SIZE = 5 * 1024 * 1024
+"""Octets; a broker's default `maxMessageSize`. Nobody may ask for more memory than this by naming a size."""
+
+
+def compress(body: bytes, compression: int) -> bytes:
+    """Compress a body.
+
+    Args:
+        body: A batch or a message.
+        compression: A `CompressionType`.
+
+    Returns:
+        The compressed body; `body` itself for NONE.
+
+    Raises:
+        ValueError: The compression is unknown.
+    """
+    if compression == NONE:
+        return body
+    if compression == LZ4:
+        return bytes(cramjam.lz4.compress_block(body, store_size=False))
+    if compression == SNAPPY:
+        return bytes(cramjam.snappy.compress_raw(body))
+    if compression == ZLIB:
+        return bytes(cramjam.zlib.compress(body))
+    if compression == ZSTD:
+        return bytes(cramjam.zstd.compress(body))
+    raise ValueError(f"unknown compression {compression}")
+
+
+def decompress(body: bytes, compression: int, uncompressed_size: int, *, limit: int = MAX_UNCOMPRESSED_SIZE) -> bytes:
+    """Decompress a body.
+
+    Args:
+        body: As it stands in the payload.
+        compression: A `CompressionType`. For NONE the size is not looked at: some clients send it, some do not.
+        uncompressed_size: Octets that must come out.
+        limit: The most octets that may come out; no more memory than that is taken, whatever the body holds.
+
+    Returns:
+        The original.
+
+    Raises:
+        WireError: The size is over the limit, the body is damaged, or another number of octets comes out.
+    """
+    if compression == NONE:
+        return body
+    if compression not in (LZ4, SNAPPY, ZLIB, ZSTD):
+        raise WireError(0, f"unknown compression {compression}")
+    name = CompressionType.Name(compression)
+    if not 0 <= uncompressed_size <= limit:
+        raise WireError(0, f"{name} body of {uncompressed_size} octets uncompressed, {limit} are allowed")
+    original = bytearray(uncompressed_size)
+    try:
+        written = _decompress_into(body, compression, original)
+    except cramjam.DecompressionError as error:
+        raise WireError(0, f"{name} body does not decompress to {uncompressed_size} octets: {error}") from None
+    if written != uncompressed_size:
+        raise WireError(0, f"{name} body decompresses to {written} octets, not {uncompressed_size}")
+    return bytes(original)
+
+
+def _decompress_into(body: bytes, compression: int, original: bytearray) -> int:
+    if compression == LZ4:
+        return int(cramjam.lz4.decompress_block_into(body, original, output_len=len(original)))
+    if compression == SNAPPY:
+        return int(cramjam.snappy.decompress_raw_into(body, original))
+    if compression == ZLIB:
+        return int(cramjam.zlib.decompress_into(body, original))
+    return int(cramjam.zstd.decompress_into(body, original))

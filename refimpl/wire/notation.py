@@ -1,0 +1,60 @@
+"""A command on one line, for people: `WATCH_TOPIC_LIST_CLOSE{request_id: 8, watcher_id: 13}`.
+
+Fields that are present, in the order of their numbers; text quoted as in JSON, enum values by name, octets as `0x0a0b`.
+"""
+
+from __future__ import annotations
+
+import json
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from refimpl.wire.commands import sub_message, type_name
+from refimpl.wire.frames import Frame
+from refimpl.wire.pulsar_api_pb2 import BaseCommand
+from refimpl.wire.schema import is_repeated
+
+
+def line_notation(command: Frame | BaseCommand) -> str:
+    """Write a command as one line.
+
+    Args:
+        command: A command, or a frame; of a frame's payload the length is told.
+
+    Returns:
+        The line, without an end of line.
+
+    Raises:
+        ValueError: The command lacks its type or its sub-message.
+    """
+    if isinstance(command, Frame):
+        rest = f" + {len(command.payload_octets)} octets" if command.payload_octets else ""
+        return line_notation(command.command) + rest
+    return type_name(command) + message_notation(sub_message(command))
+
+
+def message_notation(message: Message) -> str:
+    """Write a message as `{field: value, ..}`."""
+    return "{" + ", ".join(f"{field.name}: {_field(field, value)}" for field, value in message.ListFields()) + "}"
+
+
+def value_notation(field: FieldDescriptor, value: object) -> str:
+    """Write one value of a field, or one element if the field is repeated."""
+    if isinstance(value, Message):
+        return message_notation(value)
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if field.type == FieldDescriptor.TYPE_BOOL:
+        return "true" if value else "false"
+    if field.enum_type is not None and isinstance(value, int) and value in field.enum_type.values_by_number:
+        return str(field.enum_type.values_by_number[value].name)
+    return str(value)
+
+
+def _field(field: FieldDescriptor, value: object) -> str:
+    if is_repeated(field):
+        return "[" + ", ".join(value_notation(field, item) for item in value) + "]"  # type: ignore[attr-defined]
+    return value_notation(field, value)

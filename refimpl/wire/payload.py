@@ -1,0 +1,147 @@
+"""Headers and body that follow a SEND or MESSAGE command, to the end of the frame.
+
+    [0x0e02][u32 size][BrokerEntryMetadata]   only broker to client, only if the client asked for it
+    [0x0e01][u32 crc32c]                      optional: without the magic the next four octets are the metadata's size
+    [u32 size][MessageMetadata][body]         the checksum covers these three
+
+All numbers are big-endian. The body is one message, or a batch if the metadata say so; possibly compressed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from google.protobuf.message import EncodeError
+
+from refimpl.wire.checksum import crc32c
+from refimpl.wire.errors import WireError
+from refimpl.wire.pulsar_api_pb2 import BrokerEntryMetadata, MessageMetadata
+from refimpl.wire.strict import parse
+
+CHECKSUM_MAGIC = b"\x0e\x01"
+BROKER_ENTRY_MAGIC = b"\x0e\x02"
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """What follows a SEND or MESSAGE command.
+
+    Attributes:
+        broker_entry_metadata: What the broker added, if it did.
+        checksum: The checksum that was sent, if one was.
+        checksum_valid: Whether it is right; None without a checksum.
+        metadata: The message's header.
+        body: The octets after it, as sent: still compressed, still a batch.
+    """
+
+    broker_entry_metadata: BrokerEntryMetadata | None
+    checksum: int | None
+    checksum_valid: bool | None
+    metadata: MessageMetadata
+    body: bytes
+
+
+def parse_payload(octets: bytes, offset: int = 0) -> Payload:
+    """Parse headers and body.
+
+    Args:
+        octets: Everything that follows the command in its frame.
+        offset: Octets before it in the frame; added to the offset of an error.
+
+    Returns:
+        The parts. A wrong checksum is no error here: what to do about it is a rule, not a question of format.
+
+    Raises:
+        WireError: A size does not fit, or metadata can't be parsed. Damage may show as either; a receiver that wants to
+            tell asks `checksum_matches` first.
+    """
+    broker_entry_metadata, place = _broker_entry_metadata(octets, offset)
+    checksum = checksum_valid = None
+    if octets.startswith(CHECKSUM_MAGIC, place):
+        checksum = _u32(octets, place + 2, offset, "the checksum")
+        place += 6
+        checksum_valid = crc32c(memoryview(octets)[place:]) == checksum
+    header, place = _sized(octets, place, offset, "the message metadata")
+    metadata = parse(MessageMetadata, header, offset + place - len(header))
+    return Payload(broker_entry_metadata, checksum, checksum_valid, metadata, octets[place:])
+
+
+def checksum_matches(octets: bytes) -> bool | None:
+    """Check the checksum of headers and body, whether or not they can be parsed.
+
+    Args:
+        octets: Everything that follows the command in its frame.
+
+    Returns:
+        None if there is no checksum.
+    """
+    place = 0
+    if octets.startswith(BROKER_ENTRY_MAGIC):
+        place = 6 + int.from_bytes(octets[2:6], "big")
+    if not octets.startswith(CHECKSUM_MAGIC, place) or len(octets) < place + 6:
+        return None
+    return crc32c(memoryview(octets)[place + 6 :]) == int.from_bytes(octets[place + 2 : place + 6], "big")
+
+
+def encode_payload(
+    metadata: MessageMetadata,
+    body: bytes,
+    *,
+    checksum: Literal["valid", "invalid", "absent"] | int = "valid",
+    broker_entry_metadata: BrokerEntryMetadata | None = None,
+) -> bytes:
+    """Encode headers and body.
+
+    Args:
+        metadata: The message's header.
+        body: What follows it; compressed and batched already.
+        checksum: A number is written as it is; `invalid` is the right one with every bit turned.
+        broker_entry_metadata: What the broker adds in front.
+
+    Returns:
+        What follows the command in its frame.
+
+    Raises:
+        ValueError: The metadata lack a required field, or `checksum` is none of these.
+    """
+    try:
+        header = metadata.SerializeToString()
+    except EncodeError as error:
+        raise ValueError(f"metadata can't be encoded: {error}") from None
+    covered = len(header).to_bytes(4, "big") + header + body
+    octets = b""
+    if broker_entry_metadata is not None:
+        added = broker_entry_metadata.SerializeToString()
+        octets = BROKER_ENTRY_MAGIC + len(added).to_bytes(4, "big") + added
+    if checksum != "absent":
+        octets += CHECKSUM_MAGIC + _checksum(checksum, covered).to_bytes(4, "big")
+    return octets + covered
+
+
+def _checksum(wanted: str | int, covered: bytes) -> int:
+    if isinstance(wanted, int):
+        return wanted
+    if wanted not in ("valid", "invalid"):
+        raise ValueError(f"checksum is valid, invalid, absent or a number, not {wanted!r}")
+    return crc32c(covered) ^ (0 if wanted == "valid" else 0xFFFF_FFFF)
+
+
+def _broker_entry_metadata(octets: bytes, offset: int) -> tuple[BrokerEntryMetadata | None, int]:
+    if not octets.startswith(BROKER_ENTRY_MAGIC):
+        return None, 0
+    header, place = _sized(octets, 2, offset, "the broker entry metadata")
+    return parse(BrokerEntryMetadata, header, offset + place - len(header)), place
+
+
+def _sized(octets: bytes, place: int, offset: int, what: str) -> tuple[bytes, int]:
+    size = _u32(octets, place, offset, f"the size of {what}")
+    if size > len(octets) - place - 4:
+        raise WireError(offset + place, f"{what} should have {size} octets, {len(octets) - place - 4} are left")
+    return octets[place + 4 : place + 4 + size], place + 4 + size
+
+
+def _u32(octets: bytes, place: int, offset: int, what: str) -> int:
+    if len(octets) < place + 4:
+        raise WireError(offset + place, f"{what} is cut: {max(len(octets) - place, 0)} of 4 octets")
+    return int.from_bytes(octets[place : place + 4], "big")

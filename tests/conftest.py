@@ -1,0 +1,24 @@
+"""Tests marked `real` start a real Apache Pulsar: without Java or Maven they are skipped with the reason, in CI they fail."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from conformance.targets import TargetError
+from conformance.targets.java_tools import find_java, find_maven
+
+
+@pytest.fixture(autouse=True)
+def _tools_of_real_tests(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("real") is None:
+        return
+    try:
+        asyncio.run(find_java())
+        find_maven()
+    except TargetError as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"this machine lacks what the test needs: {error}")
+        pytest.skip(str(error))

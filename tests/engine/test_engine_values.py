@@ -1,0 +1,58 @@
+"""Variables, text with variables in it, and expressions."""
+
+import pytest
+
+from conformance.engine.values import ValueProblem, resolve, variables_of
+
+ENV = {"ns": "public/x", "n": 3, "all": ["b", "a"], "@seed": 5}
+
+
+@pytest.mark.parametrize(
+    ("value", "result"),
+    [
+        ("$n", 3),
+        ("a$n", "a$n"),
+        ("${ns}/t-${n}", "public/x/t-3"),
+        ("^..$", "^..$"),
+        (r"\d+$", r"\d+$"),
+        ({"a": ["$n", {"b": "$ns"}]}, {"a": [3, {"b": "public/x"}]}),
+        ({"$bind": "n"}, {"$bind": "n"}),
+        ({"$union": ["$all", ["c", "a"]]}, ["b", "a", "c"]),
+        ({"$minus": ["$all", ["a"]]}, ["b"]),
+        ({"$sorted": "$all"}, ["a", "b"]),
+        ({"$sorted": ["\U00010000", "\uff5e"]}, ["\U00010000", "\uff5e"]),
+        ({"$take": ["$all", 1]}, ["b"]),
+        ({"$count": "$all"}, 2),
+        ({"$add": ["$n", 1]}, 4),
+        ({"$range": [0, "$n"]}, [0, 1, 2]),
+        ({"$repeat": ["ab", 2]}, "abab"),
+        ({"$upper": "ab"}, "AB"),
+        ({"$map": {"over": {"$range": [0, 2]}, "to": "${ns}/${item}"}}, ["public/x/0", "public/x/1"]),
+        ({"$map": {"over": "$all", "as": "t", "to": {"k": "$t"}}}, [{"k": "b"}, {"k": "a"}]),
+        ({"$topics_hash": []}, "00000000"),
+    ],
+)
+def test_resolve(value, result):
+    assert resolve(value, ENV) == result
+
+
+def test_random_is_the_same_for_the_same_seed():
+    spec = {"$random": [0.0, 1.0]}
+    assert resolve(spec, {"@seed": 1}) == resolve(spec, {"@seed": 1}) != resolve(spec, {"@seed": 2})
+    assert resolve({"$random": [3, 9]}, {"@seed": 1}) in range(3, 10)
+
+
+def test_variable_that_is_not_set_names_those_that_are():
+    with pytest.raises(ValueProblem, match=r"\$no is not set here \(set: all, n, ns\)"):
+        resolve("$no", ENV)
+
+
+@pytest.mark.parametrize("spec", [{"$count": 3}, {"$take": [1]}, {"$map": {"over": []}}, {"$sorted": [1, "a"]}])
+def test_expression_that_can_not_be_computed(spec):
+    with pytest.raises(ValueProblem, match=r"\$"):
+        resolve(spec, ENV)
+
+
+def test_variables_of_leaves_out_what_map_introduces():
+    value = {"a": "$x", "b": "${y}/z", "c": {"$map": {"over": "$w", "as": "i", "to": "$i $v ${u}"}}, "d": {"$bind": "no"}}
+    assert variables_of(value) == {"x", "y", "w", "u"}

@@ -1,0 +1,337 @@
+"""Synthetic logs, good and bad: what passes, what fails, and what the diagnosis says."""
+
+import pytest
+
+from conformance.engine.machine import MachineError
+from conformance.engine.verdict import Verdict
+from refimpl.proposals.topic_list import topics_hash
+
+PING, PONG = {"ping": {}}, {"pong": {}}
+
+
+def success(number):
+    return {"success": {"request_id": number}}
+
+
+def update(*, new=(), gone=(), topics_hash="00000000", watcher=7):
+    return {"watchTopicUpdate": {"watcher_id": watcher, "new_topics": list(new), "deleted_topics": list(gone), "topics_hash": topics_hash}}
+
+
+ASK = """
+steps:
+  - client: {watchTopicListClose: {request_id: {$bind: r, example: 5}, watcher_id: 1}}
+  - broker: {success: {request_id: $r}}
+    clause: test.two
+"""
+
+
+def test_answer_passes(play):
+    assert play(ASK, ["acts", success(5)]).verdict is Verdict.PASS
+
+
+def test_wrong_field_is_the_nearest_miss(play):
+    outcome = play(ASK, ["acts", success(6)])
+    assert outcome.verdict is Verdict.FAIL
+    assert outcome.clauses == {"test.one": Verdict.UNTESTABLE, "test.two": Verdict.FAIL}
+    assert outcome.diagnosis.kind == "differs"
+    assert outcome.diagnosis.summary == "SUCCESS{request_id: 6} is not what is expected: success.request_id: expected 5, got 6"
+    assert outcome.diagnosis.step == "steps[1]"
+
+
+def test_unexpected_frame_fails_the_step_that_waits(play):
+    outcome = play(ASK, ["acts", update()])
+    assert outcome.diagnosis.kind == "unexpected"
+    assert outcome.diagnosis.clause == "test.two"
+    assert "which nothing expects here; the case waits for success{request_id: 5}" in outcome.diagnosis.summary
+
+
+def test_silence_until_the_deadline(play):
+    outcome = play(ASK, ["acts", 11, "deadline"])
+    assert outcome.diagnosis.kind == "late"
+    assert outcome.diagnosis.summary == "nothing came: the case waits for success{request_id: 5}"
+
+
+def test_frame_after_its_time_does_not_count(play):
+    assert play(ASK, ["acts", 9.9, success(5)]).verdict is Verdict.PASS
+    late = play(ASK, ["acts", 10.1, success(5)])
+    assert late.diagnosis.kind == "differs"
+    assert late.diagnosis.differences[0].path == "time"
+    assert play(ASK, ["acts", 15, success(5)], slow=2.0).verdict is Verdict.PASS
+
+
+def test_time_that_the_harness_lost_makes_it_inconclusive(play):
+    assert play(ASK, ["acts", ("lag", 3.0), 11, "deadline"]).verdict is Verdict.INCONCLUSIVE
+    assert play(ASK, ["acts", ("lag", 3.0), success(6)]).verdict is Verdict.FAIL
+
+
+def test_closed_connection(play):
+    outcome = play(ASK, ["acts", "closed"])
+    assert outcome.diagnosis.kind == "closed"
+    assert outcome.diagnosis.summary == "the peer closed connection c, the case waits for success{request_id: 5}"
+
+
+def test_garbage(play):
+    outcome = play(ASK, ["acts", "garbage"])
+    assert outcome.diagnosis.kind == "garbage"
+    assert "not a frame" in outcome.diagnosis.summary
+
+
+def test_ping_is_ambient_and_pong_too(play):
+    outcome = play(ASK, ["acts", PING, PONG, success(5)])
+    assert outcome.verdict is Verdict.PASS
+    assert outcome.ambient == 2
+
+
+def test_log_that_ends_early_is_an_error_not_a_pass(play):
+    assert play(ASK, ["acts"]).verdict is Verdict.ERROR
+
+
+def test_admin_call_that_fails_is_an_error_of_the_harness(play):
+    outcome = play("steps: [{admin: {create_topic: x}}]", [("problem", "409 exists")])
+    assert outcome.verdict is Verdict.ERROR
+    assert "409 exists" in outcome.diagnosis.summary
+
+
+def test_admin_interface_that_stumbles_makes_it_inconclusive(play):
+    assert play("steps: [{admin: {create_topic: x}}]", [("stumble", "500 closed channel")]).verdict is Verdict.INCONCLUSIVE
+
+
+TWO = """
+steps:
+  - client: {watchTopicListClose: {request_id: 1, watcher_id: 1}}
+  - broker: {success: {request_id: 1}}
+  - admin: {create_topic: x}
+  - broker: {watchTopicUpdate: {watcher_id: 7, new_topics: [x]}}
+    clause: test.two
+"""
+
+
+def test_push_before_the_admin_call_returns(play):
+    assert play(TWO, ["acts", success(1), "begin", update(new=["x"]), "end"]).verdict is Verdict.PASS
+
+
+def test_nothing_after_an_act_matches_an_event_from_before_it(play):
+    outcome = play(TWO, ["acts", success(1), update(new=["x"])])
+    assert outcome.diagnosis.kind == "too-early"
+    assert outcome.diagnosis.clause == "test.two"
+
+
+def test_frame_that_came_before_is_named(play):
+    outcome = play(TWO, ["acts", success(1), success(1)])
+    assert outcome.diagnosis.kind == "twice"
+    assert "came twice: steps[1] took it before" in outcome.diagnosis.summary
+
+
+ORDER = """
+steps:
+  - client: {ping: {}}
+  - {broker: {success: {request_id: 1}}, at: a}
+  - {broker: {success: {request_id: 2}}, at: a}
+  - {broker: {success: {request_id: 3}}, at: b}
+"""
+
+
+def test_expectations_are_ordered_on_a_connection_and_free_among_connections(play):
+    assert play(ORDER, ["acts", ("on", "b", success(3)), ("on", "a", success(1)), ("on", "a", success(2))]).verdict is Verdict.PASS
+    assert play(ORDER, ["acts", ("on", "a", success(1)), ("on", "b", success(3)), ("on", "a", success(2))]).verdict is Verdict.PASS
+    assert play(ORDER, ["acts", ("on", "a", success(2))]).diagnosis.kind == "differs"
+    assert play(ORDER, ["acts", ("on", "b", success(1))]).verdict is Verdict.FAIL
+
+
+CHOICE = """
+steps:
+  - client: {ping: {}}
+  - one_of:
+      - {name: refused, steps: [{broker: {error: {request_id: 1, error: NotAllowedError}}}]}
+      - {name: done, level: warn, clause: test.two, steps: [{broker: {success: {request_id: 1}}}, {broker: {success: {request_id: 2}}}]}
+      - {name: cut, level: fails, only: ["2.11.0"], steps: [{closed: {}}]}
+"""
+
+
+def test_branch_that_is_taken_is_recorded_with_its_level(play):
+    refused = {"error": {"request_id": 1, "error": "NotAllowedError", "message": ""}}
+    assert play(CHOICE, ["acts", refused]).branches == ("refused",)
+    warned = play(CHOICE, ["acts", success(1), success(2)])
+    assert (warned.verdict, warned.branches, warned.clauses["test.two"]) == (Verdict.WARN, ("done",), Verdict.WARN)
+    assert play(CHOICE, ["acts", success(1), refused]).verdict is Verdict.FAIL
+    assert play(CHOICE, ["acts", "closed"], release="4.2.4").diagnosis.kind == "closed"
+    cut = play(CHOICE, ["acts", "closed"], release="2.11.0")
+    assert (cut.verdict, cut.branches) == (Verdict.FAIL, ("cut",))
+
+
+ANY = """
+steps:
+  - client: {ping: {}}
+  - any_order:
+      - [{broker: {success: {request_id: 1}}}, {broker: {success: {request_id: 2}}}]
+      - [{broker: {pong: {}}}]
+  - broker: {success: {request_id: 3}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("frames", "verdict"),
+    [
+        ([success(1), success(2), PONG, success(3)], Verdict.PASS),
+        ([success(1), PONG, success(2), success(3)], Verdict.PASS),
+        ([PONG, success(1), success(2), success(3)], Verdict.PASS),
+        ([success(2), success(1), PONG, success(3)], Verdict.FAIL),
+        ([success(1), success(3)], Verdict.FAIL),
+        ([success(1), success(1)], Verdict.FAIL),
+    ],
+)
+def test_any_order(play, frames, verdict):
+    assert play(ANY, ["acts", *frames]).verdict is verdict
+
+
+def test_any_order_for_each_value(play):
+    text = """
+steps:
+  - client: {ping: {}}
+  - {any_order: null, each: {i: {$range: [0, 50]}}, do: [{broker: {success: {request_id: $i}}}]}
+"""
+    assert play(text, ["acts", *map(success, reversed(range(50)))]).verdict is Verdict.PASS
+    assert play(text, ["acts", *map(success, range(49)), success(3)]).verdict is Verdict.FAIL
+
+
+OPTIONAL = """
+steps:
+  - client: {ping: {}}
+  - optional: [{broker: {success: {request_id: 1}}}, {broker: {success: {request_id: 2}}}]
+  - broker: {success: {request_id: 3}}
+"""
+
+
+def test_optional_steps_come_whole_or_not_at_all(play):
+    assert play(OPTIONAL, ["acts", success(3)]).verdict is Verdict.PASS
+    assert play(OPTIONAL, ["acts", success(1), success(2), success(3)]).verdict is Verdict.PASS
+    assert play(OPTIONAL, ["acts", success(1), success(3)]).verdict is Verdict.FAIL
+
+
+COLLECT = """
+vars: {all: [a, b, c]}
+steps:
+  - client: {ping: {}}
+  - collect:
+      frame: {watchTopicUpdate: {watcher_id: 7, deleted_topics: {$len: 1}}}
+      into: {gone: deleted_topics}
+      each: {topics_hash: {$topics_hash: {$minus: [$all, $gone]}}}
+      until: {gone: {$bag: $all}}
+    clause: test.two
+  - observe: {order: $gone}
+"""
+
+
+def test_collect_folds_and_checks_each(play):
+    left = [topics_hash(["a", "c"]), topics_hash(["a"]), topics_hash([])]
+    good = [update(gone=[t], topics_hash=h) for t, h in zip("bca", left, strict=True)]
+    outcome = play(COLLECT, ["acts", *good])
+    assert outcome.verdict is Verdict.PASS
+    assert outcome.observed == {"order": ["b", "c", "a"]}
+    bad = play(COLLECT, ["acts", good[0], update(gone=["c"], topics_hash=left[0])])
+    assert bad.diagnosis.clause == "test.two"
+    assert "topics_hash" in bad.diagnosis.summary
+
+
+SILENCE = """
+steps:
+  - client: {ping: {}}
+  - broker: {success: {request_id: 1}}
+  - silence: {frames: [{watchTopicUpdate: {watcher_id: 7}}]}
+    clause: test.two
+    until:
+      - admin: {create_topic: x}
+      - broker: {watchTopicUpdate: {watcher_id: 7, new_topics: [fence]}}
+"""
+
+
+def test_silence_is_proved_by_what_comes_later(play):
+    assert play(SILENCE, ["acts", success(1), "acts", update(new=["fence"])]).verdict is Verdict.PASS
+
+
+def test_broken_silence_is_charged_to_its_clause(play):
+    outcome = play(SILENCE, ["acts", success(1), "acts", update(new=["other"])])
+    assert outcome.diagnosis.kind == "silence"
+    assert outcome.clauses["test.two"] is Verdict.FAIL
+
+
+def test_quiet_window(play):
+    text = """
+steps:
+  - client: {ping: {}}
+  - silence: {frames: [{success: {}}]}
+    clause: test.two
+    until: [{advance: 1.0}]
+"""
+    assert play(text, ["acts", "begin", 1.0, "end"]).verdict is Verdict.PASS
+    assert play(text, ["acts", "begin", 0.5, success(1), "end"]).diagnosis.kind == "silence"
+
+
+WINDOW = """
+steps:
+  - {client: {ping: {}}, label: start}
+  - broker: {pong: {}}
+    window: {since: start, min: 1.0, max: 2.0}
+"""
+
+
+@pytest.mark.parametrize(("after", "verdict"), [(0.5, Verdict.FAIL), (1.5, Verdict.PASS), (2.5, Verdict.FAIL)])
+def test_window(play, after, verdict):
+    assert play(WINDOW + "ambient: []\n", ["acts", after, PONG]).verdict is verdict
+
+
+def test_read_is_matched_with_its_answer(play):
+    text = """
+steps:
+  - read: {topic_stats: x}
+    expect: {backlog: 0}
+    clause: test.two
+"""
+    assert play(text, [("read", {"backlog": 0, "more": 1})]).verdict is Verdict.PASS
+    bad = play(text, [("read", {"backlog": 3})])
+    assert bad.diagnosis.kind == "read"
+    assert str(bad.diagnosis.differences[0]) == "body.backlog: expected 0, got 3"
+
+
+def test_levels_decide_what_a_failure_is_worth(play):
+    assert play(ASK, ["acts", success(6)], levels={"test.two": "SHOULD"}).verdict is Verdict.WARN
+    assert play(ASK, ["acts", success(6)], levels={"test.two": "MAY"}).verdict is Verdict.SPEC_GAP
+
+
+def test_ambiguous_acts_are_an_error_of_the_transcript(play):
+    text = """
+steps:
+  - client: {ping: {}}
+  - optional: [{broker: {success: {request_id: 1}}}]
+  - one_of:
+      - {name: a, steps: [{client: {ping: {}}}]}
+      - {name: b, steps: [{client: {pong: {}}}]}
+"""
+    with pytest.raises(MachineError, match="want different acts"):
+        play(text, ["acts", "acts"])
+
+
+def test_race_counts_as_begun_with_its_first_act(play):
+    text = """
+steps:
+  - race:
+      a: [{admin: {create_topic: x}}]
+      b: [{advance: 0.1}, {client: {ping: {}}}]
+  - broker: {watchTopicUpdate: {watcher_id: 7}}
+  - admin: {create_topic: y}
+  - broker: {success: {request_id: 2}}
+"""
+    assert play(text, ["begin", update(), "end", "acts", success(2)]).verdict is Verdict.PASS
+
+
+def test_bindings_reach_later_steps(play):
+    text = """
+steps:
+  - client: {ping: {}}
+  - broker: {producer_success: {request_id: {$bind: r}, producer_name: {$bind: p}}}
+  - broker: {success: {request_id: $r}}
+  - observe: {name: "name ${p}"}
+"""
+    answer = {"producer_success": {"request_id": 9, "producer_name": "x"}}
+    assert play(text, ["acts", answer, success(9)]).observed == {"name": "name x"}
+    assert play(text, ["acts", answer, success(8)]).verdict is Verdict.FAIL

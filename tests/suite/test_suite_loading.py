@@ -1,0 +1,105 @@
+"""A file that is wrong is refused with file, line, place and suggestion, before anything is sent."""
+
+import jsonschema
+import pytest
+
+from conformance.engine import log
+from conformance.engine import model as m
+from conformance.engine.source import SourceProblem, read_text
+from conformance.suite import HOME, load_suite
+
+
+def problems(home):
+    with pytest.raises(SourceProblem) as caught:
+        load_suite(home)
+    return caught.value.problems
+
+
+def test_good_suite(add):
+    suite = load_suite(add())
+    assert list(suite.transcripts) == ["test/ping"]
+    assert suite.cases_of["test.pong"] == ["test/ping"]
+    assert suite.levels["test.warn"] == "SHOULD"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "expected"),
+    [
+        ("title:", "titel:", 3, "unknown key 'titel'; did you mean 'title'?"),
+        ("tests: [broker]", "tests: [server]", 4, "tests[0]: Input should be 'client' or 'broker'"),
+        ("[test.pong]", "[test.pnog]", 5, "there is no clause test.pnog"),
+        ("[test.pong]", "[test.out]", 5, "the clause test.out is excluded: no way"),
+        ("id: test/ping", "id: test/other", 2, "the file is transcripts/test/ping.yaml, so the id is test/ping"),
+        ("format: 1", "format: 2", 1, "format: Input should be 1"),
+        ("{ping: {}}", "{pimg: {}}", 9, "unknown command 'pimg'; did you mean 'ping'?"),
+        ("{ping: {}}", "{ping: {}, pong: {}}", 9, "should have at most 1 item"),
+        ("client: {ping: {}}", "clinet: {ping: {}}", 9, "not a step: it needs one of client, broker"),
+        ("client: {ping: {}}", "client: {ping: {}}\n    broker: {pong: {}}", 9, "names its emitter once"),
+        ("{ping: {}}", "{lookupTopic: {topic: 7, request_id: 1}}", 9, "topic is text, not int 7; quote it"),
+        ("{ping: {}}", "{lookupTopic: {topic: t, request_id: '1'}}", 9, "request_id is int, not str '1'"),
+        ("{ping: {}}", "{lookupTopic: {topc: t, request_id: 1}}", 9, "unknown field 'topc' of CommandLookupTopic; did you mean 'topic'?"),
+        ("{pong: {}}", "{error: {error: NotAlowedError}}", 10, "'NotAlowedError' is no ServerError; did you mean 'NotAllowedError'?"),
+        ("{pong: {}}", "{error: {request_id: {$gtt: 1}}}", 10, "unknown matcher '$gtt'; did you mean '$gt'?"),
+        ("within: 2", "within: 0", 11, "within: Input should be greater than 0"),
+        ("within: 2", "clause: test.warn", 11, "test.warn is not among the clauses of test/ping: add it there"),
+        ("end: none", "end: nine", 12, "end"),
+        ("end: none", "requires: [wings]", 12, "unknown capability wings; known: admin"),
+        ("end: none", "control: test/nothing", 12, "there is no case test/nothing"),
+        ("open: c", "use: lib/none", 7, "there is no fragment 'lib/none'"),
+        ("open: c", "use: lib/handshake\n    with: {x: 1}", 7, "lib/handshake has no parameter x"),
+        ("open: c", "admin: {create_tropic: x}", 8, "unknown admin call 'create_tropic'"),
+        ("open: c", "admin: {create_topic: {tropic: x}}", 8, "create_topic takes topic; not tropic"),
+        ("ambient: []", "ambient: []\nambient: []", 7, "the key 'ambient' is given twice"),
+        ("ambient: []", "vars: {n: {$fresh: planet}}", 6, "unknown kind of fresh name 'planet'"),
+        ("ambient: []", "vars: {n: $m}", None, "the variable $m is not set here"),
+        ("steps:", "steps: [", 8, "not YAML"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(add, ping, old, new, line, expected):
+    found = problems(add(ping.replace(old, new, 1)))
+    assert any(expected in one for one in found), found
+    if line is not None:
+        assert any(one.startswith(f"transcripts/test/ping.yaml:{line}:") for one in found), found
+
+
+def test_all_problems_of_all_files_are_named_at_once(add, home, ping):
+    add(ping.replace("title:", "titel:"))
+    (home / "clauses" / "test.yaml").write_text("format: 1\nproposal: test\nsource: {title: T}\nclauses: []\n")
+    found = problems(home)
+    assert {one.partition(":")[0] for one in found} == {"transcripts/test/ping.yaml", "clauses/test.yaml"}
+
+
+def test_clause_may_stand_once_only(add, home):
+    add()
+    path = home / "clauses" / "test.yaml"
+    path.write_text(path.read_text() + "  - {id: test.pong, level: MUST, basis: indicative, side: broker, text: again}\n")
+    assert any("the clause test.pong stands already at clauses/test.yaml:5" in one for one in problems(home))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("yes", "yes"),
+        ("0123", "0123"),
+        ("12:30", "12:30"),
+        ("2026-01-01", "2026-01-01"),
+        ("true", True),
+        ("1.5", 1.5),
+        ("00000000", "00000000"),
+        ("~", None),
+    ],
+)
+def test_the_smaller_yaml(text, value):
+    assert read_text(f"a: {text}", "x").data == {"a": value}
+
+
+def test_every_file_of_the_suite_fits_the_published_schema():
+    validators = {
+        name: jsonschema.Draft202012Validator(kind.model_json_schema())
+        for name, kind in {"clauses": m.Register, "lib": m.Fragment, "settings": m.Settings, "": m.Transcript}.items()
+    }
+    for path in [*HOME.glob("clauses/*.yaml"), *HOME.glob("transcripts/**/*.yaml")]:
+        kind = "clauses" if path.parent.name == "clauses" else path.relative_to(HOME / "transcripts").parts[0]
+        validator = validators.get(kind, validators[""])
+        assert [error.message for error in validator.iter_errors(read_text(path.read_text(), path.name).data)] == [], path.name
+    jsonschema.Draft202012Validator.check_schema(log.json_schema())

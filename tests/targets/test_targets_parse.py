@@ -1,0 +1,220 @@
+"""What users write, and what they are told when it is wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.targets import ApachePulsar, AttachedTarget, Endpoint, StartedTarget, TargetError, as_settings, parse_target, redacted
+from conformance.targets.target_file import EXAMPLE, line_of
+
+FORMS = "a target is pulsar://HOST:PORT, pulsar+ssl://HOST:PORT, apache-pulsar@VERSION or a file FILE.toml"
+VERSIONS = "2.10.5, 2.11.0, 3.0.7, 4.0.0, 4.2.4, 5.0.0-M1"
+SERVICE_FORM = "it has the form pulsar://HOST:PORT or pulsar+ssl://HOST:PORT"
+
+
+def endpoint_of(target: object) -> Endpoint:
+    assert isinstance(target, AttachedTarget | StartedTarget)
+    return target.endpoint
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port", "tls"),
+    [
+        ("pulsar://127.0.0.1:6650", "127.0.0.1", 6650, False),
+        ("pulsar://broker.example:1234", "broker.example", 1234, False),
+        ("pulsar://broker.example", "broker.example", 6650, False),
+        ("pulsar+ssl://broker.example", "broker.example", 6651, True),
+        ("pulsar://[::1]:7000/", "::1", 7000, False),
+    ],
+)
+def test_an_address_is_attached_to(text: str, host: str, port: int, tls: bool) -> None:
+    target = parse_target(text)
+    endpoint = endpoint_of(target)
+    assert (endpoint.host, endpoint.port, endpoint.tls) == (host, port, tls)
+    assert (target.name, target.release, target.startable) == (text.rstrip("/"), None, False)
+
+
+def test_a_version_is_started() -> None:
+    target = parse_target("apache-pulsar@4.2.4")
+    assert isinstance(target, ApachePulsar)
+    assert (target.name, target.release, target.startable) == ("apache-pulsar@4.2.4", "4.2.4", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", f"'' is not a target ({FORMS})"),
+        ("apache-pulsr@4.2.4", f"'apache-pulsr@4.2.4' is not a target, did you mean 'apache-pulsar@4.2.4'? ({FORMS})"),
+        ("apache-pulsar@4.0.8", f"apache-pulsar@4.0.8 is not known (known: {VERSIONS})"),
+        ("http://h:8080", "http://h:8080 is an admin URL, not a service URL (write pulsar://HOST:6650 --admin-url http://h:8080)"),
+        ("kafka://h:1", f"the target 'kafka://h:1' is not a service URL ({SERVICE_FORM})"),
+        ("pulsar://h:1/x", f"the target 'pulsar://h:1/x' is not a service URL ({SERVICE_FORM})"),
+        ("pulsar://:6650", f"the target 'pulsar://:6650' is not the address of a host ({SERVICE_FORM})"),
+        ("pulsar://h:0", f"the target 'pulsar://h:0' is not the address of a host ({SERVICE_FORM})"),
+        ("pulsar://h:99999", f"the target 'pulsar://h:99999': Port out of range 0-65535 ({SERVICE_FORM})"),
+        ("pulsar://a:1,b:2", "the target 'pulsar://a:1,b:2' names several hosts (one broker is tested at a time)"),
+        ("pulsar://me:pass@h:1", "the target names a user or password (give a token with --token-file instead)"),
+        ("missing.toml", "missing.toml can't be read: No such file or directory"),
+    ],
+)
+def test_what_is_no_target_is_named(text: str, message: str) -> None:
+    with pytest.raises(TargetError) as caught:
+        parse_target(text)
+    assert str(caught.value) == message
+
+
+def test_a_missing_version_lists_the_known_ones() -> None:
+    with pytest.raises(TargetError, match=r"apache-pulsar needs a version .*apache-pulsar@2.10.5, .*apache-pulsar@5.0.0-M1"):
+        parse_target("apache-pulsar")
+
+
+def test_a_version_takes_no_addresses() -> None:
+    with pytest.raises(TargetError, match="takes no admin URL"):
+        parse_target("apache-pulsar@4.2.4", admin_url="http://h:1")
+
+
+def test_options_reach_the_endpoint(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("top-secret\n")
+    (tmp_path / "ca.pem").write_text("")
+    target = parse_target("pulsar+ssl://h", admin_url="https://h:8443", token_file=tmp_path / "token", tls_trust_certs=tmp_path / "ca.pem")
+    endpoint = endpoint_of(target)
+    assert endpoint.token is not None
+    assert endpoint.token.get_secret_value() == "top-secret"
+    assert (endpoint.admin_url, endpoint.tls_trust_certs) == ("https://h:8443", tmp_path / "ca.pem")
+    assert "top-secret" not in f"{target!r} {target} {endpoint!r}"
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"token_file": Path("nowhere")}, "token file nowhere can't be read: No such file or directory"),
+        ({"tls_trust_certs": Path("nowhere")}, "TLS trust file nowhere does not exist"),
+        (
+            {"admin_url": "h:8080"},
+            "the admin URL 'h:8080' is not the address of a host (it has the form http://HOST:PORT or https://HOST:PORT)",
+        ),
+        (
+            {"admin_url": "pulsar://h:1"},
+            "the admin URL 'pulsar://h:1' is not an HTTP URL (it has the form http://HOST:PORT or https://HOST:PORT)",
+        ),
+    ],
+)
+def test_wrong_options_are_named(option: dict[str, object], message: str) -> None:
+    with pytest.raises(TargetError) as caught:
+        parse_target("pulsar://h:1", **option)  # type: ignore[arg-type]
+    assert str(caught.value) == message
+
+
+def test_an_empty_token_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(" \n")
+    with pytest.raises(TargetError, match="is empty"):
+        parse_target("pulsar://h", token_file=tmp_path / "token")
+
+
+def test_secrets_never_show() -> None:
+    config = {"tokenSecretKey": "data:xyz", "brokerClientAuthenticationParameters": "token:xyz", "clusterName": "c"}
+    endpoint = Endpoint(name="n", service_url="pulsar://h", config=config)
+    assert "xyz" not in repr(endpoint)
+    assert redacted(config) == {"tokenSecretKey": "***", "brokerClientAuthenticationParameters": "***", "clusterName": "c"}
+
+
+def test_settings_are_written_as_pulsar_does() -> None:
+    assert as_settings({"a": True, "b": False, "c": 3, "d": "Text"}) == {"a": "true", "b": "false", "c": "3", "d": "Text"}
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "t.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_the_example_file_is_whole_and_valid(tmp_path: Path) -> None:
+    (tmp_path / "token.txt").write_text("top-secret")
+    (tmp_path / "ca.pem").write_text("")
+    text = EXAMPLE.replace('"pulsar://127.0.0.1:6650"', '"pulsar://127.0.0.1:{service_port}"')
+    text = text.replace('"http://127.0.0.1:8080"', '"http://127.0.0.1:{admin_port}"')
+    target = parse_target(written(tmp_path, text))
+    assert isinstance(target, StartedTarget)
+    assert (target.name, target.release, target.startable) == ("my-broker", "4.2.4", True)
+    assert target.command[:3] == ("bin/broker", "--port", "{service_port}")
+    assert target.folder == tmp_path
+    endpoint = target.at_ports(1, 2)
+    assert (endpoint.service_url, endpoint.admin_url) == ("pulsar://127.0.0.1:1", "http://127.0.0.1:2")
+    assert endpoint.capabilities == {"topic-list-watch": True}
+    assert endpoint.tls_hostname == "broker.example"
+    assert "top-secret" not in repr(target)
+
+
+def test_a_file_may_be_attached_to(tmp_path: Path) -> None:
+    target = parse_target(written(tmp_path, 'name = "b"\nservice_url = "pulsar://h:1"\n'), admin_url="http://h:2")
+    assert isinstance(target, AttachedTarget)
+    assert (target.name, target.endpoint.admin_url) == ("b", "http://h:2")
+
+
+def test_addresses_of_a_started_target_default_to_the_free_ports(tmp_path: Path) -> None:
+    target = parse_target(written(tmp_path, 'name = "b"\n[start]\ncommand = ["x", "{service_port}", "{admin_port}"]\n'))
+    assert isinstance(target, StartedTarget)
+    assert target.at_ports(5, 6).admin_url == "http://127.0.0.1:6"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            'name = "b"\n\nservice_ur = "x"\n',
+            ":3: unknown key 'service_ur', did you mean 'service_url'? "
+            "(known here: name, service_url, admin_url, release, start, capabilities, auth)",
+        ),
+        (
+            'name = "b"\n[start]\ncomand = "x"\n',
+            ":3: unknown key 'start.comand', did you mean 'command'? (known here: command, ready_timeout_seconds)",
+        ),
+        (
+            'name = "b"\n[start]\ncommand = "x"\nready = 3\n',
+            ":4: unknown key 'start.ready' (known here: command, ready_timeout_seconds)",
+        ),
+        (
+            'name = "b"\n[auth]\ntoken = "x"\n',
+            ":3: unknown key 'auth.token', did you mean 'token_file'? (known here: token_file, tls_trust_certs, tls_hostname)",
+        ),
+        ('name = "b"\n[start]\n', ":2: 'start.command' is missing"),
+        ("name = 3\n", ":1: 'name' has to be a text"),
+        ('service_url = "pulsar://h"\n', ": 'name' is missing"),
+        ('name = "b"\n[start]\ncommand = 3\n', ":3: 'start.command' has to be a text or a list of texts, and not empty"),
+        ('name = "b"\n[start]\ncommand = "x"\nready_timeout_seconds = "1"\n', ":4: 'start.ready_timeout_seconds' has to be a number"),
+        ('name = "b"\n[start]\ncommand = "x"\nready_timeout_seconds = 0\n', ":4: 'start.ready_timeout_seconds' has to be more than 0"),
+        ('name = "b"\n[capabilities]\nadmin = "yes"\n', ":3: 'capabilities.admin' has to be true or false"),
+        ('name = "b"\nstart = "x"\n', ":2: 'start' has to be a table"),
+        ('name = "b"\n', ": 'service_url' is missing (or a table [start] that says how to start it)"),
+        ('name = "b"\nservice_url = "h:1"\n', f": 'service_url' 'h:1' is not the address of a host ({SERVICE_FORM})"),
+        ('name = "b"\n[start]\ncommand = ""\n', ":3: 'start.command' has to be a text or a list of texts, and not empty"),
+        ('name = "b"\n[start]\ncommand = "\'x"\n', ": the start command can't be split into words: No closing quotation"),
+        (
+            'name = "b"\n[start]\ncommand = "x {servce_port}"\n',
+            ": the start command has {servce_port}, did you mean {service_port}? "
+            "(there are: service_port, admin_port, config_file, work_dir)",
+        ),
+        (
+            'name = "b"\nservice_url = "pulsar://h:1"\n[start]\ncommand = "x {service_port}"\n',
+            ": the command and 'service_url' disagree about the port (write {service_port} in both or in neither of them)",
+        ),
+        ("name = \n", ": Invalid value (at line 1, column 8) (it has to be a TOML file)"),
+    ],
+)
+def test_a_wrong_file_is_told_with_line_and_key(tmp_path: Path, text: str, message: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(TargetError) as caught:
+        parse_target(path)
+    assert str(caught.value) == path + message
+
+
+def test_lines_are_found_in_tables_and_dotted_keys() -> None:
+    text = 'a = 1\nt.x = 2\n[t.u]\n"k" = 3\n[v]\n'
+    assert [line_of(text, keys) for keys in (["a"], ["t", "x"], ["t", "u", "k"], ["v"], ["t", "u", "none"], ["none"])] == [
+        1,
+        2,
+        4,
+        5,
+        3,
+        None,
+    ]
