@@ -6,7 +6,7 @@ TARGET ?= apache-pulsar@4.2.4
 REPORT ?= reports
 ARGS ?=
 
-.PHONY: help conformance test recordings bench proto lint clean
+.PHONY: help conformance test interop recordings bench docs notebooks lab proto lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this help
@@ -26,17 +26,40 @@ $(VENV)/dev.stamp: requirements-dev.txt $(VENV)/run.stamp
 	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
 	@touch $@
 
+# What building the site needs, on top.
+$(VENV)/docs.stamp: requirements-docs.txt $(VENV)/run.stamp
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements-docs.txt
+	@touch $@
+
+# What reading and editing notebooks in a browser needs, on top of those.
+$(VENV)/notebooks.stamp: requirements-notebooks.txt $(VENV)/dev.stamp
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements-notebooks.txt
+	@touch $@
+
 conformance: $(VENV)/run.stamp  ## Judge TARGET: a real Apache Pulsar 4.2.4 unless told otherwise
 	$(BIN)/pulsar-conformance run $(TARGET) --report $(REPORT) $(ARGS)
 
-test: $(VENV)/dev.stamp  ## Run the project's own tests
-	$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/dev.stamp  ## Run the project's own tests; stock clients meet the reference broker only
+	$(BIN)/python -m pytest -m "not (interop and real)" $(ARGS)
+
+interop: $(VENV)/dev.stamp  ## Let stock clients meet the reference broker and a real Apache Pulsar
+	$(BIN)/python -m pytest tests/interop $(ARGS)
 
 recordings: $(VENV)/run.stamp  ## Record TARGET anew for the suite's own tests and pages
 	$(BIN)/pulsar-conformance run $(TARGET) --record --seed 1 --report $(REPORT) $(ARGS)
 
 bench: $(VENV)/dev.stamp  ## Measure the codec, the engine and a whole run on a real broker
 	$(BIN)/python benchmarks/bench.py $(ARGS)
+
+docs: $(VENV)/docs.stamp  ## Build the site: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet $(ARGS)
+
+notebooks: $(VENV)/dev.stamp  ## Execute the notebooks anew and bring them into their normal form
+	$(BIN)/python -m conformance.notebooks.build $(ARGS)
+
+lab: $(VENV)/notebooks.stamp  ## Open JupyterLab on the notebooks
+	$(BIN)/jupyter trust notebooks/*.ipynb
+	$(BIN)/jupyter lab notebooks $(ARGS)
 
 proto: $(VENV)/dev.stamp  ## Generate the protobuf code anew
 	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=refimpl/wire --pyi_out=refimpl/wire proto/pulsar_api.proto

@@ -28,21 +28,25 @@ from conformance.report import badge, html, junit, matrix, show, terminal
 from conformance.report.model import Report, build_report
 from conformance.results import EXIT_COULD_NOT_RUN, EXIT_USAGE, RunLog, judge_log
 from conformance.runner import Options, run_suite
+from conformance.serve import broker
 from conformance.suite import Suite, load_suite
 from conformance.targets import TargetError, parse_target
+from refimpl.net.virtual_time import VirtualTimeLoop
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Conformance suite for the Apache Pulsar wire protocol.")
 baseline_app = typer.Typer(no_args_is_help=True, help="Known failures of a target.")
 app.add_typer(baseline_app, name="baseline")
+app.command()(broker)
 
-TargetArgument = Annotated[str, typer.Argument(help="pulsar://host:port, apache-pulsar@VERSION, or a target file (.toml)")]
+TargetArgument = Annotated[str, typer.Argument(help="reference, in-process, apache-pulsar@VERSION, pulsar://host:port, or a target file (.toml)")]
 AdminOption = Annotated[str | None, typer.Option("--admin-url", help="base URL of the admin HTTP interface")]
 TokenOption = Annotated[Path | None, typer.Option(help="file with a token for CONNECT and the admin interface")]
 TrustOption = Annotated[Path | None, typer.Option(help="PEM file of the authorities to trust")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 SelectOption = Annotated[list[str] | None, typer.Option("--select", help="glob on case or clause ids; !GLOB leaves out; may be repeated")]
 
-DEFAULT_TARGET = "apache-pulsar@4.2.4"
+DEFAULT_TARGET = "reference"
+SHOWN_TARGET = "apache-pulsar@4.2.4"
 out = Console()
 err = Console(stderr=True)
 
@@ -67,7 +71,9 @@ def run(
     tls_trust_certs: TrustOption = None,
     select: SelectOption = None,
     level: Annotated[str | None, typer.Option(help="only cases with a clause of this level: MUST, SHOULD or MAY")] = None,
-    profile: Annotated[str, typer.Option(help="default (what real peers speak) or letter (the texts)")] = "default",
+    profile: Annotated[
+        str | None, typer.Option(help="default (what real peers speak) or letter (the texts); what the target speaks by default")
+    ] = None,
     baseline: Annotated[Path | None, typer.Option(help="known failures; the one of the target by default")] = None,
     strict: Annotated[bool, typer.Option(help="warnings count as failures")] = False,
     slow: Annotated[float, typer.Option(min=0.1, help="factor on all deadlines")] = 1.0,
@@ -80,10 +86,15 @@ def run(
 ) -> None:
     """Judge a target: run the cases, leave events and reports, exit 0 if it conforms."""
     suite = _suite()
+    try:
+        chosen = parse_target(target, admin_url=admin_url, token_file=token_file, tls_trust_certs=tls_trust_certs)
+        known = load_baseline(chosen.name, baseline)
+    except (TargetError, SourceProblem) as error:
+        _stop(EXIT_USAGE, str(error))
     options = Options(
         select=select or (),
         level=_level(level),
-        profile=_one_of("--profile", profile, ("default", "letter")),
+        profile=_one_of("--profile", profile or chosen.profile, ("default", "letter")),
         slow=slow,
         trials=trials,
         repeat=repeat,
@@ -93,18 +104,11 @@ def run(
     )
     if not suite.select(options.select, options.level, options.profile):
         _stop(EXIT_USAGE, f"nothing is selected by {' '.join(options.select) or 'these options'}: `list` shows the cases")
-    try:
-        chosen = parse_target(target, admin_url=admin_url, token_file=token_file, tls_trust_certs=tls_trust_certs)
-        known = load_baseline(chosen.name, baseline)
-    except TargetError as error:
-        _stop(EXIT_USAGE, str(error))
-    except SourceProblem as error:
-        _stop(EXIT_USAGE, str(error))
     progress = terminal.Progress(out)
     with _events(report) as write:
         try:
-            with progress:
-                finished, stopped = asyncio.run(_interruptible(run_suite(suite, chosen, options, write, progress)))
+            with progress, asyncio.Runner(loop_factory=VirtualTimeLoop if chosen.virtual_time else None) as runner:
+                finished, stopped = runner.run(_interruptible(run_suite(suite, chosen, options, write, progress)))
         except TargetError as error:
             _stop(EXIT_COULD_NOT_RUN, str(error))
         judged = build_report(suite, finished, known, date.today(), strict=strict)
@@ -203,7 +207,7 @@ def show_(
     suite = _suite()
     if case.partition("[")[0] not in suite.transcripts:
         _stop(EXIT_USAGE, f"there is no case {case}: `list` shows them")
-    names = [target] if target else sorted(recorder.targets(), key=lambda name: name != DEFAULT_TARGET)
+    names = [target] if target else sorted(recorder.targets(), key=lambda name: name != SHOWN_TARGET)
     recorded = next(filter(None, map(recorder.load_target, names)), None)
     try:
         print(show.show_case(suite, case, form, recorded))

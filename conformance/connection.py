@@ -1,26 +1,39 @@
-"""One TCP or TLS connection of the harness, read the moment octets arrive.
-
-A plain non-blocking socket instead of asyncio streams: before every act all sockets must be read empty, synchronously, so
-that the log never shows an act before a frame that was there earlier.
-"""
+"""One connection of the harness to the role under test: frames in, octets out, over a socket or inside this process."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import socket
-import ssl
-import struct
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, Protocol
 
+from conformance.sockets import SocketConnection
 from conformance.targets.model import Endpoint
+from refimpl.net.memory_link import MemoryConnection, MemoryLink
 from refimpl.wire import DEFAULT_MAX_FRAME_SIZE, FrameDecoder, WireError
 from refimpl.wire.frames import Frame
 
-_CHUNK = 1 << 18
 _ROOM_FOR_LISTS = 8
 """A broker does not cap the topic lists that it writes: the harness reads frames of this many times the usual limit."""
+
+
+class _Carrier(Protocol):
+    async def send(self, octets: bytes, seconds: float) -> None: ...
+
+    def drain(self) -> None: ...
+
+    def close(self, how: Literal["fin", "rst", "half"]) -> None: ...
+
+
+class _InProcess:
+    """A connection that takes octets at once, so that sending never waits."""
+
+    def __init__(self, link: MemoryLink, on_data: Callable[[bytes], None], on_closed: Callable[[Literal["fin", "rst"]], None]) -> None:
+        self._connection: MemoryConnection = link.connect(on_data, on_closed)
+        self.drain = self._connection.drain
+        self.close = self._connection.close
+
+    async def send(self, octets: bytes, seconds: float) -> None:  # noqa: ARG002
+        self._connection.send(octets)
 
 
 class Connection:
@@ -41,11 +54,8 @@ class Connection:
         self._on_frame = on_frame
         self._on_garbage = on_garbage
         self._on_closed = on_closed
-        self._socket: socket.socket | None = None
         self._decoder = FrameDecoder(_ROOM_FOR_LISTS * DEFAULT_MAX_FRAME_SIZE)
-        self._tls: ssl.SSLObject | None = None
-        self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
+        self._carrier: _Carrier | None = None
 
     async def open(self, endpoint: Endpoint, seconds: float) -> None:
         """Connect, with a TLS handshake if the endpoint speaks TLS.
@@ -54,38 +64,12 @@ class Connection:
             OSError: The connection was refused or the handshake failed.
             TimeoutError: It took longer than `seconds`.
         """
-        async with asyncio.timeout(seconds):
-            loop = asyncio.get_running_loop()
-            infos = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-            family, kind, protocol, _, address = infos[0]
-            opened = socket.socket(family, kind, protocol)
-            opened.setblocking(False)
-            try:
-                await loop.sock_connect(opened, address)
-                opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if endpoint.tls:
-                    await self._handshake(opened, endpoint)
-            except BaseException:
-                opened.close()
-                raise
-            self._socket = opened
-            loop.add_reader(opened, self.drain)
-
-    async def _handshake(self, opened: socket.socket, endpoint: Endpoint) -> None:
-        loop = asyncio.get_running_loop()
-        name = endpoint.tls_hostname or endpoint.host
-        self._tls = endpoint.ssl_context().wrap_bio(self._incoming, self._outgoing, server_hostname=name)
-        while True:
-            try:
-                self._tls.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                await loop.sock_sendall(opened, self._outgoing.read())
-                data = await loop.sock_recv(opened, _CHUNK)
-                if not data:
-                    raise ConnectionResetError("the TLS handshake was broken off") from None
-                self._incoming.write(data)
-        await loop.sock_sendall(opened, self._outgoing.read())
+        if endpoint.in_process is not None:
+            self._carrier = _InProcess(endpoint.in_process, self._receive, self._ended)
+        else:
+            opened = SocketConnection(self._receive, self._ended)
+            await opened.open(endpoint, seconds)
+            self._carrier = opened
 
     async def send(self, octets: bytes, seconds: float) -> None:
         """Write octets; a connection that the other side has ended takes them silently, because its end is an event of its own.
@@ -93,39 +77,18 @@ class Connection:
         Raises:
             TimeoutError: The other side does not read.
         """
-        if self._socket is None:
-            return
-        if self._tls is not None:
-            self._tls.write(octets)
-            octets = self._outgoing.read()
-        with contextlib.suppress(ConnectionError):
-            async with asyncio.timeout(seconds):
-                await asyncio.get_running_loop().sock_sendall(self._socket, octets)
+        if self._carrier is not None:
+            await self._carrier.send(octets, seconds)
 
     def drain(self) -> None:
         """Read all that has arrived."""
-        while self._socket is not None:
-            try:
-                data = self._socket.recv(_CHUNK)
-            except (BlockingIOError, InterruptedError):
-                return
-            except OSError:
-                self._ended("rst")
-                return
-            if not data:
-                self._ended("fin")
-                return
-            self._receive(self._decrypted(data))
+        if self._carrier is not None:
+            self._carrier.drain()
 
-    def _decrypted(self, data: bytes) -> bytes:
-        if self._tls is None:
-            return data
-        self._incoming.write(data)
-        plain = bytearray()
-        with contextlib.suppress(ssl.SSLError):
-            while piece := self._tls.read(_CHUNK):
-                plain += piece
-        return bytes(plain)
+    def close(self, how: Literal["fin", "rst", "half"] = "fin") -> None:
+        """End the connection from this side; after `half` it can still be read."""
+        if self._carrier is not None:
+            self._carrier.close(how)
 
     def _receive(self, data: bytes) -> None:
         if self._decoder.error is not None or not data:
@@ -140,25 +103,6 @@ class Connection:
 
     def _ended(self, how: Literal["fin", "rst"]) -> None:
         half = self._decoder.unread if self._decoder.error is None else b""
-        self._release()
         if half:
             self._on_garbage(half, "the connection ended inside a frame")
         self._on_closed(how)
-
-    def close(self, how: Literal["fin", "rst", "half"] = "fin") -> None:
-        """End the connection from this side; after `half` it can still be read."""
-        if self._socket is None:
-            return
-        if how == "half":
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_WR)
-            return
-        if how == "rst":
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._release()
-
-    def _release(self) -> None:
-        if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket)
-            self._socket.close()
-            self._socket = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -28,8 +27,15 @@ from refimpl.wire.frames import Frame
 
 _LOGGED_OCTETS = 4096
 _READ_INTERVAL = 0.05
+_RESOLUTION = 1e-6
+"""Seconds that the log's clock tells apart: nothing waits for less."""
 _PATIENCE = 30.0
 """Seconds for one act of the harness: opening, sending, an admin call."""
+
+
+def loop_time() -> float:
+    """Return the time of the event loop in seconds: real or virtual."""
+    return asyncio.get_running_loop().time()
 
 
 class TargetLost(Exception):
@@ -43,12 +49,12 @@ class Surroundings:
     endpoint: Endpoint
     admin: AdminClient | None
     write: Callable[[BaseModel], None]
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=loop_time)
     slow: float = 1.0
 
     def now(self) -> float:
         """Return the seconds since the run began."""
-        return round(time.monotonic() - self.started, 6)
+        return round(loop_time() - self.started, 6)
 
 
 class Conversation:
@@ -119,7 +125,7 @@ class Conversation:
 
     async def _wait(self, deadline: float | None) -> None:
         self._changed.clear()
-        patience = None if deadline is None else max(0.0, deadline - self._around.now())
+        patience = None if deadline is None else max(_RESOLUTION, deadline - self._around.now())
         try:
             await asyncio.wait_for(self._changed.wait(), patience)
         except TimeoutError:
@@ -235,11 +241,11 @@ class Conversation:
     async def _advance(self, step: str, act: Act, variables: Mapping[str, Value]) -> None:
         seconds = float(resolve(act.spec, variables))
         self._log(log.Begin, step=step, what="advance", detail={"seconds": seconds})
-        until = self._around.now() + seconds
+        until = round(self._around.now() + seconds, 6)
         while self._machine.failure is None and (left := until - self._around.now()) > 0:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), left)
+                await asyncio.wait_for(self._changed.wait(), max(_RESOLUTION, left))
         self._drain()
         self._log(log.End, step=step)
 
@@ -263,7 +269,7 @@ class Conversation:
         ((name, arguments),) = resolve(act.spec["call"], variables).items()
         self._log(log.Begin, step=step, what="read", detail={name: arguments})
         client = self._client(act)
-        until = self._around.now() + act.spec["within"] * self._around.slow
+        until = round(self._around.now() + act.spec["within"] * self._around.slow, 6)
         while True:
             result = await client.call(name, arguments)
             end = log.End(key="", n=0, t=0, step=step, status=result.status, body=result.body)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from typing import Protocol
 from pydantic import BaseModel
 
 from conformance import __version__
-from conformance.conversation import Conversation, Surroundings, TargetLost
+from conformance.conversation import Conversation, Surroundings, TargetLost, loop_time
 from conformance.engine import log
 from conformance.engine import model as m
 from conformance.engine.program import cells, compile_case, fresh_names
@@ -107,7 +106,7 @@ class _Run:
     options: Options
     write: Callable[[BaseModel], None]
     watcher: Watcher
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=loop_time)
     talks: dict[str, Talk] = field(default_factory=dict)
     skipped: list[log.Skipped] = field(default_factory=list)
     header: log.Header | None = None
@@ -309,9 +308,9 @@ async def _all(work: Callable[[Unit], object], units: Sequence[Unit]) -> None:
 async def _watch_lag(active: set[Conversation]) -> None:
     """Notice when the harness itself is late, so that rules of time are not judged across it."""
     while True:
-        before = time.monotonic()
+        before = loop_time()
         await asyncio.sleep(_LAG_TICK)
-        late = time.monotonic() - before - _LAG_TICK
+        late = loop_time() - before - _LAG_TICK
         if late > 5 * _LAG_TICK:
             for conversation in active:
                 conversation.late(late)

@@ -22,7 +22,9 @@ _ADMIN, _HARNESS, _PEER, _WIDTH = 150, 400, 820, 896
 _TOP, _STEP = 34, 34
 
 
-def render_sequence_svg(rows: Sequence[Row], *, peer: str = "broker", title: str = "", standalone: bool = True) -> str:
+def render_sequence_svg(
+    rows: Sequence[Row], *, peer: str = "broker", title: str = "", standalone: bool = True, harness: str = "harness"
+) -> str:
     """Draw a conversation.
 
     Args:
@@ -30,6 +32,7 @@ def render_sequence_svg(rows: Sequence[Row], *, peer: str = "broker", title: str
         peer: The name of the role under test.
         title: What a reader who can't see the picture is told.
         standalone: Whether it brings its own style and namespace, so that it can be a file.
+        harness: The name of the other side.
 
     Returns:
         One `svg` element. All text is text, and nothing is loaded.
@@ -45,7 +48,7 @@ def render_sequence_svg(rows: Sequence[Row], *, peer: str = "broker", title: str
     ]
     if standalone:
         parts.append(f"<style>{STYLE}</style>")
-    lanes = [(_HARNESS, "harness"), (_PEER, one_line(peer))]
+    lanes = [(_HARNESS, one_line(harness)), (_PEER, one_line(peer))]
     if admin:
         lanes.insert(0, (_ADMIN, "admin API"))
     for x, name in lanes:
@@ -86,20 +89,21 @@ def _drawn(row: Row, y: int, left: int, *, several: bool, standalone: bool) -> s
     return f'<g class="{kind}{" x" if row.failing else ""}">{title}{"".join(parts)}</g>'
 
 
-def render_sequence_text(rows: Sequence[Row], *, peer: str = "broker", width: int = 120) -> str:
+def render_sequence_text(rows: Sequence[Row], *, peer: str = "broker", width: int = 120, harness: str = "harness") -> str:
     """Draw a conversation with characters.
 
     Args:
         rows: What happened.
         peer: The name of the role under test.
         width: Columns of the drawing; a mark at the line that failed comes after them.
+        harness: The name of the other side.
     """
     several = len(connections(rows)) > 1
     admin = any(row.way in ("ask", "reply") for row in rows)
     lanes = {"admin": 14, "harness": 14 + width * 3 // 10, "peer": width - 5} if admin else {"harness": 14, "peer": width - 5}
     heading = [" "] * width
     for lane, place in lanes.items():
-        name = one_line(peer)[:9] if lane == "peer" else lane
+        name = one_line({"peer": peer, "harness": harness}.get(lane, lane))[:9]
         begin = place - len(name) // 2
         heading[begin : begin + len(name)] = name
     return "\n".join([f"{'time':>9}{''.join(heading)[9:].rstrip()}", *(_typed(row, lanes, several=several) for row in rows)])

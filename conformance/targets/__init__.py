@@ -1,4 +1,4 @@
-"""What can be tested: any endpoint, a target described in a file, and a real Apache Pulsar by version."""
+"""What can be tested: the reference, any endpoint, a target described in a file, and a real Apache Pulsar by version."""
 
 from conformance.targets.admin import OPERATIONS, AdminClient, AdminResult, AdminUnreachable, Operation, check_arguments
 from conformance.targets.apache_pulsar import ApachePulsar
@@ -6,6 +6,7 @@ from conformance.targets.connect_probe import connect_answer
 from conformance.targets.jars import RELEASES, Release
 from conformance.targets.model import AttachedTarget, Endpoint, Progress, SettingsRefused, Target, TargetError, as_settings, redacted
 from conformance.targets.parse import parse_target
+from conformance.targets.reference import InProcessTarget, ReferenceTarget
 from conformance.targets.started import StartedTarget
 from conformance.targets.target_file import TargetFile, read_target_file
 
@@ -18,8 +19,10 @@ __all__ = [
     "ApachePulsar",
     "AttachedTarget",
     "Endpoint",
+    "InProcessTarget",
     "Operation",
     "Progress",
+    "ReferenceTarget",
     "Release",
     "SettingsRefused",
     "StartedTarget",

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from conformance.targets.admin import AdminClient, AdminUnreachable
 from conformance.targets.jars import RELEASES, Release, jars
 from conformance.targets.java_tools import find_java
-from conformance.targets.model import NOTHING, Endpoint, Progress, TargetError
+from conformance.targets.model import NOTHING, Endpoint, Progress, TargetError, own_token
 from conformance.targets.process import Supervised, free_ports, poll_until, supervised
 from conformance.targets.properties import properties_text
 
@@ -91,6 +91,8 @@ class ApachePulsar:
     version: str
     token: SecretStr | None = None
     startable: bool = field(default=True, init=False)
+    profile: str = field(default="default", init=False)
+    virtual_time: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         if self.version not in RELEASES:
@@ -150,7 +152,7 @@ class ApachePulsar:
             service_url=f"pulsar://127.0.0.1:{ports.service}",
             admin_url=f"http://127.0.0.1:{ports.admin}",
             release=self.version,
-            token=self.token or _own_token(config),
+            token=self.token or own_token(config),
             config=dict(config),
             log_file=work / "broker.log",
         )
@@ -168,11 +170,6 @@ def _check_settings(name: str, config: Mapping[str, str]) -> None:
     properties_text(name, config)
     for key in sorted(_CHOSEN_SETTINGS & set(config)):
         raise TargetError(f"{name} can't be given the setting {key}", hint="each start chooses it anew")
-
-
-def _own_token(config: Mapping[str, str]) -> SecretStr | None:
-    parameters = config.get("brokerClientAuthenticationParameters", "")
-    return SecretStr(parameters.removeprefix("token:")) if parameters.startswith("token:") else None
 
 
 def _write_files(work: Path, ports: _Ports, config: Mapping[str, str]) -> None:

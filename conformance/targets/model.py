@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from refimpl.net.memory_link import MemoryLink
+
 NOTHING: Mapping[str, str] = MappingProxyType({})
 _DEFAULT_PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
 _SECRET_WORDS = ("secret", "password", "token", "credential", "privatekey", "authenticationparameters")
@@ -54,6 +56,7 @@ class Endpoint:
             release does not know yet; those of plugins and of the storage below are not listed either).
         capabilities: what the target's author declares that it can and can't do.
         log_file: its log while it runs; None when it was not started here.
+        in_process: the broker inside this process that is meant instead of the addresses; None: the addresses are meant.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Endpoint:
     unconfirmed_config: frozenset[str] = frozenset()
     capabilities: Mapping[str, bool] = field(default_factory=dict)
     log_file: Path | None = None
+    in_process: MemoryLink | None = None
 
     @property
     def host(self) -> str:
@@ -114,6 +118,14 @@ class Target(Protocol):
     def startable(self) -> bool:
         """Tell whether `run` starts it, and so can give it settings of a case."""
 
+    @property
+    def profile(self) -> str:
+        """Give the profile that it is judged by unless the user names one."""
+
+    @property
+    def virtual_time(self) -> bool:
+        """Tell whether it wants to run on a loop in virtual time, where waiting takes no time."""
+
     def run(self, config: Mapping[str, str] = NOTHING, *, progress: Progress | None = None) -> AbstractAsyncContextManager[Endpoint]:
         """Make it ready for the length of a block; what was started has ended afterwards.
 
@@ -139,6 +151,8 @@ class AttachedTarget:
 
     endpoint: Endpoint
     startable: bool = field(default=False, init=False)
+    profile: str = field(default="default", init=False)
+    virtual_time: bool = field(default=False, init=False)
 
     @property
     def name(self) -> str:
@@ -181,6 +195,19 @@ def refuse_settings(name: str, config: Mapping[str, str], *, hint: str) -> None:
     """
     if config:
         raise SettingsRefused(f"{name} can't be given the settings {', '.join(sorted(config))}", hint=hint)
+
+
+def own_token(config: Mapping[str, str]) -> SecretStr | None:
+    """Find the token that settings give to the broker itself.
+
+    Args:
+        config: settings by key.
+
+    Returns:
+        What `brokerClientAuthenticationParameters: "token:..."` holds; None when there is none.
+    """
+    parameters = config.get("brokerClientAuthenticationParameters", "")
+    return SecretStr(parameters.removeprefix("token:")) if parameters.startswith("token:") else None
 
 
 def as_settings(values: Mapping[str, object]) -> dict[str, str]:

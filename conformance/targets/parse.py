@@ -10,17 +10,20 @@ from conformance.targets.apache_pulsar import ApachePulsar
 from conformance.targets.inputs import check_admin_url, check_service_url, existing_trust_file, read_token
 from conformance.targets.jars import RELEASES
 from conformance.targets.model import AttachedTarget, Endpoint, Target, TargetError
+from conformance.targets.reference import InProcessTarget, ReferenceTarget
 from conformance.targets.target_file import read_target_file
+from refimpl.proposals.topic_list import PROFILES
 
 _APACHE = "apache-pulsar"
-_FORMS = f"pulsar://HOST:PORT, pulsar+ssl://HOST:PORT, {_APACHE}@VERSION or a file FILE.toml"
+_REFERENCES = {"reference": ReferenceTarget, "in-process": InProcessTarget}
+_FORMS = f"{', '.join(_REFERENCES)}, pulsar://HOST:PORT, pulsar+ssl://HOST:PORT, {_APACHE}@VERSION or a file FILE.toml"
 
 
 def parse_target(text: str, *, admin_url: str | None = None, token_file: Path | None = None, tls_trust_certs: Path | None = None) -> Target:
     """Find out which target a user means.
 
     Args:
-        text: `pulsar://HOST:PORT`, `pulsar+ssl://HOST:PORT`, `apache-pulsar@VERSION` or the path of a `.toml` file.
+        text: `reference` or `in-process` (with `@letter` for that profile), `pulsar://HOST:PORT`, `pulsar+ssl://HOST:PORT`, `apache-pulsar@VERSION` or the path of a `.toml` file.
         admin_url: its admin interface; takes the place of the one in the file.
         token_file: file with the token to authenticate with; takes the place of the one in the file.
         tls_trust_certs: PEM file of the authorities to trust; takes the place of the one in the file.
@@ -35,23 +38,37 @@ def parse_target(text: str, *, admin_url: str | None = None, token_file: Path | 
     if admin_url is not None:
         check_admin_url(admin_url, "the admin URL")
     trust = existing_trust_file(tls_trust_certs) if tls_trust_certs else None
+    if text.partition("@")[0] in _REFERENCES:
+        return _reference(text, admin_url, token, trust)
     if text == _APACHE or text.startswith(f"{_APACHE}@"):
         return _apache_pulsar(text.removeprefix(_APACHE).removeprefix("@"), admin_url, token, trust)
     if text.endswith(".toml"):
         return read_target_file(Path(text), admin_url=admin_url, token=token, tls_trust_certs=trust)
     if "://" in text:
         return _attached(text, admin_url, token, trust)
-    close = difflib.get_close_matches(text, [_APACHE, *(f"{_APACHE}@{version}" for version in RELEASES)], n=1)
+    close = difflib.get_close_matches(text, [_APACHE, *_REFERENCES, *(f"{_APACHE}@{version}" for version in RELEASES)], n=1)
     raise TargetError(f"{text!r} is not a target{f', did you mean {close[0]!r}?' if close else ''}", hint=f"a target is {_FORMS}")
+
+
+def _reference(text: str, admin_url: str | None, token: SecretStr | None, tls_trust_certs: Path | None) -> Target:
+    kind, at, profile = text.partition("@")
+    if at and profile not in PROFILES:
+        raise TargetError(f"{kind} has no profile {profile!r}", hint=f"known: {', '.join(f'{kind}@{known}' for known in PROFILES)}")
+    _refuse_addresses(text, admin_url, tls_trust_certs)
+    return _REFERENCES[kind](profile or "default", token)
 
 
 def _apache_pulsar(version: str, admin_url: str | None, token: SecretStr | None, tls_trust_certs: Path | None) -> Target:
     if not version:
         raise TargetError(f"{_APACHE} needs a version", hint=f"known: {', '.join(f'{_APACHE}@{known}' for known in RELEASES)}")
+    _refuse_addresses(f"{_APACHE}@{version}", admin_url, tls_trust_certs)
+    return ApachePulsar(version, token=token)
+
+
+def _refuse_addresses(name: str, admin_url: str | None, tls_trust_certs: Path | None) -> None:
     for option, value in (("admin URL", admin_url), ("TLS trust file", tls_trust_certs)):
         if value is not None:
-            raise TargetError(f"{_APACHE}@{version} takes no {option}", hint="it is started for the run, on addresses of its own")
-    return ApachePulsar(version, token=token)
+            raise TargetError(f"{name} takes no {option}", hint="it is started for the run, on addresses of its own")
 
 
 def _attached(text: str, admin_url: str | None, token: SecretStr | None, tls_trust_certs: Path | None) -> Target:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import random
 import signal
 import socket
 import sys
@@ -15,6 +16,7 @@ _SUPERVISOR = Path(__file__).with_name("supervise.py")
 _POLL_SECONDS = 0.1
 _LOG_TAIL_LINES = 15
 _LOG_TAIL_BYTES = 64 * 1024
+_PORTS = range(20000, 32768)
 
 
 class Supervised:
@@ -187,14 +189,23 @@ async def poll_until(
 def free_ports(count: int) -> list[int]:
     """Find TCP ports on 127.0.0.1 that nobody uses at the moment.
 
+    They lie below the range from which systems take the ports of outgoing connections: a broker that takes seconds to start
+    would find such a port taken now and then, even by a connection of its own.
+
     Args:
         count: how many; all differ.
 
     Returns:
         The ports. Another process may take one before it is used: whoever starts something on them should be ready to try others.
+
+    Raises:
+        TargetError: there are none.
     """
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+    found: list[int] = []
+    for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise TargetError(f"no {count} free TCP ports from {_PORTS.start} to {_PORTS.stop - 1}")

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from conformance.targets.model import TargetError
 
 _KEY = re.compile(r"[A-Za-z0-9_.-]+")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPED_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def properties_text(name: str, config: Mapping[str, str]) -> str:
@@ -33,3 +35,41 @@ def _escaped(value: str) -> str:
     numbers = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
     text = "".join(chr(number) if 0x20 <= number < 0x7F else f"\\u{number:04x}" for number in numbers)
     return f"\\{text}" if text.startswith(" ") else text
+
+
+def read_properties(name: str, text: str) -> dict[str, str]:
+    """Read settings, as `properties_text` and people write them.
+
+    Args:
+        name: the file, for the message.
+        text: one `KEY=VALUE` on a line; a backslash at its end continues the line; `#` and `!` begin a comment.
+
+    Returns:
+        Values by key; of a key that is given twice the last.
+
+    Raises:
+        TargetError: a line is no setting; with file and line.
+    """
+    found = {}
+    begun, first = "", 0
+    for number, line in enumerate(text.splitlines(), 1):
+        begun, first = begun + line.lstrip(), first or number
+        if re.search(r"(?<!\\)(\\\\)*\\$", begun):
+            begun = begun[:-1]
+            continue
+        key, separator, value = begun.partition("=")
+        if begun and begun[0] not in "#!":
+            if not separator or not _KEY.fullmatch(key.strip()):
+                raise TargetError(f"{name}:{first}: {begun!r} is not a setting", hint="a line is KEY=VALUE")
+            found[key.strip()] = _unescaped(value.lstrip())
+        begun, first = "", 0
+    return found
+
+
+def _unescaped(text: str) -> str:
+    units = _ESCAPE.sub(lambda match: chr(int(match[1][1:], 16)) if match[1][0] == "u" and match[1][1:] else _control(match[1]), text)
+    return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _control(letter: str) -> str:
+    return _ESCAPED_CONTROLS.get(letter, letter)

@@ -41,6 +41,8 @@ class StartedTarget:
     folder: Path
     ready_seconds: float = 60.0
     startable: bool = field(default=True, init=False)
+    profile: str = field(default="default", init=False)
+    virtual_time: bool = field(default=False, init=False)
 
     @property
     def name(self) -> str:

@@ -1,0 +1,13 @@
+"""What the notebooks show things with: frames, tables, diagrams and plots that fit light and dark pages and are always the same.
+
+Every function returns a `Shown`, which a notebook displays as HTML and keeps as plain text too. `conformance.notebooks.build`
+executes the notebooks and brings them into their normal form.
+"""
+
+from conformance.notebooks.diagrams import said, sequence
+from conformance.notebooks.octets import frame, framed, octets
+from conformance.notebooks.recorded import Recorded
+from conformance.notebooks.shown import Shown, attempt, table
+from conformance.notebooks.state_diagram import states
+
+__all__ = ["Recorded", "Shown", "attempt", "frame", "framed", "octets", "said", "sequence", "states", "table"]

@@ -1,0 +1,182 @@
+"""The reference broker in virtual time, without sockets: a notebook says what clients do, and gets what was said as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from google.protobuf.message import Message
+
+from conformance.report.rows import Row, notation
+from conformance.report.wording import plain_value
+from refimpl.broker import PROPOSALS, AdminRefused, Broker, Configuration, Session
+from refimpl.proposals.topic_list import DEFAULT, Profile, TopicListWatch
+from refimpl.wire import FrameDecoder, command, encode_frame, sub_message, wrap
+from refimpl.wire.pulsar_api_pb2 import CommandConnected, FeatureFlags
+
+
+class Stage:
+    """One broker, its clients, and the time between them.
+
+    Args:
+        settings: The broker's, by Pulsar's keys.
+        profile: Which reading of PIP-145 the broker speaks.
+        proposals: What it knows; none for a broker from before all of them.
+
+    Attributes:
+        broker: The broker.
+        now: The virtual time, in seconds from 0.
+        rows: Everything that was said so far, for `sequence`.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        profile: Profile = DEFAULT,
+        proposals: frozenset[str] = PROPOSALS,
+    ) -> None:
+        self.broker = Broker(Configuration.from_settings(settings or {}), profile=profile, proposals=proposals)
+        self.now = 0.0
+        self.rows: list[Row] = []
+        self._peers: dict[str, _Peer] = {}
+
+    def connect(self, at: str = "", watch: TopicListWatch | None = None) -> FeatureFlags:
+        """Open a connection, and shake hands.
+
+        Args:
+            at: Its name.
+            watch: A client's side of PIP-145, which from now on sees what the broker says and says what it has to.
+
+        Returns:
+            The flags of CONNECTED.
+        """
+        self._peers[at] = peer = _Peer(self.broker.connect(self.now))
+        self._show(Row("out", "opens a connection", at=at, t=self.now))
+        (connected,) = self.say("connect", at, client_version="reference", protocol_version=21)
+        assert isinstance(connected, CommandConnected)
+        if watch is not None:
+            peer.watch = watch
+            watch.connected(connected.feature_flags if connected.HasField("feature_flags") else None, self.now)
+            self._settle()
+        return connected.feature_flags
+
+    def say(self, name: str, at: str = "", **fields: Any) -> list[Message]:
+        """Let a client send a command, and return what the broker says on its connection at once.
+
+        Args:
+            name: The command's field in BaseCommand, such as `watchTopicList`.
+            at: The connection.
+            fields: Of the command.
+        """
+        return self.send(encode_frame(command(name, **fields)), at)
+
+    def send(self, octets: bytes, at: str = "") -> list[Message]:
+        """Let a client send octets, frames or not, and return what the broker says on its connection at once."""
+        self._show(Row("out", *notation(octets), at, t=self.now, octets=octets))
+        self._peers[at].session.receive(octets, self.now)
+        return self._settle().get(at, [])
+
+    def admin(self, operation: str, *arguments: Any, **options: Any) -> Any:
+        """Call the broker's admin interface.
+
+        Args:
+            operation: A method of `Admin`, such as `create_topic`.
+            arguments: Its arguments.
+            options: Its options.
+
+        Returns:
+            What it returned, or the reason if it refused.
+        """
+        shown = ", ".join(plain_value(one) for one in (*arguments, *options.values()))
+        self._show(Row("ask", operation, shown, t=self.now))
+        try:
+            result, answer = getattr(self.broker.admin, operation)(*arguments, **options), "done"
+        except AdminRefused as refused:
+            result, answer = refused.reason, f"{refused.status}"
+        self._show(Row("reply", answer, "" if result is None or answer == "done" else str(result), t=self.now))
+        self._settle()
+        return result
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass; what is due meanwhile happens in its order."""
+        end = self.now + seconds
+        while True:
+            due = [one for one in (self.broker.next_deadline(), *self._deadlines()) if one is not None and one <= end]
+            self.now = max(self.now, min(due, default=end))
+            self.broker.tick(self.now)
+            for peer in self._peers.values():
+                if peer.watch is not None:
+                    peer.watch.tick(self.now)
+            self._settle()
+            if not due:
+                return
+
+    def lose(self, at: str = "") -> None:
+        """Cut a connection."""
+        peer = self._peers.pop(at)
+        self._show(Row("note", f"the connection {at} is lost".replace("  ", " "), t=self.now))
+        peer.session.eof(self.now)
+        if peer.watch is not None:
+            peer.watch.disconnected()
+
+    def heard(self, *names: str) -> list[Row]:
+        """Return the rows without the exchanges of keep-alive and, if names are given, only those of their connections."""
+        kept = [row for row in self.rows if row.head not in ("PING", "PONG")]
+        return [row for row in kept if not names or row.at in names or row.way in ("ask", "reply", "note")]
+
+    def _deadlines(self) -> list[float | None]:
+        return [peer.watch.next_deadline() for peer in self._peers.values() if peer.watch is not None]
+
+    def _settle(self) -> dict[str, list[Message]]:
+        """Carry octets to and fro until nobody has anything to say."""
+        said: dict[str, list[Message]] = {}
+        busy = True
+        while busy:
+            busy = False
+            for at, peer in list(self._peers.items()):
+                heard = peer.read()
+                for octets, message in heard:
+                    self._show(Row("in", *notation(octets), at, t=self.now, octets=octets))
+                    said.setdefault(at, []).append(message)
+                answers = peer.answers([message for _, message in heard], self.now)
+                for octets in answers:
+                    self._show(Row("out", *notation(octets), at, t=self.now, octets=octets))
+                    peer.session.receive(octets, self.now)
+                busy = busy or bool(heard or answers)
+                if peer.session.closing:
+                    self._show(Row("in", "closes the connection", at=at, t=self.now))
+                    del self._peers[at]
+        return said
+
+    def _show(self, row: Row) -> None:
+        self.rows.append(row)
+
+
+class _Peer:
+    """One connection, as its client sees it."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.watch: TopicListWatch | None = None
+        self._decoder = FrameDecoder()
+        self._last_request = 0
+
+    def read(self) -> list[tuple[bytes, Message]]:
+        found = []
+        while octets := self.session.data_to_send():
+            found += [(frame.octets, sub_message(frame.command)) for frame in self._decoder.receive(octets)]
+        return found
+
+    def answers(self, messages: list[Message], now: float) -> list[bytes]:
+        """Return what a client says by itself: PONG, and what its watch wants."""
+        made = [command("pong") for message in messages if message.DESCRIPTOR.name == "CommandPing"]
+        if self.watch is not None:
+            for message in messages:
+                self.watch.received(wrap(message), now)
+            made += [wrap(message) for message in self.watch.commands_to_send(self._new_request_id, now)]
+        return [encode_frame(one) for one in made]
+
+    def _new_request_id(self) -> int:
+        self._last_request += 1
+        return self._last_request

@@ -1,0 +1,57 @@
+"""All generated pages and files of the site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conformance.report.sequence import STYLE
+from conformance.site.cases import case_pages
+from conformance.site.clauses import clause_pages
+from conformance.site.commands import command_page
+from conformance.site.formats import format_page, schemas
+from conformance.site.linking import linked, relocated
+from conformance.site.markup import Page
+from conformance.site.programming import programming_pages
+from conformance.site.registers import register_pages
+from conformance.site.results import result_page
+from conformance.site.sources import REPOSITORY, Sources
+
+TOP = {"CONTRIBUTING.md": ("contributing.md", "Add a proposal"), "CHANGELOG.md": ("changelog.md", "Changelog")}
+"""Texts at the top of the repository that become pages: their paths and what the navigation calls them."""
+
+
+def pages(sources: Sources, home: Path = REPOSITORY) -> list[Page]:
+    """Return every generated page, in the order of the navigation.
+
+    Args:
+        sources: What they are made from.
+        home: The repository.
+    """
+    tops = [
+        Page(path, title, linked(relocated((home / name).read_text(encoding="utf-8"), path), path, sources))
+        for name, (path, title) in TOP.items()
+    ]
+    return [
+        *clause_pages(sources),
+        *case_pages(sources),
+        result_page(sources),
+        *register_pages(sources),
+        format_page(),
+        command_page(),
+        *programming_pages(home),
+        *tops,
+    ]
+
+
+def other_files() -> dict[str, str]:
+    """Return the generated files that are no pages, by path."""
+    return {"assets/sequence.css": STYLE + "\n", **schemas()}
+
+
+def facts(sources: Sources) -> dict[str, str]:
+    """Return what hand-written pages may say with `{{ name }}`: numbers that change with the suite."""
+    return {
+        "clauses": str(len(sources.suite.clauses)),
+        "cases": str(len(sources.suite.transcripts)),
+        "releases": ", ".join(one.name for one in sources.released),
+    }

@@ -1,0 +1,48 @@
+"""What is wrong with a site that was built: links that lead nowhere, and anything that a reader would fetch from elsewhere."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote
+
+_ID = re.compile(r'<[^>]*\s(?:id|name)="([^"]*)"')
+_HREF = re.compile(r'<a\b[^>]*?\shref="([^"]*)"')
+_LOADED = re.compile(r'<(?:script|img|iframe|source|video|audio|embed|object|link)\b[^>]*?\s(?:src|href|data)="((?:https?:)?//[^"]*)"')
+_IMPORTED = re.compile(r"""(?:\bimport\s*\(\s*|@import\s+|\burl\(\s*)["']?((?:https?:)?//[^"')\s]*)""")
+_ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//")
+_NOT_A_PAGE = "404.html"
+"""The page for missing pages: where it is shown is not known, so its links begin at the top."""
+
+
+def problems(site: Path) -> list[str]:
+    """Return what is wrong, one line each.
+
+    Args:
+        site: The folder that holds the built site.
+    """
+    pages = {path.relative_to(site).as_posix(): path.read_text(encoding="utf-8") for path in sorted(site.rglob("*.html"))}
+    anchors = {name: {unescape(found) for found in _ID.findall(text)} for name, text in pages.items()}
+    wrong = [line for name, text in pages.items() if name != _NOT_A_PAGE for line in _dead_links(site, name, text, anchors)]
+    for name, text in pages.items():
+        wrong += [f"{name}: would load {url}" for url in (*_LOADED.findall(text), *_IMPORTED.findall(text))]
+    for path in sorted(site.rglob("*.css")):
+        found = _IMPORTED.findall(path.read_text(encoding="utf-8"))
+        wrong += [f"{path.relative_to(site).as_posix()}: would load {url}" for url in found]
+    return list(dict.fromkeys(wrong))
+
+
+def _dead_links(site: Path, name: str, text: str, anchors: dict[str, set[str]]) -> Iterator[str]:
+    for link in map(unescape, _HREF.findall(text)):
+        if _ELSEWHERE.match(link):
+            continue
+        target, _, anchor = link.partition("#")
+        place = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(target))) if target else name
+        if place in anchors:
+            if anchor and unquote(anchor) not in anchors[place]:
+                yield f"{name}: {link}: there is no such place in {place}"
+        elif not (site / place).is_file():
+            yield f"{name}: {link}: there is no {place}"

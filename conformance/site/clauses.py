@@ -1,0 +1,188 @@
+"""The clause registers: one page for each register, one place for each clause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from conformance.engine.model import Clause
+from conformance.report.matrix import Cell, Matrix, build_matrix
+from conformance.report.wording import number_of
+from conformance.site.markup import (
+    Page,
+    case_link,
+    clause_link,
+    code,
+    joined,
+    level_mark,
+    link,
+    plain,
+    prose,
+    table,
+    verdict_mark,
+)
+from conformance.site.sources import Sources
+
+HOME = "reference/clauses/index.md"
+BASIS = {
+    "keyword": "the level is a keyword of the text",
+    "indicative": "the text states it as a fact",
+    "observed": "observed on real peers",
+}
+_QUIET = ("PASS", "NOT-APPLICABLE", "NOT-RUN", "EXCLUDED")
+
+
+def register_title(name: str) -> str:
+    """Return how the site calls a register: `pip145_watch` is `PIP-145, watch`."""
+    head, _, rest = name.partition("_")
+    shown = head.capitalize() if head.isalpha() else f"{head.rstrip('0123456789').upper()}-{head.lstrip('abcdefghijklmnopqrstuvwxyz')}"
+    return f"{shown}, {rest.replace('_', ' ')}" if rest else shown
+
+
+def register_path(name: str) -> str:
+    """Return the page of a register."""
+    return f"reference/clauses/{name.replace('_', '-')}.md"
+
+
+def clause_pages(sources: Sources) -> list[Page]:
+    """Return the page that lists the registers, and one page for each."""
+    matrix = build_matrix([one.report for one in sources.released])
+    cells = {row.clause: row.cells for row in matrix.rows}
+    return [_index(sources), *(_register(sources, name, matrix, cells) for name in sources.registers)]
+
+
+def _index(sources: Sources) -> Page:
+    rows = []
+    for name, register in sources.registers.items():
+        tested = sum(clause.excluded is None for clause in register.clauses)
+        families = ", ".join(link(HOME, f"{register_path(name)}#{family.replace('.', '-')}", family) for family in sources.families(name))
+        rows.append(
+            (
+                link(HOME, register_path(name), register_title(name)),
+                plain(register.source.title),
+                str(len(register.clauses)),
+                str(tested),
+                families,
+            )
+        )
+    text = [
+        "# Clauses",
+        "",
+        "What must hold, one checkable statement at a time, in our own words. Each clause says where it comes from, what a peer",
+        "suffers without it, which cases test it, and what six releases of Apache Pulsar were recorded to do.",
+        "",
+        *table(["register", "source", "clauses", "tested", "families"], rows),
+        "",
+        "The level says what a failure is worth: MUST fails a run, SHOULD warns, MAY is a free choice that is checked for being made",
+        "consistently. What the verdicts mean stands on "
+        + link(HOME, "test-your-broker.md#what-a-verdict-means", "Test your broker")
+        + ".",
+    ]
+    return Page(HOME, "Overview", joined(text))
+
+
+def _register(sources: Sources, name: str, matrix: Matrix, cells: Mapping[str, object]) -> Page:
+    register = sources.registers[name]
+    path = register_path(name)
+    lines = [f"# Clauses: {register_title(name)}", ""]
+    excluded = sum(clause.excluded is not None for clause in register.clauses)
+    lines += [
+        f"{number_of(len(register.clauses), 'clause')}, {excluded} of them not tested, each with its reason. "
+        f"Source: {plain(register.source.title)}. File: {code(f'conformance/clauses/{name}.yaml')}.",
+        "",
+    ]
+    for family, clauses in sources.families(name).items():
+        lines += [f"## {family} {{ #{family.replace('.', '-')} }}", ""]
+        for clause in clauses:
+            lines += [*_clause(sources, path, clause, matrix, cells), ""]
+    return Page(path, register_title(name), joined(lines))
+
+
+def _clause(sources: Sources, path: str, clause: Clause, matrix: Matrix, cells: Mapping[str, object]) -> Iterator[str]:
+    yield f"### {clause.id} {{ #{clause.id} .pc-id }}"
+    yield ""
+    facts = [level_mark(clause.level), f"for the {clause.side}"]
+    if clause.section and clause.section != "observed":
+        facts.append(f"section “{plain(clause.section)}”")
+    facts.append(BASIS[clause.basis])
+    if clause.profiles != ["default", "letter"]:
+        facts.append(f"only in the profile {' and '.join(clause.profiles)}")
+    yield f'<p class="pc-facts" markdown>{" · ".join(facts)}</p>'
+    yield ""
+    yield prose(clause.text)
+    yield ""
+    if clause.effect:
+        yield f"**Without it:** {prose(clause.effect)}"
+        yield ""
+    yield from _relations(sources, path, clause)
+    yield ""
+    row = cells.get(clause.id)
+    if clause.excluded:
+        yield f"**Not tested:** {prose(clause.excluded)}"
+    elif isinstance(row, list | tuple):
+        yield from verdict_row(sources, path, matrix, row)
+    elif clause.profiles == ["letter"]:
+        yield "**Results:** none; real releases are judged by the profile default."
+
+
+def _relations(sources: Sources, path: str, clause: Clause) -> Iterator[str]:
+    cases = sources.suite.cases_of.get(clause.id, [])
+    if cases:
+        yield f"- Cases: {', '.join(case_link(path, case) for case in cases)}"
+    if clause.observed_by:
+        yield f"- Observed by the monitor {code(clause.observed_by)}, asserted by no case"
+    if clause.depends_on:
+        yield f"- Depends on: {', '.join(clause_link(sources, path, name) for name in clause.depends_on)}"
+    if clause.id in sources.resting:
+        yield f"- Needed by: {', '.join(clause_link(sources, path, name) for name in sources.resting[clause.id])}"
+    if clause.aliases:
+        yield f"- Also called: {', '.join(map(code, clause.aliases))}"
+    for name, mutant in sources.mutants_of.get(clause.id, ()):
+        killers = ", ".join(case_link(path, case) for case in mutant.killed_by if case in sources.suite.transcripts)
+        yield f"- Mutant {code(name)}: {prose(mutant.lie.rstrip('.'))}. {f'Killed by {killers}' if killers else 'Not killed'}"
+    if sources.kills is not None and clause.id in sources.kills.without:
+        yield f"- No mutant: {prose(sources.kills.without[clause.id])}"
+
+
+def verdict_row(sources: Sources, path: str, matrix: Matrix, cells: list[Cell] | tuple[Cell, ...]) -> Iterator[str]:
+    """Write what each release does about one clause: a row of marks, then the reasons, alike ones together.
+
+    What is not applicable has its reason in a tool tip only.
+
+    Args:
+        sources: Everything.
+        path: The page.
+        matrix: Whose columns the cells belong to.
+        cells: One for each column.
+    """
+    marks = [
+        verdict_mark(cell.verdict, released.name, "; ".join(dict.fromkeys(one.text for one in cell.reasons if one.text)))
+        for released, cell in zip(sources.released, cells, strict=True)
+    ]
+    yield f'<p class="pc-verdicts">{" ".join(marks)}</p>'
+    yield ""
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for released, cell in zip(sources.released, cells, strict=True):
+        if cell.verdict in _QUIET:
+            continue
+        for text in dict.fromkeys(one.text for one in cell.reasons if one.text):
+            link_ = next((entry.link for entry in released.baseline.entries if entry.link and entry.reason == text), "")
+            alike.setdefault((cell.verdict, text, link_), []).append(released.name)
+    for (verdict, text, target), names in alike.items():
+        yield f"- {', '.join(names)}, {_WORDS.get(verdict, verdict.lower())}: {plain(text)}{_source_of(path, target)}"
+    if not matrix.columns:
+        yield "**Results:** none are recorded."
+
+
+_WORDS = {"XFAIL": "known to fail", "SPEC-GAP": "left open"}
+
+
+def _source_of(path: str, target: str) -> str:
+    """Write a link to what explains a known failure: a finding, or an issue elsewhere."""
+    if not target:
+        return ""
+    if target.startswith("docs/"):
+        return f" ({link(path, target.removeprefix('docs/'), 'finding')})"
+    if "/issues/" in target or "/pull/" in target:
+        owner = "/".join(target.split("/")[3:5])
+        return f" ([{owner}#{target.rsplit('/', 1)[-1]}]({target}))"
+    return f" ([source]({target}))"

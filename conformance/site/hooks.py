@@ -1,0 +1,92 @@
+"""What mkdocs calls while it builds the site: hands it the generated pages, and expands the navigation."""
+
+from __future__ import annotations
+
+import logging
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page as SitePage
+
+from conformance.site.book import facts, other_files, pages
+from conformance.site.check import problems
+from conformance.site.linking import linked
+from conformance.site.markup import Page
+from conformance.site.notebooks import settled
+from conformance.site.sources import REPOSITORY, Sources, load_sources
+
+NOTEBOOKS: Final = REPOSITORY / "notebooks"
+_LOG: Final = logging.getLogger("mkdocs.hooks.conformance")
+"""What it warns of breaks a strict build."""
+
+
+class _Book:
+    """What one build has made; `mkdocs serve` makes it once."""
+
+    sources: Sources
+    pages: list[Page]
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Make the pages, and put the names of pages where the navigation has a pattern."""
+    _Book.sources = load_sources()
+    _Book.pages = pages(_Book.sources)
+    names = [page.path for page in _Book.pages]
+    docs = Path(config.docs_dir)
+    written = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
+    titles = {page.path: page.title for page in _Book.pages}
+    config.nav = _expanded(config.nav, [*names, *written], titles)
+    return config
+
+
+def _expanded(nav: Any, names: list[str], titles: dict[str, str]) -> Any:
+    """Replace each pattern in the navigation by the pages that fit, an index first; generated pages bring their titles."""
+    if isinstance(nav, dict):
+        return {key: _expanded(value, names, titles) for key, value in nav.items()}
+    if isinstance(nav, list):
+        return [_expanded(one, names, titles) for one in nav]
+    if isinstance(nav, str) and "*" in nav:
+        found = sorted(
+            (name for name in names if fnmatchcase(name, nav)), key=lambda name: Path(name).name not in ("README.md", "index.md")
+        )
+        return [{titles[name]: name} if name in titles else name for name in found]
+    return nav
+
+
+def _on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages and files, and the notebooks, before any plugin looks at them."""
+    for page in _Book.pages:
+        files.append(File.generated(config, page.path, content=page.text))
+    for path, text in other_files().items():
+        files.append(File.generated(config, path, content=text))
+    for notebook in sorted(NOTEBOOKS.glob("*.ipynb")):
+        files.append(File(f"notebooks/{notebook.name}", str(REPOSITORY), config.site_dir, config.use_directory_urls))
+    return files
+
+
+on_files = event_priority(100)(_on_files)
+
+
+def on_page_markdown(markdown: str, page: SitePage, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
+    """Fill in numbers, and link clauses and cases, on pages that are written by hand."""
+    if page.file.generated_by is not None:
+        return markdown
+    for name, value in facts(_Book.sources).items():
+        markdown = markdown.replace(f"{{{{ {name} }}}}", value)
+    return linked(markdown, page.file.src_uri, _Book.sources)
+
+
+def on_page_content(html: str, page: SitePage, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
+    """Settle the links of notebooks, which mkdocs does not look at."""
+    path = page.file.src_uri
+    return settled(html, path, _Book.sources) if path.endswith(".ipynb") else html
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Check the site as it was written."""
+    for problem in problems(Path(config.site_dir)):
+        _LOG.warning(problem)

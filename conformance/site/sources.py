@@ -1,0 +1,159 @@
+"""Everything that the pages are made from, read once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from conformance import recorder
+from conformance.baseline import load_baseline
+from conformance.engine import log
+from conformance.engine.model import Baseline, Clause, Register
+from conformance.report.model import Report, build_report
+from conformance.report.views import results_by_clause
+from conformance.suite import HOME, Suite, load_suite
+
+REPOSITORY = HOME.parent
+KILL_MATRIX = HOME / "mutants" / "kill_matrix.json"
+SHOWN_TARGET = "apache-pulsar@4.2.4"
+"""Whose conversations illustrate the cases; another target stands in where this one has none."""
+
+
+class Mutant(BaseModel):
+    """A broker or client that is wrong in one clause."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    clause: str
+    lie: str
+    killed_by: list[str]
+
+
+class KillMatrix(BaseModel):
+    """Which cases find which mutants.
+
+    Attributes:
+        mutants: By name.
+        without: Clauses that no mutant breaks, and why.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mutants: dict[str, Mutant]
+    without: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Released:
+    """One recorded implementation: its report, its baseline, and what a column calls it."""
+
+    name: str
+    report: Report
+    baseline: Baseline
+
+    @cached_property
+    def by_clause(self) -> dict[str, list[log.Result]]:
+        """Return the results that speak of each clause."""
+        return results_by_clause(self.report)
+
+    @cached_property
+    def by_case(self) -> dict[str, list[log.Result]]:
+        """Return the results of each case, one for each of its cells."""
+        found: dict[str, list[log.Result]] = {}
+        for result in self.report.results:
+            found.setdefault(result.case, []).append(result)
+        return found
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What the pages are made from.
+
+    Attributes:
+        suite: Clauses and cases.
+        registers: The registers by the names of their files.
+        released: The recorded implementations, oldest release first.
+        texts: The text of each transcript as it stands in its file, by case.
+        kills: The mutants, if they were run.
+    """
+
+    suite: Suite
+    registers: Mapping[str, Register]
+    released: Sequence[Released]
+    texts: Mapping[str, str]
+    kills: KillMatrix | None = None
+
+    @cached_property
+    def illustrating(self) -> list[Released]:
+        """Return whose conversations illustrate cases: `SHOWN_TARGET`, and where it has none the newest that has."""
+        newest = list(reversed(self.released))
+        return sorted(newest, key=lambda one: one.report.run.header.target != SHOWN_TARGET)
+
+    @cached_property
+    def register_of(self) -> dict[str, str]:
+        """Return for each clause the name of its register."""
+        return {clause.id: name for name, register in self.registers.items() for clause in register.clauses}
+
+    @cached_property
+    def resting(self) -> dict[str, list[str]]:
+        """Return for each clause those that depend on it."""
+        found: dict[str, list[str]] = {}
+        for clause in self.suite.clauses.values():
+            for name in clause.depends_on:
+                found.setdefault(name, []).append(clause.id)
+        return found
+
+    @cached_property
+    def mutants_of(self) -> dict[str, list[tuple[str, Mutant]]]:
+        """Return for each clause the mutants that break it."""
+        found: dict[str, list[tuple[str, Mutant]]] = {}
+        for name, mutant in sorted(self.kills.mutants.items()) if self.kills else ():
+            found.setdefault(mutant.clause, []).append((name, mutant))
+        return found
+
+    def families(self, register: str) -> dict[str, list[Clause]]:
+        """Return the clauses of a register by the first two parts of their ids, such as `core.frame`."""
+        grouped: dict[str, list[Clause]] = {}
+        for clause in self.registers[register].clauses:
+            grouped.setdefault(".".join(clause.id.split(".")[:2]), []).append(clause)
+        return grouped
+
+    @cached_property
+    def groups(self) -> dict[str, list[str]]:
+        """Return the cases by the first two parts of their ids, such as `core/frame`."""
+        grouped: dict[str, list[str]] = {}
+        for case in self.suite.transcripts:
+            grouped.setdefault("/".join(case.split("/")[:2]), []).append(case)
+        return grouped
+
+
+def load_sources(home: Path = HOME, recordings: Path = recorder.HOME, kill_matrix: Path = KILL_MATRIX) -> Sources:
+    """Read everything.
+
+    Args:
+        home: A folder that holds `clauses` and `transcripts`.
+        recordings: A folder with a folder for each recorded target.
+        kill_matrix: What `make mutants` has written; a file that does not exist is no error.
+    """
+    suite = load_suite(home)
+    names = [path.stem for path in sorted((home / "clauses").glob("*.yaml"))]
+    released = []
+    for target in recorder.targets(recordings):
+        run = recorder.load_target(target, recordings)
+        if run is not None:
+            baseline = load_baseline(target)
+            day = date.fromisoformat(run.header.started[:10])
+            released.append(Released(run.header.release or target, build_report(suite, run, baseline, day), baseline))
+    return Sources(
+        suite,
+        dict(zip(names, suite.registers, strict=True)),
+        released,
+        {case: (home / "transcripts" / f"{case}.yaml").read_text(encoding="utf-8") for case in suite.transcripts},
+        KillMatrix.model_validate(json.loads(kill_matrix.read_text(encoding="utf-8"))) if kill_matrix.is_file() else None,
+    )

@@ -1,0 +1,138 @@
+"""One TCP or TLS socket of the harness, read the moment octets arrive.
+
+A plain non-blocking socket instead of asyncio streams: before every act all sockets must be read empty, synchronously, so
+that the log never shows an act before a frame that was there earlier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+from typing import Literal
+
+from conformance.targets.model import Endpoint
+
+_CHUNK = 1 << 18
+
+
+class SocketConnection:
+    """A socket.
+
+    Args:
+        on_data: Called with octets that have arrived.
+        on_closed: Called once when the other side has ended the connection.
+    """
+
+    def __init__(self, on_data: Callable[[bytes], None], on_closed: Callable[[Literal["fin", "rst"]], None]) -> None:
+        self._on_data = on_data
+        self._on_closed = on_closed
+        self._socket: socket.socket | None = None
+        self._tls: ssl.SSLObject | None = None
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+
+    async def open(self, endpoint: Endpoint, seconds: float) -> None:
+        """Connect, with a TLS handshake if the endpoint speaks TLS.
+
+        Raises:
+            OSError: The connection was refused or the handshake failed.
+            TimeoutError: It took longer than `seconds`.
+        """
+        async with asyncio.timeout(seconds):
+            loop = asyncio.get_running_loop()
+            infos = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+            family, kind, protocol, _, address = infos[0]
+            opened = socket.socket(family, kind, protocol)
+            opened.setblocking(False)
+            try:
+                await loop.sock_connect(opened, address)
+                opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if endpoint.tls:
+                    await self._handshake(opened, endpoint)
+            except BaseException:
+                opened.close()
+                raise
+            self._socket = opened
+            loop.add_reader(opened, self.drain)
+
+    async def _handshake(self, opened: socket.socket, endpoint: Endpoint) -> None:
+        loop = asyncio.get_running_loop()
+        name = endpoint.tls_hostname or endpoint.host
+        self._tls = endpoint.ssl_context().wrap_bio(self._incoming, self._outgoing, server_hostname=name)
+        while True:
+            try:
+                self._tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await loop.sock_sendall(opened, self._outgoing.read())
+                data = await loop.sock_recv(opened, _CHUNK)
+                if not data:
+                    raise ConnectionResetError("the TLS handshake was broken off") from None
+                self._incoming.write(data)
+        await loop.sock_sendall(opened, self._outgoing.read())
+
+    async def send(self, octets: bytes, seconds: float) -> None:
+        """Write octets; a connection that the other side has ended takes them silently, because its end is an event of its own.
+
+        Raises:
+            TimeoutError: The other side does not read.
+        """
+        if self._socket is None:
+            return
+        if self._tls is not None:
+            self._tls.write(octets)
+            octets = self._outgoing.read()
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(seconds):
+                await asyncio.get_running_loop().sock_sendall(self._socket, octets)
+
+    def drain(self) -> None:
+        """Read all that has arrived."""
+        while self._socket is not None:
+            try:
+                data = self._socket.recv(_CHUNK)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                self._ended("rst")
+                return
+            if not data:
+                self._ended("fin")
+                return
+            self._on_data(self._decrypted(data))
+
+    def _decrypted(self, data: bytes) -> bytes:
+        if self._tls is None:
+            return data
+        self._incoming.write(data)
+        plain = bytearray()
+        with contextlib.suppress(ssl.SSLError):
+            while piece := self._tls.read(_CHUNK):
+                plain += piece
+        return bytes(plain)
+
+    def _ended(self, how: Literal["fin", "rst"]) -> None:
+        self._release()
+        self._on_closed(how)
+
+    def close(self, how: Literal["fin", "rst", "half"] = "fin") -> None:
+        """End the connection from this side; after `half` it can still be read."""
+        if self._socket is None:
+            return
+        if how == "half":
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+            return
+        if how == "rst":
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._release()
+
+    def _release(self) -> None:
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None

@@ -1,0 +1,159 @@
+"""The reference broker of this project: as a process of its own, or inside this process in virtual time."""
+
+import json
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from conformance.targets.model import NOTHING, Endpoint, Progress, SettingsRefused, own_token
+from conformance.targets.process import Supervised, poll_until, supervised
+from conformance.targets.properties import properties_text
+from refimpl.broker import Broker, Configuration
+from refimpl.net.memory_link import MemoryLink
+from refimpl.proposals.topic_list import PROFILES
+
+READY_SECONDS = 60.0
+STOP_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class ReferenceTarget:
+    """The reference broker as a child process on free ports of 127.0.0.1.
+
+    Args:
+        profile: one of `PROFILES`.
+        token: sent with CONNECT and each admin call. None: the token that the settings give to the broker itself, if they do.
+    """
+
+    profile: str = "default"
+    token: SecretStr | None = None
+    startable: bool = field(default=True, init=False)
+    virtual_time: bool = field(default=False, init=False)
+
+    @property
+    def name(self) -> str:
+        """Give the name for reports and baselines."""
+        return _name("reference", self.profile)
+
+    @property
+    def release(self) -> None:
+        """It is no release of Apache Pulsar."""
+
+    @asynccontextmanager
+    async def run(self, config: Mapping[str, str] = NOTHING, *, progress: Progress | None = None) -> AsyncIterator[Endpoint]:
+        """Start it; it has ended when the block is left.
+
+        Args:
+            config: Pulsar's own settings.
+            progress: gets a line when the broker is ready.
+
+        Returns:
+            Where it is reached.
+
+        Raises:
+            SettingsRefused: it does not know one of the settings.
+            TargetError: it does not start; with the last lines of its log.
+        """
+        _check_settings(self.name, config)
+        with tempfile.TemporaryDirectory(prefix="pulsar-conformance-", ignore_cleanup_errors=True) as folder:
+            work = Path(folder)
+            settings, log = work / "settings.conf", work / "broker.log"
+            settings.touch(mode=0o600)  # settings may hold secrets
+            settings.write_text(properties_text(self.name, config), encoding="ascii")
+            command = [sys.executable, "-m", "conformance.serve", "--config-file", str(settings), "--profile", self.profile, "--verbose"]
+            async with supervised(command, log=log, cwd=work, grace_seconds=STOP_SECONDS, remove=work) as child:
+                ready = await _ready(self.name, child)
+                if progress:
+                    progress(f"{self.name} is ready at {ready['service_url']}")
+                yield Endpoint(
+                    name=self.name,
+                    service_url=ready["service_url"],
+                    admin_url=ready["admin_url"],
+                    token=self.token or own_token(config),
+                    config=dict(config),
+                    log_file=log,
+                )
+
+
+@dataclass(frozen=True)
+class InProcessTarget:
+    """The reference broker inside this process, reached without sockets; on a loop in virtual time waiting takes no time.
+
+    Args:
+        profile: one of `PROFILES`.
+        token: sent with CONNECT and each admin call. None: the token that the settings give to the broker itself, if they do.
+    """
+
+    profile: str = "default"
+    token: SecretStr | None = None
+    startable: bool = field(default=True, init=False)
+    virtual_time: bool = field(default=True, init=False)
+
+    @property
+    def name(self) -> str:
+        """Give the name for reports and baselines."""
+        return _name("in-process", self.profile)
+
+    @property
+    def release(self) -> None:
+        """It is no release of Apache Pulsar."""
+
+    @asynccontextmanager
+    async def run(self, config: Mapping[str, str] = NOTHING, *, progress: Progress | None = None) -> AsyncIterator[Endpoint]:  # noqa: ARG002
+        """Make a broker; its connections are lost when the block is left.
+
+        Args:
+            config: Pulsar's own settings.
+            progress: not used.
+
+        Returns:
+            Where it is reached.
+
+        Raises:
+            SettingsRefused: it does not know one of the settings.
+        """
+        service_url, admin_url = "pulsar://in-process:6650", "http://in-process:8080"
+        configuration = _check_settings(self.name, config)
+        broker = Broker(configuration, profile=PROFILES[self.profile], service_url=service_url, admin_url=admin_url)
+        link = MemoryLink(broker, log=lambda line: print(line, file=sys.stderr))
+        try:
+            yield Endpoint(
+                name=self.name,
+                service_url=service_url,
+                admin_url=admin_url,
+                token=self.token or own_token(config),
+                config=dict(config),
+                in_process=link,
+            )
+        finally:
+            link.close()
+
+
+def _name(name: str, profile: str) -> str:
+    return name if profile == "default" else f"{name}@{profile}"
+
+
+def _check_settings(name: str, config: Mapping[str, str]) -> Configuration:
+    try:
+        return Configuration.from_settings(config)
+    except ValueError as error:
+        raise SettingsRefused(f"{name}: {error}") from None
+
+
+async def _ready(name: str, child: Supervised) -> dict[str, str]:
+    """Wait for the line in which the broker says where it is."""
+    found: dict[str, str] = {}
+
+    async def said() -> bool:
+        text = child.log.read_text(encoding="utf-8", errors="replace") if child.log.exists() else ""
+        lines = [line for line in text.splitlines(keepends=True) if line.startswith('{"service_url"') and line.endswith("\n")]
+        found.update(json.loads(lines[0]) if lines else {})
+        return bool(lines)
+
+    await poll_until(said, seconds=READY_SECONDS, what=name, child=child)
+    return found

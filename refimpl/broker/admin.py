@@ -1,0 +1,343 @@
+"""What administrators do: tenants, namespaces, topics, subscriptions. One method for each operation of Pulsar's admin interface.
+
+Refusals carry the HTTP status that Apache Pulsar 4.2.4 was observed to answer with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from refimpl.broker.authorization import ACTIONS
+from refimpl.broker.consuming import disconnect_consumers
+from refimpl.broker.errors import AdminRefused
+from refimpl.broker.names import DOMAINS, TopicName, is_namespace, parse_topic, partition_name
+from refimpl.broker.stats import internal_stats, topic_stats
+from refimpl.broker.subscription import Subscription
+from refimpl.broker.topic import LATEST, Topic
+from refimpl.proposals.refused import Refused
+from refimpl.proposals.topic_list import is_system_topic
+from refimpl.store import Entry, StoredNamespace
+
+if TYPE_CHECKING:
+    from refimpl.broker.broker import Broker
+
+MOST_PARTITIONS = 10_000
+"""More partitions than this are refused, so that one call can't fill the memory."""
+
+
+class Admin:
+    """The operations. Topics are given by full name, namespaces as "tenant/namespace".
+
+    Raises:
+        AdminRefused: In every method: the status and the reason.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._store = broker.store
+
+    def check_access(self, role: str | None, tenant: str | None = None) -> None:
+        """Let a role administer a tenant, or with None the whole cluster.
+
+        Raises:
+            AdminRefused: 403.
+        """
+        authorization = self._broker.authorization
+        if not (authorization.is_super_user(role) if tenant is None else authorization.administers(role, tenant)):
+            raise AdminRefused(403, "Unauthorized to perform this operation")
+
+    def authenticate(self, token: str | None) -> str | None:
+        """Return the role of a caller.
+
+        Raises:
+            AdminRefused: 401.
+        """
+        try:
+            return self._broker.authorization.authenticate("token", token or "")
+        except Refused:
+            raise AdminRefused(401, "HTTP 401 Authentication required") from None
+
+    # The cluster and its tenants
+
+    def clusters(self) -> list[str]:
+        """List the clusters: this one."""
+        return [self._broker.configuration.cluster_name]
+
+    def tenants(self) -> list[str]:
+        """List the tenants."""
+        return sorted(self._store.tenants)
+
+    def create_tenant(self, tenant: str, admin_roles: Iterable[str] = ()) -> None:
+        """Create a tenant."""
+        if not is_namespace(f"{tenant}/x"):
+            raise AdminRefused(412, "Tenant name is not valid")
+        if tenant in self._store.tenants:
+            raise AdminRefused(409, "Tenant already exist")
+        self._store.tenants[tenant] = set(admin_roles)
+
+    def delete_tenant(self, tenant: str, *, force: bool = False) -> None:
+        """Delete a tenant; forced: with its namespaces."""
+        self._check_tenant(tenant)
+        owned = self.namespaces(tenant)
+        if owned and not force:
+            raise AdminRefused(409, "The tenant still has active namespaces")
+        for namespace in owned:
+            self.delete_namespace(namespace, force=True)
+        del self._store.tenants[tenant]
+
+    def runtime_configuration(self) -> dict[str, str]:
+        """Return the broker's settings."""
+        return self._broker.configuration.settings()
+
+    def health(self) -> str:
+        """Tell that the broker works."""
+        return "ok"
+
+    # Namespaces
+
+    def namespaces(self, tenant: str) -> list[str]:
+        """List the namespaces of a tenant."""
+        self._check_tenant(tenant)
+        return sorted(name for name in self._store.namespaces if name.startswith(f"{tenant}/"))
+
+    def policies(self, namespace: str) -> dict[str, Any]:
+        """Return the policies of a namespace."""
+        self._namespace(namespace)
+        return {"auth_policies": {"namespace_auth": self.permissions(namespace)}, "replication_clusters": self.clusters(), "deleted": False}
+
+    def create_namespace(self, namespace: str) -> None:
+        """Create a namespace."""
+        if not is_namespace(namespace) or namespace.endswith("/"):
+            raise AdminRefused(412, "Namespace name is not valid")
+        self._check_tenant(namespace.partition("/")[0])
+        if namespace in self._store.namespaces:
+            raise AdminRefused(409, "Namespace already exists")
+        self._store.namespaces[namespace] = StoredNamespace()
+
+    def delete_namespace(self, namespace: str, *, force: bool = False) -> None:
+        """Delete a namespace; forced: with its topics, each of which is announced as deleted."""
+        stored = self._namespace(namespace)
+        if force and not self._broker.configuration.force_delete_namespace_allowed:
+            raise AdminRefused(405, "Broker doesn't allow forced deletion of namespaces")
+        if not force and (stored.partitioned or any(not is_system_topic(topic) for topic in stored.topics)):
+            raise AdminRefused(409, "Cannot delete non empty namespace")
+        for topic in [*stored.topics, *self._broker.non_persistent_topics(namespace)]:
+            self._broker.delete_topic(parse_topic(topic))
+        del self._store.namespaces[namespace]
+
+    def unload_namespace(self, namespace: str) -> None:
+        """Disconnect the producers and consumers of all topics of a namespace; watchers stay: pip145.update.survives-unload."""
+        self._namespace(namespace)
+        for topic in [*self._broker.persistent_topics(namespace), *self._broker.non_persistent_topics(namespace)]:
+            self._broker.unload(parse_topic(topic))
+
+    def permissions(self, namespace: str) -> dict[str, list[str]]:
+        """Return the allowed actions of each role."""
+        return {role: sorted(actions) for role, actions in self._namespace(namespace).permissions.items()}
+
+    def grant_permission(self, namespace: str, role: str, actions: Iterable[str]) -> None:
+        """Allow a role actions, and no others."""
+        granted = set(actions)
+        if not granted <= ACTIONS:
+            raise AdminRefused(400, f"unknown actions {', '.join(sorted(granted - ACTIONS))}")
+        self._namespace(namespace).permissions[role] = granted
+
+    def revoke_permission(self, namespace: str, role: str) -> None:
+        """Take all actions from a role."""
+        self._namespace(namespace).permissions.pop(role, None)
+
+    # Topics
+
+    def topics(self, namespace: str, domain: str, *, include_system: bool = False) -> list[str]:
+        """List the topics of a namespace, each partition by itself."""
+        self._namespace(namespace)
+        broker = self._broker
+        found = broker.persistent_topics(namespace) if domain == DOMAINS[0] else broker.non_persistent_topics(namespace)
+        return [topic for topic in found if include_system or not is_system_topic(topic)]
+
+    def partitioned_topics(self, namespace: str, domain: str, *, include_system: bool = False) -> list[str]:
+        """List the partitioned topics of a namespace."""
+        found = sorted(self._namespace(namespace).partitioned)
+        return [topic for topic in found if topic.startswith(f"{domain}://") and (include_system or not is_system_topic(topic))]
+
+    def create_topic(self, topic: str) -> None:
+        """Create a topic without partitions."""
+        name = self._name(topic)
+        self._check_new(name)
+        if name.partition >= 0:
+            raise AdminRefused(412, f"Can't create topic {topic}: it is the name of a partition")
+        self._broker.create_topic(name)
+
+    def delete_topic(self, topic: str, *, force: bool = False) -> None:
+        """Delete a topic without partitions, or a partition; forced: also one that is in use."""
+        name = self._existing(topic)
+        self._check_unused(name, force=force)
+        self._broker.delete_topic(name)
+
+    def unload_topic(self, topic: str) -> None:
+        """Disconnect the producers and consumers of a topic, or of all its partitions."""
+        for name in self._parts(topic) or [self._existing(topic)]:
+            self._broker.unload(name)
+
+    def create_partitioned_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic with partitions."""
+        name = self._name(topic)
+        self._check_partitions(partitions)
+        self._check_new(name)
+        self._broker.create_partitions(name, partitions)
+
+    def update_partitioned_topic(self, topic: str, partitions: int) -> None:
+        """Let the number of partitions grow."""
+        name = self._name(topic)
+        present = self._namespace(name.namespace).partitioned.get(name.full)
+        if present is None:
+            raise AdminRefused(409, f"Topic {topic} is not the partitioned topic.")
+        self._check_partitions(partitions)
+        if partitions <= present:
+            raise AdminRefused(422, f"Desired partitions {partitions} can't be less than or equal to the current partitions {present}.")
+        self._broker.create_partitions(name, partitions)
+
+    def delete_partitioned_topic(self, topic: str, *, force: bool = False) -> None:
+        """Delete a topic with partitions; forced: also one that is in use."""
+        name = self._name(topic)
+        parts = self._parts(topic)
+        if not parts:
+            raise AdminRefused(404, f"Partitioned Topic not found: {topic} has zero partitions")
+        for part in parts:
+            self._check_unused(part, force=force)
+        for part in parts:
+            if self._broker.exists(part):
+                self._broker.delete_topic(part)
+        del self._namespace(name.namespace).partitioned[name.full]
+
+    def partitioned_metadata(self, topic: str) -> dict[str, Any]:
+        """Return the number of partitions of a topic; 0: it has none."""
+        name = self._name(topic)
+        partitions = self._namespace(name.namespace).partitioned.get(name.full, 0)
+        if not partitions:
+            self._existing(topic)
+        return {"partitions": partitions, "deleted": False}
+
+    def lookup(self, topic: str) -> dict[str, str]:
+        """Return where a topic is served."""
+        self._namespace(self._name(topic).namespace)
+        broker = self._broker
+        return {"brokerUrl": broker.service_url, "httpUrl": broker.admin_url, "nativeUrl": broker.service_url, "brokerUrlSsl": ""}
+
+    def topic_stats(self, topic: str) -> dict[str, Any]:
+        """Return the counters of a topic, its producers and subscriptions."""
+        return topic_stats(self._topic(topic))
+
+    def partitioned_stats(self, topic: str, *, per_partition: bool = False) -> dict[str, Any]:
+        """Return the counters of a partitioned topic."""
+        parts = self._parts(topic)
+        if not parts:
+            raise AdminRefused(404, f"Partitioned Topic not found: {topic} has zero partitions")
+        stats = {part.full: topic_stats(self._broker.topic(part)) for part in parts}
+        sums = {
+            key: sum(one[key] for one in stats.values()) for key in ("msgInCounter", "bytesInCounter", "msgOutCounter", "bytesOutCounter")
+        }
+        return {**sums, "metadata": {"partitions": len(parts), "deleted": False}, "partitions": stats if per_partition else {}}
+
+    def internal_stats(self, topic: str) -> dict[str, Any]:
+        """Return where the entries and cursors of a topic are."""
+        return internal_stats(self._topic(topic))
+
+    # Subscriptions
+
+    def subscriptions(self, topic: str) -> list[str]:
+        """List the subscriptions of a topic, or of all partitions of one."""
+        topics = [self._broker.topic(part) for part in self._parts(topic)] or [self._topic(topic)]
+        return sorted({name for one in topics for name in one.subscriptions})
+
+    def create_subscription(self, topic: str, subscription: str, position: tuple[int, int]) -> None:
+        """Create a subscription.
+
+        Args:
+            topic: Where.
+            subscription: Its name.
+            position: Ledger and entry behind which it begins; (2^63-1, 2^63-1) is the end, (-1, -1) the beginning.
+        """
+        for one in [self._broker.topic(part) for part in self._parts(topic)] or [self._topic(topic)]:
+            if subscription in one.subscriptions:
+                raise AdminRefused(409, "Subscription already exists for topic")
+            ledger, entry = position
+            index = len(one.entries) if ledger == LATEST else min(entry + 1, len(one.entries)) if ledger == one.stored.ledger_id else 0
+            one.subscribe(subscription, index, durable=True, properties={})
+
+    def delete_subscription(self, topic: str, subscription: str, *, force: bool = False) -> None:
+        """Delete a subscription; forced: also with consumers."""
+        for found in self._subscriptions(topic, subscription):
+            if found.consumers and not force:
+                raise AdminRefused(412, "Subscription has active connected consumers")
+            disconnect_consumers(found)
+            found.topic.unsubscribe(subscription)
+
+    def skip_messages(self, topic: str, subscription: str, count: int | None) -> None:
+        """Acknowledge the next entries of a subscription: a number of them, or all."""
+        for found in self._subscriptions(topic, subscription):
+            found.skip(count)
+
+    def peek_message(self, topic: str, subscription: str, position: int) -> tuple[Topic, int, Entry]:
+        """Return the entry that a subscription will get as the n-th, counted from 1, with its topic and index."""
+        (found,) = self._subscriptions(topic, subscription)[:1]
+        waiting = list(found.unacknowledged())
+        if not 1 <= position <= len(waiting):
+            raise AdminRefused(404, "Message not found")
+        index = waiting[position - 1]
+        return found.topic, index, found.topic.entries[index]
+
+    # What the operations share
+
+    def _check_tenant(self, tenant: str) -> None:
+        if tenant not in self._store.tenants:
+            raise AdminRefused(404, "Tenant not found")
+
+    def _namespace(self, namespace: str) -> StoredNamespace:
+        stored = self._store.namespaces.get(namespace)
+        if stored is None:
+            raise AdminRefused(404, "Namespace not found" if is_namespace(namespace) else "Namespace does not exist")
+        return stored
+
+    def _name(self, topic: str) -> TopicName:
+        try:
+            name = parse_topic(topic)
+        except Refused as refused:
+            raise AdminRefused(412, refused.message) from None
+        self._namespace(name.namespace)
+        return name
+
+    def _existing(self, topic: str) -> TopicName:
+        name = self._name(topic)
+        if not self._broker.exists(name):
+            raise AdminRefused(404, f"Topic {topic} not found")
+        return name
+
+    def _topic(self, topic: str) -> Topic:
+        return self._broker.topic(self._existing(topic))
+
+    def _parts(self, topic: str) -> list[TopicName]:
+        name = self._name(topic)
+        partitions = self._namespace(name.namespace).partitioned.get(name.full, 0)
+        return [parse_topic(partition_name(name.full, number)) for number in range(partitions)]
+
+    def _subscriptions(self, topic: str, subscription: str) -> list[Subscription]:
+        topics = [self._broker.topic(part) for part in self._parts(topic)] or [self._topic(topic)]
+        found = [one.subscriptions[subscription] for one in topics if subscription in one.subscriptions]
+        if not found:
+            raise AdminRefused(404, f"Subscription {subscription} not found")
+        return found
+
+    def _check_new(self, name: TopicName) -> None:
+        if self._broker.exists(name) or name.full in self._namespace(name.namespace).partitioned:
+            raise AdminRefused(409, "This topic already exists")
+
+    def _check_partitions(self, partitions: int) -> None:
+        if not 1 <= partitions <= MOST_PARTITIONS:
+            raise AdminRefused(406, f"Number of partitions should be between 1 and {MOST_PARTITIONS}")
+
+    def _check_unused(self, name: TopicName, *, force: bool) -> None:
+        topic = self._broker.loaded(name.full)
+        if not force and topic is not None and topic.in_use:
+            raise AdminRefused(412, "Topic has active producers/subscriptions")

@@ -1,0 +1,98 @@
+"""Who somebody is and what they may do: tokens, roles, permissions."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+import jwt
+
+from refimpl.broker.configuration import Configuration
+from refimpl.proposals.refused import Refused
+from refimpl.store import MemoryStore
+from refimpl.wire.pulsar_api_pb2 import AuthenticationError, AuthorizationError
+
+ACTIONS = frozenset({"produce", "consume", "functions", "sources", "sinks", "packages"})
+_DATA_URL = "data:;base64,"
+
+
+class Authorization:
+    """Answers by configuration and store; with authentication off everybody is nobody, and nobody may do everything.
+
+    Raises:
+        ValueError: `tokenSecretKey` is missing or can't be read.
+    """
+
+    def __init__(self, configuration: Configuration, store: MemoryStore) -> None:
+        self._store = store
+        self._authenticates = configuration.authentication_enabled
+        self._authorizes = configuration.authorization_enabled
+        self._super_users = {role.strip() for role in configuration.super_user_roles.split(",") if role.strip()}
+        self._key = _secret(configuration.token_secret_key) if self._authenticates else b""
+
+    def authenticate(self, method: str, data: str) -> str | None:
+        """Return the role of a CONNECT or an admin call; None with authentication off.
+
+        Args:
+            method: Name of the authentication method; only `token` is known.
+            data: The token.
+
+        Raises:
+            Refused: AuthenticationError.
+        """
+        if not self._authenticates:
+            return None
+        try:
+            if method != "token":
+                raise jwt.InvalidTokenError(method)
+            claims = jwt.decode(data, self._key, algorithms=["HS256"])
+            role = claims.get("sub")
+        except jwt.InvalidTokenError:
+            role = None
+        if not isinstance(role, str) or not role:
+            raise Refused(AuthenticationError, "Failed to authenticate")
+        return role
+
+    def is_super_user(self, role: str | None) -> bool:
+        """Tell whether a role may do everything."""
+        return not self._authorizes or role in self._super_users
+
+    def administers(self, role: str | None, tenant: str) -> bool:
+        """Tell whether a role may do everything in a tenant."""
+        return self.is_super_user(role) or role in self._store.tenants.get(tenant, ())
+
+    def allows(self, role: str | None, namespace: str, *actions: str) -> bool:
+        """Tell whether a role may do one of some actions in a namespace."""
+        if self.administers(role, namespace.partition("/")[0]):
+            return True
+        stored = self._store.namespaces.get(namespace)
+        granted = stored.permissions.get(role or "", set()) if stored else set()
+        return not granted.isdisjoint(actions)
+
+    def check(self, role: str | None, namespace: str, what: str, *actions: str) -> None:
+        """Let a request pass.
+
+        Args:
+            role: Who asks.
+            namespace: Where.
+            what: What the request wants, as the answer names it.
+            actions: One of them has to be allowed.
+
+        Raises:
+            Refused: AuthorizationError.
+        """
+        if not self.allows(role, namespace, *actions):
+            raise Refused(AuthorizationError, f"Client is not authorized to {what}")
+
+    def knows_tenant(self, namespace: str) -> bool:
+        """Tell whether the tenant of a namespace exists."""
+        return namespace.partition("/")[0] in self._store.tenants
+
+
+def _secret(text: str) -> bytes:
+    if not text.startswith(_DATA_URL):
+        raise ValueError(f"authenticationEnabled needs tokenSecretKey in the form {_DATA_URL}...")
+    try:
+        return base64.b64decode(text.removeprefix(_DATA_URL), validate=True)
+    except binascii.Error:
+        raise ValueError("tokenSecretKey: what follows the comma is not base64") from None

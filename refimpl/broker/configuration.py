@@ -1,0 +1,117 @@
+"""The broker's settings, under the names that Pulsar's broker.conf gives them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """Settings; the attribute `max_message_size` is the key `maxMessageSize`, and so on.
+
+    Attributes:
+        cluster_name: What the broker calls its cluster.
+        keep_alive_interval_seconds: A PING goes out this often, and a silent peer is dropped after two intervals.
+        connection_liveness_check_timeout_millis: How long the owner of an exclusive subscription has to answer a PING.
+        max_message_size: Largest payload of one SEND, in octets.
+        max_concurrent_lookup_request: Look-ups, partition and topic list requests in flight; 0 refuses them all.
+        subscription_pattern_max_length: Longest topic pattern that is evaluated, in UTF-16 code units.
+        enable_broker_side_subscription_pattern_evaluation: Topic patterns are evaluated here.
+        enable_broker_topic_list_watcher: Topic list watchers are offered in the feature flags.
+        allow_auto_topic_creation: Producers and consumers create missing topics.
+        allow_auto_topic_creation_type: `non-partitioned` or `partitioned`.
+        default_num_partitions: Partitions of a topic that is created on its own.
+        acknowledgment_at_batch_index_level_enabled: Messages of a batch can be acknowledged one by one.
+        force_delete_namespace_allowed: A namespace can be deleted with its topics.
+        authentication_enabled: CONNECT and admin calls need a token.
+        authorization_enabled: What a role may do is checked.
+        authentication_providers: Names of providers; the token provider is built in.
+        token_secret_key: `data:;base64,...`: the key that tokens are signed with (HS256).
+        super_user_roles: Roles that may do everything, separated by commas.
+        broker_client_authentication_plugin: Accepted for compatibility: this broker is no client of itself.
+        broker_client_authentication_parameters: The same.
+    """
+
+    cluster_name: str = "standalone"
+    keep_alive_interval_seconds: int = 30
+    connection_liveness_check_timeout_millis: int = 5000
+    max_message_size: int = 5242880
+    max_concurrent_lookup_request: int = 50000
+    subscription_pattern_max_length: int = 50
+    enable_broker_side_subscription_pattern_evaluation: bool = True
+    enable_broker_topic_list_watcher: bool = True
+    allow_auto_topic_creation: bool = True
+    allow_auto_topic_creation_type: str = "non-partitioned"
+    default_num_partitions: int = 1
+    acknowledgment_at_batch_index_level_enabled: bool = False
+    force_delete_namespace_allowed: bool = True
+    authentication_enabled: bool = False
+    authorization_enabled: bool = False
+    authentication_providers: str = ""
+    token_secret_key: str = ""
+    super_user_roles: str = ""
+    broker_client_authentication_plugin: str = ""
+    broker_client_authentication_parameters: str = ""
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str]) -> Self:
+        """Read settings as they stand in a configuration file.
+
+        Args:
+            settings: Texts by Pulsar's keys; booleans as `true` and `false`.
+
+        Raises:
+            ValueError: A key is unknown, or a value does not fit; names both.
+        """
+        values: dict[str, object] = {}
+        for key, text in settings.items():
+            default = _DEFAULTS.get(key)
+            if default is None:
+                close = difflib.get_close_matches(key, _DEFAULTS, 1)
+                raise ValueError(f"unknown setting {key!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+            values[_attribute(key)] = _value(key, text, default)
+        return cls(**values)  # type: ignore[arg-type]
+
+    def settings(self) -> dict[str, str]:
+        """Return all settings as texts, secrets hidden."""
+        found = {}
+        for key in _DEFAULTS:
+            value = getattr(self, _attribute(key))
+            hidden = key in _SECRETS and value
+            found[key] = "***" if hidden else str(value).lower() if isinstance(value, bool) else str(value)
+        return found
+
+
+_SECRETS = {"tokenSecretKey", "brokerClientAuthenticationParameters"}
+_CHOICES = {"allowAutoTopicCreationType": ("non-partitioned", "partitioned")}
+_AT_LEAST = {"keepAliveIntervalSeconds": 1, "maxMessageSize": 1, "defaultNumPartitions": 1}
+
+
+def _key(attribute: str) -> str:
+    return re.sub(r"_(\w)", lambda found: found[1].upper(), attribute)
+
+
+def _attribute(key: str) -> str:
+    return re.sub(r"[A-Z]", lambda found: "_" + found[0].lower(), key)
+
+
+_DEFAULTS = {_key(one.name): one.default for one in fields(Configuration)}
+
+
+def _value(key: str, text: str, default: object) -> object:
+    if isinstance(default, bool):
+        if text not in ("true", "false"):
+            raise ValueError(f"{key} is true or false, not {text!r}")
+        return text == "true"
+    if isinstance(default, int):
+        least = _AT_LEAST.get(key, 0)
+        if not re.fullmatch(r"[0-9]{1,10}", text) or int(text) < least:
+            raise ValueError(f"{key} is a whole number from {least}, not {text!r}")
+        return int(text)
+    if key in _CHOICES and text not in _CHOICES[key]:
+        raise ValueError(f"{key} is {' or '.join(_CHOICES[key])}, not {text!r}")
+    return text

@@ -1,0 +1,244 @@
+"""Commands of consumers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from refimpl.broker.errors import ProtocolViolation
+from refimpl.broker.names import parse_topic
+from refimpl.broker.subscription import Consumer, Subscription, SubType, read_ack_set
+from refimpl.broker.topic import LATEST, MAX_U64, Topic
+from refimpl.proposals.refused import Refused
+from refimpl.wire.frames import Frame
+from refimpl.wire.pulsar_api_pb2 import (
+    CommandAck,
+    CommandAckResponse,
+    CommandCloseConsumer,
+    CommandConsumerStats,
+    CommandConsumerStatsResponse,
+    CommandFlow,
+    CommandGetLastMessageId,
+    CommandGetLastMessageIdResponse,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandSeek,
+    CommandSubscribe,
+    CommandSuccess,
+    CommandUnsubscribe,
+    MessageIdData,
+    MetadataError,
+    NotAllowedError,
+)
+
+if TYPE_CHECKING:
+    from refimpl.broker.session import Session
+
+
+def subscribe(session: Session, request: CommandSubscribe, frame: Frame) -> None:  # noqa: ARG001
+    """Let a consumer in, and create topic and subscription if that is allowed."""
+    broker = session.broker
+    name = parse_topic(request.topic)
+    broker.authorization.check(session.role, name.namespace, "subscribe", "consume")
+    if not request.subscription:  # core.subscribe.empty-name
+        raise Refused(MetadataError, "Empty subscription name")
+    if request.subType == SubType.Key_Shared:
+        raise Refused(NotAllowedError, "Subscription type Key_Shared is not supported by this broker")
+    if request.consumer_id not in session.consumers:  # core.subscribe.repeated
+        topic = broker.topic_to_use(name, create=request.force_topic_creation)
+        owner = _owner_elsewhere(session, topic, request)
+        if owner is not None:  # core.subscribe.dead-owner-replaced
+            owner.check_liveness(lambda _: _join_again(session, request))
+            return
+        _join(session, topic, request)
+    else:
+        session.send(CommandSuccess(request_id=request.request_id))
+
+
+def _owner_elsewhere(session: Session, topic: Topic, request: CommandSubscribe) -> Session | None:
+    """Return the connection that has an exclusive subscription, if it is another one."""
+    found = topic.subscriptions.get(request.subscription)
+    if found is None or not found.consumers or found.type != SubType.Exclusive or request.subType != SubType.Exclusive:
+        return None
+    owner = found.consumers[0].session
+    return None if owner is session else owner
+
+
+def _join_again(session: Session, request: CommandSubscribe) -> None:
+    """Go on with a SUBSCRIBE that waited until the owner of the subscription had shown whether it lives."""
+    if session.closing:
+        return
+    try:
+        _join(session, session.broker.topic_to_use(parse_topic(request.topic), create=request.force_topic_creation), request)
+    except Refused as refused:
+        session.refuse(request, refused)
+
+
+def _join(session: Session, topic: Topic, request: CommandSubscribe) -> None:
+    found = topic.subscriptions.get(request.subscription)
+    if found is not None:
+        found.check_joins(request.subType)
+    properties = {one.key: one.value for one in request.subscription_properties}
+    subscription = topic.subscribe(request.subscription, _start(topic, request), durable=request.durable, properties=properties)
+    epoch = request.consumer_epoch if request.HasField("consumer_epoch") else None
+    consumer = Consumer(request.consumer_id, session, subscription, request.consumer_name, request.priority_level, epoch)
+    session.consumers[request.consumer_id] = consumer
+    subscription.add(consumer, request.subType)
+    session.send(CommandSuccess(request_id=request.request_id))
+    subscription.tell_active()
+
+
+def _start(topic: Topic, request: CommandSubscribe) -> int:
+    """Return the index at which a new subscription begins: core.subscribe.initial-position, core.subscribe.reader."""
+    if request.HasField("start_message_id") and not request.durable:
+        start = request.start_message_id
+        within_batch = start.HasField("batch_index") and start.batch_index >= 0
+        return min(topic.index_of(start) + (0 if within_batch else 1), len(topic.entries))
+    if request.initialPosition == CommandSubscribe.Earliest:
+        return 0
+    return len(topic.entries)
+
+
+def flow(session: Session, request: CommandFlow, frame: Frame) -> None:  # noqa: ARG001
+    """Give a consumer permits."""
+    if request.messagePermits == 0:  # core.deliver.zero-permits-close
+        raise ProtocolViolation("FLOW of zero permits")
+    consumer = session.consumers.get(request.consumer_id)
+    if consumer is not None:  # core.deliver.stale-consumer-ignored
+        consumer.permits += request.messagePermits
+        consumer.subscription.dispatch()
+
+
+def ack(session: Session, request: CommandAck, frame: Frame) -> None:  # noqa: ARG001
+    """Acknowledge messages; answered only if asked: core.ack.response-on-request."""
+    consumer = session.consumers.get(request.consumer_id)
+    if consumer is None:  # core.ack.stale-consumer-ignored
+        return
+    subscription = consumer.subscription
+    for message_id in request.message_id:
+        index = subscription.topic.index_of(message_id)
+        if index >= len(subscription.topic.entries):
+            continue
+        if message_id.ack_set:
+            _ack_in_part(consumer, message_id, index, cumulative=request.ack_type == CommandAck.Cumulative)
+        elif request.ack_type == CommandAck.Cumulative:
+            subscription.acknowledge_up_to(consumer, index)
+        else:
+            subscription.acknowledge(consumer, [index])
+    if request.HasField("request_id"):
+        session.send(CommandAckResponse(consumer_id=request.consumer_id, request_id=request.request_id))
+
+
+def _ack_in_part(consumer: Consumer, message_id: MessageIdData, index: int, *, cumulative: bool) -> None:
+    """Acknowledge messages of a batch, which counts only if the broker is set up for it."""
+    subscription = consumer.subscription
+    if cumulative:
+        subscription.acknowledge_up_to(consumer, index - 1)
+    if index >= 0 and consumer.session.broker.configuration.acknowledgment_at_batch_index_level_enabled:
+        messages = subscription.topic.entries[index].messages
+        subscription.acknowledge_in_part(consumer, index, read_ack_set(message_id.ack_set, messages))
+
+
+def redeliver(session: Session, request: CommandRedeliverUnacknowledgedMessages, frame: Frame) -> None:  # noqa: ARG001
+    """Send messages again that a consumer has not acknowledged: core.redeliver.on-request, core.redeliver.named-only."""
+    consumer = session.consumers.get(request.consumer_id)
+    if consumer is None:  # core.deliver.stale-consumer-ignored
+        return
+    if request.HasField("consumer_epoch"):
+        consumer.epoch = request.consumer_epoch
+    topic = consumer.subscription.topic
+    named = [topic.index_of(one) for one in request.message_ids]
+    consumer.subscription.redeliver(consumer, named or None)
+
+
+def seek(session: Session, request: CommandSeek, frame: Frame) -> None:  # noqa: ARG001
+    """Let a subscription go on elsewhere; its consumers are closed first: core.seek.sequence."""
+    consumer = _consumer(session, request.consumer_id)
+    subscription = consumer.subscription
+    topic = subscription.topic
+    if request.HasField("message_id"):
+        latest = request.message_id.ledgerId == LATEST
+        index = len(topic.entries) if latest else max(topic.index_of(request.message_id), 0)
+    elif request.HasField("message_publish_time"):
+        index = topic.index_at(request.message_publish_time)
+    else:  # core.seek.refused
+        raise Refused(MetadataError, "Message id and message publish time were not present")
+    disconnect_consumers(subscription)
+    subscription.reset(index)
+    session.send(CommandSuccess(request_id=request.request_id))
+
+
+def disconnect_consumers(subscription: Subscription) -> None:
+    """Close all consumers of a subscription from this side; it stays, even if it is not durable."""
+    for consumer in list(subscription.consumers):
+        consumer.session.send(CommandCloseConsumer(consumer_id=consumer.consumer_id, request_id=MAX_U64))
+        consumer.session.consumers.pop(consumer.consumer_id, None)
+        subscription.remove(consumer)
+
+
+def get_last_message_id(session: Session, request: CommandGetLastMessageId, frame: Frame) -> None:  # noqa: ARG001
+    """Answer with the id of the last message: core.position.last-message."""
+    consumer = _consumer(session, request.consumer_id)
+    topic = consumer.subscription.topic
+    if topic.entries:
+        last = topic.message_id(len(topic.entries) - 1)
+        entry = topic.entries[-1]
+        last.batch_index = entry.messages - 1 if entry.batch else -1
+    else:  # core.position.last-of-empty
+        last = MessageIdData(ledgerId=MAX_U64, entryId=MAX_U64, partition=topic.name.partition, batch_index=-1)
+    position = consumer.subscription.cursor.mark_delete - 1
+    session.send(
+        CommandGetLastMessageIdResponse(
+            request_id=request.request_id,
+            last_message_id=last,
+            consumer_mark_delete_position=MessageIdData(ledgerId=topic.stored.ledger_id, entryId=position % 2**64),
+        )
+    )
+
+
+def consumer_stats(session: Session, request: CommandConsumerStats, frame: Frame) -> None:  # noqa: ARG001
+    """Answer with the counters of a consumer."""
+    consumer = _consumer(session, request.consumer_id)
+    subscription = consumer.subscription
+    session.send(
+        CommandConsumerStatsResponse(
+            request_id=request.request_id,
+            consumerName=consumer.name,
+            availablePermits=max(consumer.permits, 0),
+            unackedMessages=sum(consumer.pending.values()),
+            blockedConsumerOnUnackedMsgs=False,
+            type=SubType.Name(subscription.type),
+            msgBacklog=subscription.backlog,
+        )
+    )
+
+
+def unsubscribe(session: Session, request: CommandUnsubscribe, frame: Frame) -> None:  # noqa: ARG001
+    """Remove a subscription on behalf of its only consumer."""
+    consumer = _consumer(session, request.consumer_id)
+    subscription = consumer.subscription
+    if len(subscription.consumers) > 1 and not request.force:  # core.consumer.unsubscribe-refused
+        raise Refused(MetadataError, "Unconnected or shared consumer attempting to unsubscribe")
+    subscription.durable = True
+    session.drop_consumer(consumer)
+    disconnect_consumers(subscription)
+    subscription.topic.unsubscribe(subscription.name)
+    session.send(CommandSuccess(request_id=request.request_id))
+
+
+def close_consumer(session: Session, request: CommandCloseConsumer, frame: Frame) -> None:  # noqa: ARG001
+    """Let a consumer go; an unknown one is gone already."""
+    consumer = session.consumers.get(request.consumer_id)
+    if consumer is not None:
+        session.drop_consumer(consumer)
+    session.send(CommandSuccess(request_id=request.request_id))
+
+
+def _consumer(session: Session, consumer_id: int) -> Consumer:
+    """Return an open consumer.
+
+    Raises:
+        Refused: MetadataError: core.position.last-unknown-consumer, core.seek.refused, core.consumer.unsubscribe-refused.
+    """
+    consumer = session.consumers.get(consumer_id)
+    if consumer is None:
+        raise Refused(MetadataError, "Consumer not found")
+    return consumer

@@ -1,0 +1,107 @@
+"""Commands of producers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from refimpl.broker.errors import ProtocolViolation
+from refimpl.broker.names import parse_topic
+from refimpl.broker.topic import Producer
+from refimpl.proposals.refused import Refused
+from refimpl.store import Entry
+from refimpl.wire import WireError, checksum_matches, is_batch
+from refimpl.wire.frames import Frame
+from refimpl.wire.pulsar_api_pb2 import (
+    ChecksumError,
+    CommandCloseProducer,
+    CommandProducer,
+    CommandProducerSuccess,
+    CommandSend,
+    CommandSendError,
+    CommandSendReceipt,
+    CommandSuccess,
+    NotAllowedError,
+    ProducerAccessMode,
+    UnknownError,
+)
+
+if TYPE_CHECKING:
+    from refimpl.broker.session import Session
+
+ACCESS_MODES = (ProducerAccessMode.Shared, ProducerAccessMode.Exclusive)
+
+
+def producer(session: Session, request: CommandProducer, frame: Frame) -> None:  # noqa: ARG001
+    """Let a producer in, and create the topic if that is allowed."""
+    broker = session.broker
+    name = parse_topic(request.topic)
+    broker.authorization.check(session.role, name.namespace, "Produce", "produce")
+    if request.producer_access_mode not in ACCESS_MODES:
+        mode = ProducerAccessMode.Name(request.producer_access_mode)
+        raise Refused(NotAllowedError, f"Producer access mode {mode} is not supported by this broker")
+    found = session.producers.get(request.producer_id)
+    if found is None:
+        topic = broker.topic_to_use(name, create=True)
+        found = Producer(
+            request.producer_id,
+            session,
+            topic,
+            request.producer_name or broker.new_producer_name(),
+            user_provided_name=bool(request.producer_name) and request.user_provided_producer_name,
+            epoch=request.epoch,
+            access_mode=request.producer_access_mode,
+        )
+        topic.add_producer(found)
+        session.producers[request.producer_id] = found
+    answer = CommandProducerSuccess(
+        request_id=request.request_id, producer_name=found.name, last_sequence_id=-1, schema_version=b"", producer_ready=True
+    )
+    if found.access_mode == ProducerAccessMode.Exclusive:
+        answer.topic_epoch = 0
+    session.send(answer)
+
+
+def send(session: Session, request: CommandSend, frame: Frame) -> None:
+    """Store a message or a batch, and confirm it."""
+    found = session.producers.get(request.producer_id)
+    if found is None:  # core.send.unknown-producer-closes
+        raise ProtocolViolation(f"SEND for producer {request.producer_id}, which is not open")
+    if frame.payload_octets is None:  # core.send.no-payload-closes
+        raise ProtocolViolation("SEND without a payload")
+    if checksum_matches(frame.payload_octets) is False:  # core.send.checksum-verified
+        _refuse(session, request, ChecksumError, "Checksum failed on the broker")
+        return
+    try:
+        payload = frame.payload()
+    except WireError as error:
+        raise ProtocolViolation(str(error)) from None
+    limit = session.broker.configuration.max_message_size
+    if len(payload.body) > limit:
+        _refuse(session, request, UnknownError, f"The payload has {len(payload.body)} octets, {limit} are allowed")
+        return
+    entry = Entry(frame.payload_octets, max(request.num_messages, 1), is_batch(payload.metadata), payload.metadata.publish_time)
+    message_id = found.topic.append(found, entry)
+    message_id.ClearField("partition")
+    session.send(
+        CommandSendReceipt(
+            producer_id=request.producer_id,
+            sequence_id=request.sequence_id,
+            message_id=message_id,
+            highest_sequence_id=request.highest_sequence_id,
+        )
+    )
+    found.topic.dispatch(entry)
+
+
+def _refuse(session: Session, request: CommandSend, code: int, message: str) -> None:
+    session.send(
+        CommandSendError(producer_id=request.producer_id, sequence_id=request.sequence_id, error=code, message=message)  # type: ignore[arg-type]
+    )
+
+
+def close_producer(session: Session, request: CommandCloseProducer, frame: Frame) -> None:  # noqa: ARG001
+    """Let a producer go; an unknown one is gone already."""
+    found = session.producers.get(request.producer_id)
+    if found is not None:
+        session.drop_producer(found)
+    session.send(CommandSuccess(request_id=request.request_id))

@@ -1,0 +1,80 @@
+"""Which function carries out which command, and how a refusal is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.message import Message
+
+from refimpl.broker import consuming, lookups, publishing
+from refimpl.proposals.refused import Refused
+from refimpl.wire.frames import Frame
+from refimpl.wire.pulsar_api_pb2 import (
+    CommandError,
+    CommandLookupTopic,
+    CommandLookupTopicResponse,
+    CommandPartitionedTopicMetadata,
+    CommandPartitionedTopicMetadataResponse,
+    NotAllowedError,
+)
+
+if TYPE_CHECKING:
+    from refimpl.broker.session import Session
+
+Handler = Callable[["Session", Any, Frame], None]
+"""Carries out one command of a session. The frame is for commands with a payload."""
+
+NOT_BUILT = (
+    "getSchema",
+    "getOrCreateSchema",
+    "newTxn",
+    "addPartitionToTxn",
+    "addSubscriptionToTxn",
+    "endTxn",
+    "endTxnOnPartition",
+    "endTxnOnSubscription",
+    "tcClientConnectRequest",
+)
+
+
+def not_built(session: Session, request: Any, frame: Frame) -> None:  # noqa: ARG001
+    """Refuse what this broker does not do.
+
+    Raises:
+        Refused: NotAllowedError.
+    """
+    raise Refused(NotAllowedError, f"{request.DESCRIPTOR.name.removeprefix('Command')} is not supported by this broker")
+
+
+REQUESTS: dict[str, Handler] = {
+    "lookupTopic": lookups.lookup,
+    "partitionMetadata": lookups.partitioned_metadata,
+    "getTopicsOfNamespace": lookups.get_topics,
+    "watchTopicList": lookups.watch_topic_list,
+    "watchTopicListClose": lookups.watch_topic_list_close,
+    "producer": publishing.producer,
+    "send": publishing.send,
+    "close_producer": publishing.close_producer,
+    "subscribe": consuming.subscribe,
+    "flow": consuming.flow,
+    "ack": consuming.ack,
+    "redeliverUnacknowledgedMessages": consuming.redeliver,
+    "seek": consuming.seek,
+    "getLastMessageId": consuming.get_last_message_id,
+    "consumerStats": consuming.consumer_stats,
+    "unsubscribe": consuming.unsubscribe,
+    "close_consumer": consuming.close_consumer,
+    **dict.fromkeys(NOT_BUILT, not_built),
+}
+"""By the field of the command in BaseCommand."""
+
+
+def refusal(request: Any, refused: Refused) -> Message:
+    """Return what answers a request that is refused: the failed form of its own answer if it has one, else ERROR."""
+    details: dict[str, Any] = {"request_id": request.request_id, "error": refused.code, "message": refused.message}
+    if isinstance(request, CommandLookupTopic):
+        return CommandLookupTopicResponse(response=CommandLookupTopicResponse.Failed, **details)
+    if isinstance(request, CommandPartitionedTopicMetadata):
+        return CommandPartitionedTopicMetadataResponse(response=CommandPartitionedTopicMetadataResponse.Failed, **details)
+    return CommandError(**details)

@@ -1,0 +1,328 @@
+"""Pulsar's admin interface without HTTP: requests to operations of `Admin`, their results to answers.
+
+    PUT /admin/v2/persistent/public/default/a%20b  ->  Admin.create_topic("persistent://public/default/a b")  ->  204
+
+`ROUTES` is the whole interface. Paths and status codes are those that Apache Pulsar 4.2.4 was observed to use.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any, Literal
+from urllib.parse import unquote
+
+from refimpl.broker.admin import Admin
+from refimpl.broker.broker import Broker
+from refimpl.broker.errors import AdminRefused
+from refimpl.broker.names import DOMAINS
+from refimpl.broker.topic import LATEST, Topic
+from refimpl.store import Entry
+from refimpl.wire import WireError, decompress, parse_payload
+
+_JSON = "application/json"
+
+
+@dataclass(frozen=True)
+class AdminRequest:
+    """A request.
+
+    Attributes:
+        method: "GET", "PUT", ...
+        path: From its first slash on, still percent-encoded, without the query.
+        query: Decoded parameters.
+        body: As it was sent.
+        token: What the caller authenticates with.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    token: str | None = None
+
+
+@dataclass(frozen=True)
+class AdminResponse:
+    """An answer."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = _JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Access = Literal["anybody", "cluster", "tenant", "lookup"]
+"""Who may: everybody who is authenticated, super-users, who administers the tenant of the path, who may use the namespace of the path."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """What a method on a path means.
+
+    Attributes:
+        method: The HTTP method.
+        template: Path; what stands in braces matches one part of it, `{domain}` only a topic domain.
+        operation: What is carried out.
+        arguments: What it is given, by name in `_ARGUMENTS`.
+        options: The same, given by keyword.
+        access: Who may.
+    """
+
+    method: str
+    template: str
+    operation: Callable[..., object]
+    arguments: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    access: Access = "tenant"
+
+    def match(self, parts: list[str]) -> dict[str, str] | None:
+        """Return what the parts of a path fill into the braces; None: they don't fit."""
+        wanted = self.template.split("/")[1:]
+        if len(wanted) != len(parts):
+            return None
+        found = {}
+        for name, part in zip(wanted, parts, strict=True):
+            if not name.startswith("{"):
+                if name != part:
+                    return None
+            elif not part or (name == "{domain}" and part not in DOMAINS):
+                return None
+            found[name.strip("{}")] = part
+        return found
+
+
+def _namespace_topics(admin: Admin, namespace: str, mode: str, *, include_system: bool) -> list[str]:
+    domains = {"NON_PERSISTENT": DOMAINS[1:], "ALL": DOMAINS}.get(mode, DOMAINS[:1])
+    return [topic for domain in domains for topic in admin.topics(namespace, domain, include_system=include_system)]
+
+
+def _health(admin: Admin) -> AdminResponse:
+    return AdminResponse(HTTPStatus.OK, admin.health().encode(), "text/plain")
+
+
+def _peek(admin: Admin, topic: str, subscription: str, position: int) -> AdminResponse:
+    return _message(*admin.peek_message(topic, subscription, position))
+
+
+_TENANT = "/admin/v2/tenants/{tenant}"
+_NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
+_TOPICS = "/admin/v2/{domain}/{tenant}/{namespace}"
+_TOPIC = f"{_TOPICS}/{{topic}}"
+_SUBSCRIPTION = f"{_TOPIC}/subscription/{{subscription}}"
+_T, _NS, _S = ("topic",), ("namespace",), ("topic", "subscription")
+
+ROUTES = (
+    Route("GET", "/admin/v2/clusters", Admin.clusters, access="anybody"),
+    Route("GET", "/admin/v2/brokers/health", _health, access="cluster"),
+    Route("GET", "/admin/v2/brokers/configuration/runtime", Admin.runtime_configuration, access="cluster"),
+    Route("GET", "/admin/v2/tenants", Admin.tenants, access="cluster"),
+    Route("PUT", _TENANT, Admin.create_tenant, ("tenant",), ("admin_roles",), access="cluster"),
+    Route("DELETE", _TENANT, Admin.delete_tenant, ("tenant",), ("force",), access="cluster"),
+    Route("GET", "/admin/v2/namespaces/{tenant}", Admin.namespaces, ("tenant",)),
+    Route("GET", _NAMESPACE, Admin.policies, _NS),
+    Route("PUT", _NAMESPACE, Admin.create_namespace, ("new_namespace",)),
+    Route("DELETE", _NAMESPACE, Admin.delete_namespace, _NS, ("force",)),
+    Route("PUT", f"{_NAMESPACE}/unload", Admin.unload_namespace, _NS),
+    Route("GET", f"{_NAMESPACE}/topics", _namespace_topics, ("namespace", "mode"), ("include_system",)),
+    Route("GET", f"{_NAMESPACE}/permissions", Admin.permissions, _NS),
+    Route("POST", f"{_NAMESPACE}/permissions/{{role}}", Admin.grant_permission, ("namespace", "role", "actions")),
+    Route("DELETE", f"{_NAMESPACE}/permissions/{{role}}", Admin.revoke_permission, ("namespace", "role")),
+    Route("GET", _TOPICS, Admin.topics, ("namespace", "domain"), ("include_system",)),
+    Route("GET", f"{_TOPICS}/partitioned", Admin.partitioned_topics, ("namespace", "domain"), ("include_system",)),
+    Route("PUT", _TOPIC, Admin.create_topic, _T),
+    Route("DELETE", _TOPIC, Admin.delete_topic, _T, ("force",)),
+    Route("PUT", f"{_TOPIC}/unload", Admin.unload_topic, _T),
+    Route("GET", f"{_TOPIC}/partitions", Admin.partitioned_metadata, _T, access="lookup"),
+    Route("PUT", f"{_TOPIC}/partitions", Admin.create_partitioned_topic, ("topic", "partitions")),
+    Route("POST", f"{_TOPIC}/partitions", Admin.update_partitioned_topic, ("topic", "partitions")),
+    Route("DELETE", f"{_TOPIC}/partitions", Admin.delete_partitioned_topic, _T, ("force",)),
+    Route("GET", f"{_TOPIC}/stats", Admin.topic_stats, _T),
+    Route("GET", f"{_TOPIC}/internalStats", Admin.internal_stats, _T),
+    Route("GET", f"{_TOPIC}/partitioned-stats", Admin.partitioned_stats, _T, ("per_partition",)),
+    Route("GET", f"{_TOPIC}/subscriptions", Admin.subscriptions, _T),
+    Route("PUT", _SUBSCRIPTION, Admin.create_subscription, (*_S, "position")),
+    Route("DELETE", _SUBSCRIPTION, Admin.delete_subscription, _S, ("force",)),
+    Route("POST", f"{_SUBSCRIPTION}/skip/{{count}}", Admin.skip_messages, (*_S, "count")),
+    Route("POST", f"{_SUBSCRIPTION}/skip_all", Admin.skip_messages, (*_S, "all")),
+    Route("GET", f"{_SUBSCRIPTION}/position/{{count}}", _peek, (*_S, "count")),
+    Route("GET", "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}", Admin.lookup, _T, access="lookup"),
+)
+"""The interface: what each method on each path means."""
+
+
+def handle(broker: Broker, request: AdminRequest, now: float) -> AdminResponse:
+    """Carry out an admin request.
+
+    Args:
+        broker: On which.
+        request: What is asked for.
+        now: The time, in seconds.
+
+    Returns:
+        The answer, also when it is a refusal: `{"reason": ...}` with the status that says why.
+    """
+    broker.tick(now)
+    try:
+        role = broker.admin.authenticate(request.token)
+        parts = _parts(request.path)
+        matching = [(route, found) for route in ROUTES if (found := route.match(parts)) is not None]
+        if not matching:
+            raise AdminRefused(HTTPStatus.NOT_FOUND, f"there is nothing at {request.path}")
+        chosen = next(((route, found) for route, found in matching if route.method == request.method), None)
+        if chosen is None:
+            allowed = ", ".join(sorted({route.method for route, _ in matching}))
+            return refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} takes {allowed}", {"Allow": allowed})
+        return _carry_out(broker, *chosen, request, role)
+    except AdminRefused as refused:
+        return refusal(refused.status, refused.reason)
+
+
+def refusal(status: int, reason: str, headers: Mapping[str, str] | None = None) -> AdminResponse:
+    """Return the answer to a request that is refused."""
+    return AdminResponse(status, json.dumps({"reason": reason}).encode(), headers=headers or {})
+
+
+def _carry_out(broker: Broker, route: Route, found: Mapping[str, str], request: AdminRequest, role: str | None) -> AdminResponse:
+    _check_access(broker, route.access, found, role)
+    values = [_ARGUMENTS[name](found, request) for name in route.arguments]
+    options = {name: _ARGUMENTS[name](found, request) for name in route.options}
+    result = route.operation(broker.admin, *values, **options)
+    if isinstance(result, AdminResponse):
+        return result
+    if result is None:
+        return AdminResponse(HTTPStatus.NO_CONTENT)
+    return AdminResponse(HTTPStatus.OK, json.dumps(result, ensure_ascii=False).encode())
+
+
+def _check_access(broker: Broker, access: Access, found: Mapping[str, str], role: str | None) -> None:
+    if access == "lookup":
+        if not broker.authorization.allows(role, f"{found['tenant']}/{found['namespace']}", "produce", "consume"):
+            raise AdminRefused(HTTPStatus.FORBIDDEN, "Unauthorized to look up")
+    elif access != "anybody":
+        broker.admin.check_access(role, found["tenant"] if access == "tenant" else None)
+
+
+def _parts(path: str) -> list[str]:
+    """Split a path and decode each part once, so that a name may hold an encoded slash or percent sign."""
+    try:
+        return [unquote(part, errors="strict") for part in path.removesuffix("/").split("/")[1:]]
+    except UnicodeDecodeError:
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, f"{path} is not UTF-8") from None
+
+
+# What operations are given: from the path, the query and the body
+
+
+def _flag(name: str, default: str = "false") -> Callable[[Mapping[str, str], AdminRequest], bool]:
+    return lambda _, request: request.query.get(name, default).lower() == "true"
+
+
+def _body(request: AdminRequest) -> Any:
+    """Return the parsed body; None if there is none."""
+    if not request.body.strip():
+        return None
+    try:
+        return json.loads(request.body)
+    except (ValueError, RecursionError) as error:
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, f"malformed JSON: {error}") from None
+
+
+def _table(request: AdminRequest) -> dict[str, Any]:
+    body = _body(request)
+    if body is not None and not isinstance(body, dict):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, "the body has to be a JSON object")
+    return body or {}
+
+
+def _texts(value: object, what: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, f"{what} has to be a list of texts")
+    return value
+
+
+def _partitions(_: Mapping[str, str], request: AdminRequest) -> int:
+    body = _body(request)
+    number = body.get("partitions") if isinstance(body, dict) else body
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, "the body has to be a number of partitions")
+    return number
+
+
+def _position(_: Mapping[str, str], request: AdminRequest) -> tuple[int, int]:
+    body = _table(request)
+    place = body.get("ledgerId", LATEST), body.get("entryId", LATEST)
+    if not all(isinstance(one, int) for one in place):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, "ledgerId and entryId have to be numbers")
+    return place
+
+
+def _count(found: Mapping[str, str], _: AdminRequest) -> int:
+    if not (found["count"].isascii() and found["count"].isdecimal() and len(found["count"]) < 19):
+        raise AdminRefused(HTTPStatus.NOT_FOUND, f"{found['count']!r} is not a number of messages")
+    return int(found["count"])
+
+
+def _new_namespace(found: Mapping[str, str], request: AdminRequest) -> str:
+    _table(request)  # policies: read, and none of them is known here
+    return f"{found['tenant']}/{found['namespace']}"
+
+
+_ARGUMENTS: Mapping[str, Callable[[Mapping[str, str], AdminRequest], Any]] = {
+    "tenant": lambda found, _: found["tenant"],
+    "namespace": lambda found, _: f"{found['tenant']}/{found['namespace']}",
+    "new_namespace": _new_namespace,
+    "domain": lambda found, _: found["domain"],
+    "topic": lambda found, _: f"{found['domain']}://{found['tenant']}/{found['namespace']}/{found['topic']}",
+    "subscription": lambda found, _: found["subscription"],
+    "role": lambda found, _: found["role"],
+    "count": _count,
+    "all": lambda _, __: None,
+    "mode": lambda _, request: request.query.get("mode", "PERSISTENT"),
+    "force": _flag("force"),
+    "include_system": _flag("includeSystemTopic"),
+    "per_partition": _flag("perPartition", "true"),
+    "admin_roles": lambda _, request: _texts(_table(request).get("adminRoles") or [], "adminRoles"),
+    "actions": lambda _, request: _texts(_body(request), "the body"),
+    "partitions": _partitions,
+    "position": _position,
+}
+
+
+def _message(topic: Topic, index: int, entry: Entry) -> AdminResponse:
+    """Answer with the payload of an entry; what its metadata say stands in headers."""
+    try:
+        payload = parse_payload(entry.octets)
+        metadata = payload.metadata
+        body = decompress(payload.body, metadata.compression, metadata.uncompressed_size)
+    except WireError as error:
+        raise AdminRefused(HTTPStatus.INTERNAL_SERVER_ERROR, f"the message can't be read: {error}") from None
+    headers = {
+        "X-Pulsar-Message-ID": f"{topic.stored.ledger_id}:{index}",
+        "X-Pulsar-producer-name": _ascii(metadata.producer_name),
+        "X-Pulsar-sequence-id": str(metadata.sequence_id),
+        "X-Pulsar-publish-time": _moment(metadata.publish_time),
+        "X-Pulsar-Is-Encrypted": str(bool(metadata.encryption_keys)).lower(),
+        "X-Pulsar-txn-uncommitted": "false",
+    }
+    if metadata.properties:
+        headers["X-Pulsar-PROPERTY"] = json.dumps({one.key: one.value for one in metadata.properties})
+    if metadata.HasField("num_messages_in_batch"):
+        headers["X-Pulsar-num-batch-message"] = str(metadata.num_messages_in_batch)
+    if metadata.HasField("partition_key"):
+        headers["X-Pulsar-partition-key"] = _ascii(metadata.partition_key)
+    return AdminResponse(HTTPStatus.OK, body, "application/octet-stream", headers)
+
+
+def _ascii(text: str) -> str:
+    return json.dumps(text)[1:-1]
+
+
+def _moment(millis: int) -> str:
+    try:
+        return datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return str(millis)

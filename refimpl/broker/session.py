@@ -1,0 +1,242 @@
+"""One connection: octets in, octets out; handshake, keep-alive, and who on it produces, consumes and watches."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import Message
+
+from refimpl.broker.errors import ProtocolViolation
+from refimpl.broker.requests import REQUESTS, refusal
+from refimpl.broker.subscription import Consumer
+from refimpl.broker.timers import Timer
+from refimpl.broker.topic import MAX_U64, Producer
+from refimpl.proposals.refused import Refused
+from refimpl.wire import FRAME_PADDING, FrameDecoder, WireError, command_name, encode_frame, sub_message, wrap
+from refimpl.wire.frames import Frame
+from refimpl.wire.pulsar_api_pb2 import CommandConnect, CommandConnected, CommandError, CommandPing, CommandPong
+
+if TYPE_CHECKING:
+    from refimpl.broker.broker import Broker
+
+PROTOCOL_VERSION = 21
+MESSAGES_WAIT_ABOVE = 256 * 1024
+"""Octets of output that a peer has not taken above which it is sent no messages."""
+REQUESTS_WAIT_ABOVE = 1024 * 1024
+"""Octets of output that a peer has not taken above which its requests wait."""
+OUTPUT_LIMIT = 32 * 1024 * 1024
+"""Octets of output above which a peer that does not read what is pushed to it is disconnected."""
+
+
+class Session:
+    """A connection of a peer.
+
+    Attributes:
+        role: Who the peer is; None with authentication off.
+        protocol_version: The lower of both sides'; None before CONNECT.
+        producers: By producer_id.
+        consumers: By consumer_id.
+        closing: The broker has ended this connection; what is left to send is still sent.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.role: str | None = None
+        self.protocol_version: int | None = None
+        self.producers: dict[int, Producer] = {}
+        self.consumers: dict[int, Consumer] = {}
+        self.closing = False
+        self._decoder = FrameDecoder(broker.configuration.max_message_size + FRAME_PADDING)
+        self._frames: deque[Frame] = deque()
+        self._output = bytearray()
+        self._pinged = False
+        self._liveness: list[Callable[[bool], None]] = []
+        self._liveness_timer: Timer | None = None
+        self._keep_alive: Timer | None = self._later(broker.configuration.keep_alive_interval_seconds, self._check_alive)
+
+    # Octets
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Take octets from the peer."""
+        self.broker.now = now
+        if self.closing:
+            return
+        try:
+            self._frames.extend(self._decoder.receive(data))
+        except WireError as error:
+            self.end(str(error))
+        self._work()
+
+    def eof(self, now: float) -> None:
+        """Take note that the peer has ended the connection, or that it is lost: core.frame.cut-frame-dropped."""
+        self.broker.now = now
+        self.end("the peer has ended the connection")
+
+    def data_to_send(self, limit: int = 65536) -> bytes:
+        """Take output, at most `limit` octets; empty if there is none."""
+        taken = bytes(self._output[:limit])
+        waited = not self.takes_messages
+        del self._output[:limit]
+        if waited and self.takes_messages and not self.closing:
+            self._work()
+            for consumer in list(self.consumers.values()):
+                consumer.subscription.dispatch()
+        return taken
+
+    @property
+    def reading(self) -> bool:
+        """Tell whether the peer should be read; not while it does not take its output."""
+        return not self.closing and len(self._output) <= REQUESTS_WAIT_ABOVE
+
+    @property
+    def takes_messages(self) -> bool:
+        """Tell whether messages may be sent now."""
+        return not self.closing and len(self._output) <= MESSAGES_WAIT_ABOVE
+
+    @property
+    def has_output(self) -> bool:
+        """Tell whether there are octets to send, or the connection is to be closed."""
+        return bool(self._output) or self.closing
+
+    def send(self, message: Message, payload: bytes | None = None) -> None:
+        """Queue a command."""
+        if self.closing:
+            return
+        self._output += encode_frame(wrap(message), payload)
+        self.broker.touched(self)
+        if len(self._output) > OUTPUT_LIMIT and not self._frames:
+            self.end(f"the peer has left {len(self._output)} octets unread")
+
+    def refuse(self, request: Message, refused: Refused) -> None:
+        """Answer a request that is refused: core.request.error-echoes-id."""
+        self.send(refusal(request, refused))
+
+    def end(self, reason: str) -> None:
+        """End the connection, and everything on it."""
+        if self.closing:
+            return
+        self.closing = True
+        self._frames.clear()
+        for timer in (self._keep_alive, self._liveness_timer):
+            if timer is not None:
+                timer.cancel()
+        self.broker.ended(self, reason)
+        for producer in list(self.producers.values()):
+            self.drop_producer(producer)
+        for consumer in list(self.consumers.values()):
+            self.drop_consumer(consumer)
+        self._answer_liveness(alive=False)
+
+    # Commands
+
+    def _work(self) -> None:
+        """Carry out what has arrived, as long as the peer takes the answers."""
+        while self._frames and self.reading:
+            self._carry_out(self._frames.popleft())
+        if self._decoder.error is not None and not self._frames:
+            self.end(str(self._decoder.error))
+
+    def _carry_out(self, frame: Frame) -> None:
+        self._pinged = False  # core.keepalive.any-command-counts
+        self._answer_liveness(alive=True)
+        name = command_name(frame.command)
+        request = sub_message(frame.command)
+        try:
+            if isinstance(request, CommandPing):  # core.keepalive.ping-answered, core.handshake.ping-before-connect
+                self.send(CommandPong())
+            elif isinstance(request, CommandConnect):
+                self._connect(request)
+            elif not isinstance(request, CommandPong):
+                self._carry_out_request(name, request, frame)
+        except ProtocolViolation as violation:
+            self.end(str(violation))
+
+    def _carry_out_request(self, name: str, request: Message, frame: Frame) -> None:
+        if self.protocol_version is None:  # core.handshake.connect-first
+            raise ProtocolViolation(f"{name} before CONNECT")
+        handler = REQUESTS.get(name)
+        if handler is None or name in self.broker.unknown_commands:  # core.command.broker-type-closes, core.flags.unset-means-unknown
+            raise ProtocolViolation(f"{name} is not for a broker")
+        try:
+            handler(self, request, frame)
+        except Refused as refused:  # core.request.error-keeps-connection
+            self.refuse(request, refused)
+
+    def _connect(self, request: CommandConnect) -> None:
+        if self.protocol_version is not None:  # core.handshake.second-connect-closes
+            raise ProtocolViolation("a second CONNECT")
+        try:
+            self.role = self.broker.authorization.authenticate(request.auth_method_name, request.auth_data.decode(errors="replace"))
+        except Refused as refused:  # core.auth.refused
+            self.send(CommandError(request_id=MAX_U64, error=refused.code, message=refused.message))  # type: ignore[arg-type]
+            raise ProtocolViolation(refused.message) from None
+        self.protocol_version = min(request.protocol_version, PROTOCOL_VERSION)  # core.handshake.version-minimum
+        self.send(
+            CommandConnected(
+                server_version=self.broker.server_version,
+                protocol_version=self.protocol_version,
+                max_message_size=self.broker.configuration.max_message_size,
+                feature_flags=self.broker.feature_flags(),
+            )
+        )
+
+    # Keep-alive
+
+    def _later(self, seconds: float, call: Callable[[], None]) -> Timer:
+        return self.broker.timers.at(self.broker.now + seconds, call)
+
+    def _check_alive(self) -> None:
+        if self.protocol_version is None:  # core.keepalive.no-connect-dropped
+            self.end("no CONNECT came")
+        elif self.protocol_version == 0:  # core.keepalive.version-0-exempt
+            self._keep_alive = None
+        elif self._pinged:  # core.keepalive.silent-peer-dropped
+            self.end("the peer is silent")
+        else:  # core.keepalive.ping-after-interval
+            self._ping()
+            self._keep_alive = self._later(self.broker.configuration.keep_alive_interval_seconds, self._check_alive)
+
+    def _ping(self) -> None:
+        self.send(CommandPing())
+        self._pinged = True
+
+    def check_liveness(self, then: Callable[[bool], None]) -> None:
+        """Ask the peer whether it is alive; one that does not answer in time is disconnected.
+
+        Args:
+            then: Called with the answer, once.
+        """
+        self._liveness.append(then)
+        if len(self._liveness) == 1:
+            self._ping()
+            millis = self.broker.configuration.connection_liveness_check_timeout_millis
+            self._liveness_timer = self._later(millis / 1000, lambda: self.end("the peer does not answer"))
+
+    def _answer_liveness(self, *, alive: bool) -> None:
+        if self._liveness:
+            waiting, self._liveness = self._liveness, []
+            if self._liveness_timer is not None:
+                self._liveness_timer.cancel()
+            for then in waiting:
+                then(alive)
+
+    # Who is on it
+
+    def drop_producer(self, producer: Producer) -> None:
+        """Take a producer off the connection and its topic: core.producer.name-freed."""
+        self.producers.pop(producer.producer_id, None)
+        if producer.topic.producers.get(producer.name) is producer:
+            del producer.topic.producers[producer.name]
+        self.broker.released(producer.topic)
+
+    def drop_consumer(self, consumer: Consumer) -> None:
+        """Take a consumer off the connection and its subscription; a subscription that is not durable goes with the last one."""
+        self.consumers.pop(consumer.consumer_id, None)
+        subscription = consumer.subscription
+        if consumer in subscription.consumers:
+            subscription.remove(consumer)
+            if not subscription.durable and not subscription.consumers:  # core.subscribe.reader
+                subscription.topic.unsubscribe(subscription.name)
+        self.broker.released(subscription.topic)

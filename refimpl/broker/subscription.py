@@ -1,0 +1,281 @@
+"""A subscription: which consumer gets which entry, and what happens to it afterwards.
+
+An entry is acknowledged, pending (sent and not acknowledged), to be replayed (it was pending before), or not yet read.
+One loop serves all types: as long as a consumer may take an entry, the first one to be replayed goes out, else the next
+unread one. Exclusive and Failover have one active consumer; Shared takes turns.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from refimpl.proposals.refused import Refused
+from refimpl.store import Cursor, Entry
+from refimpl.wire.pulsar_api_pb2 import (
+    CommandActiveConsumerChange,
+    CommandMessage,
+    CommandSubscribe,
+    ConsumerBusy,
+)
+
+if TYPE_CHECKING:
+    from refimpl.broker.session import Session
+    from refimpl.broker.topic import Topic
+
+SubType = CommandSubscribe.SubType
+
+
+@dataclass(eq=False, slots=True)
+class Consumer:
+    """A consumer on a connection.
+
+    Attributes:
+        permits: Messages that it may still be sent; below zero after a batch that was larger than what was left.
+        pending: Messages of each entry that was sent and is not acknowledged, by index.
+        epoch: Of its last redelivery request, repeated in each MESSAGE; None: it uses none.
+    """
+
+    consumer_id: int
+    session: Session
+    subscription: Subscription
+    name: str
+    priority_level: int = 0
+    epoch: int | None = None
+    permits: int = 0
+    pending: dict[int, int] = field(default_factory=dict)
+    messages_out: int = 0
+    octets_out: int = 0
+    active: bool | None = None
+
+    def send(self, index: int, entry: Entry, redeliveries: int, open_messages: frozenset[int] | None) -> None:
+        """Send one entry, the octets behind the command as they were stored."""
+        topic = self.subscription.topic
+        message = CommandMessage(consumer_id=self.consumer_id, message_id=topic.message_id(index))
+        if redeliveries:
+            message.redelivery_count = redeliveries
+        if open_messages is not None:
+            message.ack_set.extend(ack_set(open_messages))
+        if self.epoch is not None:
+            message.consumer_epoch = self.epoch
+        count = entry.messages if open_messages is None else len(open_messages)
+        self.permits -= count
+        self.messages_out += count
+        self.octets_out += len(entry.octets)
+        self.session.send(message, entry.octets)
+
+
+class Subscription:
+    """A named position in a topic, with the consumers that read from it.
+
+    Args:
+        topic: What is read.
+        name: Unique in the topic.
+        cursor: What is acknowledged; it belongs to the store if the subscription is durable.
+        durable: It outlives its consumers.
+    """
+
+    def __init__(self, topic: Topic, name: str, cursor: Cursor, *, durable: bool = True) -> None:
+        self.topic = topic
+        self.name = name
+        self.cursor = cursor
+        self.durable = durable
+        self.type: SubType = SubType.Exclusive
+        self.consumers: list[Consumer] = []
+        self._replay: list[int] = []
+        self._redeliveries: dict[int, int] = {}
+        self._read = cursor.mark_delete
+        self._turn = 0
+
+    # Consumers
+
+    def check_joins(self, sub_type: SubType) -> None:
+        """Let a consumer join.
+
+        Raises:
+            Refused: ConsumerBusy.
+        """
+        if not self.consumers:
+            return
+        if sub_type != self.type:  # core.subscribe.type-conflict
+            is_now, wanted = SubType.Name(self.type), SubType.Name(sub_type)
+            detail = f"Active subscription type of '{is_now}' is different than the connecting consumer's type '{wanted}'."
+            raise Refused(ConsumerBusy, f"Subscription is of different type. {detail}")
+        if self.type == SubType.Exclusive:  # core.subscribe.exclusive-busy
+            raise Refused(ConsumerBusy, "Exclusive consumer is already connected")
+
+    def add(self, consumer: Consumer, sub_type: SubType) -> None:
+        """Let a consumer in that `check_joins` has passed."""
+        self.type = sub_type
+        self.consumers.append(consumer)
+        if sub_type == SubType.Failover:
+            self.consumers.sort(key=lambda one: (one.priority_level, one.name))
+
+    def tell_active(self) -> None:
+        """Tell failover consumers that do not know it yet which of them is active: core.subscribe.active-consumer-change."""
+        if self.type != SubType.Failover:
+            return
+        for consumer in self.consumers:
+            active = consumer is self._active()
+            if consumer.active is not active:
+                consumer.active = active
+                consumer.session.send(CommandActiveConsumerChange(consumer_id=consumer.consumer_id, is_active=active))
+
+    def remove(self, consumer: Consumer) -> None:
+        """Take a consumer out; what it has not acknowledged goes to the others: core.redeliver.on-close."""
+        self.consumers.remove(consumer)
+        self._replay_all(consumer.pending)
+        consumer.pending.clear()
+        self.tell_active()
+        self.dispatch()
+
+    def _active(self) -> Consumer | None:
+        if not self.consumers:
+            return None
+        return self.consumers[max(self.topic.name.partition, 0) % len(self.consumers)]
+
+    # Dispatch
+
+    def dispatch(self) -> None:
+        """Send as much as consumers may take now."""
+        while (consumer := self._taker()) is not None:
+            index = self._next()
+            if index is None:
+                return
+            self._deliver(consumer, index)
+
+    def _taker(self) -> Consumer | None:
+        """Return a consumer that may take an entry: it has permits (core.deliver.needs-permits) and its connection takes output."""
+        if self.type != SubType.Shared:
+            active = self._active()
+            return active if active is not None and _takes(active) else None
+        for step in range(len(self.consumers)):
+            consumer = self.consumers[(self._turn + step) % len(self.consumers)]
+            if _takes(consumer):
+                return consumer
+        return None
+
+    def _next(self) -> int | None:
+        while self._replay:
+            index = heapq.heappop(self._replay)
+            if not self.cursor.is_acknowledged(index):
+                return index
+        while self._read < len(self.topic.entries):
+            self._read += 1
+            if not self.cursor.is_acknowledged(self._read - 1):
+                return self._read - 1
+        return None
+
+    def _deliver(self, consumer: Consumer, index: int) -> None:
+        entry = self.topic.entries[index]
+        open_messages = self.cursor.open_messages.get(index)
+        consumer.pending[index] = entry.messages  # core.deliver.batch-permits: a batch costs its messages
+        self._turn = self.consumers.index(consumer) + 1
+        consumer.send(index, entry, self._redeliveries.get(index, 0), open_messages)
+
+    # What consumers ask for
+
+    def acknowledge(self, consumer: Consumer, indexes: Iterable[int]) -> None:
+        """Acknowledge entries one by one: core.ack.individual."""
+        for index in indexes:
+            if index >= 0:
+                self.cursor.acknowledge(index)
+                self._forget(consumer, index)
+
+    def acknowledge_in_part(self, consumer: Consumer, index: int, open_messages: Iterable[int]) -> None:
+        """Acknowledge some messages of a batch."""
+        self.cursor.acknowledge_in_part(index, open_messages)
+        if self.cursor.is_acknowledged(index):
+            self._forget(consumer, index)
+
+    def acknowledge_up_to(self, consumer: Consumer, index: int) -> None:
+        """Acknowledge an entry and all before it: core.ack.cumulative."""
+        self.cursor.acknowledge_up_to(index)
+        for one in [one for one in consumer.pending if one <= index]:
+            self._forget(consumer, one)
+
+    def redeliver(self, consumer: Consumer, indexes: Iterable[int] | None) -> None:
+        """Send pending entries of a consumer again: all of them, or on a shared subscription the named ones."""
+        if self.type != SubType.Shared and consumer is not self._active():
+            return
+        chosen = list(consumer.pending) if indexes is None or self.type != SubType.Shared else [i for i in indexes if i in consumer.pending]
+        for index in chosen:
+            del consumer.pending[index]
+            if self.type == SubType.Shared:  # core.redeliver.counted
+                self._redeliveries[index] = self._redeliveries.get(index, 0) + 1
+        self._replay_all(chosen)
+        self.dispatch()
+
+    def reset(self, index: int) -> None:
+        """Go on at an index; no consumer may be connected."""
+        self.cursor.reset(index)
+        self._read = index
+        self._replay.clear()
+        self._redeliveries.clear()
+
+    def skip(self, count: int | None) -> None:
+        """Acknowledge the next unacknowledged messages: a number of entries, or all."""
+        for index in list(self.unacknowledged())[:count]:
+            self.cursor.acknowledge(index)
+            for consumer in self.consumers:
+                self._forget(consumer, index)
+
+    def unacknowledged(self) -> Iterator[int]:
+        """Yield the indexes of all entries that are not acknowledged, in order."""
+        return (i for i in range(self.cursor.mark_delete, len(self.topic.entries)) if not self.cursor.is_acknowledged(i))
+
+    @property
+    def backlog(self) -> int:
+        """Return the number of messages in entries that are not acknowledged."""
+        entries = self.topic.entries
+        return sum(len(self.cursor.open_messages.get(i, ())) or entries[i].messages for i in self.unacknowledged())
+
+    def _forget(self, consumer: Consumer, index: int) -> None:
+        self._redeliveries.pop(index, None)
+        for one in (consumer, *self.consumers):
+            if one.pending.pop(index, None) is not None:
+                return
+
+    def _replay_all(self, indexes: Iterable[int]) -> None:
+        for index in indexes:
+            heapq.heappush(self._replay, index)
+
+
+class NonPersistentSubscription(Subscription):
+    """A subscription of a non-persistent topic: what nobody can take at once is gone."""
+
+    def offer(self, entry: Entry) -> None:
+        """Send an entry to a consumer that may take it, or drop it."""
+        consumer = self._taker()
+        if consumer is not None:
+            self._turn = self.consumers.index(consumer) + 1
+            consumer.send(0, entry, 0, None)
+
+    def dispatch(self) -> None:
+        """Do nothing: nothing waits."""
+
+
+def _takes(consumer: Consumer) -> bool:
+    return consumer.permits > 0 and consumer.session.takes_messages
+
+
+def ack_set(open_messages: Iterable[int]) -> list[int]:
+    """Write the messages of a batch that are not acknowledged as `ack_set` does: 64 bits in each signed number, lowest first."""
+    words: dict[int, int] = {}
+    for index in open_messages:
+        words[index // 64] = words.get(index // 64, 0) | 1 << (index % 64)
+    row = [words.get(place, 0) for place in range(max(words, default=-1) + 1)]
+    return [word - (1 << 64) if word >> 63 else word for word in row]
+
+
+def read_ack_set(words: Iterable[int], messages: int) -> frozenset[int]:
+    """Read the indexes that an `ack_set` names; those beyond the batch don't count."""
+    row = list(itertools.islice(words, (messages + 63) // 64))
+    named = (64 * place + bit for place, word in enumerate(row) if word for bit in range(64) if word >> bit & 1)
+    return frozenset(index for index in named if index < messages)
+
+
+__all__ = ["Consumer", "NonPersistentSubscription", "SubType", "Subscription", "ack_set", "read_ack_set"]

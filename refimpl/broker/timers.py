@@ -1,0 +1,50 @@
+"""Timers without a clock: who holds them says what time it is."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+
+
+class Timer:
+    """Something that will be called once; `cancel` takes it back."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        """Take it back."""
+        self.call = None
+
+
+class Timers:
+    """Timers in the order of their times."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._numbers = itertools.count()
+
+    def at(self, when: float, call: Callable[[], None]) -> Timer:
+        """Set a timer.
+
+        Args:
+            when: In seconds, on the clock that `run` is given.
+            call: What to call then.
+        """
+        timer = Timer(call)
+        heapq.heappush(self._heap, (when, next(self._numbers), timer))
+        return timer
+
+    def next_deadline(self) -> float | None:
+        """Return the time of the next timer; None if there is none."""
+        while self._heap and self._heap[0][2].call is None:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def run(self, now: float) -> None:
+        """Call everything that is due."""
+        while (when := self.next_deadline()) is not None and when <= now:
+            call = heapq.heappop(self._heap)[2].call
+            assert call is not None
+            call()

@@ -1,0 +1,158 @@
+"""A topic that the broker serves: its producers, its subscriptions, its entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from refimpl.broker.names import TopicName
+from refimpl.broker.subscription import NonPersistentSubscription, Subscription
+from refimpl.proposals.refused import Refused
+from refimpl.store import Cursor, Entry, StoredTopic
+from refimpl.wire.pulsar_api_pb2 import MessageIdData, ProducerAccessMode, ProducerBusy, ProducerFenced
+
+if TYPE_CHECKING:
+    from refimpl.broker.session import Session
+
+MAX_U64 = 2**64 - 1
+LATEST = 2**63 - 1
+"""Ledger and entry of the position behind the last message."""
+
+
+@dataclass(eq=False, slots=True)
+class Producer:
+    """A producer on a connection."""
+
+    producer_id: int
+    session: Session
+    topic: Topic
+    name: str
+    user_provided_name: bool = True
+    epoch: int = 0
+    access_mode: ProducerAccessMode = ProducerAccessMode.Shared
+    messages_in: int = 0
+
+
+class Topic:
+    """A persistent topic, or one partition of one."""
+
+    def __init__(self, name: TopicName, stored: StoredTopic) -> None:
+        self.name = name
+        self.stored = stored
+        self.producers: dict[str, Producer] = {}
+        self.subscriptions: dict[str, Subscription] = {
+            subscription: Subscription(self, subscription, cursor) for subscription, cursor in stored.cursors.items()
+        }
+        self.messages_in = 0
+        self.octets_in = 0
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """Return what is stored."""
+        return self.stored.entries
+
+    @property
+    def in_use(self) -> bool:
+        """Tell whether a producer or a consumer is connected."""
+        return bool(self.producers) or any(one.consumers for one in self.subscriptions.values())
+
+    # Positions
+
+    def message_id(self, index: int) -> MessageIdData:
+        """Return the id of an entry: core.deliver.partition-index."""
+        return MessageIdData(ledgerId=self.stored.ledger_id, entryId=index, partition=self.name.partition)
+
+    def index_of(self, message_id: MessageIdData) -> int:
+        """Return the index that an id names; -1: before the first entry. May lie behind the last one."""
+        if MAX_U64 in (message_id.entryId, message_id.ledgerId):
+            return -1
+        if message_id.ledgerId != self.stored.ledger_id:
+            return -1 if message_id.ledgerId < self.stored.ledger_id else len(self.entries)
+        return min(message_id.entryId, len(self.entries))
+
+    def index_at(self, publish_time: int) -> int:
+        """Return the index of the first entry that was published at a time, in milliseconds since 1970, or later."""
+        return next((i for i, entry in enumerate(self.entries) if entry.publish_time >= publish_time), len(self.entries))
+
+    # Producers
+
+    def add_producer(self, producer: Producer) -> None:
+        """Let a producer in.
+
+        Raises:
+            Refused: Its name is taken, or an exclusive producer is connected.
+        """
+        where = f"Topic has an existing exclusive producer: {next(iter(self.producers), '')}"
+        exclusive = any(one.access_mode == ProducerAccessMode.Exclusive for one in self.producers.values())
+        if producer.access_mode == ProducerAccessMode.Exclusive and self.producers:  # core.producer.exclusive-access
+            raise Refused(ProducerFenced, where if exclusive else "Topic has existing producers")
+        if exclusive:
+            raise Refused(ProducerBusy, where)
+        old = self.producers.get(producer.name)
+        if old is not None:  # core.producer.name-taken
+            if old.user_provided_name or producer.epoch <= old.epoch:
+                raise Refused(ProducerBusy, f"Producer with name '{producer.name}' is already connected to topic '{self.name.full}'")
+            old.session.drop_producer(old)
+        self.producers[producer.name] = producer
+
+    def append(self, producer: Producer, entry: Entry) -> MessageIdData:
+        """Store an entry; return its id."""
+        self._count(producer, entry)
+        self.stored.entries.append(entry)
+        return self.message_id(len(self.entries) - 1)
+
+    def dispatch(self, entry: Entry) -> None:  # noqa: ARG002
+        """Send the entry that was appended to who waits for it."""
+        for subscription in self.subscriptions.values():
+            subscription.dispatch()
+
+    def _count(self, producer: Producer, entry: Entry) -> None:
+        producer.messages_in += entry.messages
+        self.messages_in += entry.messages
+        self.octets_in += len(entry.octets)
+
+    # Subscriptions
+
+    def subscribe(self, name: str, index: int, *, durable: bool, properties: dict[str, str]) -> Subscription:
+        """Return a subscription; one that does not exist begins at an index.
+
+        The properties are those of the first SUBSCRIBE: later ones don't change them.
+        """
+        found = self.subscriptions.get(name)
+        if found is None:
+            cursor = Cursor(mark_delete=index, properties=properties)
+            found = self.subscriptions[name] = self._subscription(name, cursor, durable)
+            if durable:
+                self.stored.cursors[name] = cursor
+        return found
+
+    def _subscription(self, name: str, cursor: Cursor, durable: bool) -> Subscription:
+        return Subscription(self, name, cursor, durable=durable)
+
+    def unsubscribe(self, name: str) -> None:
+        """Remove a subscription."""
+        del self.subscriptions[name]
+        self.stored.cursors.pop(name, None)
+
+
+class NonPersistentTopic(Topic):
+    """A topic that stores nothing and exists as long as somebody uses it."""
+
+    def message_id(self, index: int) -> MessageIdData:
+        """Return the id that every message has."""
+        return MessageIdData(ledgerId=0, entryId=index, partition=self.name.partition)
+
+    def append(self, producer: Producer, entry: Entry) -> MessageIdData:
+        """Count an entry; return its id."""
+        self._count(producer, entry)
+        return self.message_id(0)
+
+    def dispatch(self, entry: Entry) -> None:
+        """Send an entry to who can take it at once."""
+        for subscription in self.subscriptions.values():
+            assert isinstance(subscription, NonPersistentSubscription)
+            subscription.offer(entry)
+
+    def _subscription(self, name: str, cursor: Cursor, durable: bool) -> Subscription:
+        return NonPersistentSubscription(self, name, cursor, durable=durable)

@@ -1,0 +1,56 @@
+"""The reference client without I/O: octets and the time go in, octets, connections to open and results come out.
+
+    core = ClientCore("pulsar://127.0.0.1:6650", random=random.Random(0))
+    with core.entered(now):
+        creating = core.create_producer("persistent://public/default/t")
+    for connection in core.connections_to_open(): ...      # dial its target, then opened(), receive(), data_to_send()
+
+`refimpl.net.client` is the same for asyncio.
+"""
+
+from refimpl.client.client import ClientCore
+from refimpl.client.connection import Connection
+from refimpl.client.consumer_group import ConsumerGroup
+from refimpl.client.errors import (
+    BrokerRefused,
+    ClientError,
+    Closed,
+    ConnectionLost,
+    InvalidMessage,
+    ProtocolError,
+    QueueFull,
+    TimedOut,
+)
+from refimpl.client.messages import EARLIEST, LATEST, Message, MessageId, OutgoingMessage
+from refimpl.client.names import Target
+from refimpl.client.options import ClientOptions, ConsumerOptions, ProducerOptions
+from refimpl.client.pattern_consumer import PatternConsumer
+from refimpl.client.process import Pending, Scheduler
+from refimpl.client.producer_group import ProducerGroup
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "BrokerRefused",
+    "ClientCore",
+    "ClientError",
+    "ClientOptions",
+    "Closed",
+    "Connection",
+    "ConnectionLost",
+    "ConsumerGroup",
+    "ConsumerOptions",
+    "InvalidMessage",
+    "Message",
+    "MessageId",
+    "OutgoingMessage",
+    "PatternConsumer",
+    "Pending",
+    "ProducerGroup",
+    "ProducerOptions",
+    "ProtocolError",
+    "QueueFull",
+    "Scheduler",
+    "Target",
+    "TimedOut",
+]

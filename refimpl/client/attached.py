@@ -1,0 +1,183 @@
+"""What a producer and a consumer have in common: a place on the connection of the broker that serves the topic, kept for good.
+
+look up --> register --> attached --> connection lost, or closed by the broker --> back off --> look up ...
+
+core.client.reattaches-after-close
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from random import Random
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import Message
+
+from refimpl.client.backoff import Backoff
+from refimpl.client.connection import Connection
+from refimpl.client.errors import ClientError, Closed, ConnectionLost, TimedOut
+from refimpl.client.process import Pending, Process, Scheduler
+from refimpl.wire import Frame
+from refimpl.wire.pulsar_api_pb2 import BaseCommand, ProducerFenced, TopicNotFound, TopicTerminatedError
+
+if TYPE_CHECKING:
+    from refimpl.client.client import ClientCore
+
+_ENDS = frozenset({TopicNotFound, TopicTerminatedError, ProducerFenced})
+"""Refusals after which coming back is pointless, for who was attached before; anything else may pass."""
+
+
+class Attached(ABC):
+    """Something that stays attached to a topic.
+
+    Attributes:
+        topic: Full name.
+        connection: Where it is attached; None while it is not.
+        error: Why it has ended for good; None while it has not.
+    """
+
+    kind: str
+    """Which id names it on a connection."""
+
+    def __init__(self, core: ClientCore, topic: str, number: int) -> None:
+        self.topic = topic
+        self.number = number
+        self.connection: Connection | None = None
+        self.error: ClientError | None = None
+        self._core = core
+        self._scheduler: Scheduler = core.scheduler
+        self._random: Random = core.random
+        self._place: Connection | None = None
+        self._attaching: Pending[Connection] = Pending(self._scheduler)
+        self._lost: Pending[bool] = Pending(self._scheduler)
+        self._process: Process[None] | None = None
+        self._was_attached = False
+
+    def start(self) -> Pending[Connection]:
+        """Begin to attach.
+
+        Returns:
+            Comes with the first success; fails when that is given up.
+        """
+        first = self._attaching
+        self._process = self._scheduler.spawn(self._stay())
+        return first
+
+    async def attached(self) -> Connection:
+        """Return the connection, as soon as there is one.
+
+        Raises:
+            TimedOut: There is none within the operation time-out.
+            ClientError: It has ended for good.
+        """
+        seconds = self._core.options.operation_timeout
+        return await self._scheduler.limit(self._attaching, seconds, f"{self.topic} could not be attached to")
+
+    def close(self) -> Process[None]:
+        """Leave, telling the broker; comes when the broker has confirmed it, or can't."""
+        place = self._place
+        self.end(Closed(f"{self._called} of {self.topic} is closed"))
+        return self._scheduler.spawn(self._say_goodbye(place))
+
+    def end(self, error: ClientError) -> None:
+        """End for good, without a word to the broker."""
+        if self.error is not None:
+            return
+        self.error = error
+        if self._process is not None:
+            self._process.cancel()
+        self._leave()
+        self._attaching.fail(error)
+        self._on_end(error)
+
+    def lose(self, *, at_once: bool = False) -> None:
+        """Take note that it is no longer attached; it will come back, with or without a delay."""
+        self._leave()
+        self._lost.succeed(at_once)
+
+    def connection_lost(self, connection: Connection) -> None:
+        """Take note that the connection has ended."""
+        if connection is self._place:
+            self.lose()
+
+    @abstractmethod
+    def received(self, frame: Frame) -> None:
+        """Take a command that names it."""
+
+    @abstractmethod
+    async def _register(self, connection: Connection) -> None:
+        """Tell the broker."""
+
+    @abstractmethod
+    def _goodbye(self) -> Message:
+        """Return the request that closes it."""
+
+    @abstractmethod
+    def _on_attached(self, connection: Connection) -> None:
+        """Go on with what was interrupted."""
+
+    @abstractmethod
+    def _on_end(self, error: ClientError) -> None:
+        """Fail what still waits."""
+
+    @property
+    def _called(self) -> str:
+        return type(self).__name__.lower()
+
+    async def _stay(self) -> None:
+        give_up_at = self._scheduler.now + self._core.options.operation_timeout
+        backoff = Backoff(self._random)
+        while True:
+            try:
+                connection = await self._attach()
+            except ClientError as error:
+                self._leave()
+                if self._gives_up(error, give_up_at):
+                    self.end(error)
+                    return
+                await self._scheduler.sleep(backoff.next())
+                continue
+            backoff.reset()
+            self._was_attached = True
+            self.connection = connection
+            self._on_attached(connection)
+            self._attaching.succeed(connection)
+            if not await self._lost:
+                await self._scheduler.sleep(backoff.next())
+
+    async def _attach(self) -> Connection:
+        connection = await self._core.pool.locate(self.topic)
+        self._lost = Pending(self._scheduler)
+        self._place = connection
+        connection.attach(self.kind, self.number, self)
+        try:
+            await self._register(connection)
+        except TimedOut:
+            self._scheduler.spawn(self._say_goodbye(connection))
+            raise
+        if self._lost.done:
+            raise ConnectionLost(f"the broker closed the {self._called} of {self.topic} while it was created")
+        return connection
+
+    def _gives_up(self, error: ClientError, give_up_at: float) -> bool:
+        if self._was_attached:
+            return isinstance(error, Closed) or error.code in _ENDS
+        return not error.retriable or self._scheduler.now >= give_up_at
+
+    def _leave(self) -> None:
+        if self._place is not None:
+            self._place.detach(self.kind, self.number, self)
+        self._place = self.connection = None
+        if self._attaching.done:
+            self._attaching = Pending(self._scheduler)
+
+    async def _say_goodbye(self, place: Connection | None) -> None:
+        if place is not None and not place.closing:
+            try:
+                await place.request(self._goodbye())
+            except ClientError:
+                return  # the connection is gone, and the broker forgets with it
+
+    async def _ask(self, request: Message) -> BaseCommand:
+        """Send a request on the connection where it is attached, waiting for that if it must."""
+        return await (await self.attached()).request(request)

@@ -1,0 +1,192 @@
+"""A client: its connections, its producers and consumers, and the time they all share."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from random import Random
+from typing import Any, TypeVar
+
+from refimpl.client.backoff import Backoff
+from refimpl.client.connection import Connection
+from refimpl.client.consumer_group import ConsumerGroup
+from refimpl.client.errors import ClientError
+from refimpl.client.names import full_topic_name, partition_name
+from refimpl.client.options import ClientOptions, ConsumerOptions, ProducerOptions
+from refimpl.client.pattern_consumer import PatternConsumer
+from refimpl.client.pool import Pool
+from refimpl.client.process import Pending, Process, Scheduler
+from refimpl.client.producer_group import ProducerGroup
+from refimpl.proposals.topic_list import DEFAULT, Profile, TopicChanges
+
+Part = ProducerGroup | ConsumerGroup
+T = TypeVar("T")
+
+
+class ClientCore:
+    """A client without I/O.
+
+    Args:
+        service_url: "pulsar://host:port" or "pulsar+ssl://host:port".
+        options: Choices for the whole client.
+        random: Decides the jitter of delays and the names that are made up.
+        wall_clock_offset: What to add to the time that is told, to get seconds since 1970.
+        profile: How topic lists are watched.
+        log: Gets one line for each thing worth to be noted.
+
+    Raises:
+        ValueError: The service URL is none.
+    """
+
+    def __init__(
+        self,
+        service_url: str,
+        options: ClientOptions | None = None,
+        *,
+        random: Random,
+        wall_clock_offset: float = 0.0,
+        profile: Profile = DEFAULT,
+        log: Callable[[str], None] | None = None,
+    ) -> None:
+        self.options = options or ClientOptions()
+        self.random = random
+        self.profile = profile
+        self.scheduler = Scheduler()
+        self.pool = Pool(self.scheduler, service_url, self.options, log)
+        self._wall_clock_offset = wall_clock_offset
+        self._log = log
+        self._ids: dict[str, Iterator[int]] = {}
+        self._parts: dict[Part, None] = {}
+
+    # Whoever carries the octets
+
+    def entered(self, now: float) -> AbstractContextManager[None]:
+        """Tell the time for the length of a block in which the client is used."""
+        return self.scheduler.entered(now)
+
+    def connections_to_open(self) -> list[Connection]:
+        """Return the connections that are to be dialled, each once."""
+        return self.pool.take_to_open()
+
+    def next_deadline(self) -> float | None:
+        """Return when `tick` is to be called; None: nothing waits for its time."""
+        return self.scheduler.next_deadline()
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        self.scheduler.tick(now)
+
+    # The application; in a block of `entered`
+
+    def create_producer(self, topic: str, options: ProducerOptions | None = None) -> Process[ProducerGroup]:
+        """Begin to produce to a topic, on all partitions that it has.
+
+        Raises:
+            ValueError: The name can't be that of a topic.
+        """
+        return self.scheduler.spawn(self._create_producer(full_topic_name(topic), options or ProducerOptions()))
+
+    def subscribe(self, topic: str, options: ConsumerOptions) -> Process[ConsumerGroup]:
+        """Subscribe to a topic, with all partitions that it has.
+
+        Raises:
+            ValueError: The name can't be that of a topic.
+        """
+        return self.scheduler.spawn(self._subscribe(full_topic_name(topic), options))
+
+    def subscribe_pattern(
+        self,
+        pattern: str,
+        options: ConsumerOptions,
+        *,
+        discovery_period: float = 60.0,
+        on_topics: Callable[[TopicChanges], None] | None = None,
+    ) -> Process[PatternConsumer]:
+        """Subscribe to all persistent topics whose names match a pattern, now and later.
+
+        Args:
+            pattern: Of their names; tenant and namespace are literal.
+            options: For each of them.
+            discovery_period: Seconds between two checks of the list.
+            on_topics: Is called with each change of the list.
+
+        Raises:
+            ValueError: The pattern names no namespace, or does not compile.
+        """
+        group = PatternConsumer(self, pattern, options, discovery_period, on_topics)
+        self._parts[group] = None
+        return self.scheduler.spawn(self._opened(group))
+
+    def close(self) -> Process[None]:
+        """Close all producers and consumers, then all connections; comes when that is done."""
+        return self.scheduler.spawn(self._close())
+
+    # Its parts
+
+    def new_id(self, kind: str) -> int:
+        """Return the next id of a kind."""
+        return next(self._ids.setdefault(kind, itertools.count()))
+
+    def wall_clock_ms(self) -> int:
+        """Return the time in milliseconds since 1970."""
+        return max(0, int((self.scheduler.now + self._wall_clock_offset) * 1000))
+
+    def note(self, line: str) -> None:
+        """Write a line to the log."""
+        if self._log is not None:
+            self._log(line)
+
+    def forget(self, part: Part) -> None:
+        """Take note that a producer or consumer has ended."""
+        self._parts.pop(part, None)
+
+    async def _create_producer(self, topic: str, options: ProducerOptions) -> ProducerGroup:
+        names = await self._partitions(topic)
+        group = ProducerGroup(self, topic, options)
+        self._parts[group] = None
+        await group.add(names)
+        return group
+
+    async def _subscribe(self, topic: str, options: ConsumerOptions) -> ConsumerGroup:
+        names = await self._partitions(topic)
+        group = ConsumerGroup(self, options)
+        self._parts[group] = None
+        await group.add(names)
+        return group
+
+    async def _partitions(self, topic: str) -> list[str]:
+        count = await self._patiently(lambda: self.pool.partitions(topic))
+        return [partition_name(topic, index) for index in range(count)] or [topic]
+
+    async def _opened(self, group: PatternConsumer) -> PatternConsumer:
+        await group.open()
+        return group
+
+    async def _patiently(self, attempt: Callable[[], Coroutine[Pending[Any], None, T]]) -> T:
+        """Try again, for as long as the operation time-out allows, what may succeed later."""
+        give_up_at = self.scheduler.now + self.options.operation_timeout
+        backoff = Backoff(self.random)
+        while True:
+            try:
+                return await attempt()
+            except ClientError as error:
+                if not error.retriable or self.scheduler.now >= give_up_at:
+                    raise
+                await self.scheduler.sleep(backoff.next())
+
+    async def _close(self) -> None:
+        goodbyes = [part.close() for part in list(self._parts)]
+        give_up = self.scheduler.sleep(self.options.operation_timeout)
+        for goodbye in goodbyes:
+            give_up.on_done(partial(_give_up, goodbye))
+            try:
+                await goodbye
+            except ClientError as error:
+                self.note(f"not closed in time: {error}")
+        self.pool.close()
+
+
+def _give_up(pending: Pending[None], _: object) -> None:
+    pending.cancel()

@@ -1,0 +1,342 @@
+"""A consumer of one topic, or of one partition.
+
+MESSAGE --> unpack --> inbox --> application --> acknowledge, or refuse --> ACK, REDELIVER
+FLOW goes out as the application takes messages: core.client.permits-returned
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import Message as Command
+
+from refimpl.client.attached import Attached
+from refimpl.client.batch_acks import BatchAcks, Position
+from refimpl.client.connection import Connection
+from refimpl.client.errors import ClientError, Closed, ProtocolError
+from refimpl.client.inbox import Inbox
+from refimpl.client.messages import Message, MessageId
+from refimpl.client.names import partition_index
+from refimpl.client.options import ConsumerOptions
+from refimpl.client.process import Pending, Timer
+from refimpl.client.unpack import Corrupt, open_messages, unpack
+from refimpl.wire import Frame
+from refimpl.wire.pulsar_api_pb2 import (
+    BaseCommand,
+    CommandAck,
+    CommandCloseConsumer,
+    CommandFlow,
+    CommandGetLastMessageId,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandSeek,
+    CommandSubscribe,
+    CommandUnsubscribe,
+    KeyValue,
+)
+
+if TYPE_CHECKING:
+    from refimpl.client.client import ClientCore
+
+_NAME_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+_OVERDRAFT = 1000
+
+
+@dataclass
+class _Permits:
+    """Messages that the broker may send, since the consumer was attached.
+
+    Attributes:
+        granted: By FLOW.
+        returned: Taken by the application, or never handed to it, and not yet granted again.
+        entries: Received; each costs at least one permit.
+    """
+
+    granted: int = 0
+    returned: int = 0
+    entries: int = 0
+
+    @property
+    def overdrawn(self) -> bool:
+        """Tell whether the broker sends regardless of permits, with some tolerance."""
+        return self.entries > 2 * self.granted + _OVERDRAFT
+
+
+class Consumer(Attached):
+    """A consumer of one topic.
+
+    Args:
+        core: The client.
+        topic: Full name; not that of a partitioned topic.
+        options: What was chosen.
+        inbox: Where its messages go.
+        on_end: Is called when it has ended for good.
+    """
+
+    kind = "consumer_id"
+
+    def __init__(
+        self,
+        core: ClientCore,
+        topic: str,
+        options: ConsumerOptions,
+        inbox: Inbox,
+        on_end: Callable[[Consumer, ClientError], None],
+    ) -> None:
+        super().__init__(core, topic, core.new_id("consumer"))
+        self.options = options
+        self.name = options.name or "".join(core.random.choices(_NAME_LETTERS, k=5))
+        self.reached_end = False
+        self.active: bool | None = None
+        self._inbox = inbox
+        self._report_end = on_end
+        self._partition = partition_index(topic)
+        self._acks = BatchAcks()
+        self._unsent_acks: list[CommandAck] = []
+        self._refused: dict[Position, float] = {}
+        self._refused_timer: Timer | None = None
+        self._permits = _Permits()
+        self._epoch = 0
+        self._start = options.start_message_id
+        self._wanted: MessageId | None = _after(options.start_message_id)
+        self._seeking: Pending[None] | None = None
+
+    # What the application does
+
+    def taken(self, message: Message) -> None:
+        """Take note that the application has a message."""
+        if not self.options.durable:
+            self._start = message.id
+            self._wanted = _after(message.id)
+        self._return(1)
+
+    def acknowledge(self, message_id: MessageId) -> None:
+        """Acknowledge one message."""
+        if self._acks.individual(message_id):
+            self._refused.pop(message_id.position, None)
+            self._acknowledge(CommandAck.Individual, message_id)
+
+    def acknowledge_cumulative(self, message_id: MessageId) -> None:
+        """Acknowledge one message and all before it."""
+        upto = self._acks.cumulative(message_id)
+        if upto is not None:
+            self._acknowledge(CommandAck.Cumulative, upto)
+
+    def negative_acknowledge(self, message_id: MessageId) -> None:
+        """Have the entry of a message delivered again after a while."""
+        self._acks.refused(message_id.position, message_id.batch_size)
+        self._refused.setdefault(message_id.position, self._scheduler.now + self.options.negative_ack_delay)
+        self._await_refused()
+
+    def redeliver(self, positions: list[Position] | None = None) -> None:
+        """Have entries delivered again: those named on a shared subscription, else all that are not acknowledged."""
+        if self.connection is None:
+            return  # all of them come again anyway
+        command = CommandRedeliverUnacknowledgedMessages(consumer_id=self.number)
+        if self.options.ordered or positions is None:
+            self._refused.clear()
+            self._epoch += 1
+            command.consumer_epoch = self._epoch
+            self.connection.send(command)
+            self._return(self._inbox.drop(self))
+            return
+        command.message_ids.extend(MessageId(*position, partition=self._partition).to_wire() for position in positions)
+        self.connection.send(command)
+
+    async def seek(self, position: MessageId | int) -> None:
+        """Go on at a message, it included, or at the first message that was published at a time or later.
+
+        Args:
+            position: The message, or milliseconds since 1970.
+
+        Raises:
+            ClientError: The broker refused, or did not answer.
+        """
+        request = CommandSeek(consumer_id=self.number)
+        if isinstance(position, MessageId):
+            request.message_id.CopyFrom(position.to_wire(batch_index=False))
+        else:
+            request.message_publish_time = position
+        connection = await self.attached()
+        seeking = self._seeking = Pending(self._scheduler)
+        try:
+            await connection.request(request)
+            self._moved(position)
+        finally:
+            self._seeking = None
+            seeking.succeed(None)
+        if self.connection is not None:  # this broker has not closed the consumer: core.seek.sequence
+            self._return(self._inbox.drop(self))
+        await self.attached()
+
+    async def last_message_id(self) -> MessageId:
+        """Return the id of the last message of the topic; entry_id -1: there is none."""
+        answer = await self._ask(CommandGetLastMessageId(consumer_id=self.number))
+        return MessageId.from_wire(answer.getLastMessageIdResponse.last_message_id, self._partition)
+
+    async def unsubscribe(self) -> None:
+        """Delete the subscription, and with it the consumer."""
+        await self._ask(CommandUnsubscribe(consumer_id=self.number))
+        self.end(Closed("the subscription was deleted"))
+
+    # What the broker does
+
+    def received(self, frame: Frame) -> None:
+        """Take a command that names this consumer."""
+        command = frame.command
+        if command.type == BaseCommand.MESSAGE:
+            self._message(frame)
+        elif command.type == BaseCommand.CLOSE_CONSUMER:
+            self._closed_by_broker()
+        elif command.type == BaseCommand.ACTIVE_CONSUMER_CHANGE:
+            self.active = command.active_consumer_change.is_active
+        elif command.type == BaseCommand.REACHED_END_OF_TOPIC:
+            self.reached_end = True
+
+    def _message(self, frame: Frame) -> None:
+        if self.connection is None or self._lost.done:
+            return
+        self._permits.entries += 1
+        if self._permits.overdrawn:
+            self.connection.end(ProtocolError(f"{self.connection.target} sends messages without permits"))
+            return
+        entry = MessageId.from_wire(frame.command.message.message_id, self._partition)
+        try:
+            messages = unpack(frame, self.topic, self._partition, self.connection.max_message_size)
+        except Corrupt as error:
+            self._core.note(f"{self.topic} {entry} is dropped: {error}")
+            self._acknowledge(CommandAck.Individual, entry, error.validation_error)
+            self._return(1)
+            return
+        if self._stale(frame):
+            self._return(len(messages))
+            return
+        wanted = self._still_open(frame, messages)
+        for message in wanted:
+            self._inbox.put(self, message)
+        self._return(len(messages) - len(wanted))
+
+    def _stale(self, frame: Frame) -> bool:
+        command = frame.command.message
+        return command.HasField("consumer_epoch") and command.consumer_epoch < self._epoch
+
+    def _still_open(self, frame: Frame, messages: list[Message]) -> list[Message]:
+        ids = [message.id for message in messages]
+        if not ids:
+            self._acknowledge(CommandAck.Individual, MessageId.from_wire(frame.command.message.message_id, self._partition))
+            return []
+        if ids[0].batch_index < 0:
+            return [] if self._before_start(ids[0]) else messages
+        bits = open_messages(frame.command.message.ack_set, len(ids))
+        for message_id in ids:
+            if self._before_start(message_id):
+                bits &= ~(1 << message_id.batch_index)
+        bits = self._acks.delivered(ids[0].position, len(ids), bits)
+        if not bits:  # its acknowledgement was lost
+            self._acks.individual(ids[0])
+            self._acknowledge(CommandAck.Individual, ids[0])
+        return [message for index, message in enumerate(messages) if bits >> index & 1]
+
+    def _before_start(self, message_id: MessageId) -> bool:
+        """Tell whether a message was only sent because its entry holds the one to begin with."""
+        wanted = self._wanted
+        return wanted is not None and wanted.position == message_id.position and message_id.batch_index < wanted.batch_index
+
+    def _closed_by_broker(self) -> None:
+        seeking = self._seeking
+        if seeking is None:
+            self.lose()
+        else:
+            self._leave()
+            seeking.on_done(lambda _: self._lost.succeed(True))
+
+    # The place on a connection
+
+    async def _register(self, connection: Connection) -> None:
+        options = self.options
+        request = CommandSubscribe(
+            topic=self.topic,
+            subscription=options.subscription,
+            subType=options.type,  # type: ignore[arg-type]
+            consumer_id=self.number,
+            consumer_name=self.name,
+            priority_level=options.priority,
+            durable=options.durable,
+            read_compacted=options.read_compacted,
+            initialPosition=options.initial_position,  # type: ignore[arg-type]
+            force_topic_creation=options.force_topic_creation,
+            metadata=[KeyValue(key=key, value=value) for key, value in options.properties.items()],
+            subscription_properties=[KeyValue(key=key, value=value) for key, value in options.subscription_properties.items()],
+        )
+        if options.ordered:
+            request.consumer_epoch = self._epoch
+        if not options.durable:
+            request.start_message_id.CopyFrom(self._start.to_wire())
+        await connection.request(request)
+
+    def _on_attached(self, connection: Connection) -> None:
+        self._inbox.drop(self)
+        self._refused.clear()
+        self._permits = _Permits(granted=self.options.queue_size)
+        acks, self._unsent_acks = self._unsent_acks, []
+        for ack in acks:
+            connection.send(ack)
+        connection.send(CommandFlow(consumer_id=self.number, messagePermits=self.options.queue_size))
+
+    def _goodbye(self) -> Command:
+        return CommandCloseConsumer(consumer_id=self.number)
+
+    def _on_end(self, error: ClientError) -> None:
+        self._inbox.drop(self)
+        if self._refused_timer is not None:
+            self._refused_timer.cancel()
+        self._report_end(self, error)
+
+    # Inside
+
+    def _moved(self, position: MessageId | int) -> None:
+        """Take note that the subscription goes on elsewhere."""
+        self._acks.clear()
+        self._unsent_acks.clear()
+        self._refused.clear()
+        self.reached_end = False
+        self._wanted = None
+        if isinstance(position, MessageId):
+            self._wanted = position
+            self._start = position if position.entry_id < 0 else replace(position, entry_id=position.entry_id - 1, batch_index=-1)
+
+    def _acknowledge(self, kind: int, message_id: MessageId, validation_error: int | None = None) -> None:
+        ack = CommandAck(consumer_id=self.number, ack_type=kind, message_id=[message_id.to_wire(batch_index=False)])  # type: ignore[arg-type]
+        if validation_error is not None:
+            ack.validation_error = validation_error  # type: ignore[assignment]
+        if self.connection is not None:
+            self.connection.send(ack)
+        else:
+            self._unsent_acks.append(ack)
+
+    def _return(self, count: int) -> None:
+        """Return permits to the broker, when they are worth a command."""
+        self._permits.returned += count
+        if self.connection is not None and self._permits.returned >= max(1, self.options.queue_size // 2):
+            self.connection.send(CommandFlow(consumer_id=self.number, messagePermits=self._permits.returned))
+            self._permits.granted += self._permits.returned
+            self._permits.returned = 0
+
+    def _await_refused(self) -> None:
+        if self._refused_timer is None and self._refused:
+            self._refused_timer = self._scheduler.call_at(min(self._refused.values()), self._ask_refused)
+
+    def _ask_refused(self) -> None:
+        self._refused_timer = None
+        due = [position for position, when in self._refused.items() if when <= self._scheduler.now]
+        for position in due:
+            del self._refused[position]
+        if due:
+            self.redeliver(due)
+        self._await_refused()
+
+
+def _after(message_id: MessageId) -> MessageId:
+    """Return the first id that comes after one in its own entry; there may be no message of that id."""
+    return replace(message_id, batch_index=message_id.batch_index + 1)

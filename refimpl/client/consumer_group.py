@@ -1,0 +1,158 @@
+"""What an application subscribes to: the consumers of one topic or of all its partitions, with one inbox."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from refimpl.client.connection import Connection
+from refimpl.client.consumer import Consumer
+from refimpl.client.errors import ClientError, Closed
+from refimpl.client.inbox import Inbox
+from refimpl.client.messages import EARLIEST, LATEST, Message, MessageId
+from refimpl.client.options import ConsumerOptions
+from refimpl.client.process import Pending
+
+if TYPE_CHECKING:
+    from refimpl.client.client import ClientCore
+
+
+class ConsumerGroup:
+    """Consumers with one subscription and one inbox.
+
+    Attributes:
+        options: What was chosen.
+        members: The consumers, by the full names of their topics.
+        inbox: Their messages.
+        error: Why it has ended; None while it has not.
+    """
+
+    def __init__(self, core: ClientCore, options: ConsumerOptions) -> None:
+        self.options = options
+        self.members: dict[str, Consumer] = {}
+        self.inbox = Inbox(core.scheduler)
+        self.error: ClientError | None = None
+        self._core = core
+
+    async def add(self, topics: list[str]) -> None:
+        """Attach to topics.
+
+        Raises:
+            ClientError: One of them can't be attached to; then the group is closed.
+        """
+        try:
+            for attaching in [self._start(topic) for topic in topics]:
+                await attaching
+        except BaseException:
+            self.close()
+            raise
+
+    def take(self) -> Message | None:
+        """Return the next message; None if there is none yet.
+
+        Raises:
+            ClientError: There is none and none will come.
+        """
+        return self.inbox.take()
+
+    def acknowledge(self, message: Message) -> None:
+        """Acknowledge one message."""
+        if consumer := self._consumer(message):
+            consumer.acknowledge(message.id)
+
+    def acknowledge_cumulative(self, message: Message) -> None:
+        """Acknowledge a message and all before it on its topic.
+
+        Raises:
+            ValueError: The subscription is shared, so that others have some of these.
+        """
+        if not self.options.ordered:
+            raise ValueError("messages of a shared subscription can't be acknowledged cumulatively")
+        if consumer := self._consumer(message):
+            consumer.acknowledge_cumulative(message.id)
+
+    def negative_acknowledge(self, message: Message) -> None:
+        """Have a message delivered again after a while; on an ordered subscription all that are not acknowledged."""
+        if consumer := self._consumer(message):
+            consumer.negative_acknowledge(message.id)
+
+    def redeliver(self) -> None:
+        """Have everything that is not acknowledged delivered again."""
+        self._check_open()
+        for consumer in self.members.values():
+            consumer.redeliver()
+
+    async def seek(self, position: Message | MessageId | int) -> None:
+        """Go on elsewhere, with the message included.
+
+        Args:
+            position: A message of one of the topics, which moves that topic only; a message id if there is but one topic;
+                `EARLIEST`, `LATEST` or a publish time in milliseconds since 1970 for all topics.
+
+        Raises:
+            ValueError: It is not clear which topic is meant.
+            ClientError: The broker refused, or did not answer.
+        """
+        self._check_open()
+        members = list(self.members.values())
+        if isinstance(position, Message):
+            members = [consumer for consumer in members if consumer.topic == position.topic]
+            position = position.id
+        elif isinstance(position, MessageId) and position not in (EARLIEST, LATEST) and len(members) != 1:
+            raise ValueError("a message id says not which of several topics is meant: give the message")
+        for process in [self._core.scheduler.spawn(consumer.seek(position)) for consumer in members]:
+            await process
+
+    async def last_message_ids(self) -> dict[str, MessageId]:
+        """Return the id of the last message of each topic; entry_id -1: there is none."""
+        self._check_open()
+        asked = {topic: self._core.scheduler.spawn(consumer.last_message_id()) for topic, consumer in self.members.items()}
+        return {topic: await process for topic, process in asked.items()}
+
+    async def unsubscribe(self) -> None:
+        """Delete the subscription on each topic, and close.
+
+        Raises:
+            ClientError: The broker refused, such as while others share the subscription.
+        """
+        self._check_open()
+        for process in [self._core.scheduler.spawn(consumer.unsubscribe()) for consumer in self.members.values()]:
+            await process
+        self.close()
+
+    def close(self) -> Pending[None]:
+        """Leave all topics; comes when the brokers have confirmed it, or can't."""
+        self._end(Closed("the consumer is closed"))
+        goodbyes = [consumer.close() for consumer in list(self.members.values())]
+        self.members = {}
+        return self._core.scheduler.spawn(_all(goodbyes))
+
+    def _start(self, topic: str) -> Pending[Connection]:
+        consumer = Consumer(self._core, topic, self.options, self.inbox, self._ended)
+        self.members[topic] = consumer
+        return consumer.start()
+
+    def _ended(self, consumer: Consumer, error: ClientError) -> None:
+        if self.members.get(consumer.topic) is consumer:
+            del self.members[consumer.topic]
+        if not self.members:
+            self._end(error)
+
+    def _end(self, error: ClientError) -> None:
+        self.error = self.error or error
+        self.inbox.close(self.error)
+        self._core.forget(self)
+
+    def _consumer(self, message: Message) -> Consumer | None:
+        """Find who received a message; nobody if its topic has gone meanwhile."""
+        self._check_open()
+        return self.members.get(message.topic)
+
+    def _check_open(self) -> None:
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+
+
+async def _all(pendings: Sequence[Pending[None]]) -> None:
+    for pending in pendings:
+        await pending

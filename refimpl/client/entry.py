@@ -1,0 +1,113 @@
+"""From messages to the entry that is sent: one message as it is, several as a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from refimpl.client.messages import MessageId, OutgoingMessage
+from refimpl.client.process import Pending
+from refimpl.wire import SingleMessage, compress, encode_batch, encode_payload
+from refimpl.wire.pulsar_api_pb2 import NONE, KeyValue, MessageMetadata, SingleMessageMetadata
+
+_OVERHEAD = 16
+
+
+@dataclass(frozen=True)
+class Queued:
+    """A message that was accepted.
+
+    Attributes:
+        message: What the application gave.
+        sequence_id: The producer's number for it.
+        receipt: Comes with its receipt.
+        expires: When it fails without one, in seconds; infinite: never.
+    """
+
+    message: OutgoingMessage
+    sequence_id: int
+    receipt: Pending[MessageId]
+    expires: float
+
+    @property
+    def size(self) -> int:
+        """Estimate its octets in a batch."""
+        properties = sum(len(key) + len(value) + 6 for key, value in self.message.properties.items())
+        return len(self.message.payload) + properties + len(self.message.key or "") + _OVERHEAD
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What one SEND carries.
+
+    Attributes:
+        queued: Its messages.
+        payload: What follows the command.
+    """
+
+    queued: list[Queued]
+    payload: bytes
+
+    @property
+    def sequence_id(self) -> int:
+        """Return the number of its first message, which names it."""
+        return self.queued[0].sequence_id
+
+    def fail(self, error: Exception) -> None:
+        """Give up its messages."""
+        for one in self.queued:
+            one.receipt.fail(error)
+
+    def confirm(self, message_id: MessageId) -> None:
+        """Give its messages their ids."""
+        size = len(self.queued)
+        for index, one in enumerate(self.queued):
+            in_batch = (index, message_id.partition, size) if size > 1 else (-1, message_id.partition, 0)
+            one.receipt.succeed(MessageId(message_id.ledger_id, message_id.entry_id, *in_batch))
+
+
+def encode_entry(queued: list[Queued], producer_name: str, publish_time: int, compression: int) -> Entry:
+    """Encode messages.
+
+    Args:
+        queued: At least one; more than one become a batch. Source: the Java client writes a batch of one as a plain message.
+        producer_name: As the broker knows it.
+        publish_time: Milliseconds since 1970.
+        compression: A `CompressionType`.
+
+    Returns:
+        The entry.
+    """
+    first = queued[0].message
+    metadata = MessageMetadata(producer_name=producer_name, sequence_id=queued[0].sequence_id, publish_time=publish_time)
+    if first.key is not None:
+        metadata.partition_key = first.key
+    if len(queued) == 1:
+        body = first.payload
+        metadata.properties.extend(_properties(first))
+        if first.event_time is not None:
+            metadata.event_time = first.event_time
+        if first.deliver_at is not None:
+            metadata.deliver_at_time = first.deliver_at
+    else:
+        body = encode_batch(_single(one) for one in queued)
+        metadata.num_messages_in_batch = len(queued)
+        metadata.highest_sequence_id = queued[-1].sequence_id
+    metadata.uncompressed_size = len(body)
+    if compression != NONE:
+        metadata.compression = compression  # type: ignore[assignment]
+        body = compress(body, compression)
+    return Entry(queued, encode_payload(metadata, body))
+
+
+def _single(queued: Queued) -> SingleMessage:
+    message = queued.message
+    metadata = SingleMessageMetadata(properties=_properties(message), sequence_id=queued.sequence_id)
+    if message.key is not None:
+        metadata.partition_key = message.key
+    if message.event_time is not None:
+        metadata.event_time = message.event_time
+    return SingleMessage(metadata, message.payload)
+
+
+def _properties(message: OutgoingMessage) -> list[KeyValue]:
+    return [KeyValue(key=key, value=value) for key, value in message.properties.items()]

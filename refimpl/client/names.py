@@ -1,0 +1,85 @@
+"""Names of topics and addresses of brokers, as a client needs them.
+
+persistent://tenant/namespace/local-name                a topic
+persistent://tenant/namespace/local-name-partition-3    one partition of a partitioned topic
+local-name                                              short for persistent://public/default/local-name
+pulsar://host:6650, pulsar+ssl://host:6651              a broker
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from refimpl.proposals.topic_list import partitioned_topic_name
+
+_PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
+_SERVICE_URL = re.compile(
+    r"(?P<scheme>pulsar(?:\+ssl)?)://(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\s:/,?#\[\]]+))(?::(?P<port>\d{1,5}))?/?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a connection leads.
+
+    Attributes:
+        host: What to dial.
+        port: TCP port.
+        tls: Whether it is pulsar+ssl.
+        proxy_to: "host:port" of the broker behind a proxy; None: what is dialled is the broker itself.
+    """
+
+    host: str
+    port: int
+    tls: bool
+    proxy_to: str | None = None
+
+    @property
+    def address(self) -> str:
+        """Return "host:port"."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        behind = f" (for {self.proxy_to})" if self.proxy_to else ""
+        return f"pulsar{'+ssl' if self.tls else ''}://{self.address}{behind}"
+
+
+def parse_service_url(url: str) -> Target:
+    """Read the address of a broker.
+
+    Raises:
+        ValueError: It is none.
+    """
+    found = _SERVICE_URL.fullmatch(url)
+    if found is None:
+        raise ValueError(f"{url!r} is not of the form pulsar://host:port or pulsar+ssl://host:port")
+    port = int(found["port"] or _PORTS[found["scheme"]])
+    if not 0 < port < 65536:
+        raise ValueError(f"{url!r} has the port {port}")
+    return Target(found["v6"] or found["host"], port, found["scheme"] == "pulsar+ssl")
+
+
+def full_topic_name(topic: str) -> str:
+    """Write a topic's name in full; core.lookup.short-name.
+
+    Raises:
+        ValueError: It can't be the name of a topic.
+    """
+    if "://" in topic:
+        return topic
+    parts = topic.split("/")
+    if len(parts) not in (1, 3) or not all(parts):
+        raise ValueError(f"{topic!r} is neither a local name nor tenant/namespace/local-name")
+    return f"persistent://{topic}" if len(parts) == 3 else f"persistent://public/default/{topic}"
+
+
+def partition_name(topic: str, partition: int) -> str:
+    """Return the name of one partition."""
+    return f"{topic}-partition-{partition}"
+
+
+def partition_index(topic: str) -> int:
+    """Return the number of a partition, from its name; -1 if the topic is none."""
+    base = partitioned_topic_name(topic)
+    return int(topic[len(base) + len("-partition-") :]) if base != topic else -1

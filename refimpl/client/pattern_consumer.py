@@ -1,0 +1,254 @@
+"""A consumer of all topics whose names match a pattern: PIP-145 decides which these are, here they are attached to and left.
+
+look up the pattern --> watch --> topics come and go --> consumers come and go --> connection lost --> look up ...
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import Message as Command
+
+from refimpl.client.backoff import Backoff
+from refimpl.client.connection import Connection
+from refimpl.client.consumer import Consumer
+from refimpl.client.consumer_group import ConsumerGroup
+from refimpl.client.errors import BrokerRefused, ClientError
+from refimpl.client.options import ConsumerOptions
+from refimpl.client.process import Pending, Process, Timer
+from refimpl.client.requests import refusal_of
+from refimpl.proposals.topic_list import State, TopicChanges, TopicListWatch, without_domain
+from refimpl.wire import Frame
+from refimpl.wire.pulsar_api_pb2 import BaseCommand, CommandGetTopicsOfNamespace, TopicNotFound
+
+if TYPE_CHECKING:
+    from refimpl.client.client import ClientCore
+
+RETRY_SECONDS = 10.0
+"""Longest time until a listed topic that could not be attached to is tried again."""
+
+_NAMESPACE = re.compile(r"[-=:.\w]+/[-=:.\w]+", re.ASCII)
+
+
+def namespace_of_pattern(pattern: str) -> tuple[str, str]:
+    r"""Return the namespace of a pattern, and the pattern in full.
+
+    Args:
+        pattern: A local name's stands for one in public/default. `^` and `\Q` may precede the namespace.
+
+    Raises:
+        ValueError: Its domain is not supported, or it names no namespace.
+    """
+    plain = without_domain(pattern).removeprefix("^").removeprefix("\\Q")
+    if "/" not in plain and "://" not in pattern:
+        return "public/default", f"persistent://public/default/{pattern.removeprefix('^')}"
+    namespace = "/".join(plain.split("/", 2)[:2])
+    if plain.count("/") < 2 or not _NAMESPACE.fullmatch(namespace):
+        raise ValueError(f"the pattern {pattern!r} does not begin with a tenant and a namespace")
+    return namespace, pattern
+
+
+class PatternConsumer(ConsumerGroup):
+    """Consumers of all topics that match a pattern.
+
+    Args:
+        core: The client.
+        pattern: Of the topics' names.
+        options: For each consumer; none of them creates a topic.
+        discovery_period: Seconds between two checks of the list.
+        on_topics: Is called with each change of the list.
+
+    Attributes:
+        watch: What is known of the topics.
+    """
+
+    def __init__(
+        self,
+        core: ClientCore,
+        pattern: str,
+        options: ConsumerOptions,
+        discovery_period: float,
+        on_topics: Callable[[TopicChanges], None] | None,
+    ) -> None:
+        super().__init__(core, replace(options, force_topic_creation=False))
+        namespace, self.pattern = namespace_of_pattern(pattern)
+        self._watcher_id = core.new_id("watcher")
+        self.watch = TopicListWatch(
+            namespace,
+            self.pattern,
+            self._watcher_id,
+            profile=core.profile,
+            discovery_period=discovery_period,
+            operation_timeout=core.options.operation_timeout,
+        )
+        self._scheduler = core.scheduler
+        self._retry_seconds = min(RETRY_SECONDS, discovery_period)
+        self._on_topics = on_topics
+        self._connection: Connection | None = None
+        self._listed: Pending[None] = Pending(self._scheduler)
+        self._lost: Pending[None] = Pending(self._scheduler)
+        self._attaching: list[Pending[Connection]] = []
+        self._process: Process[None] | None = None
+        self._timer: Timer | None = None
+        self._retry_timer: Timer | None = None
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Return the full names of the topics that match, partitions by their own names."""
+        return self.watch.topics
+
+    @property
+    def topics_hash(self) -> str | None:
+        """Return the hash of `topics`; None before the first list."""
+        return self.watch.topics_hash
+
+    async def open(self) -> None:
+        """Begin; through when the first topics are attached to.
+
+        Raises:
+            ClientError: The list can't be had, or one of the topics can't be attached to; then the group is closed.
+        """
+        seconds = self._core.options.operation_timeout
+        try:
+            self._process = self._scheduler.spawn(self._stay())
+            await self._scheduler.limit(self._listed, seconds, f"no list of the topics that match {self.pattern} came")
+            first, self._attaching = self._attaching, []
+            for attaching in first:
+                await self._unless_gone(attaching)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> Pending[None]:
+        """Stop watching and leave all topics; comes when the brokers have confirmed it, or can't."""
+        if self.error is None:
+            if self._retry_timer is not None:
+                self._retry_timer.cancel()
+            if self._process is not None:
+                self._process.cancel()
+            self.watch.close()
+            self._go_on()
+        return super().close()
+
+    def received(self, frame: Frame) -> None:
+        """Take an update of the watcher."""
+        self._take(frame.command)
+
+    def connection_lost(self, connection: Connection) -> None:
+        """Take note that the connection has ended."""
+        if connection is self._connection:
+            self._connection = None
+            self.watch.disconnected()
+            self._lost.succeed(None)
+
+    async def _stay(self) -> None:
+        backoff = Backoff(self._core.random)
+        while True:
+            try:
+                connection = await self._locate()
+            except ClientError as error:
+                if not error.retriable and not self._listed.done:
+                    self._listed.fail(error)
+                    return
+                await self._scheduler.sleep(backoff.next())
+                continue
+            backoff.reset()
+            self._lost = Pending(self._scheduler)
+            self._connection = connection
+            connection.attach("watcher_id", self._watcher_id, self)
+            self.watch.connected(connection.flags, self._scheduler.now)
+            self._go_on()
+            await self._lost
+            await self._scheduler.sleep(backoff.next())
+
+    async def _locate(self) -> Connection:
+        """Find the broker by the pattern, as if it were a topic; one that will not place it may still answer itself."""
+        try:
+            return await self._core.pool.locate(self.pattern)
+        except BrokerRefused as error:
+            if error.retriable:
+                raise
+            return await self._core.pool.connection()
+
+    # What the watch wants
+
+    def _go_on(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._connection is None:
+            return
+        connection = self._connection
+        for request in self.watch.commands_to_send(connection.new_request_id, self._scheduler.now):
+            connection.exchange(request).on_done(partial(self._answered, connection, request))
+        deadline = self.watch.next_deadline()
+        if deadline is not None:
+            self._timer = self._scheduler.call_at(deadline, self._due)
+        if self.watch.state is State.CLOSED:
+            connection.detach("watcher_id", self._watcher_id, self)
+            self._connection = None
+
+    def _answered(self, connection: Connection, request: Command, answer: Pending[BaseCommand]) -> None:
+        if connection is not self._connection or answer.error is not None:
+            return
+        command = answer.value()
+        refusal = refusal_of(command)
+        if refusal is not None:
+            self._core.note(f"{self.pattern}: {type(request).__name__} is refused: {refusal}")
+            if isinstance(request, CommandGetTopicsOfNamespace) and not refusal.retriable:
+                self._listed.fail(refusal)
+        self._take(command)
+
+    def _take(self, command: BaseCommand) -> None:
+        changes = self.watch.received(command, self._scheduler.now)
+        if changes is not None and self.error is None:
+            self._apply(changes)
+        if self.watch.topics_hash is not None:
+            self._listed.succeed(None)
+        self._go_on()
+
+    def _due(self) -> None:
+        self._timer = None
+        self.watch.tick(self._scheduler.now)
+        self._go_on()
+
+    # Members
+
+    def _apply(self, changes: TopicChanges) -> None:
+        for topic in changes.removed:
+            if (consumer := self.members.pop(topic, None)) is not None:
+                consumer.close()
+        for topic in changes.added:
+            self._attach(topic)
+        if self._on_topics is not None:
+            self._on_topics(changes)
+
+    def _attach(self, topic: str) -> None:
+        if topic not in self.members:
+            attaching = self._start(topic)
+            if not self._listed.done:
+                self._attaching.append(attaching)
+
+    async def _unless_gone(self, attaching: Pending[Connection]) -> None:
+        try:
+            await attaching
+        except ClientError as error:
+            if error.code != TopicNotFound:
+                raise
+
+    def _ended(self, consumer: Consumer, error: ClientError) -> None:
+        """Leave it at that if the topic has gone; if it is listed all the same, try again after a while."""
+        if self.members.get(consumer.topic) is consumer:
+            del self.members[consumer.topic]
+            self._core.note(f"{consumer.topic} is left: {error}")
+            if self._retry_timer is None and self.error is None:
+                self._retry_timer = self._scheduler.call_at(self._scheduler.now + self._retry_seconds, self._attach_missing)
+
+    def _attach_missing(self) -> None:
+        self._retry_timer = None
+        for topic in sorted(self.watch.topics - self.members.keys()):
+            self._attach(topic)

@@ -1,0 +1,269 @@
+"""A producer of one topic, or of one partition.
+
+send() --> batch --> entry --> SEND --> SEND_RECEIPT        an entry stays until its receipt, and is sent again after a reconnect
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import Message as Command
+
+from refimpl.client.attached import Attached
+from refimpl.client.connection import Connection
+from refimpl.client.entry import Entry, Queued, encode_entry
+from refimpl.client.errors import BrokerRefused, ClientError, InvalidMessage, ProtocolError, QueueFull, TimedOut
+from refimpl.client.messages import MessageId, OutgoingMessage
+from refimpl.client.names import partition_index
+from refimpl.client.options import ProducerOptions
+from refimpl.client.process import Pending, Timer
+from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE, Frame
+from refimpl.wire.pulsar_api_pb2 import (
+    BaseCommand,
+    ChecksumError,
+    CommandCloseProducer,
+    CommandProducer,
+    CommandSend,
+    CommandSendError,
+    CommandSendReceipt,
+    KeyValue,
+    TopicTerminatedError,
+)
+
+if TYPE_CHECKING:
+    from refimpl.client.client import ClientCore
+
+
+class Producer(Attached):
+    """A producer of one topic.
+
+    Args:
+        core: The client.
+        topic: Full name; not that of a partitioned topic.
+        options: What was chosen.
+        on_end: Is called when it has ended for good.
+    """
+
+    kind = "producer_id"
+
+    def __init__(self, core: ClientCore, topic: str, options: ProducerOptions, on_end: Callable[[Producer, ClientError], None]) -> None:
+        super().__init__(core, topic, core.new_id("producer"))
+        self.options = options
+        self.name = options.name or ""
+        self.last_sequence_id = -1
+        self._report_end = on_end
+        self._partition = partition_index(topic)
+        self._epoch = 0
+        self._topic_epoch: int | None = None
+        self._max_message_size = DEFAULT_MAX_MESSAGE_SIZE
+        self._batch: list[Queued] = []
+        self._batch_size = 0
+        self._batch_timer: Timer | None = None
+        self._unconfirmed: dict[int, Entry] = {}
+        self._waiting = 0
+        self._room: list[Pending[None]] = []
+        self._expiry_timer: Timer | None = None
+
+    # What the application does
+
+    def send(self, message: OutgoingMessage) -> Pending[MessageId]:
+        """Accept a message.
+
+        Returns:
+            Comes with its receipt.
+
+        Raises:
+            InvalidMessage: It is larger than the broker takes.
+            QueueFull: Too many wait for their receipts.
+            ClientError: The producer has ended.
+        """
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        if not self.has_room:
+            raise QueueFull(f"{self._waiting} messages to {self.topic} wait for their receipts")
+        self.last_sequence_id += 1
+        expires = self._scheduler.now + self.options.send_timeout if self.options.send_timeout else math.inf
+        queued = Queued(message, self.last_sequence_id, Pending(self._scheduler), expires)
+        queued.receipt.on_done(self._settled)
+        self._waiting += 1
+        if self.options.batching and message.deliver_at is None:
+            self._add_to_batch(queued)
+        else:
+            self._close_batch()
+            self._put([queued])
+        return queued.receipt
+
+    @property
+    def has_room(self) -> bool:
+        """Tell whether a message is accepted now, or refused at once."""
+        return self._waiting < self.options.max_pending_messages or self.error is not None
+
+    def room(self) -> Pending[None]:
+        """Return what comes as soon as another message may be accepted; others may be faster."""
+        pending: Pending[None] = Pending(self._scheduler)
+        self._room = [one for one in self._room if not one.done] + [pending]
+        self._make_room()
+        return pending
+
+    async def flush(self) -> None:
+        """Send what waits for a batch, and wait until every message so far has its receipt or has failed."""
+        self._close_batch()
+        for receipt in [one.receipt for entry in self._unconfirmed.values() for one in entry.queued]:
+            try:
+                await receipt
+            except ClientError:
+                continue  # it is reported to who sent the message
+
+    # What the broker does
+
+    def received(self, frame: Frame) -> None:
+        """Take a command that names this producer."""
+        command = frame.command
+        if command.type == BaseCommand.SEND_RECEIPT:
+            self._confirmed(command.send_receipt)
+        elif command.type == BaseCommand.SEND_ERROR:
+            self._refused(command.send_error)
+        elif command.type == BaseCommand.CLOSE_PRODUCER:
+            self.lose()
+
+    def _confirmed(self, receipt: CommandSendReceipt) -> None:
+        """Take a receipt; its highest_sequence_id means nothing: core.client.highest-sequence-optional."""
+        oldest = next(iter(self._unconfirmed), None)
+        if receipt.sequence_id in self._unconfirmed and receipt.sequence_id == oldest:
+            self._unconfirmed.pop(oldest).confirm(MessageId.from_wire(receipt.message_id, self._partition))
+        elif receipt.sequence_id in self._unconfirmed or receipt.sequence_id > self.last_sequence_id:
+            self._broken(f"a receipt for {receipt.sequence_id} while {oldest} is the oldest without one")
+
+    def _refused(self, refusal: CommandSendError) -> None:
+        error = BrokerRefused(refusal.error, refusal.message)
+        if refusal.error == TopicTerminatedError:
+            self.end(error)
+        elif refusal.error == ChecksumError or error.retriable:
+            place = self._place
+            self.lose()
+            self._scheduler.spawn(self._say_goodbye(place))
+        elif refusal.sequence_id in self._unconfirmed:
+            self._unconfirmed.pop(refusal.sequence_id).fail(error)
+
+    def _broken(self, what: str) -> None:
+        if self.connection is not None:
+            self.connection.end(ProtocolError(f"{self.connection.target} sent {what} ({self.topic})"))
+
+    # The place on a connection
+
+    async def _register(self, connection: Connection) -> None:
+        request = CommandProducer(
+            topic=self.topic,
+            producer_id=self.number,
+            encrypted=False,
+            epoch=self._epoch,
+            user_provided_producer_name=self.options.name is not None,
+            producer_access_mode=self.options.access_mode,  # type: ignore[arg-type]
+            metadata=[KeyValue(key=key, value=value) for key, value in self.options.properties.items()],
+        )
+        if self.name:
+            request.producer_name = self.name
+        if self._topic_epoch is not None:
+            request.topic_epoch = self._topic_epoch
+        self._epoch += 1
+        answer = (await connection.request(request)).producer_success
+        if not answer.producer_ready:
+            raise ProtocolError(f"{connection.target} lets a producer of {self.topic} wait that did not ask for it")
+        if not self._was_attached:
+            self.last_sequence_id = max(answer.last_sequence_id, -1) if self.options.name is not None else -1
+            self.name = answer.producer_name
+        if answer.HasField("topic_epoch"):
+            self._topic_epoch = answer.topic_epoch
+
+    def _on_attached(self, connection: Connection) -> None:
+        self._max_message_size = connection.max_message_size
+        for entry in list(self._unconfirmed.values()):
+            if self._fits(entry):
+                self._transmit(entry)
+            else:
+                del self._unconfirmed[entry.sequence_id]
+
+    def _goodbye(self) -> Command:
+        return CommandCloseProducer(producer_id=self.number)
+
+    def _on_end(self, error: ClientError) -> None:
+        for timer in (self._batch_timer, self._expiry_timer):
+            if timer is not None:
+                timer.cancel()
+        unconfirmed, self._unconfirmed = self._unconfirmed, {}
+        batch, self._batch = self._batch, []
+        for entry in unconfirmed.values():
+            entry.fail(error)
+        for queued in batch:
+            queued.receipt.fail(error)
+        self._make_room()
+        self._report_end(self, error)
+
+    # Batches and entries
+
+    def _add_to_batch(self, queued: Queued) -> None:
+        limit = min(self.options.batch_bytes, self._max_message_size)
+        if self._batch and self._batch_size + queued.size > limit:
+            self._close_batch()
+        self._batch.append(queued)
+        self._batch_size += queued.size
+        if len(self._batch) >= self.options.batch_messages or self._batch_size >= limit:
+            self._close_batch()
+        elif self._batch_timer is None:
+            self._batch_timer = self._scheduler.call_at(self._scheduler.now + self.options.batch_delay, self._close_batch)
+
+    def _close_batch(self) -> None:
+        if self._batch_timer is not None:
+            self._batch_timer.cancel()
+            self._batch_timer = None
+        batch, self._batch, self._batch_size = self._batch, [], 0
+        if batch:
+            self._put(batch)
+
+    def _put(self, queued: list[Queued]) -> None:
+        entry = encode_entry(queued, self.name, self._core.wall_clock_ms(), self.options.compression)
+        if self._fits(entry):
+            self._unconfirmed[entry.sequence_id] = entry
+            self._transmit(entry)
+            self._await_expiry()
+
+    def _fits(self, entry: Entry) -> bool:
+        size = len(entry.payload)
+        if size <= self._max_message_size:
+            return True
+        entry.fail(InvalidMessage(f"{size} octets with headers, the broker takes {self._max_message_size}"))
+        return False
+
+    def _transmit(self, entry: Entry) -> None:
+        if self.connection is not None:
+            send = CommandSend(producer_id=self.number, sequence_id=entry.sequence_id, num_messages=len(entry.queued))
+            if len(entry.queued) > 1:
+                send.highest_sequence_id = entry.queued[-1].sequence_id
+            self.connection.send(send, entry.payload)
+
+    def _settled(self, _: Pending[MessageId]) -> None:
+        self._waiting -= 1
+        self._make_room()
+
+    def _make_room(self) -> None:
+        if self._room and self.has_room:
+            room, self._room = self._room, []
+            for pending in room:
+                pending.succeed(None)
+
+    # Time
+
+    def _await_expiry(self) -> None:
+        oldest = next(iter(self._unconfirmed.values()), None)
+        if self._expiry_timer is None and oldest is not None and oldest.queued[0].expires < math.inf:
+            self._expiry_timer = self._scheduler.call_at(oldest.queued[0].expires, self._expire)
+
+    def _expire(self) -> None:
+        self._expiry_timer = None
+        now = self._scheduler.now
+        for entry in [entry for entry in self._unconfirmed.values() if entry.queued[0].expires <= now]:
+            del self._unconfirmed[entry.sequence_id]
+            entry.fail(TimedOut(f"{self.topic} gave no receipt within {self.options.send_timeout:g} s"))
+        self._await_expiry()

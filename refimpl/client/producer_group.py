@@ -1,0 +1,120 @@
+"""What an application produces with: the producers of one topic or of all its partitions, and who of them gets which message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from refimpl.client.errors import ClientError, Closed
+from refimpl.client.messages import MessageId, OutgoingMessage
+from refimpl.client.options import ProducerOptions
+from refimpl.client.process import Pending
+from refimpl.client.producer import Producer
+
+if TYPE_CHECKING:
+    from refimpl.client.client import ClientCore
+
+
+def key_hash(key: str) -> int:
+    """Hash a key as the Java client does by default, so that all clients agree on its partition.
+
+    Returns:
+        The hash of the text as `java.lang.String` defines it, without its sign bit.
+    """
+    value = 0
+    octets = key.encode("utf-16-be", "surrogatepass")
+    for place in range(0, len(octets), 2):
+        value = (31 * value + int.from_bytes(octets[place : place + 2], "big")) & 0xFFFF_FFFF
+    return value & 0x7FFF_FFFF
+
+
+class ProducerGroup:
+    """Producers of the partitions of one topic; just one if it has none.
+
+    Attributes:
+        topic: Full name.
+        members: The producers, by partition.
+        error: Why it has ended; None while it has not.
+    """
+
+    def __init__(self, core: ClientCore, topic: str, options: ProducerOptions) -> None:
+        self.topic = topic
+        self.options = options
+        self.members: list[Producer] = []
+        self.error: ClientError | None = None
+        self._core = core
+        self._turn = core.random.randrange(1 << 30)
+
+    async def add(self, topics: list[str]) -> None:
+        """Attach to topics, the next partitions.
+
+        Raises:
+            ClientError: One of them can't be attached to; then the group is closed.
+        """
+        added = [Producer(self._core, topic, self.options, self._ended) for topic in topics]
+        try:
+            for attaching in [producer.start() for producer in added]:
+                await attaching
+        except BaseException:
+            for producer in added:
+                producer.close()
+            self.close()
+            raise
+        self.members += added
+
+    @property
+    def name(self) -> str:
+        """Return the producer's name; with partitions, that of the first."""
+        return self.members[0].name
+
+    def route(self, message: OutgoingMessage) -> Producer:
+        """Choose the producer of a message: by its key, or else in turn.
+
+        Raises:
+            ClientError: The group has ended.
+        """
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        if message.key is not None:
+            return self.members[key_hash(message.key) % len(self.members)]
+        self._turn += 1
+        return self.members[self._turn % len(self.members)]
+
+    def send(self, message: OutgoingMessage) -> Pending[MessageId]:
+        """Accept a message; see `Producer.send`."""
+        return self.route(message).send(message)
+
+    async def flush(self) -> None:
+        """Wait until every message so far has its receipt or has failed."""
+        for process in [self._core.scheduler.spawn(producer.flush()) for producer in self.members]:
+            await process
+
+    def close(self) -> Pending[None]:
+        """Take no more messages, and leave once those under way have their receipts.
+
+        Returns:
+            Comes when the brokers have confirmed it, or can't.
+        """
+        first = self.error is None
+        self._end(Closed("the producer is closed"))
+        return self._core.scheduler.spawn(self._leave() if first else _nothing())
+
+    async def _leave(self) -> None:
+        members = list(self.members)
+        for process in [self._core.scheduler.spawn(producer.flush()) for producer in members if producer.connection is not None]:
+            await process
+        for goodbye in [producer.close() for producer in members]:
+            await goodbye
+
+    def _ended(self, _: Producer, error: ClientError) -> None:
+        if self.error is None and self.members:
+            self._end(error)
+            for producer in self.members:
+                producer.close()
+
+    def _end(self, error: ClientError) -> None:
+        self.error = self.error or error
+        self._core.forget(self)
+
+
+async def _nothing() -> None:
+    """Do nothing."""

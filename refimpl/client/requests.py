@@ -1,0 +1,126 @@
+"""Requests that wait for their answers.
+
+An answer belongs to the request of its own kind with its `request_id`: ids may be used twice at a time in different kinds, and
+ERROR answers any of them (core.client.pending-by-kind).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, cast
+
+from google.protobuf.message import Message
+
+from refimpl.client.errors import BrokerRefused, ClientError
+from refimpl.client.process import Pending, Scheduler
+from refimpl.wire import command_name, sub_message
+from refimpl.wire.pulsar_api_pb2 import (
+    BaseCommand,
+    CommandAck,
+    CommandCloseConsumer,
+    CommandCloseProducer,
+    CommandGetLastMessageId,
+    CommandGetTopicsOfNamespace,
+    CommandLookupTopic,
+    CommandLookupTopicResponse,
+    CommandPartitionedTopicMetadata,
+    CommandPartitionedTopicMetadataResponse,
+    CommandProducer,
+    CommandSeek,
+    CommandSubscribe,
+    CommandUnsubscribe,
+    CommandWatchTopicList,
+    CommandWatchTopicListClose,
+)
+
+_SUCCESS = ("success",)
+ANSWERS: Mapping[type[Message], tuple[str, ...]] = MappingProxyType(
+    {
+        CommandAck: ("ackResponse",),
+        CommandCloseConsumer: _SUCCESS,
+        CommandCloseProducer: _SUCCESS,
+        CommandGetLastMessageId: ("getLastMessageIdResponse",),
+        CommandGetTopicsOfNamespace: ("getTopicsOfNamespaceResponse",),
+        CommandLookupTopic: ("lookupTopicResponse",),
+        CommandPartitionedTopicMetadata: ("partitionMetadataResponse",),
+        CommandProducer: ("producer_success",),
+        CommandSeek: _SUCCESS,
+        CommandSubscribe: _SUCCESS,
+        CommandUnsubscribe: _SUCCESS,
+        CommandWatchTopicList: ("watchTopicListSuccess",),
+        CommandWatchTopicListClose: ("success", "watchTopicListSuccess"),  # the text of PIP-145 has the second
+    }
+)
+"""What answers a request, besides ERROR: names of the fields of `BaseCommand`."""
+
+ANSWER_KINDS = tuple(sorted({name for names in ANSWERS.values() for name in names}))
+
+
+def refusal_of(answer: BaseCommand) -> BrokerRefused | None:
+    """Return why an answer says no; None if it says yes."""
+    if answer.type == BaseCommand.ERROR:
+        return BrokerRefused(answer.error.error, answer.error.message)
+    if answer.type == BaseCommand.LOOKUP_RESPONSE:
+        lookup = answer.lookupTopicResponse
+        return BrokerRefused(lookup.error, lookup.message) if lookup.response == CommandLookupTopicResponse.Failed else None
+    if answer.type == BaseCommand.PARTITIONED_METADATA_RESPONSE:
+        metadata = answer.partitionMetadataResponse
+        failed = metadata.response == CommandPartitionedTopicMetadataResponse.Failed
+        return BrokerRefused(metadata.error, metadata.message) if failed else None
+    if answer.type == BaseCommand.ACK_RESPONSE and answer.ackResponse.HasField("error"):
+        return BrokerRefused(answer.ackResponse.error, answer.ackResponse.message)
+    return None
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    pending: Pending[BaseCommand]
+    keys: list[tuple[str, int]]
+
+
+class RequestTable:
+    """The requests of one connection that wait."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._waiting: dict[tuple[str, int], _Waiting] = {}
+
+    def expect(self, request: Message) -> Pending[BaseCommand]:
+        """Wait for the answer to a request.
+
+        Returns:
+            The answer as it is, also if it is ERROR.
+
+        Raises:
+            ValueError: Nothing answers such a command, or its id is in use.
+        """
+        names = ANSWERS.get(type(request))
+        if names is None:
+            raise ValueError(f"{type(request).__name__} has no answer")
+        request_id = cast(Any, request).request_id
+        keys = [(name, request_id) for name in names]
+        if any(key in self._waiting for key in keys):
+            raise ValueError(f"request_id {request_id} is in use")
+        pending: Pending[BaseCommand] = Pending(self._scheduler)
+        self._waiting.update(dict.fromkeys(keys, _Waiting(pending, keys)))
+        return pending
+
+    def answered(self, answer: BaseCommand) -> bool:
+        """Hand an answer to who waits for it; tell whether anybody does."""
+        request_id = cast(Any, sub_message(answer)).request_id
+        names = ANSWER_KINDS if answer.type == BaseCommand.ERROR else (command_name(answer),)
+        waiting = next((found for name in names if (found := self._waiting.get((name, request_id)))), None)
+        if waiting is None:
+            return False
+        for key in waiting.keys:
+            del self._waiting[key]
+        waiting.pending.succeed(answer)
+        return True
+
+    def fail_all(self, error: ClientError) -> None:
+        """Give up all of them."""
+        waiting, self._waiting = self._waiting, {}
+        for one in waiting.values():
+            one.pending.fail(error)

@@ -1,0 +1,77 @@
+"""The admin interface over HTTP: carries requests to `refimpl.broker.rest` and answers back, and decides nothing."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from http import HTTPStatus
+
+from aiohttp import web
+
+from refimpl.broker.rest import AdminRequest, AdminResponse, refusal
+from refimpl.net.driver import Driver
+
+BODY_LIMIT = 1024 * 1024
+"""Octets of a request's body above which it is refused."""
+_SHUTDOWN_SECONDS = 1.0
+
+_SILENT = logging.Logger("refimpl.net.admin_http", logging.CRITICAL + 1)
+
+
+class AdminServer:
+    """Listens until it is closed.
+
+    Args:
+        driver: Drives the broker that is served.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        server = web.Server(self._answer, access_log=None, logger=_SILENT)  # type: ignore[arg-type]
+        self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
+
+    async def listen(self, listening: socket.socket) -> None:
+        """Take requests.
+
+        Args:
+            listening: A bound socket; it is closed with the server.
+        """
+        await self._runner.setup()
+        await web.SockSite(self._runner, listening).start()
+
+    async def close(self) -> None:
+        """Take no more requests."""
+        await self._runner.cleanup()
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        body = await _body(request)
+        if body is None:
+            answer = refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have {BODY_LIMIT} octets")
+        else:
+            answer = self._driver.admin(_request(request, body))
+        return web.Response(status=answer.status, body=answer.body, headers={**answer.headers, "Content-Type": answer.content_type})
+
+
+async def _body(request: web.BaseRequest) -> bytes | None:
+    if (request.content_length or 0) > BODY_LIMIT:
+        return None
+    body = bytearray()
+    async for piece in request.content.iter_any():
+        body += piece
+        if len(body) > BODY_LIMIT:
+            return None
+    return bytes(body)
+
+
+def _request(request: web.BaseRequest, body: bytes) -> AdminRequest:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return AdminRequest(
+        method=request.method,
+        path=request.raw_path.partition("?")[0],
+        query=dict(request.query),
+        body=body,
+        token=token.strip() if scheme.lower() == "bearer" else None,
+    )
+
+
+__all__ = ["BODY_LIMIT", "AdminResponse", "AdminServer"]

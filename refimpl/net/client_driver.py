@@ -1,0 +1,200 @@
+"""Drives a client: opens its connections, carries octets between them and asyncio transports, and arms one timer.
+
+application, octets, end of a connection, the timer -> ClientDriver -> ClientCore
+ClientCore -> ClientDriver -> Link.pump() of each connection
+
+The clock is the event loop's, so that the same client runs in real and in virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from refimpl.client import ClientCore, Connection, Pending
+
+T = TypeVar("T")
+
+CLOSE_SECONDS = 1.0
+"""How long a transport has to send what is left, and to end."""
+
+
+class Transport(Protocol):
+    """What a connection needs of an asyncio transport."""
+
+    def write(self, data: bytes) -> None:
+        """Send octets."""
+
+    def close(self) -> None:
+        """End after what was written."""
+
+    def abort(self) -> None:
+        """End at once."""
+
+
+Dial = Callable[[str, int, Callable[[], asyncio.Protocol]], Awaitable[Any]]
+"""Opens a connection to host and port for a protocol made by the callable, whose `connection_made` gets a `Transport`."""
+
+
+class Link(asyncio.Protocol):
+    """Joins one connection to one transport.
+
+    Attributes:
+        gone: Comes when the transport has ended, or was never made.
+    """
+
+    def __init__(self, driver: ClientDriver, connection: Connection) -> None:
+        self._driver = driver
+        self._connection = connection
+        self._transport: Transport | None = None
+        self._paused = False
+        self._abort_timer: asyncio.TimerHandle | None = None
+        self.gone: asyncio.Future[None] = driver.loop.create_future()
+        self._dialling = driver.loop.create_task(self._dial(), name=f"dial {connection.target}")
+
+    async def _dial(self) -> None:
+        target = self._connection.target
+        try:
+            await self._driver.dial(target.host, target.port, lambda: self)
+        except Exception as error:
+            self._end(f"{type(error).__name__}: {error}")
+        except asyncio.CancelledError:
+            self._end("given up")  # by pump(), nobody else has the task
+
+    def connection_made(self, transport: Any) -> None:
+        """Take the transport."""
+        self._transport = transport
+        self._connection.opened(self._driver.loop.time())
+        self._driver.settle()
+
+    def data_received(self, data: bytes) -> None:
+        """Take octets."""
+        self._connection.receive(data, self._driver.loop.time())
+        self._driver.settle()
+
+    def pause_writing(self) -> None:
+        """Hold octets back."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """Go on sending."""
+        self._paused = False
+        self.pump()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Take note that the transport has ended."""
+        self._end("the broker has ended the connection" if exc is None else f"{type(exc).__name__}: {exc}")
+
+    def pump(self) -> None:
+        """Send what the connection has to send, and end when it has ended."""
+        if self.gone.done():
+            return
+        while self._transport is not None and not self._paused and (data := self._connection.data_to_send()):
+            self._transport.write(data)
+        if not self._connection.closing:
+            return
+        if self._transport is None:
+            self._dialling.cancel()
+        elif self._abort_timer is None:
+            self._abort_timer = self._driver.loop.call_later(CLOSE_SECONDS, self._transport.abort)
+            self._transport.close()
+
+    def _end(self, reason: str) -> None:
+        if self.gone.done():
+            return
+        self.gone.set_result(None)
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
+        self._connection.eof(self._driver.loop.time(), reason)
+        self._driver.forget(self)
+
+
+class ClientDriver:
+    """Drives one client on the running event loop.
+
+    Args:
+        core: What is driven.
+        dial: Opens connections.
+    """
+
+    def __init__(self, core: ClientCore, dial: Dial) -> None:
+        self.core = core
+        self.dial = dial
+        self.loop = asyncio.get_running_loop()
+        self._links: list[Link] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Use the client in a block; what it has to do then is begun at the end."""
+        try:
+            with self.core.entered(self.loop.time()):
+                yield
+        finally:
+            self.settle()
+
+    def start(self, begin: Callable[[], Pending[T]]) -> tuple[Pending[T], asyncio.Future[T]]:
+        """Begin something, and return it together with a future of its result."""
+        future: asyncio.Future[T] = self.loop.create_future()
+        with self.entered():
+            pending = begin()
+            pending.on_done(partial(_settle, future))
+        return pending, future
+
+    async def result(self, begin: Callable[[], Pending[T]], undo: Callable[[T], object] | None = None) -> T:
+        """Begin something and return its result; if the caller is cancelled it is given up, or undone."""
+        pending, future = self.start(begin)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            with self.entered():
+                if not pending.done:
+                    pending.cancel()
+                elif undo is not None and pending.error is None:
+                    undo(pending.value())
+            raise
+
+    def settle(self) -> None:
+        """Open the connections that the client wants, let out what it has to send, and arm the timer for what it does next."""
+        self._links += [Link(self, connection) for connection in self.core.connections_to_open()]
+        for link in list(self._links):
+            link.pump()
+        deadline = self.core.next_deadline()
+        if self._timer is not None and (deadline is None or self._timer.when() != deadline):
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None and self._timer is None:
+            self._timer = self.loop.call_at(deadline, self._tick, deadline)
+
+    def forget(self, link: Link) -> None:
+        """Take note that a transport has ended."""
+        self._links.remove(link)
+        self.settle()
+
+    async def close(self) -> None:
+        """Wait for the end of all transports, after the client has ended its connections, and stop the timer."""
+        self.settle()
+        while self._links:
+            await asyncio.wait([link.gone for link in self._links])
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tick(self, deadline: float) -> None:
+        self._timer = None
+        try:
+            self.core.tick(max(self.loop.time(), deadline))  # a loop may call a hair too early
+        finally:
+            self.settle()
+
+
+def _settle(future: asyncio.Future[T], pending: Pending[T]) -> None:
+    if future.done():
+        return
+    if pending.error is None:
+        future.set_result(pending.value())
+    else:
+        future.set_exception(pending.error)

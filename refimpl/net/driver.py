@@ -1,0 +1,133 @@
+"""Drives a broker: tells it what arrives and what time it is, takes what it has to send, and arms one timer.
+
+    octets, end of a connection, admin calls, the timer -> Driver -> Broker
+    Broker -> Driver -> Wire.pump() of each session that has something to send
+
+Whatever carries the octets (a socket, a link inside the process) is a `Wire`. The clock is the event loop's, so that the same
+broker runs in real and in virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Protocol
+
+from refimpl.broker import Broker, Session
+from refimpl.broker.rest import AdminRequest, AdminResponse, handle, refusal
+
+
+class Wire(Protocol):
+    """What carries the octets of one connection."""
+
+    def pump(self) -> None:
+        """Take from the session what the peer takes, read on or stop as the session asks, and end when the session has ended."""
+
+    def abort(self) -> None:
+        """End at once."""
+
+
+class Driver:
+    """Drives one broker on the running event loop.
+
+    Args:
+        broker: What is driven; nobody else calls its sessions.
+        log: Gets one line for each defect of the broker that would have been an unhandled exception.
+    """
+
+    def __init__(self, broker: Broker, *, log: Callable[[str], None] | None = None) -> None:
+        self.broker = broker
+        self.loop = asyncio.get_running_loop()
+        self._log = log
+        self._wires: dict[Session, Wire] = {}
+        self._ended: set[Session] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connect(self, wire: Wire) -> Session:
+        """Open a session for a new connection."""
+        session = self.broker.connect(self.loop.time())
+        self._wires[session] = wire
+        self._arm()
+        return session
+
+    def received(self, session: Session, data: bytes) -> None:
+        """Hand over octets of a peer."""
+        if session in self._wires and session not in self._ended:
+            self._guarded(session, lambda: session.receive(data, self.loop.time()))
+
+    def ended(self, session: Session) -> None:
+        """Report that a peer has ended its connection; what the session still has to say can be sent."""
+        if session in self._wires and session not in self._ended:
+            self._ended.add(session)
+            self._guarded(session, lambda: session.eof(self.loop.time()))
+
+    def forget(self, session: Session) -> None:
+        """Report that a connection is no more, whoever ended it."""
+        self.ended(session)
+        self._wires.pop(session, None)
+        self._ended.discard(session)
+
+    def resumed(self, wire: Wire) -> None:
+        """Report that a peer takes octets again."""
+        self.broker.tick(self.loop.time())
+        wire.pump()
+        self.settle()
+
+    def admin(self, request: AdminRequest) -> AdminResponse:
+        """Answer an admin call."""
+        try:
+            response = handle(self.broker, request, self.loop.time())
+        except Exception as error:
+            self._report(f"{request.method} {request.path}", error)
+            response = refusal(HTTPStatus.INTERNAL_SERVER_ERROR, f"defect: {type(error).__name__}: {error}")
+        self.settle()
+        return response
+
+    def settle(self) -> None:
+        """Let everything out that the broker has to send, and arm the timer for what it wants to do next."""
+        while sessions := self.broker.sessions_with_output():  # what one takes may let others have more
+            for session in sessions:
+                if session in self._wires:
+                    self._wires[session].pump()
+        self._arm()
+
+    def close(self) -> None:
+        """Drop all connections and stop the timer."""
+        for wire in list(self._wires.values()):
+            wire.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _guarded(self, session: Session, call: Callable[[], None]) -> None:
+        wire = self._wires[session]
+        try:
+            call()
+        except Exception as error:
+            self._report("a connection is ended", error)
+            wire.abort()
+        wire.pump()
+        self.settle()
+
+    def _arm(self) -> None:
+        deadline = self.broker.next_deadline()
+        if self._timer is not None and (deadline is None or self._timer.when() != deadline):
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None and self._timer is None:
+            self._timer = self.loop.call_at(deadline, self._tick, deadline)
+
+    def _tick(self, deadline: float) -> None:
+        self._timer = None
+        try:
+            self.broker.tick(max(self.loop.time(), deadline))  # a loop may call a hair too early
+        except Exception as error:
+            self._report("a timer", error)
+        self.settle()
+
+    def _report(self, what: str, error: Exception) -> None:
+        if self._log is not None:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            self._log(f"defect: {what}: {type(error).__name__}: {error} ({place.name}, line {place.lineno})")

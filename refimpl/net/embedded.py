@@ -1,0 +1,141 @@
+"""A broker inside a program, for the tests of people who write clients.
+
+    with EmbeddedBroker() as broker:                 # in a thread of its own
+        client = pulsar.Client(broker.service_url)
+
+    async with EmbeddedBroker() as broker:           # on the running event loop
+        ...
+
+It listens on free ports of 127.0.0.1, and several of them don't know of each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Self, TypeVar
+
+from refimpl.broker import Broker, Configuration
+from refimpl.net.serving import Serving, serving
+from refimpl.proposals.topic_list import PROFILES
+
+T = TypeVar("T")
+
+
+class EmbeddedBroker:
+    """A broker on free ports of 127.0.0.1 for the length of a block; each block has a new, empty one.
+
+    Args:
+        config: Settings by the names that Pulsar's broker.conf gives them.
+        profile: `default`, what real peers speak, or `letter`, the text of the proposals.
+
+    Raises:
+        ValueError: A setting or the profile is unknown.
+    """
+
+    def __init__(self, config: Mapping[str, str] | None = None, profile: str = "default") -> None:
+        if profile not in PROFILES:
+            raise ValueError(f"profile is {' or '.join(PROFILES)}, not {profile!r}")
+        self._configuration = Configuration.from_settings(config or {})
+        self._profile = PROFILES[profile]
+        self._block: AbstractAsyncContextManager[Serving] | None = None
+        self._serving: Serving | None = None
+        self._runner: asyncio.Runner | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def service_url(self) -> str:
+        """Return where clients connect to."""
+        return self._running().service_url
+
+    @property
+    def admin_url(self) -> str:
+        """Return the base of the admin HTTP interface."""
+        return self._running().admin_url
+
+    @property
+    def broker(self) -> Broker:
+        """Return the broker itself. It belongs to its event loop: from another thread use `call`."""
+        return self._running().driver.broker
+
+    def call(self, function: Callable[[Broker], T]) -> T:
+        """Call a function with the broker, in the broker's thread, and return what it returns."""
+        if self._runner is None:
+            return self._apply(function)
+
+        async def apply() -> T:
+            return self._apply(function)
+
+        return asyncio.run_coroutine_threadsafe(apply(), self._runner.get_loop()).result()
+
+    def _apply(self, function: Callable[[Broker], T]) -> T:
+        driver = self._running().driver
+        try:
+            return function(driver.broker)
+        finally:
+            driver.settle()
+
+    def _running(self) -> Serving:
+        if self._serving is None:
+            raise RuntimeError("the broker runs inside a `with` block only")
+        return self._serving
+
+    async def __aenter__(self) -> Self:
+        """Start on the running event loop."""
+        if self._block is not None:
+            raise RuntimeError("the broker runs already")
+        self._block = serving(self._configuration, profile=self._profile)
+        try:
+            self._serving = await self._block.__aenter__()
+        except BaseException:
+            self._block = None
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Stop."""
+        assert self._block is not None
+        block, self._block, self._serving = self._block, None, None
+        await block.__aexit__(kind, error, trace)
+
+    def __enter__(self) -> Self:
+        """Start in a thread of its own."""
+        if self._block is not None:
+            raise RuntimeError("the broker runs already")
+        started: threading.Event = threading.Event()
+        problems: list[BaseException] = []
+        self._runner = asyncio.Runner()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._serve, args=(self._runner, started, problems), name="broker", daemon=True)
+        self._thread.start()
+        started.wait()
+        if problems:
+            self._thread.join()
+            self._runner = None
+            raise problems[0]
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Stop, and wait for the thread."""
+        assert self._runner is not None
+        assert self._thread is not None
+        self._runner.get_loop().call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._runner = None
+
+    def _serve(self, runner: asyncio.Runner, started: threading.Event, problems: list[BaseException]) -> None:
+        async def block() -> None:
+            async with self:
+                started.set()
+                await self._stop.wait()
+
+        try:
+            with runner:
+                runner.run(block())
+        except BaseException as error:
+            problems.append(error)
+        finally:
+            started.set()

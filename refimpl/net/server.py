@@ -1,0 +1,136 @@
+"""The binary protocol over TCP, and over TLS if there is a context."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import cast
+
+from refimpl.net.driver import Driver
+
+BUFFERED = 256 * 1024
+"""Octets that wait in this process for a peer that reads slowly; more stay with the session."""
+LINGER_SECONDS = 5.0
+"""How long a peer may take for the last octets of a connection that has ended here."""
+_ACCEPT_TURNS = 3
+"""Turns of the loop after which each connection that was accepted has got its wire."""
+
+
+class SocketWire(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, driver: Driver, server: Server) -> None:
+        self._driver = driver
+        self._server = server
+        self._writable = True
+        self._linger: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Open a session."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=BUFFERED)
+        self._session = self._driver.connect(self)
+        self._server.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand octets over."""
+        self._driver.received(self._session, data)
+
+    def eof_received(self) -> None:
+        """Hand the end over; the transport closes once what the session still had to say is written."""
+        self._driver.ended(self._session)
+        self._close_soon()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """Forget the session."""
+        if self._linger is not None:
+            self._linger.cancel()
+        self._driver.forget(self._session)
+        self._server.ended(self)
+
+    def pause_writing(self) -> None:
+        """Take nothing more from the session: the peer does not read."""
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        """Go on with the next turn of the loop: the peer has read. (A transport can't bear to be closed inside this call.)"""
+        self._writable = True
+        self._driver.loop.call_soon(self._driver.resumed, self)
+
+    def pump(self) -> None:
+        """Write what the session has to send while the peer takes it."""
+        while self._writable and not self._transport.is_closing() and (data := self._session.data_to_send()):
+            self._transport.write(data)
+        if self._transport.is_closing():
+            return
+        if self._session.closing:
+            self._close_soon()
+            if self._writable:
+                self._transport.close()
+        elif self._session.reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def abort(self) -> None:
+        """Drop the connection."""
+        self._transport.abort()
+
+    def close(self) -> None:
+        """End the connection from this side, once what is written has arrived."""
+        self._close_soon()
+        self._transport.close()
+
+    def _close_soon(self) -> None:
+        if self._linger is None:
+            self._linger = self._driver.loop.call_later(LINGER_SECONDS, self._transport.abort)
+
+
+class Server:
+    """Listens until it is closed.
+
+    Args:
+        driver: Drives the broker that is served.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._wires: set[SocketWire] = set()
+        self._all_ended = asyncio.Event()
+        self._closing = False
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        """Take connections.
+
+        Args:
+            listening: A bound socket; it is closed with the server.
+            tls: Context of a TLS server; None: plain TCP.
+        """
+        self._server = await self._driver.loop.create_server(lambda: SocketWire(self._driver, self), sock=listening, ssl=tls)
+
+    def opened(self, wire: SocketWire) -> None:
+        """Note a connection."""
+        self._wires.add(wire)
+        self._all_ended.clear()
+        if self._closing:
+            wire.close()
+
+    def ended(self, wire: SocketWire) -> None:
+        """Note that a connection is no more."""
+        self._wires.discard(wire)
+        if not self._wires:
+            self._all_ended.set()
+
+    async def close(self) -> None:
+        """Take no more connections, end all that are open and wait until they have ended."""
+        self._closing = True
+        if self._server is not None:
+            self._server.close()
+        for _ in range(_ACCEPT_TURNS):
+            await asyncio.sleep(0)
+        for wire in list(self._wires):
+            wire.close()
+        if self._wires:
+            await self._all_ended.wait()

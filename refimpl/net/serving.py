@@ -1,0 +1,84 @@
+"""A broker on the network: the binary protocol and the admin interface of one broker, for as long as a block lasts."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from refimpl.broker import Broker, Configuration
+from refimpl.net.admin_http import AdminServer
+from refimpl.net.driver import Driver
+from refimpl.net.server import Server
+from refimpl.proposals.topic_list import DEFAULT, Profile
+from refimpl.store import MemoryStore
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A broker that is served.
+
+    Attributes:
+        driver: Drives the broker; to be used on its event loop only.
+        service_url: "pulsar://127.0.0.1:PORT", or "pulsar+ssl://...".
+        admin_url: "http://127.0.0.1:PORT".
+    """
+
+    driver: Driver
+    service_url: str
+    admin_url: str
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    configuration: Configuration | None = None,
+    *,
+    profile: Profile = DEFAULT,
+    store: MemoryStore | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    admin_port: int = 0,
+    tls: ssl.SSLContext | None = None,
+    log: Callable[[str], None] | None = None,
+) -> AsyncIterator[Serving]:
+    """Serve a broker.
+
+    Args:
+        configuration: Its settings.
+        profile: Which reading of the proposals it speaks.
+        store: What an earlier broker left.
+        host: Address to listen at; it stands in the answers to LOOKUP, too.
+        port: TCP port of the binary protocol; 0: a free one.
+        admin_port: TCP port of the admin interface; 0: a free one.
+        tls: Context of a TLS server for the binary protocol; None: plain TCP.
+        log: Gets one line for each thing worth to be noted.
+
+    Returns:
+        Where it is reached; it takes connections already.
+
+    Raises:
+        OSError: A port is in use; `filename` names it.
+        ValueError: The configuration contradicts itself.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        service, admin = (stack.enter_context(_listening(host, number)) for number in (port, admin_port))
+        scheme = "pulsar+ssl" if tls else "pulsar"
+        service_url, admin_url = f"{scheme}://{host}:{service.getsockname()[1]}", f"http://{host}:{admin.getsockname()[1]}"
+        broker = Broker(configuration, store=store, profile=profile, service_url=service_url, admin_url=admin_url, log=log)
+        driver = Driver(broker, log=log)
+        stack.callback(driver.close)
+        server, admin_server = Server(driver), AdminServer(driver)
+        stack.push_async_callback(server.close)
+        await server.listen(service, tls)
+        stack.push_async_callback(admin_server.close)
+        await admin_server.listen(admin)
+        yield Serving(driver, service_url, admin_url)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), f"{host}:{port}") from None

@@ -1,0 +1,331 @@
+r"""Patterns for topics: RE2 regular expressions, and one name against all patterns of a namespace.
+
+Most patterns are a name, or the beginning of names followed by `.*`; both are found in a dictionary. Any other pattern is
+filed under a text that each name it matches has to contain, so that RE2 sees only the few whose text is in the name; where
+many are filed under one text, they are compiled into one automaton, `re2.Set`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+PATTERN_MEMORY = 1 << 20
+"""Octets that RE2 may take for one pattern; a pattern that needs more is refused."""
+
+SET_MEMORY = 32 << 20
+"""Octets that RE2 may take for one automaton of many patterns."""
+
+SET_SIZE = 2000
+"""Most patterns in one automaton."""
+
+LOOSE = 32
+"""So many patterns are tried one by one before they are worth an automaton."""
+
+_COMPILED = 1024
+"""So many patterns are kept compiled; any other is compiled again when it is needed."""
+
+_DOMAIN_HEAD = re.compile(r"(?s)(.*?)(non-persistent|persistent)\Z")
+_LITERAL = r"[^\\.+*?()|\[\]{}^$]|\\[!-/:-@\[-`{-~]|\\Q(?:(?!\\E).)*(?:\\E|\Z)"
+_SIMPLE = re.compile(rf"(?s)\^?((?:{_LITERAL})*)(\.\*)?\$?\Z")
+_TOKEN = re.compile(
+    rf"""(?sx)(?P<literal>{_LITERAL})
+    | (?P<repeat>[*+?]\??|\{{[0-9]+(?:,[0-9]*)?\}}\??)
+    | (?P<open>\((?:\?:|\?P?<\w+>|(?!\?)))
+    | (?P<close>\))
+    | (?P<or>\|)
+    | (?P<other>[.^$]|\\[dDwWsSbBAz]|\[\^?\]?(?:\\[^Q]|[^\\\[\]])*\])"""
+)
+_FILED_UNDER = 8
+_EVERYTHING = "(?s).*"
+
+
+def without_domain(pattern: str) -> str:
+    r"""Remove the topic domain from a pattern, keeping what stands before it, such as `^` or `\Q`.
+
+    Raises:
+        ValueError: The pattern has a `://` whose head does not end in `persistent` or `non-persistent`, or nothing behind it.
+
+    Source: observed on Apache Pulsar 3.0.7 and later; the domain of a pattern takes no part in the match.
+    """
+    if "://" not in pattern:
+        return pattern
+    head, rest = pattern.split("://")[:2]  # pip145.pattern.second-separator
+    found = _DOMAIN_HEAD.match(head)
+    if found is None:  # pip145.pattern.unknown-domain
+        raise ValueError(f"Does not support topic domain: {head}")
+    if not rest:  # pip145.pattern.domain-only
+        raise ValueError(f"No pattern behind the topic domain: {pattern}")
+    return found[1] + rest
+
+
+def pattern_length(pattern: str) -> int:
+    """Return the length of a pattern in the unit of the limit, UTF-16 code units: pip145.pattern.length-unit."""
+    return len(pattern.encode("utf-16-be", "surrogatepass")) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsPattern:
+    """A pattern that compiles; made by `compile_pattern`.
+
+    Attributes:
+        text: The regular expression, without a topic domain.
+        literal: A text that each matching name contains; with `whole` it is the name, with `open_end` its beginning.
+        whole: The pattern matches `literal` only.
+        open_end: The pattern is `literal` followed by `.*`.
+    """
+
+    text: str
+    literal: str
+    whole: bool = False
+    open_end: bool = False
+
+    def matches(self, name: str) -> bool:
+        """Tell whether the pattern fits a whole name: pip145.pattern.full-match.
+
+        Args:
+            name: A topic without its domain and partition suffix: `tenant/namespace/local-name`.
+        """
+        if self.whole:
+            return name == self.literal
+        if self.open_end:
+            return name.startswith(self.literal) and "\n" not in name[len(self.literal) :]
+        return self.literal in name and _compiled(self.text).fullmatch(name.encode()) is not None
+
+
+def compile_pattern(text: str, known_prefix: str = "") -> TopicsPattern:
+    r"""Compile a pattern.
+
+    Args:
+        text: RE2 syntax, which has `\Q..\E` and `(?i)` but neither look-around nor back-references; without a topic domain.
+        known_prefix: All names begin with it, such as `tenant/namespace/`.
+
+    Raises:
+        ValueError: RE2 can't compile it, or needs more memory than a pattern may take.
+    """
+    simple = _SIMPLE.match(text)
+    if simple is not None:
+        return TopicsPattern(text, _unescaped(simple[1]), whole=not simple[2], open_end=bool(simple[2]))
+    _compiled(text)
+    return TopicsPattern(text, _required(text, known_prefix))
+
+
+@lru_cache(_COMPILED)
+def _compiled(text: str) -> Any:
+    try:
+        return re2.compile(text.encode(), _options(PATTERN_MEMORY))
+    except re2.error as error:
+        reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
+        raise ValueError(f"{reason} (patterns are RE2 regular expressions, without look-around and back-references)") from None
+
+
+def _options(memory: int) -> re2.Options:
+    options = re2.Options()
+    options.max_mem = memory
+    options.log_errors = False
+    options.never_capture = True
+    return options
+
+
+def _unescaped(literal: str) -> str:
+    """Return the text that a sequence of literal tokens stands for."""
+    return "".join(_character(token[0]) for token in re.finditer(f"(?s){_LITERAL}", literal))
+
+
+def _character(token: str) -> str:
+    if token.startswith("\\Q"):
+        return token[2:].removesuffix("\\E")
+    return token.removeprefix("\\") or token
+
+
+def _required(text: str, known_prefix: str) -> str:
+    """Return the longest text found that each name must contain; empty if the pattern is not understood that far."""
+    best = run = ""
+    depth = position = 0
+    while position < len(text):
+        token = _TOKEN.match(text, position)
+        if token is None or (token.lastgroup == "or" and not depth):
+            return ""
+        position = token.end()
+        depth += {"open": 1, "close": -1}.get(token.lastgroup or "", 0)
+        if token.lastgroup == "literal" and not depth:
+            run += _character(token[0])
+            continue
+        if token.lastgroup == "repeat":
+            run = run[:-1]
+        best = max(best, run.removeprefix(known_prefix), key=len)
+        run = ""
+    return max(best, run.removeprefix(known_prefix), key=len)
+
+
+class PatternIndex:
+    """All patterns of a namespace, to find those that one name matches.
+
+    A pattern is compiled with others when a name first needs it; adding and removing patterns disturbs nothing that is compiled.
+    """
+
+    def __init__(self) -> None:
+        self._patterns: dict[str, TopicsPattern] = {}
+        self._whole: dict[str, dict[str, None]] = {}
+        self._open_ends: dict[int, dict[str, dict[str, None]]] = {}
+        self._others: dict[int, dict[str, _Group]] = {}
+
+    def __len__(self) -> int:
+        return len(self._patterns)
+
+    def add(self, pattern: TopicsPattern) -> None:
+        """Add a pattern; nothing happens if one with its text is there."""
+        if pattern.text in self._patterns:
+            return
+        self._patterns[pattern.text] = pattern
+        if pattern.whole:
+            self._whole.setdefault(pattern.literal, {})[pattern.text] = None
+        elif pattern.open_end:
+            self._open_ends.setdefault(len(pattern.literal), {}).setdefault(pattern.literal, {})[pattern.text] = None
+        else:
+            key = pattern.literal[-_FILED_UNDER:]
+            self._others.setdefault(len(key), {}).setdefault(key, _Group()).add(pattern)
+
+    def discard(self, text: str) -> None:
+        """Remove the pattern with a text, if it is there."""
+        pattern = self._patterns.pop(text, None)
+        if pattern is None:
+            return
+        if pattern.whole:
+            _remove(self._whole, pattern.literal, text)
+        elif pattern.open_end:
+            _remove(self._open_ends[len(pattern.literal)], pattern.literal, text)
+            _forget_empty(self._open_ends, len(pattern.literal))
+        else:
+            key = pattern.literal[-_FILED_UNDER:]
+            groups = self._others[len(key)]
+            groups[key].discard(text)
+            _forget_empty(groups, key)
+            _forget_empty(self._others, len(key))
+
+    def matching(self, name: str) -> list[str]:
+        """Return the texts of the patterns that fit a name.
+
+        Args:
+            name: `tenant/namespace/local-name`.
+
+        Returns:
+            Each text once, in any order.
+        """
+        found = list(self._whole.get(name, ()))
+        for length, by_beginning in self._open_ends.items():
+            texts = by_beginning.get(name[:length]) if length <= len(name) else None
+            if texts and "\n" not in name[length:]:
+                found += texts
+        for group in self._groups_for(name):
+            found += group.matching(name)
+        return found
+
+    def _groups_for(self, name: str) -> Iterable[_Group]:
+        groups: dict[int, _Group] = {}
+        for length, by_text in self._others.items():
+            for start in range(len(name) - length + 1) if length else (0,):
+                group = by_text.get(name[start : start + length])
+                if group is not None:
+                    groups[id(group)] = group
+        return groups.values()
+
+
+class _Group:
+    """Patterns filed under one text: compiled into automata of growing size, the newest ones loose."""
+
+    def __init__(self) -> None:
+        self._loose: dict[str, TopicsPattern] = {}
+        self._automata: list[_Automaton] = []
+
+    def __len__(self) -> int:
+        return len(self._loose) + sum(len(automaton.patterns) for automaton in self._automata)
+
+    def add(self, pattern: TopicsPattern) -> None:
+        self._loose[pattern.text] = pattern
+
+    def discard(self, text: str) -> None:
+        if self._loose.pop(text, None) is None:
+            for automaton in self._automata:
+                automaton.patterns.pop(text, None)
+            self._automata = [automaton for automaton in self._automata if automaton.patterns]
+
+    def matching(self, name: str) -> Iterator[str]:
+        if len(self._loose) > LOOSE:
+            self._compile()
+        for automaton in self._automata:
+            yield from automaton.matching(name)
+        for pattern in self._loose.values():
+            if pattern.matches(name):
+                yield pattern.text
+
+    def _compile(self) -> None:
+        """Compile the loose patterns, together with automata that are not much larger or that have lost half of theirs."""
+        patterns = self._loose
+        self._loose = {}
+        kept = []
+        for automaton in sorted(self._automata, key=lambda one: len(one.patterns)):
+            if len(patterns) < SET_SIZE and (len(automaton.patterns) <= 2 * len(patterns) or automaton.is_sparse):
+                patterns = automaton.patterns | patterns
+            else:
+                kept.append(automaton)
+        ordered = list(patterns.values())
+        for start in range(0, len(ordered), SET_SIZE):
+            kept += _automata(ordered[start : start + SET_SIZE])
+        self._automata = [automaton for automaton in kept if automaton.patterns]
+
+
+class _Automaton:
+    """Some patterns in one `re2.Set`; without one, they are tried one by one.
+
+    A set that runs out of memory reports no match. Therefore it also holds a pattern that fits everything: if that is missing
+    from the result, the result is void.
+    """
+
+    def __init__(self, patterns: list[TopicsPattern], compiled: re2.Set | None) -> None:
+        self.patterns = {pattern.text: pattern for pattern in patterns}
+        self._texts = tuple(self.patterns)
+        self._compiled = compiled
+
+    @property
+    def is_sparse(self) -> bool:
+        return 2 * len(self.patterns) < len(self._texts)
+
+    def matching(self, name: str) -> Iterator[str]:
+        everything = len(self._texts)
+        indexes = self._compiled.Match(name) if self._compiled is not None else None
+        if indexes is None or everything not in indexes:
+            yield from (text for text, pattern in self.patterns.items() if pattern.matches(name))
+        else:
+            yield from (self._texts[index] for index in indexes if index != everything and self._texts[index] in self.patterns)
+
+
+def _automata(patterns: list[TopicsPattern]) -> list[_Automaton]:
+    """Compile patterns into as few automata as there is memory for."""
+    compiled = re2.Set.FullMatchSet(_options(SET_MEMORY))
+    try:
+        for pattern in patterns:
+            compiled.Add(pattern.text.encode())
+        compiled.Add(_EVERYTHING.encode())
+        compiled.Compile()
+    except re2.error:
+        if len(patterns) == 1:
+            return [_Automaton(patterns, None)]
+        middle = len(patterns) // 2
+        return _automata(patterns[:middle]) + _automata(patterns[middle:])
+    return [_Automaton(patterns, compiled)]
+
+
+def _remove(texts_by_literal: dict[str, dict[str, None]], literal: str, text: str) -> None:
+    del texts_by_literal[literal][text]
+    _forget_empty(texts_by_literal, literal)
+
+
+def _forget_empty(table: dict[Any, Any], key: object) -> None:
+    if not table[key]:
+        del table[key]

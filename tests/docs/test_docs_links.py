@@ -1,0 +1,66 @@
+"""Links in texts that are written by hand, in notebooks, and in the site as it was built."""
+
+import re
+
+from conformance.site.check import problems
+from conformance.site.linking import linked, relocated
+from conformance.site.notebooks import settled
+from conformance.site.sources import REPOSITORY
+
+DOCS = REPOSITORY / "docs"
+
+
+def test_clauses_and_cases_become_links(sources):
+    text = "See `pip145.hash.empty` and `pip145/hash/equal-empty`, not `some.name`.\n"
+    assert linked(text, "findings/x.md", sources) == (
+        "See [`pip145.hash.empty`](../reference/clauses/pip145-list.md#pip145.hash.empty) and "
+        "[`pip145/hash/equal-empty`](../reference/cases/pip145-hash.md#pip145-hash-equal-empty), not `some.name`.\n"
+    )
+
+
+def test_headings_links_and_code_stay_as_they_are(sources):
+    text = "# `pip145.hash.empty`\n\n[`pip145.hash.empty`](x.md)\n\n```\n`pip145.hash.empty`\n```\n"
+    assert linked(text, "a.md", sources) == text
+
+
+def test_links_to_the_folder_of_pages_are_relocated():
+    assert relocated("[a](docs/x.md) [b](docs/y/z.md#w) [c](https://d)", "contributing.md") == "[a](x.md) [b](y/z.md#w) [c](https://d)"
+
+
+def test_pages_name_clauses_and_cases_that_exist(sources):
+    known = {*sources.suite.clauses, *sources.suite.transcripts}
+    for path in [*DOCS.rglob("*.md"), REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]:
+        named = re.findall(r"`((?:core|pip145)[./][a-z0-9-]+[./][a-z0-9./-]+)`", path.read_text())
+        assert [name for name in named if name not in known] == [], path.name
+
+
+def test_links_of_a_notebook_lead_to_pages(sources):
+    content = (
+        '<p><a href="../reference/clauses/core.md#core.frame.any-segmentation">x</a> <code>pip145/hash/equal-empty</code>'
+        '<a href="../conformance/clauses/pip145_list.yaml"><code>pip145.hash.empty</code></a>'
+        '<a href="#here">y</a> <a href="../docs/baselines.md">b</a> <a href="02_other.ipynb">n</a> <a href="../CONTRIBUTING.md">c</a></p>'
+        '<script src=""> </script><script type="module">import("https://elsewhere")</script>'
+    )
+    assert settled(content, "notebooks/01_first.ipynb", sources) == (
+        '<p><a href="../reference/clauses/core.html#core.frame.any-segmentation">x</a> '
+        '<a href="../reference/cases/pip145-hash.html#pip145-hash-equal-empty"><code>pip145/hash/equal-empty</code></a>'
+        '<a href="../reference/clauses/pip145-list.html#pip145.hash.empty"><code>pip145.hash.empty</code></a>'
+        '<a href="#here">y</a> <a href="../baselines.html">b</a> <a href="02_other.html">n</a> <a href="../contributing.html">c</a></p>'
+    )
+
+
+def test_a_built_site_is_checked(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "index.html").write_text('<h1 id="top">x</h1><a href="sub/a.html#in">1</a><a href="#top">2</a><a href="https://x/">3</a>')
+    (tmp_path / "sub" / "a.html").write_text('<p id="in"><a href="../index.html#gone">4</a><a href="b.html">5</a></p>')
+    (tmp_path / "404.html").write_text('<a href="/nowhere.html">6</a>')
+    (tmp_path / "style.css").write_text("@import 'https://fonts/x.css'; p { background: url(//cdn/y.png) } q { background: url(z.png) }")
+    (tmp_path / "c.html").write_text('<script src="https://cdn/x.js"></script><img src="x.png"><link rel="stylesheet" href="//cdn/y.css">')
+    assert problems(tmp_path) == [
+        "sub/a.html: ../index.html#gone: there is no such place in index.html",
+        "sub/a.html: b.html: there is no sub/b.html",
+        "c.html: would load https://cdn/x.js",
+        "c.html: would load //cdn/y.css",
+        "style.css: would load https://fonts/x.css",
+        "style.css: would load //cdn/y.png",
+    ]

@@ -1,0 +1,201 @@
+"""The generated pages, without mkdocs: complete, each place once, and no link that leads nowhere."""
+
+import json
+import posixpath
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+import yaml
+
+from conformance.cli import app
+from conformance.engine import model as m
+from conformance.site.book import TOP, other_files, pages
+from conformance.site.clauses import clause_pages, register_title
+from conformance.site.commands import command_page
+from conformance.site.formats import KINDS, format_page
+from conformance.site.markup import case_place, clause_place, code, plain, prose
+from conformance.site.programming import programming_pages
+from conformance.site.sources import REPOSITORY, KillMatrix, load_sources
+
+DOCS = REPOSITORY / "docs"
+WRITTEN = {path.relative_to(DOCS).as_posix(): path.read_text() for path in DOCS.rglob("*.md")}
+FENCE = re.compile(r"^( *)(```+).*?^\1\2[ \t]*$", re.DOTALL | re.MULTILINE)
+
+
+def outside_fences(text):
+    return FENCE.sub("", text)
+
+
+def anchors_of(text):
+    return re.findall(r"^ *#+ .*\{ #(\S+)[^}]*\}$", outside_fences(text), re.MULTILINE)
+
+
+def links_of(text):
+    return re.findall(r"\]\((?!https?:)([^)\s]+)\)", outside_fences(text))
+
+
+def test_paths_and_places_are_unique(made, generated):
+    assert len(generated) == len(made)
+    assert set(generated) & set(WRITTEN) == set()
+    for path, page in generated.items():
+        found = anchors_of(page.text)
+        assert sorted(found) == sorted(set(found)), path
+
+
+def test_every_clause_and_every_case_has_its_place(sources, generated):
+    for clause in sources.suite.clauses:
+        path, _, anchor = clause_place(sources, clause).partition("#")
+        assert anchors_of(generated[path].text).count(anchor) == 1, clause
+    for case in sources.suite.transcripts:
+        path, _, anchor = case_place(case).partition("#")
+        assert anchors_of(generated[path].text).count(anchor) == 1, case
+
+
+def test_links_of_generated_pages_lead_somewhere(generated):
+    files = other_files()
+    for path, page in generated.items():
+        for link in links_of(page.text):
+            target, _, anchor = link.partition("#")
+            place = posixpath.normpath(posixpath.join(posixpath.dirname(path), target)) if target else path
+            assert place in generated or place in WRITTEN or place in files, (path, link)
+            if anchor and place in generated:
+                assert anchor in anchors_of(generated[place].text) or f"\n## {anchor}\n" in generated[place].text, (path, link)
+
+
+def test_a_clause_shows_what_is_known_of_it(sources, generated):
+    text = generated["reference/clauses/pip145-watch.md"].text
+    part = text[text.index("### pip145.watch.unicode {") :].split("\n### ")[0]
+    assert 'class="pc-level pc-must"' in part
+    assert "**Without it:**" in part
+    assert "[`pip145/update/unicode`](../cases/pip145-update.md#pip145-update-unicode)" in part
+    assert part.count('class="pc-verdict ') == len(m.RELEASES)
+    assert "2.11.0, 3.0.7, 4.0.0, known to fail: " in part
+    assert "([finding](../../findings/encoded-names.md))" in part
+
+
+def test_an_excluded_clause_has_its_reason_and_no_results(sources, generated):
+    text = generated["reference/clauses/pip145-watch.md"].text
+    part = text[text.index("### pip145.client.watch-creates {") :].split("\n### ")[0]
+    assert "**Not tested:**" in part
+    assert "pc-verdict" not in part
+
+
+def test_a_case_shows_transcript_and_conversation(sources, generated):
+    text = generated["reference/cases/pip145-update.md"].text
+    part = text[text.index("## pip145/update/unicode {") :].split("\n## ")[0]
+    assert '=== "With Apache Pulsar 4.2.4"' in part
+    assert "<svg" in part
+    assert "    id: pip145/update/unicode" in part
+    assert part.count('class="pc-verdict ') == len(m.RELEASES)
+
+
+def test_drawings_are_one_line_each_so_that_markdown_leaves_them_alone(generated):
+    for page in generated.values():
+        drawings = [line for line in page.text.splitlines() if "<svg" in line]
+        assert all(line.count("<svg") == 1 and line.endswith("</svg></div>") for line in drawings), page.path
+
+
+def test_mutants_are_shown_when_they_were_run(sources):
+    kills = KillMatrix.model_validate(
+        {
+            "mutants": {
+                "lies": {"clause": "core.handshake.connected", "lie": "It never answers.", "killed_by": ["core/handshake/ping-first"]}
+            },
+            "without": {"core.handshake.version-minimum": "nothing to break"},
+        }
+    )
+    with_, without = ("\n".join(page.text for page in clause_pages(replace(sources, kills=one))) for one in (kills, None))
+    killer = "[`core/handshake/ping-first`](../cases/core-handshake.md#core-handshake-ping-first)"
+    assert f"- Mutant `lies`: It never answers. Killed by {killer}" in with_
+    assert "- No mutant: nothing to break" in with_
+    assert "Mutant" not in without
+    assert "mutant" not in without
+
+
+def test_kill_matrix_is_read_if_it_is_there(tmp_path):
+    path = tmp_path / "kill_matrix.json"
+    assert load_sources(recordings=tmp_path, kill_matrix=path).kills is None
+    path.write_text(json.dumps({"mutants": {}, "without": {"a": "b"}}))
+    assert load_sources(recordings=tmp_path, kill_matrix=path).kills == KillMatrix(mutants={}, without={"a": "b"})
+
+
+def test_pages_without_recordings(tmp_path):
+    made = pages(load_sources(recordings=tmp_path))
+    assert all("pc-verdicts" not in page.text for page in made if page.path.startswith("reference/c"))
+
+
+def test_every_command_and_option_is_described():
+    text = command_page().text
+    commands = typer.main.get_command(app).commands
+    for name, command in commands.items():
+        for inner_name, inner in getattr(command, "commands", {"": command}).items():
+            assert f"## {name}{' ' if inner_name else ''}{inner_name} {{ #" in text
+            for parameter in inner.params:
+                assert parameter.name.upper() in text or any(option in text for option in parameter.opts), (name, parameter.name)
+
+
+def test_every_key_of_every_format_is_described():
+    text = format_page().text
+    for cls in KINDS.values():
+        for field, info in cls.model_fields.items():
+            assert f"| `{info.alias or field}` |" in text, (cls, field)
+    assert set(other_files()) >= {f"reference/schema/{kind}.json" for kind in (*KINDS, "log")}
+
+
+def test_every_package_has_its_page():
+    assert "reference/python/wire.md" in {page.path for page in programming_pages()}
+    assert "::: refimpl.wire.frames" in programming_pages()[0].text
+    assert "pb2" not in programming_pages()[0].text.partition("## ")[2]
+
+
+def test_navigation_names_every_page_once(generated):
+    config = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text())
+    entries = list(leaves(config["nav"]))
+    patterns = [re.escape(entry).replace(r"\*", "[^/]*") for entry in entries]
+    for path in (*generated, *WRITTEN):
+        assert sum(re.fullmatch(pattern, path) is not None for pattern in patterns) == 1, path
+    notebooks = [entry for entry in entries if entry.endswith(".ipynb")]
+    assert sorted(notebooks) == sorted(f"notebooks/{path.name}" for path in (REPOSITORY / "notebooks").glob("*.ipynb"))
+
+
+def leaves(nav):
+    if isinstance(nav, str):
+        yield nav
+    for one in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
+        yield from leaves(one)
+
+
+def test_pins_of_all_requirement_files_agree():
+    seen = {}
+    for path in REPOSITORY.glob("requirements*.txt"):
+        for line in path.read_text().splitlines():
+            if line and not line.startswith("#"):
+                name, _, version = line.partition("==")
+                assert version, (path.name, line)
+                assert seen.setdefault(name, version) == version, (path.name, name)
+
+
+def test_docs_extra_names_what_the_site_is_made_with():
+    pinned = {line.partition("==")[0] for line in (REPOSITORY / "requirements-docs.txt").read_text().splitlines()}
+    text = (REPOSITORY / "pyproject.toml").read_text()
+    extra = re.findall(r'"([a-z0-9-]+)', re.findall(r"^docs = \[(.*)\]$", text, re.MULTILINE)[0])
+    assert set(extra) <= pinned
+
+
+def test_names_of_registers():
+    assert [register_title(name) for name in ("core", "pip145_list", "pr7629")] == ["Core", "PIP-145, list", "PR-7629"]
+
+
+def test_text_is_taken_literally():
+    assert plain("a_b <c> *d* [e](f) `g` | h & i") == r"a\_b &lt;c&gt; \*d\* \[e\](f) \`g\` \| h &amp; i"
+    assert prose("take `a_b` and a_b") == r"take `a_b` and a\_b"
+    assert prose("one ` alone") == r"one \` alone"
+    assert code("a|b`") == "<code>a&#124;b&#96;</code>"
+
+
+def test_texts_at_the_top_become_pages(generated):
+    for name, (path, _) in TOP.items():
+        assert generated[path].text.splitlines()[0] == Path(REPOSITORY / name).read_text().splitlines()[0]
+        assert "](docs/" not in generated[path].text

@@ -1,0 +1,81 @@
+"""The registers of divergences and open questions: what they name exists, and no finding is left out."""
+
+from dataclasses import dataclass, fields
+from types import SimpleNamespace
+
+import pytest
+
+from conformance.engine.source import SourceProblem
+from conformance.site.registers import PROFILES, differences, load_entries
+from conformance.site.sources import REPOSITORY
+
+FINDINGS = {path.stem for path in (REPOSITORY / "docs" / "findings").glob("*.md")} - {"README"}
+ENTRIES = {name: load_entries(name) for name in ("divergences", "questions")}
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Two ways.
+
+    Attributes:
+        close_answer: What a close is answered with,
+            in one word.
+    """
+
+    close_answer: str = "success"
+    limit: int = 50
+    """How long `a_pattern` may be."""
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_what_an_entry_names_exists(name, sources):
+    for entry in ENTRIES[name]:
+        assert [clause for clause in entry.clauses if clause not in sources.suite.clauses] == [], entry.id
+        assert set(entry.findings) <= FINDINGS, entry.id
+        assert entry.about in {"core", *(about for about, _ in PROFILES)}, entry.id
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_ids_are_unique(name):
+    ids = [entry.id for entry in ENTRIES[name]]
+    assert len(ids) == len(set(ids))
+
+
+def test_every_finding_stands_in_the_register():
+    assert {finding for entry in ENTRIES["divergences"] for finding in entry.findings} == FINDINGS
+
+
+def test_every_finding_is_listed(generated):
+    listed = (REPOSITORY / "docs" / "findings" / "README.md").read_text()
+    assert [finding for finding in FINDINGS if f"]({finding}.md)" not in listed] == []
+    page = generated["reference/divergences.md"].text
+    assert [finding for finding in FINDINGS if f"](../findings/{finding}.md)" not in page] == []
+
+
+def test_fields_of_a_profile_are_read_with_their_documentation():
+    module = SimpleNamespace(Profile=Profile, DEFAULT=Profile(), LETTER=Profile("list", 0))
+    first, second = differences(module)
+    assert (first.name, first.words, first.default, first.letter) == (
+        "close_answer",
+        "What a close is answered with, in one word.",
+        "success",
+        "list",
+    )
+    assert (second.name, second.words, second.default, second.letter) == ("limit", "How long `a_pattern` may be.", 50, 0)
+
+
+@pytest.mark.parametrize(("about", "module"), PROFILES, ids=[about for about, _ in PROFILES])
+def test_every_field_of_the_profiles_is_documented_and_published(about, module, generated):
+    page = generated["reference/divergences.md"].text
+    found = differences(module)
+    assert [one.name for one in found] == [field.name for field in fields(module.Profile)]
+    for one in found:
+        assert one.words, one.name
+        assert one.default != one.letter, one.name
+        assert f"### {one.name} {{" in page
+
+
+def test_a_register_with_a_mistake_is_refused_with_its_line(tmp_path):
+    (tmp_path / "questions.yaml").write_text("format: 1\nentries:\n  - {id: a, title: b, about: core, text: c, observed: d, here: e}\n")
+    with pytest.raises(SourceProblem, match=r"questions.yaml:3: entries\[0\].clauses"):
+        load_entries("questions", tmp_path)

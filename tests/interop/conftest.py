@@ -1,0 +1,164 @@
+"""Stock clients against two brokers, always through a proxy whose record of frames is shown when a test fails.
+
+`broker` is the reference broker and a real Apache Pulsar in turn, `client` the PyPI and the Maven client. Java and Maven are needed for
+the Maven client and the real broker: without them those tests are skipped with the reason, in CI they fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import itertools
+import os
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Any, TypeVar
+
+import pytest
+from frame_proxy import FrameProxy, frame_proxy
+from stock_clients import Admin, Client, ClientProcess
+
+from conformance.targets import AdminClient, ApachePulsar, Endpoint, TargetError
+from conformance.targets.java_tools import find_java, find_maven
+from conformance.targets.process import tail
+from conformance.targets.reference import ReferenceTarget
+
+T = TypeVar("T")
+_namespaces = itertools.count(1)
+
+
+class BackgroundLoop:
+    """An asyncio loop in a thread of its own, for what has to live on while a test waits."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Any) -> Any:
+        """Run a coroutine to its end."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    @contextmanager
+    def entered(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+        """Enter an asynchronous context manager for the length of a block, in one task from beginning to end."""
+        ready: concurrent.futures.Future[tuple[T, asyncio.Event]] = concurrent.futures.Future()
+
+        async def live() -> None:
+            stop = asyncio.Event()
+            try:
+                async with manager as value:
+                    ready.set_result((value, stop))
+                    await stop.wait()
+            except BaseException as error:
+                if ready.done():
+                    raise
+                ready.set_exception(error)
+
+        living = asyncio.run_coroutine_threadsafe(live(), self._loop)
+        value, stop = ready.result()
+        try:
+            yield value
+        finally:
+            self._loop.call_soon_threadsafe(stop.set)
+            living.result()
+
+    def close(self) -> None:
+        """End the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def require_java() -> None:
+    """Skip the test without Java or Maven; in CI let it fail."""
+    try:
+        asyncio.run(find_java())
+        find_maven()
+    except TargetError as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"this machine lacks what the test needs: {error}")
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def loop() -> Iterator[BackgroundLoop]:
+    loop = BackgroundLoop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture(scope="session", params=["reference", pytest.param("real", marks=pytest.mark.real)])
+def broker(request: pytest.FixtureRequest, loop: BackgroundLoop) -> Iterator[Endpoint]:
+    if request.param == "real":
+        require_java()
+    target = ApachePulsar("4.2.4") if request.param == "real" else ReferenceTarget()
+    with loop.entered(target.run()) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def proxy(broker: Endpoint, loop: BackgroundLoop) -> Iterator[FrameProxy]:
+    with loop.entered(frame_proxy(broker.service_url)) as proxy:
+        yield proxy
+        assert proxy.defects == []
+
+
+@pytest.fixture(scope="session")
+def client_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], ClientProcess]]:
+    processes: dict[str, ClientProcess] = {}
+
+    def living(language: str) -> ClientProcess:
+        if language not in processes or not processes[language].running:
+            processes[language] = ClientProcess(language, tmp_path_factory.mktemp(language) / "client.log")
+        return processes[language]
+
+    yield living
+    for process in processes.values():
+        process.kill()
+
+
+@pytest.fixture(params=["python", "java"])
+def client(request: pytest.FixtureRequest, client_process: Callable[[str], ClientProcess], proxy: FrameProxy) -> Iterator[Client]:
+    if request.param == "java":
+        require_java()
+    client = Client(client_process(request.param), proxy.service_url)
+    yield client
+    if client.process.running:
+        client.end()
+
+
+@pytest.fixture
+def admin(broker: Endpoint, loop: BackgroundLoop) -> Admin:
+    async def perform(op: str, arguments: object) -> Any:
+        async with AdminClient(broker) as client:
+            result = await client.call(op, arguments)
+        assert result.ok, f"{op} {arguments}: {result.status} {result.reason}"
+        return result.body
+
+    return lambda op, arguments=None: loop.run(perform(op, arguments))
+
+
+@pytest.fixture
+def namespace(admin: Admin) -> str:
+    """Create a namespace that no other test uses; its broker is thrown away, so it need not be removed."""
+    name = f"public/interop-{next(_namespaces)}"
+    admin("create_namespace", name)
+    return name
+
+
+@pytest.fixture
+def topic(namespace: str) -> str:
+    """Name a topic that does not exist yet."""
+    return f"persistent://{namespace}/topic"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    proxy = getattr(item, "funcargs", {}).get("proxy")
+    if report.failed and isinstance(proxy, FrameProxy):
+        report.sections.append(("frames", proxy.lines()))
+        report.sections.append(("end of the broker's log", tail(item.funcargs["broker"].log_file)))
+    return report
