@@ -52,7 +52,7 @@ bench: $(VENV)/dev.stamp  ## Measure the codec, the engine and a whole run on a 
 	$(BIN)/python benchmarks/bench.py $(ARGS)
 
 docs: $(VENV)/docs.stamp  ## Build the site: site/index.html
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet $(ARGS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
 
 notebooks: $(VENV)/dev.stamp  ## Execute the notebooks anew and bring them into their normal form
 	$(BIN)/python -m conformance.notebooks.build $(ARGS)

@@ -38,7 +38,9 @@ baseline_app = typer.Typer(no_args_is_help=True, help="Known failures of a targe
 app.add_typer(baseline_app, name="baseline")
 app.command()(broker)
 
-TargetArgument = Annotated[str, typer.Argument(help="reference, in-process, apache-pulsar@VERSION, pulsar://host:port, or a target file (.toml)")]
+TargetArgument = Annotated[
+    str, typer.Argument(help="reference, in-process, apache-pulsar@VERSION, pulsar://host:port, or a target file (.toml)")
+]
 AdminOption = Annotated[str | None, typer.Option("--admin-url", help="base URL of the admin HTTP interface")]
 TokenOption = Annotated[Path | None, typer.Option(help="file with a token for CONNECT and the admin interface")]
 TrustOption = Annotated[Path | None, typer.Option(help="PEM file of the authorities to trust")]

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -85,8 +85,10 @@ def profile_with(name: str, pairs: Sequence[str]) -> Profile:
     for key, text in (_pair("--set FIELD=VALUE", pair) for pair in pairs):
         if key not in fields:
             close = difflib.get_close_matches(key, fields, 1)
-            raise ValueError(f"--set: a profile has no field {key!r}" + (f"; did you mean {close[0]!r}?" if close else f": {sorted(fields)}"))
-        profile = dataclasses.replace(profile, **{key: _field_value(key, text, getattr(profile, key))})
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(sorted(fields))}"
+            raise ValueError(f"--set: a profile has no field {key!r}; {hint}")
+        value: Any = _field_value(key, text, getattr(profile, key))
+        profile = dataclasses.replace(profile, **{key: value})
     return profile
 
 

@@ -37,6 +37,7 @@ class Stage:
         proposals: frozenset[str] = PROPOSALS,
     ) -> None:
         self.broker = Broker(Configuration.from_settings(settings or {}), profile=profile, proposals=proposals)
+        self.broker.server_version = "reference"  # the same in every version of this project
         self.now = 0.0
         self.rows: list[Row] = []
         self._peers: dict[str, _Peer] = {}

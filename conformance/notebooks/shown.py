@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from google.protobuf.message import Message
+
 from conformance.report.wording import one_line
-from refimpl.wire import Frame, line_notation
+from refimpl.proposals.refused import Refused
+from refimpl.wire import Frame, line_notation, wrap
+from refimpl.wire.pulsar_api_pb2 import ServerError
 
 _TABLE = "table.pcn.pcn.pcn"
 STYLE = (
@@ -85,17 +89,21 @@ def attempt(call: Callable[..., Any], *arguments: Any, **options: Any) -> str:
     """Call something that may refuse what it is given, and return what it says.
 
     Returns:
-        What it returned, frames in line notation; or `refused, ` and the reason of its ValueError.
+        What it returned, frames and messages in line notation; or `refused, ` and the reason of its ValueError or Refused.
     """
     try:
         return one_line(_told(call(*arguments, **options)))
     except ValueError as error:
         return one_line(f"refused, {error}")
+    except Refused as refused:
+        return one_line(f"refused, {ServerError.Name(refused.code)}: {refused.message}")  # type: ignore[arg-type]
 
 
 def _told(value: object) -> str:
     if isinstance(value, Frame):
         return line_notation(value)
+    if isinstance(value, Message):
+        return line_notation(wrap(value))
     return f"[{', '.join(map(_told, value))}]" if isinstance(value, list) else repr(value)
 
 

@@ -9,6 +9,8 @@ from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
 
+from conformance.report.wording import listed
+
 _ID = re.compile(r'<[^>]*\s(?:id|name)="([^"]*)"')
 _HREF = re.compile(r'<a\b[^>]*?\shref="([^"]*)"')
 _LOADED = re.compile(r'<(?:script|img|iframe|source|video|audio|embed|object|link)\b[^>]*?\s(?:src|href|data)="((?:https?:)?//[^"]*)"')
@@ -26,7 +28,11 @@ def problems(site: Path) -> list[str]:
     """
     pages = {path.relative_to(site).as_posix(): path.read_text(encoding="utf-8") for path in sorted(site.rglob("*.html"))}
     anchors = {name: {unescape(found) for found in _ID.findall(text)} for name, text in pages.items()}
-    wrong = [line for name, text in pages.items() if name != _NOT_A_PAGE for line in _dead_links(site, name, text, anchors)]
+    dead: dict[str, list[str]] = {}
+    for name, text in pages.items():
+        for place in _dead_links(site, name, text, anchors) if name != _NOT_A_PAGE else ():
+            dead.setdefault(place, []).append(name)
+    wrong = [f"there is no {place}, linked from {listed(names, 3)}" for place, names in dead.items()]
     for name, text in pages.items():
         wrong += [f"{name}: would load {url}" for url in (*_LOADED.findall(text), *_IMPORTED.findall(text))]
     for path in sorted(site.rglob("*.css")):
@@ -36,13 +42,14 @@ def problems(site: Path) -> list[str]:
 
 
 def _dead_links(site: Path, name: str, text: str, anchors: dict[str, set[str]]) -> Iterator[str]:
-    for link in map(unescape, _HREF.findall(text)):
+    """Return the places, each once, to which a page links and which are not there."""
+    for link in dict.fromkeys(map(unescape, _HREF.findall(text))):
         if _ELSEWHERE.match(link):
             continue
         target, _, anchor = link.partition("#")
         place = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(target))) if target else name
-        if place in anchors:
-            if anchor and unquote(anchor) not in anchors[place]:
-                yield f"{name}: {link}: there is no such place in {place}"
-        elif not (site / place).is_file():
-            yield f"{name}: {link}: there is no {place}"
+        if place not in anchors:
+            if not (site / place).is_file():
+                yield place
+        elif anchor and unquote(anchor) not in anchors[place]:
+            yield f"{place}#{anchor}"

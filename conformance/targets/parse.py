@@ -1,6 +1,7 @@
 """From what a user writes on the command line to a target."""
 
 import difflib
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ from conformance.targets.target_file import read_target_file
 from refimpl.proposals.topic_list import PROFILES
 
 _APACHE = "apache-pulsar"
-_REFERENCES = {"reference": ReferenceTarget, "in-process": InProcessTarget}
+_REFERENCES: Mapping[str, type[ReferenceTarget | InProcessTarget]] = {"reference": ReferenceTarget, "in-process": InProcessTarget}
 _FORMS = f"{', '.join(_REFERENCES)}, pulsar://HOST:PORT, pulsar+ssl://HOST:PORT, {_APACHE}@VERSION or a file FILE.toml"
 
 
@@ -23,7 +24,8 @@ def parse_target(text: str, *, admin_url: str | None = None, token_file: Path | 
     """Find out which target a user means.
 
     Args:
-        text: `reference` or `in-process` (with `@letter` for that profile), `pulsar://HOST:PORT`, `pulsar+ssl://HOST:PORT`, `apache-pulsar@VERSION` or the path of a `.toml` file.
+        text: `reference` or `in-process` (with `@letter` for that profile), `pulsar://HOST:PORT`, `pulsar+ssl://HOST:PORT`,
+            `apache-pulsar@VERSION` or the path of a `.toml` file.
         admin_url: its admin interface; takes the place of the one in the file.
         token_file: file with the token to authenticate with; takes the place of the one in the file.
         tls_trust_certs: PEM file of the authorities to trust; takes the place of the one in the file.

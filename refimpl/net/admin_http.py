@@ -27,7 +27,7 @@ class AdminServer:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        server = web.Server(self._answer, access_log=None, logger=_SILENT)  # type: ignore[arg-type]
+        server = web.Server(self._answer, access_log=None, logger=_SILENT)
         self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
 
     async def listen(self, listening: socket.socket) -> None:

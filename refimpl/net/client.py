@@ -436,7 +436,8 @@ def _tcp(tls: ssl.SSLContext | None, wanted: bool) -> Dial:
     """Return what dials by TCP, with TLS if that is wanted."""
     context = (tls or ssl.create_default_context()) if wanted else None
 
-    async def dial(host: str, port: int, protocol_factory: Callable[[], asyncio.Protocol]) -> None:
-        await asyncio.get_running_loop().create_connection(protocol_factory, host, port, ssl=context)
+    async def dial(host: str, port: int, protocol_factory: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        transport, _ = await asyncio.get_running_loop().create_connection(protocol_factory, host, port, ssl=context)
+        return transport
 
     return dial

@@ -64,11 +64,13 @@ def memory_dial(links: MemoryLink | Mapping[str, MemoryLink]) -> Dial:
         links: To the one broker, whatever the address; or the links by "host:port".
     """
 
-    async def dial(host: str, port: int, protocol_factory: Callable[[], asyncio.Protocol]) -> None:
+    async def dial(host: str, port: int, protocol_factory: Callable[[], asyncio.Protocol]) -> MemoryTransport:
         link = links if isinstance(links, MemoryLink) else links.get(f"{host}:{port}")
         if link is None:
             raise ConnectionRefusedError(f"nobody listens at {host}:{port}")
         protocol = protocol_factory()
-        protocol.connection_made(MemoryTransport(link, protocol))
+        transport = MemoryTransport(link, protocol)
+        protocol.connection_made(transport)
+        return transport
 
     return dial

@@ -54,7 +54,7 @@ class SocketWire(asyncio.Protocol):
         self._writable = False
 
     def resume_writing(self) -> None:
-        """Go on with the next turn of the loop: the peer has read. (A transport can't bear to be closed inside this call.)"""
+        """Go on: the peer has read. With the next turn of the loop, since a transport can't bear to be closed inside this call."""
         self._writable = True
         self._driver.loop.call_soon(self._driver.resumed, self)
 

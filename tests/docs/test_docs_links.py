@@ -55,10 +55,12 @@ def test_a_built_site_is_checked(tmp_path):
     (tmp_path / "sub" / "a.html").write_text('<p id="in"><a href="../index.html#gone">4</a><a href="b.html">5</a></p>')
     (tmp_path / "404.html").write_text('<a href="/nowhere.html">6</a>')
     (tmp_path / "style.css").write_text("@import 'https://fonts/x.css'; p { background: url(//cdn/y.png) } q { background: url(z.png) }")
-    (tmp_path / "c.html").write_text('<script src="https://cdn/x.js"></script><img src="x.png"><link rel="stylesheet" href="//cdn/y.css">')
+    (tmp_path / "c.html").write_text(
+        '<script src="https://cdn/x.js"></script><img src="x.png"><link rel="stylesheet" href="//cdn/y.css"><a href="sub/b.html">7</a>'
+    )
     assert problems(tmp_path) == [
-        "sub/a.html: ../index.html#gone: there is no such place in index.html",
-        "sub/a.html: b.html: there is no sub/b.html",
+        "there is no index.html#gone, linked from sub/a.html",
+        "there is no sub/b.html, linked from c.html, sub/a.html",
         "c.html: would load https://cdn/x.js",
         "c.html: would load //cdn/y.css",
         "style.css: would load https://fonts/x.css",

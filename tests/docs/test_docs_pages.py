@@ -177,6 +177,12 @@ def test_pins_of_all_requirement_files_agree():
                 assert seen.setdefault(name, version) == version, (path.name, name)
 
 
+def test_no_build_of_the_site_is_quiet():
+    lines = [line for line in (REPOSITORY / "Makefile").read_text().splitlines() if "mkdocs build" in line]
+    assert [line for line in lines if "--strict" not in line or "--quiet" in line or "-q" in line.split()] == []
+    assert lines
+
+
 def test_docs_extra_names_what_the_site_is_made_with():
     pinned = {line.partition("==")[0] for line in (REPOSITORY / "requirements-docs.txt").read_text().splitlines()}
     text = (REPOSITORY / "pyproject.toml").read_text()

@@ -13,6 +13,7 @@ from net_helpers import connected
 
 from refimpl.net.admin_http import BODY_LIMIT
 from refimpl.net.embedded import EmbeddedBroker
+from refimpl.wire import command, encode_frame
 
 
 def ask(method: str, url: str, body: bytes | None = None) -> tuple[int, bytes]:
@@ -85,8 +86,6 @@ def test_on_a_running_loop():
 
 def test_calls_reach_clients_at_once():
     with EmbeddedBroker() as broker, connected(broker.service_url) as peer:
-        from refimpl.wire import command, encode_frame
-
         watch = command("watchTopicList", request_id=1, watcher_id=1, namespace="public/default", topics_pattern="public/default/.*")
         peer.send(encode_frame(watch))
         assert peer.receive() == "watchTopicListSuccess"

@@ -5,12 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refimpl.proposals.topic_list import (
+    DEFAULT,
+    LETTER,
+    PROFILES,
     is_system_topic,
     partitioned_topic_name,
     pattern_length,
     topics_hash,
     without_domain,
 )
+from refimpl.proposals.topic_list_rules import matched_name, namespace_of, visible_topics
+from refimpl.proposals.topic_patterns import compile_pattern
 
 PATTERN_TOPICS = [f"persistent://my-property/my-ns/pattern-topic-{n}" for n in (1, 2, 3)]
 
@@ -68,16 +73,30 @@ def test_partitioned_topic_name(topic, base):
         (r"^\Qpersistent://a/b/c\E$", r"^\Qa/b/c\E$"),
         ("^persistent://a/b/c$", "^a/b/c$"),
         ("persistent://a/b/c://d", "a/b/c"),
-        ("persistent://", ""),
     ],
 )
 def test_without_domain(pattern, rest):
     assert without_domain(pattern) == rest
 
 
-@pytest.mark.parametrize("pattern", ["topic://a/b/.*", "PERSISTENT://a/b/c", "(persistent|non-persistent)://a/b/.*", "://x"])
-def test_domain_that_no_pattern_may_have(pattern):
-    with pytest.raises(ValueError, match="is not supported in a pattern"):
+@pytest.mark.parametrize(
+    ("pattern", "head"),
+    [
+        ("topic://a/b/.*", "topic"),
+        ("PERSISTENT://a/b/c", "PERSISTENT"),
+        ("(persistent|non-persistent)://a/b/.*", r"\(persistent\|non-persistent\)"),
+        ("://x", ""),
+        ("xx://", "xx"),
+    ],
+)
+def test_domain_that_no_pattern_may_have(pattern, head):
+    with pytest.raises(ValueError, match=rf"^Does not support topic domain: {head}$"):
+        without_domain(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["persistent://", "^non-persistent://", "persistent://://x"])
+def test_domain_with_nothing_behind_it(pattern):
+    with pytest.raises(ValueError, match="No pattern behind the topic domain"):
         without_domain(pattern)
 
 
@@ -97,7 +116,36 @@ def test_pattern_length_counts_utf16_code_units():
         ("persistent://pulsar/system/transaction_coordinator_assign-partition-3", True),
         ("persistent://a/b/__my", False),
         ("persistent://a/b/t", False),
+        ("persistent://a/b/transaction_coordinator_assign", False),
+        ("persistent://pulsar/system/__transaction_log_0", True),
+        ("persistent://pulsar/system/mine", False),
     ],
 )
 def test_is_system_topic(topic, system):
     assert is_system_topic(topic) is system
+
+
+@pytest.mark.parametrize(
+    ("topic", "name", "namespace"),
+    [
+        ("persistent://t/n/a", "t/n/a", "t/n"),
+        ("non-persistent://t/n/a", "t/n/a", "t/n"),
+        ("persistent://t/n/a-partition-3", "t/n/a", "t/n"),
+        ("persistent://t/n/a-partition-03", "t/n/a-partition-03", "t/n"),
+        ("persistent://t/n/a/b", "t/n/a/b", "t/n"),
+    ],
+)
+def test_what_a_pattern_is_compared_with(topic, name, namespace):
+    assert (matched_name(topic), namespace_of(topic)) == (name, namespace)
+
+
+def test_visible_topics_keep_their_order():
+    topics = ["persistent://t/n/b", "persistent://t/n/__change_events", "persistent://t/n/a-partition-1", "persistent://t/n/a-partition-0"]
+    assert visible_topics(topics) == [topics[0], *topics[2:]]
+    assert visible_topics(topics, compile_pattern("t/n/a")) == topics[2:]
+    assert visible_topics(topics, compile_pattern("t/n/a-partition-.*")) == []
+
+
+def test_every_field_of_the_profiles_differs():
+    assert PROFILES == {"default": DEFAULT, "letter": LETTER}
+    assert all(getattr(DEFAULT, name) != getattr(LETTER, name) for name in DEFAULT.__dataclass_fields__)

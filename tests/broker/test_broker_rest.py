@@ -1,0 +1,260 @@
+"""The admin interface without HTTP: every route, every status, names of all kinds, who may."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from urllib.parse import parse_qsl, quote
+
+import jwt
+import pytest
+
+from conformance.targets.admin import OPERATIONS, check_arguments, request
+from refimpl.broker import Broker, Configuration
+from refimpl.broker.admin import Admin
+from refimpl.broker.rest import ROUTES, AdminRequest, handle
+from refimpl.wire import command, encode_frame, encode_payload
+from refimpl.wire.pulsar_api_pb2 import MessageMetadata
+
+NS = "public/default"
+T = f"persistent://{NS}/t"
+VALUES = {
+    "tenant": "acme", "namespace": "public/n", "topic": T, "role": "reader", "actions": ["consume"], "partitions": 2,
+    "subscription": "s",
+}  # fmt: skip
+PRIVATE = {"check_access", "authenticate"}
+
+
+def ask(broker: Broker, method: str, path: str, body: object = None, token: str | None = None, raw: bytes | None = None):
+    place, _, query = path.partition("?")
+    octets = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
+    answer = handle(broker, AdminRequest(method, place, dict(parse_qsl(query)), octets, token), 0.0)
+    is_json = answer.content_type == "application/json" and answer.body
+    return answer.status, json.loads(answer.body) if is_json else answer.body
+
+
+def call(broker: Broker, op: str, args: object = None):
+    """Call as the suite does."""
+    method, path, body = request(op, check_arguments(op, args))
+    return ask(broker, method, f"/admin/v2/{path}", body)
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+def test_every_operation_of_the_suite_has_a_route_and_none_is_answered_as_unknown():
+    for op, operation in OPERATIONS.items():
+        if "scalable" in op:
+            continue
+        broker = Broker()
+        arguments = {name: VALUES[name] for name in operation.required}
+        arguments |= {"allowed_clusters": []} if op == "create_tenant" else {}
+        status, body = call(broker, op, arguments)
+        unknown = isinstance(body, dict) and re.match(r"there is nothing at|.* takes ", str(body.get("reason")))
+        assert status < 500, (op, status, body)
+        assert not unknown, (op, body)
+
+
+def test_every_operation_of_the_broker_has_a_route():
+    operations = {name for name, _ in inspect.getmembers(Admin, inspect.isfunction) if not name.startswith("_")} - PRIVATE
+    routed = {route.operation.__name__.lstrip("_") for route in ROUTES}
+    assert operations - routed == {"peek_message"}
+    assert len({(route.method, route.template) for route in ROUTES}) == len(ROUTES)
+
+
+def test_life_of_a_tenant(broker):
+    assert call(broker, "create_tenant", {"tenant": "acme", "admin_roles": ["boss"], "allowed_clusters": ["standalone"]})[0] == 204
+    assert broker.store.tenants["acme"] == {"boss"}
+    assert ask(broker, "GET", "/admin/v2/tenants") == (200, ["acme", "public", "pulsar"])
+    assert ask(broker, "PUT", "/admin/v2/tenants/acme", {}) == (409, {"reason": "Tenant already exist"})
+    assert ask(broker, "PUT", "/admin/v2/tenants/a%2Fb", {})[0] == 412
+    assert ask(broker, "PUT", "/admin/v2/tenants/x", {"adminRoles": "boss"})[0] == 400
+    assert ask(broker, "PUT", "/admin/v2/tenants/x", [])[0] == 400
+    assert call(broker, "create_namespace", "acme/n")[0] == 204
+    assert call(broker, "delete_tenant", "acme")[0] == 409
+    assert call(broker, "delete_tenant", {"tenant": "acme", "force": True})[0] == 204
+    assert call(broker, "delete_tenant", "acme")[0] == 404
+    assert call(broker, "namespaces", "acme")[0] == 404
+
+
+def test_life_of_a_namespace(broker):
+    assert ask(broker, "PUT", "/admin/v2/namespaces/public/n", {"auth_policies": {}, "bundles": None}) == (204, b"")
+    assert ask(broker, "PUT", "/admin/v2/namespaces/public/n", {})[0] == 409
+    assert ask(broker, "PUT", "/admin/v2/namespaces/public/m", raw=b"{")[0] == 400
+    assert ask(broker, "PUT", "/admin/v2/namespaces/public/m", raw=b"[" * 100_000)[0] == 400
+    assert ask(broker, "PUT", "/admin/v2/namespaces/public/a%20b")[0] == 412
+    assert ask(broker, "PUT", "/admin/v2/namespaces/nobody/n")[0] == 404
+    assert call(broker, "namespaces", "public") == (200, ["public/default", "public/n"])
+    assert call(broker, "namespace_exists", "public/n")[0] == 200
+    assert call(broker, "namespace_exists", "public/m")[0] == 404
+    assert call(broker, "grant_permission", {"namespace": "public/n", "role": "a b", "actions": ["consume", "produce"]})[0] == 204
+    assert ask(broker, "GET", "/admin/v2/namespaces/public/n/permissions") == (200, {"a b": ["consume", "produce"]})
+    assert call(broker, "grant_permission", {"namespace": "public/n", "role": "x", "actions": ["fly"]})[0] == 400
+    assert ask(broker, "POST", "/admin/v2/namespaces/public/n/permissions/x", {"not": "a list"})[0] == 400
+    assert call(broker, "revoke_permission", {"namespace": "public/n", "role": "a b"})[0] == 204
+    assert call(broker, "unload_namespace", "public/n")[0] == 204
+    assert call(broker, "create_topic", "persistent://public/n/t")[0] == 204
+    assert call(broker, "delete_namespace", "public/n")[0] == 409
+    assert call(broker, "delete_namespace", {"namespace": "public/n", "force": True})[0] == 204
+    assert call(broker, "delete_namespace", "public/n")[0] == 404
+
+
+def test_life_of_a_topic(broker):
+    assert ask(broker, "PUT", f"/admin/v2/persistent/{NS}/t", {}) == (204, b"")
+    assert ask(broker, "PUT", f"/admin/v2/persistent/{NS}/t") == (409, {"reason": "This topic already exists"})
+    assert call(broker, "create_topic", "persistent://public/none/t")[0] == 404
+    assert call(broker, "partitioned_metadata", T) == (200, {"partitions": 0, "deleted": False})
+    assert call(broker, "partitioned_metadata", f"{T}x") == (404, {"reason": f"Topic {T}x not found"})
+    assert call(broker, "topic_stats", T)[0] == 200
+    assert call(broker, "topic_stats", f"{T}x")[0] == 404
+    assert ask(broker, "GET", f"/admin/v2/persistent/{NS}/t/internalStats?metadata=false")[0] == 200
+    assert call(broker, "unload_topic", T)[0] == 204
+    assert ask(broker, "GET", f"/lookup/v2/topic/persistent/{NS}/t")[1]["brokerUrl"] == broker.service_url
+    assert call(broker, "list_topics", NS) == (200, [T])
+    assert ask(broker, "GET", f"/admin/v2/namespaces/{NS}/topics?includeSystemTopic=false&mode=ALL") == (200, [T])
+    assert ask(broker, "GET", f"/admin/v2/namespaces/{NS}/topics?mode=NON_PERSISTENT") == (200, [])
+    assert call(broker, "list_topics", {"namespace": NS, "domain": "non-persistent"}) == (200, [])
+    assert call(broker, "delete_topic", {"topic": T, "force": True})[0] == 204
+    assert call(broker, "delete_topic", T) == (404, {"reason": f"Topic {T} not found"})
+
+
+def test_partitions(broker):
+    path = f"/admin/v2/persistent/{NS}/p/partitions"
+    for body in (b"x", b"", b'"2"', b"2.5", b"true", b"{}", b"[2]", b"\xff"):
+        assert ask(broker, "PUT", path, raw=body)[0] == 400, body
+    assert ask(broker, "PUT", path, 0)[0] == 406
+    assert ask(broker, "POST", f"{path}?updateLocalTopicOnly=false&force=false", 4)[0] == 409
+    assert ask(broker, "PUT", f"{path}?createLocalTopicOnly=false", 2)[0] == 204
+    assert ask(broker, "PUT", path, 2)[0] == 409
+    assert ask(broker, "POST", path, 1)[0] == 422
+    assert ask(broker, "POST", path, 4)[0] == 204
+    assert ask(broker, "GET", path) == (200, {"partitions": 4, "deleted": False})
+    assert call(broker, "list_partitioned_topics", NS) == (200, [f"persistent://{NS}/p"])
+    assert ask(broker, "GET", f"/admin/v2/persistent/{NS}/p/partitioned-stats?perPartition=false")[1]["partitions"] == {}
+    assert len(ask(broker, "GET", f"/admin/v2/persistent/{NS}/p/partitioned-stats")[1]["partitions"]) == 4
+    assert ask(broker, "PUT", f"/admin/v2/non-persistent/{NS}/q/partitions", {"partitions": 1, "properties": {}})[0] == 204
+    assert call(broker, "delete_partitioned_topic", f"persistent://{NS}/p")[0] == 204
+    assert call(broker, "delete_partitioned_topic", f"persistent://{NS}/p")[0] == 404
+    assert call(broker, "create_topic", f"persistent://{NS}/x-partition-3")[0] == 412
+
+
+def publish(broker: Broker, *metadata: MessageMetadata) -> None:
+    session = broker.connect(0.0)
+    session.receive(encode_frame(command("connect", client_version="x", protocol_version=21)), 0.0)
+    session.receive(encode_frame(command("producer", topic=T, producer_id=1, request_id=1)), 0.0)
+    for number, one in enumerate(metadata):
+        send = command("send", producer_id=1, sequence_id=number, num_messages=1)
+        session.receive(encode_frame(send, encode_payload(one, b"hello %d" % number)), 0.0)
+    session.eof(0.0)
+
+
+def test_subscriptions_and_messages(broker):
+    call(broker, "create_topic", T)
+    subscription = f"/admin/v2/persistent/{NS}/t/subscription/s%20%C3%A9"
+    end = {"ledgerId": 2**63 - 1, "entryId": 2**63 - 1, "partitionIndex": -1, "batchIndex": -1, "batchSize": 0}
+    assert ask(broker, "PUT", f"{subscription}?replicated=false", end)[0] == 204
+    assert ask(broker, "PUT", subscription, end)[0] == 409
+    assert ask(broker, "PUT", subscription, {"ledgerId": "x"})[0] == 400
+    assert ask(broker, "PUT", f"/admin/v2/persistent/{NS}/t/subscription/without-a-body")[0] == 204
+    assert ask(broker, "GET", f"/admin/v2/persistent/{NS}/t/subscriptions") == (200, ["s é", "without-a-body"])
+    header = {"producer_name": "pé\r\n", "sequence_id": 1, "publish_time": 1_000, "properties": [{"key": "k", "value": "vé"}]}
+    publish(broker, *(MessageMetadata(**header) for _ in range(3)), MessageMetadata(producer_name="p", sequence_id=2, publish_time=2**63))
+    answer = handle(broker, AdminRequest("GET", f"{subscription}/position/2"), 0.0)
+    assert (answer.status, answer.body) == (200, b"hello 1")
+    assert re.fullmatch(r"\d+:1", answer.headers["X-Pulsar-Message-ID"])
+    assert json.loads(answer.headers["X-Pulsar-PROPERTY"]) == {"k": "vé"}
+    assert answer.headers["X-Pulsar-publish-time"] == "1970-01-01T00:00:01.000+00:00"
+    assert all(value.isascii() and value.isprintable() for value in answer.headers.values())
+    assert ask(broker, "GET", f"{subscription}/position/4")[0] == 200
+    assert ask(broker, "GET", f"{subscription}/position/5")[0] == 404
+    assert ask(broker, "GET", f"{subscription}/position/x")[0] == 404
+    assert ask(broker, "POST", f"{subscription}/skip/1")[0] == 204
+    assert ask(broker, "GET", f"{subscription}/position/1")[1] == b"hello 1"
+    assert ask(broker, "POST", f"{subscription}/skip/-1")[0] == 404
+    assert ask(broker, "POST", f"{subscription}/skip_all")[0] == 204
+    assert ask(broker, "GET", f"{subscription}/position/1")[0] == 404
+    assert ask(broker, "DELETE", f"{subscription}?force=false")[0] == 204
+    assert ask(broker, "DELETE", subscription)[0] == 404
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a b", "é", "😀", "50%", "a%2Fb", "%25", "x+y", "q?a=b&c#d", "a:b", ".", "[]", "'\"|\\", "partitioned", "permissions", "stats"],
+)
+def test_names_are_decoded_once(broker, name):
+    path = f"/admin/v2/persistent/{NS}/{quote(name, safe='')}"
+    assert ask(broker, "PUT", path)[0] == 204
+    assert ask(broker, "GET", f"/admin/v2/persistent/{NS}") == (200, [f"persistent://{NS}/{name}"])
+    assert ask(broker, "GET", f"{path}/stats")[0] == 200
+    assert ask(broker, "DELETE", path)[0] == 204
+
+
+def test_names_that_no_topic_has(broker):
+    assert ask(broker, "PUT", f"/admin/v2/persistent/{NS}/a%2Fb")[0] == 412
+    assert ask(broker, "PUT", f"/admin/v2/persistent/{NS}/%20")[0] == 412
+    assert ask(broker, "PUT", f"/admin/v2/persistent/{NS}/%ff")[0] == 400
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "", "/admin", "/admin/v2", "/admin/v2/nothing", "/admin/v3/clusters", f"/admin/v2/topic/{NS}/t", f"/admin/v2/scalable/{NS}",
+     f"/admin/v2/persistent/{NS}/t/u/v/w", "/admin/v2/persistent/public//t", "/ADMIN/v2/clusters"],
+)  # fmt: skip
+def test_unknown_paths(broker, path):
+    for method in ("GET", "PUT"):
+        status, body = ask(broker, method, path)
+        assert (status, list(body)) == (404, ["reason"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("POST", "/admin/v2/clusters", "GET"),
+        ("HEAD", f"/admin/v2/persistent/{NS}/t/partitions", "DELETE, GET, POST, PUT"),
+        ("BREW", "/admin/v2/namespaces/public/n", "DELETE, GET, PUT"),
+        ("get", "/admin/v2/clusters", "GET"),
+    ],
+)
+def test_wrong_methods(broker, method, path, allowed):
+    answer = handle(broker, AdminRequest(method, path), 0.0)
+    assert (answer.status, answer.headers["Allow"]) == (405, allowed)
+    assert json.loads(answer.body) == {"reason": f"{path} takes {allowed}"}
+
+
+def test_health_clusters_and_settings(broker):
+    assert call(broker, "broker_health") == (200, b"ok")
+    assert call(broker, "clusters") == (200, ["standalone"])
+    assert call(broker, "runtime_configuration")[1]["subscriptionPatternMaxLength"] == "50"
+
+
+def test_who_may():
+    key = b"0123456789abcdef0123456789abcdef"
+    settings = {
+        "authenticationEnabled": "true", "authorizationEnabled": "true", "superUserRoles": "root",
+        "tokenSecretKey": "data:;base64,MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+    }  # fmt: skip
+    broker = Broker(Configuration.from_settings(settings))
+    tokens = {role: jwt.encode({"sub": role}, key, algorithm="HS256") for role in ("root", "boss", "reader")}
+
+    def status(role: str | None, method: str, path: str, body: object = None) -> int:
+        return ask(broker, method, path, body, token=tokens.get(role or ""))[0]
+
+    assert status(None, "GET", "/admin/v2/clusters") == 401
+    assert status(None, "GET", "/nothing") == 401
+    assert ask(broker, "GET", "/admin/v2/clusters", token="nonsense")[0] == 401
+    assert status("root", "PUT", "/admin/v2/tenants/acme", {"adminRoles": ["boss"]}) == 204
+    assert status("boss", "GET", "/admin/v2/tenants") == 403
+    assert status("boss", "GET", "/admin/v2/clusters") == 200
+    assert status("boss", "PUT", "/admin/v2/namespaces/acme/n", {}) == 204
+    assert status("boss", "PUT", "/admin/v2/namespaces/public/n", {}) == 403
+    assert status("boss", "PUT", "/admin/v2/persistent/acme/n/t", {}) == 204
+    assert status("reader", "GET", "/lookup/v2/topic/persistent/acme/n/t") == 403
+    assert status("boss", "POST", "/admin/v2/namespaces/acme/n/permissions/reader", ["consume"]) == 204
+    assert status("reader", "GET", "/lookup/v2/topic/persistent/acme/n/t") == 200
+    assert status("reader", "GET", "/admin/v2/persistent/acme/n/t/partitions") == 200
+    assert status("reader", "DELETE", "/admin/v2/persistent/acme/n/t") == 403
+    assert status("reader", "GET", "/admin/v2/brokers/configuration/runtime") == 403
+    assert status("root", "DELETE", "/admin/v2/tenants/acme?force=true") == 204

@@ -1,0 +1,386 @@
+"""The asyncio client against the reference broker, in virtual time inside the process, and over TCP and TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+import trustme
+
+from refimpl.broker import Broker, Configuration
+from refimpl.client import EARLIEST, BrokerRefused, ClientOptions, Closed, ConnectionLost, Message, MessageId, QueueFull
+from refimpl.net.client import Client, Consumer
+from refimpl.net.client_memory import memory_dial
+from refimpl.net.memory_link import Faults, MemoryLink
+from refimpl.net.serving import serving
+from refimpl.net.virtual_time import VirtualTimeLoop
+from refimpl.wire.pulsar_api_pb2 import LZ4, CommandSubscribe
+
+S = CommandSubscribe
+URL = "pulsar://broker:6650"
+T = "persistent://public/default/t"
+
+
+class World:
+    """A broker in virtual time, and the transports of clients that reach it."""
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.broker = Broker(Configuration(), service_url=URL)
+        self.link = MemoryLink(self.broker, faults=faults) if faults else MemoryLink(self.broker)
+        self.transports: list[Any] = []
+        self.log: list[str] = []
+
+    def client(self, **choices: Any) -> Client:
+        return Client(URL, dial=self._dial, seed=3, wall_clock_offset=1_700_000_000.0, log=self.log.append, **choices)
+
+    async def _dial(self, host: str, port: int, protocol_factory: Callable[[], asyncio.Protocol]) -> None:
+        self.transports.append(await memory_dial(self.link)(host, port, protocol_factory))
+
+    def cut(self) -> None:
+        transports, self.transports = self.transports, []
+        for transport in transports:
+            transport.abort()
+
+
+def virtually(test: Callable[[World], Coroutine[Any, Any, None]], faults: Faults | None = None) -> None:
+    """Run a test in virtual time; nothing may be left of it."""
+
+    async def main() -> None:
+        world = World(faults)
+        try:
+            await asyncio.wait_for(test(world), 3600)
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not left
+        finally:
+            world.link.close()
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(main())
+    gc.collect()
+
+
+async def received(consumer: Consumer, count: int) -> list[Message]:
+    return [await consumer.receive() for _ in range(count)]
+
+
+async def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def test_what_is_produced_is_consumed_in_order() -> None:
+    async def test(world: World) -> None:
+        async with world.client() as client:
+            consumer = await client.subscribe("t", "s")
+            producer = await client.create_producer("t", compression=LZ4)
+            ids = await asyncio.gather(*(producer.send(b"%d" % i, properties={"i": str(i)}, key=f"k{i}") for i in range(50)))
+            messages = await received(consumer, 50)
+            assert [message.id for message in messages] == list(ids)
+            assert [message.payload for message in messages] == [b"%d" % i for i in range(50)]
+            assert messages[7].properties == {"i": "7"}
+            assert messages[7].key == "k7"
+            assert messages[0].publish_time // 1000 == 1_700_000_000
+            await consumer.acknowledge(messages)
+            assert await consumer.last_message_id() == ids[-1]
+
+    virtually(test)
+
+
+def test_what_is_acknowledged_does_not_come_again() -> None:
+    async def test(world: World) -> None:
+        async with world.client() as client:
+            async with await client.subscribe("t", "s") as consumer:
+                producer = await client.create_producer("t", batching=False)
+                for i in range(6):
+                    await producer.send(b"%d" % i)
+                messages = await received(consumer, 6)
+                await consumer.acknowledge_cumulative(messages[2])
+                await consumer.acknowledge(messages[4])
+            async with await client.subscribe("t", "s") as consumer:
+                assert [message.payload for message in await received(consumer, 2)] == [b"3", b"5"]
+                await consumer.seek(messages[1])
+                assert (await consumer.receive()).payload == b"1"
+                await consumer.unsubscribe()
+
+    virtually(test)
+
+
+def test_a_cancelled_receive_loses_nothing() -> None:
+    async def test(world: World) -> None:
+        async with world.client() as client:
+            consumer = await client.subscribe("t", "s")
+            for _ in range(3):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(consumer.receive(), 0.5)
+            waiting = asyncio.create_task(consumer.receive())
+            await asyncio.sleep(0)
+            producer = await client.create_producer("t")
+            sending = producer.send_async(b"x")
+            await sending
+            waiting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await waiting
+            if waiting.cancelled():
+                assert (await consumer.receive()).payload == b"x"
+
+    virtually(test)
+
+
+def test_iterating_ends_when_the_consumer_is_closed() -> None:
+    async def test(world: World) -> None:
+        async with world.client() as client:
+            consumer = await client.subscribe("t", "s")
+            producer = await client.create_producer("t")
+            await producer.send(b"1")
+            seen = []
+            async for message in consumer:
+                seen.append(message.payload)
+                await consumer.close()
+            assert seen == [b"1"]
+            with pytest.raises(Closed):
+                await consumer.receive()
+
+    virtually(test)
+
+
+def test_a_refused_message_comes_again() -> None:
+    async def test(world: World) -> None:
+        async with world.client() as client:
+            consumer = await client.subscribe("t", "s", type=S.Shared, negative_ack_delay=5.0)
+            producer = await client.create_producer("t", batching=False)
+            await producer.send(b"a")
+            await producer.send(b"b")
+            first, second = await received(consumer, 2)
+            began = asyncio.get_running_loop().time()
+            await consumer.negative_acknowledge(first)
+            await consumer.acknowledge(second)
+            again = await consumer.receive()
+            assert (again.payload, again.redelivery_count) == (b"a", 1)
+            assert asyncio.get_running_loop().time() - began == pytest.approx(5.0)
+
+    virtually(test)
+
+
+def test_a_cut_loses_no_message_of_a_producer_and_brings_the_consumer_back() -> None:
+    async def test(world: World) -> None:
+        async with world.client() as client:
+            consumer = await client.subscribe("t", "s")
+            producer = await client.create_producer("t", batching=False)
+            sendings = []
+            for i in range(60):
+                sendings.append(producer.send_async(b"%d" % i))
+                if i % 20 == 10:
+                    world.cut()
+                    await asyncio.sleep(1.0)
+            await asyncio.gather(*sendings)
+            seen: list[bytes] = []
+            while len(set(seen)) < 60:
+                message = await consumer.receive()
+                seen.append(message.payload)
+                await consumer.acknowledge(message)
+            assert list(dict.fromkeys(seen)) == [b"%d" % i for i in range(60)]
+
+    virtually(test)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nothing_is_lost_on_bad_connections(seed: int) -> None:
+    async def test(world: World) -> None:
+        async with world.client() as client:
+            consumer = await client.subscribe("t", "s", queue_size=20)
+            producer = await client.create_producer("t", batch_delay=0.02)
+            sendings = [asyncio.create_task(producer.send(b"%d" % i)) for i in range(100)]
+            seen: set[bytes] = set()
+            while len(seen) < 100:
+                message = await consumer.receive()
+                seen.add(message.payload)
+                await consumer.acknowledge(message)
+            await asyncio.gather(*sendings)
+            assert seen == {b"%d" % i for i in range(100)}
+
+    virtually(test, Faults(seed=seed, delay=(0.0, 0.05), largest_piece=50, cut_after=(2000, 9000)))
+
+
+def test_readers_begin_where_they_are_told() -> None:
+    async def test(world: World) -> None:
+        async with world.client() as client:
+            producer = await client.create_producer("t", batching=False)
+            ids = [await producer.send(b"%d" % i) for i in range(5)]
+            reader = await client.create_reader("t", EARLIEST)
+            assert [message.payload for message in await received(reader, 5)] == [b"0", b"1", b"2", b"3", b"4"]
+            after = await client.create_reader("t", ids[2])
+            assert (await after.receive()).payload == b"3"
+            world.cut()
+            assert (await after.receive()).payload == b"4"
+            latest = await client.create_reader("t")
+            await producer.send(b"5")
+            assert (await latest.receive()).payload == b"5"
+
+    virtually(test)
+
+
+def test_more_messages_than_allowed_wait_or_fail() -> None:
+    async def test(world: World) -> None:
+        async with world.client() as client:
+            producer = await client.create_producer("t", max_pending_messages=3, batch_delay=0.5)
+            sendings = [asyncio.create_task(producer.send(b"x")) for _ in range(10)]
+            await asyncio.sleep(0)
+            with pytest.raises(QueueFull):
+                producer.send_async(b"x")
+            assert len(set(await asyncio.gather(*sendings))) == 10
+
+    virtually(test)
+
+
+def test_closing_the_client_wakes_everybody_up() -> None:
+    async def test(world: World) -> None:
+        async with world.client() as client:
+            consumer = await client.subscribe("t", "s")
+            producer = await client.create_producer("t", batch_delay=60.0)
+            sending = producer.send_async(b"x")
+            waiting = asyncio.create_task(consumer.receive())
+            await asyncio.sleep(1.0)
+        assert isinstance(await sending, MessageId)
+        with pytest.raises(Closed):
+            await waiting
+        with pytest.raises(Closed):
+            await client.create_producer("t")
+        with pytest.raises(Closed):
+            await producer.send(b"late")
+
+    virtually(test)
+
+
+def test_a_cancelled_subscribe_leaves_no_consumer() -> None:
+    async def test(world: World) -> None:
+        async with world.client() as client:
+            for turns in range(12):
+                subscribing = asyncio.create_task(client.subscribe("t", "s"))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                subscribing.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await (await subscribing).close()
+            async with asyncio.timeout(5):
+                await (await client.subscribe("t", "s")).close()
+
+    virtually(test)
+
+
+def test_nobody_at_the_address_is_an_error_in_time() -> None:
+    async def test(world: World) -> None:
+        async def refuse(host: str, port: int, protocol_factory: Any) -> None:
+            raise ConnectionRefusedError(f"nobody at {host}:{port}")
+
+        async def hang(host: str, port: int, protocol_factory: Any) -> None:
+            await asyncio.Event().wait()
+
+        for dial, seconds in ((refuse, 7.0), (hang, 20.0)):
+            began = asyncio.get_running_loop().time()
+            async with Client(URL, dial=dial, seed=1, options=ClientOptions(operation_timeout=5.0)) as client:
+                with pytest.raises(ConnectionLost, match=r"nobody at broker:6650|take the connection within 10 s"):
+                    await client.create_producer("t")
+            assert asyncio.get_running_loop().time() - began < seconds
+
+    virtually(test)
+
+
+def test_patterns_follow_topics_through_a_cut() -> None:
+    async def test(world: World) -> None:
+        async with world.client() as client:
+            changes: list[Any] = []
+            pattern = await client.subscribe_pattern("p-.*", "s", on_topics=changes.append, initial_position=S.Earliest)
+            assert pattern.topics_hash == "00000000"
+            producer = await client.create_producer("p-1")
+            await eventually(lambda: len(pattern.attached) == 1, 1.0)
+            await producer.send(b"1")
+            message = await pattern.receive()
+            assert message.topic == "persistent://public/default/p-1"
+            await pattern.acknowledge(message)
+            known = pattern.topics_hash
+            world.cut()
+            await eventually(lambda: len(pattern.attached) == 1)
+            assert pattern.topics_hash == known
+            await producer.send(b"2")
+            assert (await pattern.receive()).payload == b"2"
+            assert [change.added for change in changes] == [("persistent://public/default/p-1",)]
+
+    virtually(test)
+
+
+def test_wrong_arguments_are_value_errors_at_once() -> None:
+    async def test(world: World) -> None:
+        with pytest.raises(ValueError, match="pulsar://"):
+            Client("localhost")
+        async with world.client() as client:
+            for call in (
+                lambda: client.create_producer("a/b"),
+                lambda: client.create_producer("t", compression=99),
+                lambda: client.create_producer("t", access_mode=2),
+                lambda: client.subscribe("t", "s", queue_size=0),
+                lambda: client.subscribe_pattern("a/b", "s"),
+                lambda: client.subscribe_pattern("public/default/[", "s"),
+            ):
+                attempt: Awaitable[Any] = call()  # type: ignore[no-untyped-call]
+                with pytest.raises(ValueError, match=r"."):
+                    await attempt
+        assert world.transports == []
+
+    virtually(test)
+
+
+@contextlib.asynccontextmanager
+async def served(tls: Any = None) -> AsyncIterator[str]:
+    async with asyncio.timeout(20), serving(tls=tls) as one:
+        yield one.service_url
+
+
+def test_over_tcp() -> None:
+    async def main() -> None:
+        async with served() as url, Client(url) as client:
+            consumer = await client.subscribe("t", "s")
+            producer = await client.create_producer("t")
+            await producer.send(b"x" * 1_000_000)
+            assert len((await consumer.receive()).payload) == 1_000_000
+
+    asyncio.run(main(), debug=True)
+    gc.collect()
+
+
+def test_over_tls() -> None:
+    import ssl
+
+    authority = trustme.CA()
+    server, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+    authority.configure_trust(trusting)
+
+    async def main() -> None:
+        async with served(server) as url:
+            assert url.startswith("pulsar+ssl://")
+            async with Client(url, tls=trusting) as client:
+                consumer = await client.subscribe("t", "s")
+                producer = await client.create_producer("t")
+                await producer.send(b"secret")
+                assert (await consumer.receive()).payload == b"secret"
+            async with Client(url, options=ClientOptions(operation_timeout=0.2)) as client:
+                with pytest.raises(ConnectionLost, match="CERTIFICATE_VERIFY_FAILED"):
+                    await client.create_producer("t")
+
+    asyncio.run(main())
+    gc.collect()
+
+
+def test_a_real_refusal_is_the_brokers_own_error() -> None:
+    async def test(world: World) -> None:
+        async with world.client() as client:
+            await client.subscribe("t", "s")
+            with pytest.raises(BrokerRefused, match="ConsumerBusy"):
+                await client.subscribe("t", "s")
+
+    virtually(test)
