@@ -7,7 +7,7 @@ import contextlib
 import random
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -28,6 +28,8 @@ from conformance.targets.model import Endpoint, SettingsRefused, Target, TargetE
 
 SLOW_SECONDS = 2.0
 """A case that lets more time pass than this is in the group `slow`: it runs beside all others."""
+ATTEMPTS = 3
+"""A conversation that the harness could not bring to an end (an admin call failed, it was late itself) is tried so often."""
 NAMESPACE_PREFIX = "pc-"
 _PLUGIN_KEYS = ("token",)
 """Settings that a broker hands to its plugins and does not list as its own."""
@@ -47,6 +49,8 @@ class Options:
     seed: int = 0
     jobs: int = 6
     arguments: Sequence[str] = ()
+    like: RunLog | None = None
+    """An earlier run whose names and seeds are used again, so that conversations can be compared octet for octet."""
 
 
 class Watcher(Protocol):
@@ -60,6 +64,19 @@ class Watcher(Protocol):
 
     def ended(self, case: m.Transcript, outcome: Outcome) -> None:
         """Report that a conversation has ended."""
+
+
+class Silent:
+    """A watcher that tells nobody."""
+
+    def note(self, text: str) -> None:
+        """Do nothing."""
+
+    def total(self, conversations: int) -> None:
+        """Do nothing."""
+
+    def ended(self, case: m.Transcript, outcome: Outcome) -> None:
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -185,15 +202,21 @@ class _Run:
         lag = asyncio.create_task(_watch_lag(active))
         try:
             await _all(converse, sorted(units, key=lambda unit: not is_slow(unit.case)))
-            again = [unit for unit, outcome in outcomes if outcome.verdict is Verdict.INCONCLUSIVE]
-            for unit in again:
-                await self._converse(Unit(unit.case, unit.cell, unit.trial, unit.attempt + 1), around, active)
+            for unit in [unit for unit, outcome in outcomes if outcome.verdict is Verdict.INCONCLUSIVE]:
+                for attempt in range(1, ATTEMPTS):
+                    outcome = await self._converse(replace(unit, attempt=attempt), around, active)
+                    if outcome.verdict is not Verdict.INCONCLUSIVE:
+                        break
         finally:
             lag.cancel()
 
     async def _converse(self, unit: Unit, around: Surroundings, active: set[Conversation]) -> Outcome:
-        fresh = {name: self._fresh_name(kind) for name, kind in fresh_names(unit.case).items()}
-        seed = random.Random(f"{self.options.seed} {unit.key}").randrange(1 << 31)
+        earlier = self.options.like.talks.get(unit.key) if self.options.like else None
+        if earlier is not None:
+            fresh, seed = dict(earlier.begin.fresh), earlier.begin.seed
+        else:
+            fresh = {name: self._fresh_name(kind) for name, kind in fresh_names(unit.case).items()}
+            seed = random.Random(f"{self.options.seed} {unit.key}").randrange(1 << 31)
         cell = {"@release": around.endpoint.release, **unit.cell}
         program = compile_case(unit.case, self.suite.fragments, cell, fresh, seed)
         begin = log.Conversation(
@@ -338,4 +361,4 @@ async def _namespaces(admin: AdminClient | None, names: Sequence[str]) -> AsyncI
                 print(f"namespace {name} is left over: {result.status} {result.reason}; `doctor` removes it", file=sys.stderr)
 
 
-__all__ = ["NAMESPACE_PREFIX", "Options", "Watcher", "is_slow", "run_suite"]
+__all__ = ["NAMESPACE_PREFIX", "Options", "Silent", "Watcher", "is_slow", "run_suite"]

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 
+import hypothesis
 import pytest
 
 from conformance.targets import TargetError
 from conformance.targets.java_tools import find_java, find_maven
+
+hypothesis.settings.register_profile("project", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("project")
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 """Which cases kill which mutants: each mutant is run in process, in virtual time, and judged like any other broker.
 
-    python -m conformance.mutants            the whole matrix, written to kill_matrix.json
-    python -m conformance.mutants NAME ..    some mutants, shown only
+python -m conformance.mutants            the whole matrix, written to kill_matrix.json
+python -m conformance.mutants NAME ..    some mutants, shown only
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from typing import Any
 
 import conformance.mutants
 from conformance.engine import log
-from conformance.engine.model import Transcript
-from conformance.engine.verdict import Outcome, Verdict
+from conformance.engine.verdict import Verdict
 from conformance.mutants.model import MUTANTS, Mutant
 from conformance.mutants.without import WITHOUT
 from conformance.results import judge_log
-from conformance.runner import Options, run_suite
+from conformance.runner import Options, Silent, run_suite
 from conformance.suite import Suite, load_suite
 from conformance.targets import parse_target
 from refimpl.net.virtual_time import VirtualTimeLoop
@@ -45,17 +44,6 @@ class Killing:
     mutant: str
     killed_by: tuple[str, ...]
     strangers: tuple[str, ...]
-
-
-class _Silent:
-    def note(self, text: str) -> None:
-        pass
-
-    def total(self, conversations: int) -> None:
-        pass
-
-    def ended(self, case: Transcript, outcome: Outcome) -> None:
-        pass
 
 
 def load_mutants() -> Mapping[str, Mutant]:
@@ -85,7 +73,7 @@ def run_cases(suite: Suite, mutant: Mutant, cases: Sequence[str], profile: str) 
     target = parse_target("in-process" if profile == "default" else f"in-process@{profile}")
     with mutant.applied(), asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         options = Options(select=cases, profile=profile, seed=1)
-        run, _ = runner.run(run_suite(suite, target, options, lambda _: None, _Silent()))
+        run, _ = runner.run(run_suite(suite, target, options, lambda _: None, Silent()))
     return judge_log(suite, run).results
 
 
@@ -143,7 +131,9 @@ def problems(suite: Suite, killings: Iterable[Killing]) -> list[str]:
     """Return what is wrong with the mutants: clauses without one, mutants that live, mutants that strangers kill."""
     mutants = load_mutants()
     having = {one.clause for one in mutants.values()}
-    found = [f"{clause} has no mutant and no reason to have none" for clause in tested_clauses(suite) if clause not in having | set(WITHOUT)]
+    found = [
+        f"{clause} has no mutant and no reason to have none" for clause in tested_clauses(suite) if clause not in having | set(WITHOUT)
+    ]
     found += [f"{clause} is no tested clause of the broker" for clause in sorted((having | set(WITHOUT)) - set(tested_clauses(suite)))]
     found += [f"{clause} has a mutant, and a reason to have none" for clause in sorted(having & set(WITHOUT))]
     for one in killings:

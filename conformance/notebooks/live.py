@@ -99,8 +99,12 @@ class Stage:
         self._settle()
         return result
 
-    def wait(self, seconds: float) -> None:
-        """Let time pass; what is due meanwhile happens in its order."""
+    def wait(self, seconds: float) -> float:
+        """Let time pass; what is due meanwhile happens in its order.
+
+        Returns:
+            The time then.
+        """
         end = self.now + seconds
         while True:
             due = [one for one in (self.broker.next_deadline(), *self._deadlines()) if one is not None and one <= end]
@@ -111,7 +115,7 @@ class Stage:
                     peer.watch.tick(self.now)
             self._settle()
             if not due:
-                return
+                return self.now
 
     def lose(self, at: str = "") -> None:
         """Cut a connection."""

@@ -96,7 +96,7 @@ def attempt(call: Callable[..., Any], *arguments: Any, **options: Any) -> str:
     except ValueError as error:
         return one_line(f"refused, {error}")
     except Refused as refused:
-        return one_line(f"refused, {ServerError.Name(refused.code)}: {refused.message}")  # type: ignore[arg-type]
+        return one_line(f"refused, {ServerError.Name(refused.code)}: {refused.message}")
 
 
 def _told(value: object) -> str:

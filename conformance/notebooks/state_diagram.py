@@ -1,6 +1,5 @@
-"""State diagrams as SVG, drawn from a transition table: states in a row, what leads on above them, what leads back below.
-
-Every arrow between states that are no neighbours has a track of its own wherever it would meet another one.
+"""State diagrams as SVG, drawn from a transition table: states one below the other, what leads on to their right, what leads back to
+their left. Every arrow between states that are no neighbours has a track of its own wherever it would meet another one.
 """
 
 from __future__ import annotations
@@ -12,13 +11,14 @@ from html import escape
 from conformance.notebooks.shown import Shown, aligned, scrolling
 from conformance.report.wording import one_line
 
-_BOX, _HEAD, _LINE, _BEND, _EDGE = 140, 34, 14, 8, 10
-_LETTER = 6.1
-"""Width of an average letter of a label; labels are centred, so it need not be exact."""
+_BOX, _HEAD, _LINE, _BEND, _EDGE, _TRACK = 150, 32, 13, 7, 8, 13
+_LETTER = 7.6
+"""Width of a letter of a label, rather too much than too little."""
 _STYLE = (
-    ".st text{font:12px ui-sans-serif,system-ui,sans-serif;fill:currentColor;text-anchor:middle}.st .b{font-weight:600}"
-    ".st .e{font-size:11px}.st path,.st rect{stroke:currentColor;fill:none;stroke-width:1.1}.st rect{fill:rgba(66,133,244,.14)}"
-    ".st .s{fill:rgba(76,175,80,.22)}.st .a{fill:currentColor;stroke:none}.st path{opacity:.75}"
+    ".st text{font:12px ui-sans-serif,system-ui,sans-serif;fill:currentColor}.st .b{font-weight:600}"
+    ".st .b,.st .m{text-anchor:middle}.st .r{text-anchor:end}.st .e{font-size:11px}"
+    ".st path,.st rect{stroke:currentColor;fill:none;stroke-width:1.1}.st path{opacity:.75}"
+    ".st rect{fill:rgba(66,133,244,.14)}.st .s{fill:rgba(76,175,80,.22)}.st .a{fill:currentColor;stroke:none}"
 )
 Event = tuple[str, str, str]
 """State, event, next state."""
@@ -26,26 +26,36 @@ Event = tuple[str, str, str]
 
 @dataclass
 class _Arrow:
-    """What leads from one state to another; places are numbers of states."""
+    """What leads from one state to another; places are numbers of states, counted from the top."""
 
     start: int
     end: int
     labels: list[str]
-    track: float = 0.0
+    track: int = 0
     leaves: int = 0
     arrives: int = 0
 
     @property
-    def forward(self) -> bool:
-        return self.end > self.start
+    def on(self) -> bool:
+        """Whether it leads on, past at least one other state."""
+        return self.end > self.start + 1
 
     @property
-    def direct(self) -> bool:
-        return self.end == self.start + 1
+    def back(self) -> bool:
+        return self.end < self.start
 
     @property
     def height(self) -> int:
-        return _LINE * len(self.labels) + 10
+        """Room that its labels take at the state that it leaves."""
+        return _LINE * len(self.labels) + 5
+
+
+@dataclass
+class _Box:
+    name: str
+    stays: list[str]
+    top: int = 0
+    height: int = 0
 
 
 def states(events: Iterable[Event], *, title: str = "states") -> Shown:
@@ -57,21 +67,18 @@ def states(events: Iterable[Event], *, title: str = "states") -> Shown:
     """
     table = list(dict.fromkeys(events))
     names = list(dict.fromkeys(name for start, _, end in table for name in (start, end)))
-    stays = [[event for start, event, end in table if start == end == name] for name in names]
+    boxes = [_Box(name, [event for start, event, end in table if start == end == name]) for name in names]
     arrows = _arrows(table, names)
-    near = max((len(label) for arrow in arrows if arrow.direct for label in arrow.labels), default=0)
-    step = _BOX + max(50, int(_LETTER * near) + 30)
-    tall = _HEAD + max([_LINE * len(events) for events in stays] + [_LINE * len(a.labels) for a in arrows if a.direct] + [_LINE])
-    above = _assign_tracks([arrow for arrow in arrows if arrow.forward and not arrow.direct])
-    below = _assign_tracks([arrow for arrow in arrows if not arrow.forward])
-    _assign_ports(arrows, step, len(names))
-    top = above + _EDGE
-    width, height = step * (len(names) - 1) + _BOX + 2 * _EDGE, int(top + tall + below + _EDGE)
+    sides = [[arrow for arrow in arrows if arrow.back], [arrow for arrow in arrows if arrow.on]]
+    left, right = (_room(side) for side in sides)
+    bottom = _stack(boxes, arrows)
+    x, width = _EDGE + left, left + _BOX + right + 2 * _EDGE
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="st" role="img" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="st" role="img" viewBox="0 0 {width} {bottom}" width="{width}" height="{bottom}">',
         f"<title>{escape(one_line(title))}</title><style>{_STYLE}</style>",
-        *(_box(_EDGE + step * place, name, stays[place], top, tall) for place, name in enumerate(names)),
-        *(_drawn(arrow, step, top, tall) for arrow in arrows),
+        *(_drawn_box(box, x, first=index == 0) for index, box in enumerate(boxes)),
+        *(_direct(arrow, boxes, x) for arrow in arrows if arrow.end == arrow.start + 1),
+        *(_bent(arrow, x, _label_room(side)) for side in sides for arrow in side),
         "</svg>",
     ]
     text = aligned([["state", "event", "next"], *(list(event) for event in table)], [False] * 3)
@@ -86,60 +93,75 @@ def _arrows(table: Sequence[Event], names: Sequence[str]) -> list[_Arrow]:
     return [_Arrow(start, end, labels) for (start, end), labels in moves.items()]
 
 
-def _assign_tracks(arrows: Sequence[_Arrow]) -> int:
-    """Put arrows that would meet on different tracks, short ones nearest to the boxes; return how much room they take."""
+def _label_room(arrows: Sequence[_Arrow]) -> int:
+    return int(max((_LETTER * len(label) for arrow in arrows for label in arrow.labels), default=0.0)) + 14
+
+
+def _room(arrows: Sequence[_Arrow]) -> int:
+    """Put arrows that would meet on different tracks, short ones nearest to the boxes; return how wide all of it is."""
     placed: list[_Arrow] = []
-    for arrow in sorted(arrows, key=lambda one: (abs(one.end - one.start), min(one.start, one.end))):
+    for arrow in sorted(arrows, key=lambda one: (abs(one.end - one.start), one.start)):
         low, high = sorted((arrow.start, arrow.end))
-        meeting = [one for one in placed if min(one.start, one.end) <= high and max(one.start, one.end) >= low]
-        arrow.track = max((one.track for one in meeting), default=4.0) + arrow.height
+        meeting = [one.track for one in placed if min(one.start, one.end) <= high and max(one.start, one.end) >= low]
+        arrow.track = max(meeting, default=-1) + 1
         placed.append(arrow)
-    return int(max((arrow.track for arrow in placed), default=0.0)) + (_LINE if placed else 0)
+    return _label_room(arrows) + _TRACK * (max(one.track for one in placed) + 1) if placed else 10
 
 
-def _assign_ports(arrows: Sequence[_Arrow], step: int, count: int) -> None:
-    """Spread the ends of arrows over the edge of a box, so that nested arrows do not cross."""
-    for place in range(count):
-        left = _EDGE + step * place
-        for forward in (True, False):
-            bent = [arrow for arrow in arrows if arrow.forward is forward and not arrow.direct]
+def _stack(boxes: Sequence[_Box], arrows: Sequence[_Arrow]) -> int:
+    """Place boxes and the ends of arrows at them, nested arrows so that they do not cross; return the height of all."""
+    top = _EDGE
+    for place, box in enumerate(boxes):
+        box.top = top
+        heights = [_HEAD + _LINE * len(box.stays)]
+        for back in (False, True):
+            bent = [arrow for arrow in arrows if (arrow.back if back else arrow.on)]
             coming = sorted((arrow for arrow in bent if arrow.end == place), key=lambda one: -one.start)
             going = sorted((arrow for arrow in bent if arrow.start == place), key=lambda one: -one.end)
-            ordered = [*coming, *going] if forward else [*going, *coming]
-            for index, arrow in enumerate(ordered, start=1):
-                x = left + _BOX * index // (len(ordered) + 1)
-                if arrow.end == place:
-                    arrow.arrives = x
+            y = top + 4
+            for arrow in [*going, *coming] if back else [*coming, *going]:
+                if arrow.start == place:
+                    y += arrow.height
+                    arrow.leaves = y
                 else:
-                    arrow.leaves = x
+                    y += _LINE + 2
+                    arrow.arrives = y
+            heights.append(y - top + 8)
+        box.height = max(heights)
+        direct = next((arrow for arrow in arrows if arrow.start == place and arrow.end == place + 1), None)
+        top += box.height + (26 if direct is None else 22 + max(_LINE * len(direct.labels), 8))
+    return boxes[-1].top + boxes[-1].height + _EDGE
 
 
-def _box(x: int, name: str, stays: Sequence[str], top: int, tall: int) -> str:
+def _drawn_box(box: _Box, x: int, *, first: bool) -> str:
     middle = x + _BOX // 2
-    kind = ' class="s"' if x == _EDGE else ""
-    lines = _labels([f"↻ {event}" for event in stays], middle, top + _HEAD + 6)
+    kind = ' class="s"' if first else ""
+    stays = _labels([f"↻ {event}" for event in box.stays], middle, box.top + _HEAD + 4, "m")
     return (
-        f'<rect{kind} x="{x}" y="{top}" width="{_BOX}" height="{tall}" rx="8"/>'
-        f'<text class="b" x="{middle}" y="{top + 20}">{escape(name)}</text>{lines}'
+        f'<rect{kind} x="{x}" y="{box.top}" width="{_BOX}" height="{box.height}" rx="8"/>'
+        f'<text class="b" x="{middle}" y="{box.top + 20}">{escape(box.name)}</text>{stays}'
     )
 
 
-def _drawn(arrow: _Arrow, step: int, top: int, tall: int) -> str:
-    if arrow.direct:
-        start, end, y = _EDGE + step * arrow.start + _BOX, _EDGE + step * arrow.end, top + tall - 12
-        line = f'<path d="M{start} {y}H{end - 7}"/><path class="a" d="M{end} {y}l-8 -4v8z"/>'
-        return line + _labels(arrow.labels, (start + end) // 2, y - 5 - _LINE * (len(arrow.labels) - 1))
-    sign, edge = (-1, top) if arrow.forward else (1, top + tall)
-    y = int(edge + sign * (arrow.track - arrow.height + 10))
-    bend = _BEND if arrow.arrives > arrow.leaves else -_BEND
+def _direct(arrow: _Arrow, boxes: Sequence[_Box], x: int) -> str:
+    start, end = boxes[arrow.start].top + boxes[arrow.start].height, boxes[arrow.end].top
+    middle = x + _BOX // 2
+    line = f'<path d="M{middle} {start}V{end - 7}"/><path class="a" d="M{middle} {end}l-4 -8h8z"/>'
+    return line + _labels(arrow.labels, middle + 7, (start + end) // 2 + 2 - _LINE * (len(arrow.labels) - 1) // 2, "l")
+
+
+def _bent(arrow: _Arrow, x: int, label_room: int) -> str:
+    sign, edge = (-1, x) if arrow.back else (1, x + _BOX)
+    far = edge + sign * (label_room + _TRACK * arrow.track)
+    down = 1 if arrow.arrives > arrow.leaves else -1
     line = (
-        f'<path d="M{arrow.leaves} {edge}V{y - sign * _BEND}Q{arrow.leaves} {y} {arrow.leaves + bend} {y}'
-        f'H{arrow.arrives - bend}Q{arrow.arrives} {y} {arrow.arrives} {y - sign * _BEND}V{edge + sign * 7}"/>'
-        f'<path class="a" d="M{arrow.arrives} {edge}l-4 {sign * 8}h8z"/>'
+        f'<path d="M{edge} {arrow.leaves}H{far - sign * _BEND}Q{far} {arrow.leaves} {far} {arrow.leaves + down * _BEND}'
+        f'V{arrow.arrives - down * _BEND}Q{far} {arrow.arrives} {far - sign * _BEND} {arrow.arrives}H{edge + sign * 7}"/>'
+        f'<path class="a" d="M{edge} {arrow.arrives}l{sign * 8} -4v8z"/>'
     )
-    first = y - 4 - _LINE * (len(arrow.labels) - 1) if arrow.forward else y + 12
-    return line + _labels(arrow.labels, (arrow.leaves + arrow.arrives) // 2, first)
+    first = arrow.leaves - 3 - _LINE * (len(arrow.labels) - 1)
+    return line + _labels(arrow.labels, edge + sign * 7, first, "r" if arrow.back else "l")
 
 
-def _labels(labels: Sequence[str], x: int, y: int) -> str:
-    return "".join(f'<text class="e" x="{x}" y="{y + _LINE * place}">{escape(label)}</text>' for place, label in enumerate(labels))
+def _labels(labels: Sequence[str], x: int, y: int, side: str) -> str:
+    return "".join(f'<text class="e {side}" x="{x}" y="{y + _LINE * place}">{escape(label)}</text>' for place, label in enumerate(labels))

@@ -27,6 +27,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     MessageIdData,
     MetadataError,
     NotAllowedError,
+    ProducerBusy,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def subscribe(session: Session, request: CommandSubscribe, frame: Frame) -> None
     name = parse_topic(request.topic)
     broker.authorization.check(session.role, name.namespace, "subscribe", "consume")
     if not request.subscription:  # core.subscribe.empty-name
-        raise Refused(MetadataError, "Empty subscription name")
+        raise Refused(ProducerBusy, "Empty subscription name")
     if request.subType == SubType.Key_Shared:
         raise Refused(NotAllowedError, "Subscription type Key_Shared is not supported by this broker")
     if request.consumer_id not in session.consumers:  # core.subscribe.repeated
@@ -203,7 +204,7 @@ def consumer_stats(session: Session, request: CommandConsumerStats, frame: Frame
             request_id=request.request_id,
             consumerName=consumer.name,
             availablePermits=max(consumer.permits, 0),
-            unackedMessages=sum(consumer.pending.values()),
+            unackedMessages=consumer.unacknowledged,
             blockedConsumerOnUnackedMsgs=False,
             type=SubType.Name(subscription.type),
             msgBacklog=subscription.backlog,

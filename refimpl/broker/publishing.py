@@ -40,19 +40,43 @@ def producer(session: Session, request: CommandProducer, frame: Frame) -> None: 
         mode = ProducerAccessMode.Name(request.producer_access_mode)
         raise Refused(NotAllowedError, f"Producer access mode {mode} is not supported by this broker")
     found = session.producers.get(request.producer_id)
-    if found is None:
-        topic = broker.topic_to_use(name, create=True)
-        found = Producer(
-            request.producer_id,
-            session,
-            topic,
-            request.producer_name or broker.new_producer_name(),
-            user_provided_name=bool(request.producer_name) and request.user_provided_producer_name,
-            epoch=request.epoch,
-            access_mode=request.producer_access_mode,
-        )
-        topic.add_producer(found)
-        session.producers[request.producer_id] = found
+    if found is not None:  # core.producer.repeated
+        _confirm(session, request, found)
+        return
+    new = Producer(
+        request.producer_id,
+        session,
+        broker.topic_to_use(name, create=True),
+        request.producer_name or broker.new_producer_name(),
+        user_provided_name=bool(request.producer_name) and request.user_provided_producer_name,
+        epoch=request.epoch,
+        access_mode=request.producer_access_mode,
+    )
+    old = new.topic.producers.get(new.name)
+    if old is not None and old.session is not session and not new.follows(old):
+        old.session.check_liveness(lambda _: _join_late(session, request, new))
+    else:
+        _join(session, request, new)
+
+
+def _join(session: Session, request: CommandProducer, new: Producer) -> None:
+    new.topic.add_producer(new)
+    session.producers[new.producer_id] = new
+    _confirm(session, request, new)
+
+
+def _join_late(session: Session, request: CommandProducer, new: Producer) -> None:
+    """Go on with a PRODUCER that waited until the owner of its name had shown whether it lives."""
+    if session.closing:
+        return
+    try:
+        new.topic = session.broker.topic_to_use(new.topic.name, create=True)
+        _join(session, request, new)
+    except Refused as refused:
+        session.refuse(request, refused)
+
+
+def _confirm(session: Session, request: CommandProducer, found: Producer) -> None:
     answer = CommandProducerSuccess(
         request_id=request.request_id, producer_name=found.name, last_sequence_id=-1, schema_version=b"", producer_ready=True
     )

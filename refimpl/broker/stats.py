@@ -39,7 +39,7 @@ def _subscription(subscription: Subscription) -> dict[str, Any]:
         "type": SubType.Name(subscription.type),
         "isDurable": subscription.durable,
         "msgBacklog": subscription.backlog,
-        "unackedMessages": sum(sum(one.pending.values()) for one in subscription.consumers),
+        "unackedMessages": sum(one.unacknowledged for one in subscription.consumers),
         "consumers": [_consumer(one) for one in subscription.consumers],
         "subscriptionProperties": dict(subscription.cursor.properties),
     }
@@ -49,7 +49,7 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
     return {
         "consumerName": consumer.name,
         "availablePermits": consumer.permits,
-        "unackedMessages": sum(consumer.pending.values()),
+        "unackedMessages": consumer.unacknowledged,
         "msgOutCounter": consumer.messages_out,
         "bytesOutCounter": consumer.octets_out,
     }

@@ -51,6 +51,11 @@ class Consumer:
     octets_out: int = 0
     active: bool | None = None
 
+    @property
+    def unacknowledged(self) -> int:
+        """Return the messages that it has not acknowledged; they are counted on shared subscriptions only."""
+        return sum(self.pending.values()) if self.subscription.type == SubType.Shared else 0
+
     def send(self, index: int, entry: Entry, redeliveries: int, open_messages: frozenset[int] | None) -> None:
         """Send one entry, the octets behind the command as they were stored."""
         topic = self.subscription.topic

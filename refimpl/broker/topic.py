@@ -33,6 +33,10 @@ class Producer:
     access_mode: ProducerAccessMode = ProducerAccessMode.Shared
     messages_in: int = 0
 
+    def follows(self, old: Producer) -> bool:
+        """Tell whether this is the same producer after a reconnect: its name was generated, and its epoch has grown."""
+        return not old.user_provided_name and self.epoch > old.epoch
+
 
 class Topic:
     """A persistent topic, or one partition of one."""
@@ -91,7 +95,7 @@ class Topic:
             raise Refused(ProducerBusy, where)
         old = self.producers.get(producer.name)
         if old is not None:  # core.producer.name-taken
-            if old.user_provided_name or producer.epoch <= old.epoch:
+            if not producer.follows(old):
                 raise Refused(ProducerBusy, f"Producer with name '{producer.name}' is already connected to topic '{self.name.full}'")
             old.session.drop_producer(old)
         self.producers[producer.name] = producer

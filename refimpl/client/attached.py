@@ -179,5 +179,9 @@ class Attached(ABC):
                 return  # the connection is gone, and the broker forgets with it
 
     async def _ask(self, request: Message) -> BaseCommand:
-        """Send a request on the connection where it is attached, waiting for that if it must."""
-        return await (await self.attached()).request(request)
+        """Send a request on the connection where it is attached, and again if that is lost; waiting for one if it must."""
+
+        async def attempt() -> BaseCommand:
+            return await (await self.attached()).request(request)
+
+        return await self._core.patiently(attempt, only=ConnectionLost)

@@ -133,6 +133,26 @@ class ClientCore:
         """Return the time in milliseconds since 1970."""
         return max(0, int((self.scheduler.now + self._wall_clock_offset) * 1000))
 
+    async def patiently(self, attempt: Callable[[], Coroutine[Pending[Any], None, T]], only: type[ClientError] = ClientError) -> T:
+        """Try again, for as long as the operation time-out allows, what may succeed later.
+
+        Args:
+            attempt: What is tried.
+            only: Which failures are worth another attempt, if they are retriable at all.
+
+        Raises:
+            ClientError: The last failure.
+        """
+        give_up_at = self.scheduler.now + self.options.operation_timeout
+        backoff = Backoff(self.random)
+        while True:
+            try:
+                return await attempt()
+            except only as error:
+                if not error.retriable or self.scheduler.now >= give_up_at:
+                    raise
+                await self.scheduler.sleep(backoff.next())
+
     def note(self, line: str) -> None:
         """Write a line to the log."""
         if self._log is not None:
@@ -157,24 +177,12 @@ class ClientCore:
         return group
 
     async def _partitions(self, topic: str) -> list[str]:
-        count = await self._patiently(lambda: self.pool.partitions(topic))
+        count = await self.patiently(lambda: self.pool.partitions(topic))
         return [partition_name(topic, index) for index in range(count)] or [topic]
 
     async def _opened(self, group: PatternConsumer) -> PatternConsumer:
         await group.open()
         return group
-
-    async def _patiently(self, attempt: Callable[[], Coroutine[Pending[Any], None, T]]) -> T:
-        """Try again, for as long as the operation time-out allows, what may succeed later."""
-        give_up_at = self.scheduler.now + self.options.operation_timeout
-        backoff = Backoff(self.random)
-        while True:
-            try:
-                return await attempt()
-            except ClientError as error:
-                if not error.retriable or self.scheduler.now >= give_up_at:
-                    raise
-                await self.scheduler.sleep(backoff.next())
 
     async def _close(self) -> None:
         goodbyes = [part.close() for part in list(self._parts)]

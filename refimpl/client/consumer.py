@@ -15,7 +15,7 @@ from google.protobuf.message import Message as Command
 from refimpl.client.attached import Attached
 from refimpl.client.batch_acks import BatchAcks, Position
 from refimpl.client.connection import Connection
-from refimpl.client.errors import ClientError, Closed, ProtocolError
+from refimpl.client.errors import ClientError, Closed, ConnectionLost, ProtocolError
 from refimpl.client.inbox import Inbox
 from refimpl.client.messages import Message, MessageId
 from refimpl.client.names import partition_index
@@ -158,6 +158,10 @@ class Consumer(Attached):
             request.message_id.CopyFrom(position.to_wire(batch_index=False))
         else:
             request.message_publish_time = position
+        await self._core.patiently(lambda: self._seek(request, position), only=ConnectionLost)
+        await self.attached()
+
+    async def _seek(self, request: CommandSeek, position: MessageId | int) -> None:
         connection = await self.attached()
         seeking = self._seeking = Pending(self._scheduler)
         try:
@@ -168,7 +172,6 @@ class Consumer(Attached):
             seeking.succeed(None)
         if self.connection is not None:  # this broker has not closed the consumer: core.seek.sequence
             self._return(self._inbox.drop(self))
-        await self.attached()
 
     async def last_message_id(self) -> MessageId:
         """Return the id of the last message of the topic; entry_id -1: there is none."""

@@ -112,7 +112,7 @@ class Pool:
 
         Source: observed on the Java client 4.2.4.
         """
-        url = answer.brokerServiceUrlTls if self._service.tls else answer.brokerServiceUrl
+        url = (self._service.tls and answer.brokerServiceUrlTls) or answer.brokerServiceUrl
         if url == self.service_url:
             return self._service
         try:

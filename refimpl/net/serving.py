@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -81,4 +82,4 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port))
     except OSError as error:
-        raise OSError(error.errno, error.strerror or str(error), f"{host}:{port}") from None
+        raise OSError(error.errno, os.strerror(error.errno or 0), f"{host}:{port}") from None

@@ -257,6 +257,8 @@ class TopicListWatch:
 
         If a request for a watcher is not answered yet, the close follows its answer: some brokers suffer from one that overtakes.
         """
+        if self.state in (State.CLOSING, State.CLOSED):
+            return
         unsent = Send.WATCH in self._outbox
         self._outbox.clear()
         self._happened(Event.CLOSE, None)

@@ -151,7 +151,7 @@ def test_a_non_persistent_topic_keeps_nothing() -> None:
 
 
 def test_a_consumer_that_does_not_read_gets_no_more_messages() -> None:
-    broker, producer, consumer = pair()
+    _, producer, consumer = pair()
     consumer.send("flow", consumer_id=1, messagePermits=1000)
     for _ in range(200):
         producer.publish("x" * 10_000)

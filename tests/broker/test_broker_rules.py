@@ -95,12 +95,26 @@ def test_producer_names() -> None:
     broker = make_broker()
     first, second = Peer(broker), Peer(broker)
     generated = first.producer().producer_name
-    assert second.producer(producer_name="mine").producer_name == "mine"
-    assert first.producer(producer_id=2, producer_name="mine").error == ProducerBusy
+    assert first.producer(producer_id=2, producer_name="mine").producer_name == "mine"
+    assert first.producer(producer_id=3, producer_name="mine").error == ProducerBusy
     again = {"producer_name": generated, "user_provided_producer_name": False}
-    assert second.producer(producer_id=3, epoch=0, **again).error == ProducerBusy
+    assert first.producer(producer_id=3, epoch=0, **again).error == ProducerBusy
     assert second.producer(producer_id=3, epoch=1, **again).producer_name == generated
-    assert first.session.producers == {}
+    assert list(first.session.producers) == [2]
+
+
+def test_the_name_of_a_dead_producer_passes_on() -> None:
+    broker = make_broker()
+    owner, second = Peer(broker), Peer(broker)
+    owner.producer(producer_name="mine")
+    request = {"topic": TOPIC, "producer_id": 1, "request_id": 5, "producer_name": "mine"}
+    second.send("producer", **request)
+    owner.send("pong")
+    assert [one.error for one in second.answers()] == [ProducerBusy]
+    second.send("producer", **request)
+    broker.tick(5.0)
+    assert owner.session.closing
+    assert [one.producer_name for one in second.answers()] == ["mine"]
 
 
 def test_partitioned_topics() -> None:

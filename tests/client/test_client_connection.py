@@ -295,7 +295,9 @@ def test_service_urls(url: str, target: Target) -> None:
     assert parse_service_url(url) == target
 
 
-@pytest.mark.parametrize("url", ["", "localhost:6650", "http://h", "pulsar://", "pulsar://a,b", "pulsar://h:0", "pulsar://h:65536", "pulsar://h/x"])
+@pytest.mark.parametrize(
+    "url", ["", "localhost:6650", "http://h", "pulsar://", "pulsar://a,b", "pulsar://h:0", "pulsar://h:65536", "pulsar://h/x"]
+)
 def test_no_service_urls(url: str) -> None:
     with pytest.raises(ValueError, match=r"pulsar://|port"):
         parse_service_url(url)

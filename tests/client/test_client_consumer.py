@@ -96,7 +96,11 @@ def test_a_compressed_batch_is_taken_apart() -> None:
     messages = take(broker, group)
     assert [message.payload for message in messages] == [b"a" * 100, b"", b"c"]
     assert [str(message.id) for message in messages] == ["3:0:-1:0", "3:0:-1:1", "3:0:-1:2"]
-    assert [(message.key, message.properties["i"], message.id.batch_size) for message in messages] == [("k0", "0", 3), ("k1", "1", 3), ("k2", "2", 3)]
+    assert [(message.key, message.properties["i"], message.id.batch_size) for message in messages] == [
+        ("k0", "0", 3),
+        ("k1", "1", 3),
+        ("k2", "2", 3),
+    ]
 
 
 def test_permits_are_returned_as_the_application_takes_messages() -> None:
@@ -306,6 +310,20 @@ def test_a_refused_seek_is_an_error_and_the_consumer_goes_on() -> None:
     broker.send("error", request_id=request.request_id, error="MetadataError", message="no")
     assert isinstance(seeking.error, BrokerRefused)
     assert len(take(broker, group)) == 1
+
+
+def test_a_seek_whose_connection_is_lost_is_sent_again() -> None:
+    broker, group = consuming()
+    seeking = broker.begin(lambda: broker.core.scheduler.spawn(group.seek(MessageId(3, 1))))
+    assert broker.expect("seek").message_id.entryId == 1
+    broker.cut()
+    broker.wait(0.2)
+    broker.accept()
+    reattach(broker)
+    assert broker.expect("flow").messagePermits == 1000
+    broker.succeed("seek")
+    assert seeking.done
+    assert seeking.error is None
 
 
 def test_seek_to_the_ends_is_told_as_such() -> None:

@@ -59,8 +59,8 @@ def test_a_built_site_is_checked(tmp_path):
         '<script src="https://cdn/x.js"></script><img src="x.png"><link rel="stylesheet" href="//cdn/y.css"><a href="sub/b.html">7</a>'
     )
     assert problems(tmp_path) == [
-        "there is no index.html#gone, linked from sub/a.html",
         "there is no sub/b.html, linked from c.html, sub/a.html",
+        "there is no index.html#gone, linked from sub/a.html",
         "c.html: would load https://cdn/x.js",
         "c.html: would load //cdn/y.css",
         "style.css: would load https://fonts/x.css",

@@ -216,21 +216,17 @@ def test_adding_and_removing_patterns_compiles_few_of_them_again(monkeypatch):
     compiled = []
     original = topic_patterns._automata
     monkeypatch.setattr(topic_patterns, "_automata", lambda patterns: compiled.append(len(patterns)) or original(patterns))
+    texts = ["n/" + "".join(f"[{digit}x]" for digit in str(number)) for number in range(4000)]
     index = PatternIndex()
-    for number in range(3000):
-        index.add(
-            compile_pattern(
-                f"n/[a-z]?[0-{number % 8}]{{0,{number}}}" if number < 900 else f"n/[a-z]?{'[xyz]' * (number % 30)}[0-9]{{{number // 30}}}"
-            )
-        )
-    index.matching("n/1")
-    first = sum(compiled)
-    compiled.clear()
-    for number in range(500):
-        text = f"n/[0-9]*[a-z]{{1,{number + 1}}}"
+    for text in texts[:3000]:
         index.add(compile_pattern(text))
-        index.matching("n/1")
-        if number % 2:
-            index.discard(text)
-    assert first <= 3000
-    assert sum(compiled) < 500 * 20
+    assert index.matching("n/17") == [texts[17]]
+    assert sum(compiled) == 3000
+    compiled.clear()
+    for old, text in zip(texts, texts[3000:], strict=False):
+        index.discard(old)
+        index.add(compile_pattern(text))
+        assert index.matching("n/" + text[2:].translate({ord(mark): None for mark in "[x]"})) == [text]
+        assert index.matching("n/2500") == [texts[2500]]
+    assert sum(compiled) < 1000 * 10
+    assert len(index) == 3000

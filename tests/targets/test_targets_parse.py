@@ -7,7 +7,7 @@ import pytest
 from conformance.targets import ApachePulsar, AttachedTarget, Endpoint, StartedTarget, TargetError, as_settings, parse_target, redacted
 from conformance.targets.target_file import EXAMPLE, line_of
 
-FORMS = "a target is pulsar://HOST:PORT, pulsar+ssl://HOST:PORT, apache-pulsar@VERSION or a file FILE.toml"
+FORMS = "a target is reference, in-process, pulsar://HOST:PORT, pulsar+ssl://HOST:PORT, apache-pulsar@VERSION or a file FILE.toml"
 VERSIONS = "2.10.5, 2.11.0, 3.0.7, 4.0.0, 4.2.4, 5.0.0-M1"
 SERVICE_FORM = "it has the form pulsar://HOST:PORT or pulsar+ssl://HOST:PORT"
 
@@ -44,6 +44,9 @@ def test_a_version_is_started() -> None:
     ("text", "message"),
     [
         ("", f"'' is not a target ({FORMS})"),
+        ("refrence", f"'refrence' is not a target, did you mean 'reference'? ({FORMS})"),
+        ("reference@strict", "reference has no profile 'strict' (known: reference@default, reference@letter)"),
+        ("in-process@", "in-process has no profile '' (known: in-process@default, in-process@letter)"),
         ("apache-pulsr@4.2.4", f"'apache-pulsr@4.2.4' is not a target, did you mean 'apache-pulsar@4.2.4'? ({FORMS})"),
         ("apache-pulsar@4.0.8", f"apache-pulsar@4.0.8 is not known (known: {VERSIONS})"),
         ("http://h:8080", "http://h:8080 is an admin URL, not a service URL (write pulsar://HOST:6650 --admin-url http://h:8080)"),
