@@ -42,6 +42,9 @@ PROTOCOL_VERSION = 21
 LARGEST_MAX_MESSAGE_SIZE = 256 * 1024 * 1024
 """Octets; a broker that announces more is believed up to this."""
 
+PONG_LIMIT = 64 * 1024 * 1024
+"""Octets of output that a broker has not taken above which its PING is not answered."""
+
 _PUSHED_TO = {
     "send_receipt": "producer_id",
     "send_error": "producer_id",
@@ -224,7 +227,8 @@ class Connection:
         command = frame.command
         name = command_name(command)
         if command.type == BaseCommand.PING:
-            self.send(CommandPong())  # core.client.answers-ping
+            if len(self._output) < PONG_LIMIT:
+                self.send(CommandPong())  # core.client.answers-ping
         elif name == "connected":
             self._connected(command.connected)
         elif name == "authChallenge":

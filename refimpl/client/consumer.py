@@ -92,6 +92,7 @@ class Consumer(Attached):
         self._inbox = inbox
         self._report_end = on_end
         self._partition = partition_index(topic)
+        self._stored = not topic.startswith("non-persistent://")  # else all messages have the same id, and none comes again
         self._acks = BatchAcks()
         self._unsent_acks: list[CommandAck] = []
         self._refused: dict[Position, float] = {}
@@ -136,8 +137,9 @@ class Consumer(Attached):
         command = CommandRedeliverUnacknowledgedMessages(consumer_id=self.number)
         if self.options.ordered or positions is None:
             self._refused.clear()
-            self._epoch += 1
-            command.consumer_epoch = self._epoch
+            if self.options.ordered:
+                self._epoch += 1
+                command.consumer_epoch = self._epoch
             self.connection.send(command)
             self._return(self._inbox.drop(self))
             return
@@ -235,7 +237,8 @@ class Consumer(Attached):
         for message_id in ids:
             if self._before_start(message_id):
                 bits &= ~(1 << message_id.batch_index)
-        bits = self._acks.delivered(ids[0].position, len(ids), bits)
+        if self._stored:
+            bits = self._acks.delivered(ids[0].position, len(ids), bits)
         if not bits:  # its acknowledgement was lost
             self._acks.individual(ids[0])
             self._acknowledge(CommandAck.Individual, ids[0])

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from refimpl.proposals.topic_list import partitioned_topic_name
 
 _PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
+_DIGITS = 10
+"""A number with so many digits is no number of a partition."""
 _SERVICE_URL = re.compile(
     r"(?P<scheme>pulsar(?:\+ssl)?)://(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\s:/,?#\[\]]+))(?::(?P<port>\d{1,5}))?/?"
 )
@@ -80,6 +82,7 @@ def partition_name(topic: str, partition: int) -> str:
 
 
 def partition_index(topic: str) -> int:
-    """Return the number of a partition, from its name; -1 if the topic is none."""
+    """Return the number of a partition, from its name; -1 if the topic is none, or the number can't be one."""
     base = partitioned_topic_name(topic)
-    return int(topic[len(base) + len("-partition-") :]) if base != topic else -1
+    digits = topic[len(base) + len("-partition-") :]
+    return int(digits) if 0 < len(digits) < _DIGITS else -1

@@ -62,7 +62,7 @@ class Pool:
         connection = self._connections.get(key)
         if connection is None or connection.closing:
             connection = Connection(self._scheduler, key, self._options, request_ids=self._request_ids, log=self._log)
-            self._connections[key] = connection
+            self._connections = {key: connection, **{at: one for at, one in self._connections.items() if not one.closing}}
             self._to_open.append(connection)
         return await connection.ready
 

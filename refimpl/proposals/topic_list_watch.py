@@ -276,11 +276,11 @@ class TopicListWatch:
         if self._deadline is None or now < self._deadline:
             return
         self._deadline = None
-        if self._asked:
+        if self.state in (State.WATCHING, State.POLLING, State.WAITING):
+            self._happened(Event.DUE, now)
+        else:
             self._asked.clear()
             self._failed(Refused(0, "the broker has not answered in time"), Event.FAILED, now)
-        else:
-            self._happened(Event.DUE, now)
 
     def commands_to_send(self, new_request_id: Callable[[], int], now: float) -> list[Message]:
         """Return what is to be sent now, in this order.
@@ -342,7 +342,7 @@ class TopicListWatch:
 
     def _listed(self, answer: CommandGetTopicsOfNamespaceResponse, now: float) -> TopicChanges | None:
         asked = self._asked.pop(("list", answer.request_id), None)
-        if asked is None:
+        if asked is None:  # the request of another, or of an older connection
             return None
         if not answer.changed and asked.topics_hash is None:
             self._failed(Refused(0, "the broker says that a list has not changed which it has never given"), Event.FAILED, now)
@@ -358,8 +358,10 @@ class TopicListWatch:
         return changes
 
     def _watched(self, answer: CommandWatchTopicListSuccess, now: float) -> TopicChanges | None:
+        if answer.watcher_id != self.watcher_id:
+            return None
         asked = self._asked.pop(("watch", answer.request_id), None)
-        if asked is None or answer.watcher_id != self.watcher_id:
+        if asked is None:
             return None
         self._registered = True
         changes = None

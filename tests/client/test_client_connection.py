@@ -188,6 +188,13 @@ def test_a_senseless_max_message_size_ends_the_connection(size: int) -> None:
     assert isinstance(connected(max_message_size=size).connection.reason, ProtocolError)
 
 
+def test_a_flood_of_pings_that_are_not_read_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("refimpl.client.connection.PONG_LIMIT", 130)
+    broker = connected()
+    broker.octets(encode_frame(command("ping")) * 1000)
+    assert broker.sent() == ["pong"] * 10
+
+
 def test_commands_for_who_has_left_are_ignored() -> None:
     broker = connected()
     broker.send("send_receipt", producer_id=9, sequence_id=1)
@@ -310,4 +317,9 @@ def test_topic_names() -> None:
     for name in ("", "a/b", "a/b/c/d", "a//c"):
         with pytest.raises(ValueError, match="neither"):
             full_topic_name(name)
-    assert [partition_index(f"{TOPIC}{end}") for end in ("-partition-12", "-partition-01", "")] == [12, -1, -1]
+    assert [partition_index(f"{TOPIC}{end}") for end in ("-partition-12", "-partition-01", "", f"-partition-1{'0' * 5000}")] == [
+        12,
+        -1,
+        -1,
+        -1,
+    ]

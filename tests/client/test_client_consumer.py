@@ -209,6 +209,30 @@ def test_on_an_ordered_subscription_everything_comes_again_and_what_is_on_its_wa
     assert sum(one.command.flow.messagePermits for one in iter_frames(broker)) >= 6
 
 
+def test_a_shared_subscription_can_have_everything_again() -> None:
+    broker, group = consuming(type=S.Shared)
+    broker.message(0)
+    broker.begin(group.redeliver)
+    command = broker.expect("redeliverUnacknowledgedMessages")
+    assert (len(command.message_ids), command.HasField("consumer_epoch")) == (0, False)
+    assert take(broker, group) == []
+
+
+def test_messages_that_are_not_stored_share_one_id() -> None:
+    broker = ScriptedBroker()
+    subscribing = broker.begin(broker.core.subscribe, "non-persistent://public/default/t", ConsumerOptions("s"))
+    broker.accept()
+    broker.answer_partitions()
+    reattach(broker)
+    group = subscribing.value()
+    for _ in range(2):
+        deliver_batch(broker, 0)
+        messages = take(broker, group)
+        assert len(messages) == 3
+        for message in messages:
+            broker.begin(group.acknowledge, message)
+
+
 def test_a_reconnected_consumer_registers_again_and_sends_what_was_acknowledged_meanwhile() -> None:
     broker, group = consuming()
     broker.message(0)

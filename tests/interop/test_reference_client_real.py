@@ -206,7 +206,22 @@ def test_seek_and_readers(at: Callable[[Test], None]) -> None:
             await reader.seek(EARLIEST)
             assert (await reader.receive()).payload == b"0"
             await consumer.unsubscribe()
-            assert "s" not in await place.admin("subscriptions", place.topic())
+            assert "s" not in (await place.admin("topic_stats", place.topic()))["subscriptions"]
+
+    at(test)
+
+
+def test_messages_that_are_not_stored(at: Callable[[Test], None]) -> None:
+    async def test(place: Place) -> None:
+        topic = place.topic().replace("persistent", "non-persistent")
+        async with place.client() as client:
+            consumer = await client.subscribe(topic, "s", type=S.Shared)
+            producer = await client.create_producer(topic, batch_delay=0.02)
+            for start in (0, 5, 10):
+                await asyncio.gather(*(producer.send(b"%d" % i) for i in range(start, start + 5)))
+                messages = await received(consumer, 5)
+                assert [message.payload for message in messages] == [b"%d" % i for i in range(start, start + 5)]
+                await consumer.acknowledge(messages)
 
     at(test)
 

@@ -278,6 +278,16 @@ def test_request_that_is_never_answered():
     assert peer.watch.failure is not None
 
 
+def test_answer_for_another_watcher_is_not_taken_for_ours():
+    peer = peer_of()
+    peer.connect()
+    peer.list(T1)
+    peer.sent()
+    assert peer.success(T2, watcher_id=8) is None
+    assert peer.watch.state is State.REGISTERING
+    assert peer.success(T2) == TopicChanges((T2,), (T1,))
+
+
 # ---- connections, close ----
 
 
