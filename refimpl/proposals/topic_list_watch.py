@@ -217,6 +217,11 @@ class TopicListWatch:
         return None if self._topics is None else self._topics.hash
 
     @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self.state in (State.CLOSING, State.CLOSED)
+
+    @property
     def watches(self) -> bool:
         """Whether a watcher can be asked for: pip145.client.watch-needs-flag, pip145.client.list-polls-without-watch."""
         return self._flags.supports_topic_watchers and not self._polling_only and not self._refused
@@ -257,7 +262,7 @@ class TopicListWatch:
 
         If a request for a watcher is not answered yet, the close follows its answer: some brokers suffer from one that overtakes.
         """
-        if self.state in (State.CLOSING, State.CLOSED):
+        if self.is_closed:
             return
         unsent = Send.WATCH in self._outbox
         self._outbox.clear()
