@@ -1,15 +1,17 @@
 """A broker that says anything at any time: the client may leave it, and must neither raise nor hang."""
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from scripted_broker import URL, ScriptedBroker
 
-from refimpl.client import ConsumerOptions, OutgoingMessage, ProducerOptions
-from refimpl.wire import FIELD_BY_TYPE, encode_frame, encode_payload
-from refimpl.wire.pulsar_api_pb2 import BaseCommand, CommandSubscribe, MessageMetadata
+from refimpl.client import Connection, ConsumerOptions, OutgoingMessage, ProducerOptions
+from refimpl.proposals.topic_list import topics_hash
+from refimpl.wire import FIELD_BY_TYPE, FrameDecoder, SingleMessage, command, command_name, encode_batch, encode_frame, encode_payload
+from refimpl.wire.pulsar_api_pb2 import BaseCommand, CommandSubscribe, MessageMetadata, SingleMessageMetadata
 from refimpl.wire.schema import fields_of, inner_message, is_repeated
 
 NAMES = [
@@ -102,6 +104,75 @@ def command_frame(choice: random.Random, latest: int) -> bytes:
     return encode_frame(base, payload(choice) if name == "message" else None)
 
 
+class MoodyBroker:
+    """Answers a connection of the client as it should, most of the time, and says something else now and then."""
+
+    def __init__(self, choice: random.Random, connection: Connection) -> None:
+        self._choice = choice
+        self._connection = connection
+        self._decoder = FrameDecoder()
+        self._latest = 0
+        self._entry = 0
+
+    def turn(self, now: float) -> None:
+        """Read what the client has sent and say something."""
+        self._connection.opened(now)
+        octets = b""
+        for frame in self._decoder.receive(self._connection.data_to_send(1 << 24)):
+            if self._choice.random() < 0.97:
+                octets += b"".join(self._answer(frame.command))
+        while self._choice.random() < 0.15:
+            octets += command_frame(self._choice, self._latest)
+        if self._choice.random() < 0.005:
+            octets = octets[: self._choice.randrange(len(octets) + 1)] + self._choice.randbytes(5)
+        self._connection.receive(octets, now)
+        if self._choice.random() < 0.01:
+            self._connection.eof(now)
+
+    def _answer(self, request: BaseCommand) -> Iterator[bytes]:
+        name = command_name(request)
+        inner = getattr(request, name)
+        request_id = getattr(inner, "request_id", 0)
+        self._latest = max(self._latest, request_id)
+        if name == "connect":
+            yield encode_frame(
+                command("connected", server_version="s", protocol_version=21, feature_flags={"supports_topic_watchers": True})
+            )
+        elif name == "lookupTopic":
+            yield encode_frame(command("lookupTopicResponse", request_id=request_id, response="Connect", brokerServiceUrl=URL))
+        elif name == "partitionMetadata":
+            yield encode_frame(command("partitionMetadataResponse", request_id=request_id, partitions=0, response="Success"))
+        elif name == "producer":
+            yield encode_frame(command("producer_success", request_id=request_id, producer_name="p"))
+        elif name == "send":
+            ids = {"producer_id": inner.producer_id, "sequence_id": inner.sequence_id}
+            yield encode_frame(command("send_receipt", message_id={"ledgerId": 1, "entryId": inner.sequence_id}, **ids))
+        elif name == "flow":
+            for _ in range(5):
+                self._entry += 1
+                yield self._message(inner.consumer_id)
+        elif name == "getTopicsOfNamespace":
+            topics = ["persistent://public/default/rx-1"]
+            answer = {"topics": topics, "filtered": True, "topics_hash": topics_hash(topics)}
+            yield encode_frame(command("getTopicsOfNamespaceResponse", request_id=request_id, **answer))
+        elif name == "watchTopicList":
+            answer = {"watcher_id": inner.watcher_id, "topics_hash": inner.topics_hash}
+            yield encode_frame(command("watchTopicListSuccess", request_id=request_id, **answer))
+        elif name == "ping":
+            yield encode_frame(command("pong"))
+        elif name in ("subscribe", "seek", "close_consumer", "close_producer", "watchTopicListClose"):
+            yield encode_frame(command("success", request_id=request_id))
+
+    def _message(self, consumer_id: int) -> bytes:
+        octets = payload(self._choice)
+        if self._choice.random() < 0.7:
+            size = self._choice.randrange(1, 4)
+            metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=0, num_messages_in_batch=size)
+            octets = encode_payload(metadata, encode_batch([SingleMessage(SingleMessageMetadata(), b"x")] * size))
+        message_id = {"ledgerId": 3, "entryId": self._entry}
+        return encode_frame(command("message", consumer_id=consumer_id, message_id=message_id), octets)
+
+
 @pytest.mark.filterwarnings("ignore:label.. is deprecated")
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_a_broker_says_the_client_lives_and_can_be_closed(seed: int) -> None:
@@ -110,21 +181,16 @@ def test_whatever_a_broker_says_the_client_lives_and_can_be_closed(seed: int) ->
     core = broker.core
     with core.entered(0.0):
         creating = core.create_producer("t", ProducerOptions(max_pending_messages=5))
-        subscribing = core.subscribe("t", ConsumerOptions("s", type=choice.choice((0, 1, 2))))
-        core.subscribe("t", ConsumerOptions("r", durable=False))
+        subscribing = core.subscribe("t", ConsumerOptions("s", type=choice.choice((0, 1, 2)), queue_size=10))
+        core.subscribe("t", ConsumerOptions("r", durable=False, queue_size=5))
         core.subscribe_pattern("rx-.*", ConsumerOptions("s", initial_position=CommandSubscribe.Earliest), discovery_period=5.0)
-    live = []
+    live: dict[Connection, MoodyBroker] = {}
     for _ in range(300):
-        live = [connection for connection in [*live, *core.connections_to_open()] if not connection.closing]
-        for connection in live:
-            connection.opened(broker.now)
-            connection.data_to_send(1 << 20)
-            latest = core.pool._request_ids.__reduce__()[1][0]
-            octets = b"" if connection.ready.done else encode_frame(BaseCommand.FromString(bytes.fromhex("08031a0d0a0173101518c0843d22022001")))
-            octets += b"".join(command_frame(choice, latest) for _ in range(choice.randrange(12)))
-            if choice.random() < 0.02:
-                octets = octets[: choice.randrange(len(octets) + 1)] + choice.randbytes(5)
-            connection.receive(octets, broker.now)
+        live.update({connection: MoodyBroker(choice, connection) for connection in core.connections_to_open()})
+        for connection, peer in list(live.items()):
+            peer.turn(broker.now)
+            if connection.closing:
+                del live[connection]
         broker.wait(choice.choice((0.0, 0.05, 0.5, 3.0)))
         use(choice, broker, creating, subscribing)
     closing = broker.begin(core.close)

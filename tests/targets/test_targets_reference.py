@@ -94,11 +94,15 @@ def test_settings_that_it_does_not_know_are_refused_before_it_starts(text):
 def test_the_child_is_gone_after_its_block_and_after_an_error_in_it():
     async def work(target):
         endpoints = []
-        with pytest.raises(ZeroDivisionError):
+
+        async def fail() -> None:
             async with target.run() as endpoint:
                 endpoints.append(endpoint)
                 assert await connect_answer(endpoint) == "connected"
                 raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await fail()
         assert await connect_answer(endpoints[0]) == "none"
         assert not endpoints[0].log_file.parent.exists()
 
