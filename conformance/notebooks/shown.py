@@ -22,7 +22,8 @@ STYLE = (
     f"{_TABLE} th{{font-weight:600;border-bottom:1px solid rgba(128,128,128,.5)}}"
     f"{_TABLE} tr{{background:none;border:0}}"
     f"{_TABLE} :is(td.n,th.n){{text-align:right;font-variant-numeric:tabular-nums}}"
-    f"{_TABLE} code{{background:none;padding:0;font:12px ui-monospace,Menlo,Consolas,monospace;color:inherit;white-space:pre-wrap;word-break:normal;overflow-wrap:normal}}"
+    f"{_TABLE} code{{background:none;padding:0;font:12px ui-monospace,Menlo,Consolas,monospace;color:inherit}}"
+    f"{_TABLE} code{{white-space:pre-wrap;word-break:normal;overflow-wrap:normal}}"
 )
 """Colours are tints over the colours of the page, so that they fit a light and a dark one."""
 
