@@ -119,7 +119,10 @@ class InProcessTarget:
         """
         service_url, admin_url = "pulsar://in-process:6650", "http://in-process:8080"
         configuration = _check_settings(self.name, config)
-        broker = Broker(configuration, profile=PROFILES[self.profile], service_url=service_url, admin_url=admin_url)
+        try:
+            broker = Broker(configuration, profile=PROFILES[self.profile], service_url=service_url, admin_url=admin_url)
+        except ValueError as error:  # settings that contradict each other
+            raise SettingsRefused(f"{self.name}: {error}") from None
         link = MemoryLink(broker, log=lambda line: print(line, file=sys.stderr))
         try:
             yield Endpoint(
