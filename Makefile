@@ -6,7 +6,7 @@ TARGET ?= reference
 REPORT ?= reports
 ARGS ?=
 
-.PHONY: help conformance test interop recordings bench docs notebooks lab proto lint clean
+.PHONY: help conformance test interop mutants recordings bench docs notebooks lab proto lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this help
@@ -45,11 +45,14 @@ test: $(VENV)/dev.stamp  ## Run the project's own tests; stock clients meet the 
 interop: $(VENV)/dev.stamp  ## Let stock clients meet the reference broker and a real Apache Pulsar
 	$(BIN)/python -m pytest tests/interop $(ARGS)
 
+mutants: $(VENV)/dev.stamp  ## Run each mutant of the reference against all cases and write the kill matrix
+	$(BIN)/python -m conformance.mutants $(ARGS)
+
 recordings: TARGET = apache-pulsar@4.2.4
 recordings: $(VENV)/run.stamp  ## Record TARGET anew for the suite's own tests and pages
 	$(BIN)/pulsar-conformance run $(TARGET) --record --seed 1 --report $(REPORT) $(ARGS)
 
-bench: $(VENV)/dev.stamp  ## Measure the codec, the engine and a whole run on a real broker
+bench: $(VENV)/dev.stamp  ## Measure the suite, the rules, and the reference broker beside a real one
 	$(BIN)/python benchmarks/bench.py $(ARGS)
 
 docs: $(VENV)/docs.stamp  ## Build the site: site/index.html

@@ -12,7 +12,7 @@ from refimpl.client import Connection, ConsumerOptions, OutgoingMessage, Produce
 from refimpl.proposals.topic_list import topics_hash
 from refimpl.wire import FIELD_BY_TYPE, FrameDecoder, SingleMessage, command, command_name, encode_batch, encode_frame, encode_payload
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, CommandSubscribe, MessageMetadata, SingleMessageMetadata
-from refimpl.wire.schema import fields_of, inner_message, is_repeated
+from refimpl.wire.schema import fields_of, inner_message, is_repeated, required_fields
 
 NAMES = [
     "connected",
@@ -62,7 +62,7 @@ def anything(choice: random.Random, message: Any, latest: int) -> Any:
 
 
 def _required(message: Any) -> set[str]:
-    return {field.name for field in message.DESCRIPTOR.fields if field.label == FieldDescriptor.LABEL_REQUIRED}
+    return {field.name for field in required_fields(message.DESCRIPTOR)}
 
 
 def _value(choice: random.Random, field: Any, message: Any, latest: int) -> Any:
@@ -148,7 +148,7 @@ class MoodyBroker:
             ids = {"producer_id": inner.producer_id, "sequence_id": inner.sequence_id}
             yield encode_frame(command("send_receipt", message_id={"ledgerId": 1, "entryId": inner.sequence_id}, **ids))
         elif name == "flow":
-            for _ in range(5):
+            for _ in range(min(inner.messagePermits, 40) // 4):
                 self._entry += 1
                 yield self._message(inner.consumer_id)
         elif name == "getTopicsOfNamespace":
@@ -173,7 +173,6 @@ class MoodyBroker:
         return encode_frame(command("message", consumer_id=consumer_id, message_id=message_id), octets)
 
 
-@pytest.mark.filterwarnings("ignore:label.. is deprecated")
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_a_broker_says_the_client_lives_and_can_be_closed(seed: int) -> None:
     choice = random.Random(seed)
@@ -182,7 +181,7 @@ def test_whatever_a_broker_says_the_client_lives_and_can_be_closed(seed: int) ->
     with core.entered(0.0):
         creating = core.create_producer("t", ProducerOptions(max_pending_messages=5))
         subscribing = core.subscribe("t", ConsumerOptions("s", type=choice.choice((0, 1, 2)), queue_size=10))
-        core.subscribe("t", ConsumerOptions("r", durable=False, queue_size=5))
+        core.subscribe("t", ConsumerOptions("r", durable=False, queue_size=8))
         core.subscribe_pattern("rx-.*", ConsumerOptions("s", initial_position=CommandSubscribe.Earliest), discovery_period=5.0)
     live: dict[Connection, MoodyBroker] = {}
     for _ in range(300):
