@@ -16,13 +16,13 @@ from refimpl.wire.pulsar_api_pb2 import (
 )
 
 
-def _connect(session: Session, request: CommandLookupTopic) -> None:
+def _connect(session: Session, request: CommandLookupTopic, url: str | None) -> None:
     session.send(
         CommandLookupTopicResponse(
             request_id=request.request_id,
             response=CommandLookupTopicResponse.Connect,
             authoritative=True,
-            brokerServiceUrl=session.broker.service_url,
+            brokerServiceUrl=url,
         )
     )
 
@@ -48,11 +48,11 @@ def names_no_broker_for_a_missing_topic(patches: Patches) -> None:
 
     def changed(session: Session, request: CommandLookupTopic, frame: Frame) -> None:
         name = parse_topic(request.topic)
+        session.broker.authorization.check(session.role, name.namespace, "Lookup", "produce", "consume")
         if name.namespace not in session.broker.store.namespaces or session.broker.exists(name):
             lookup(session, request, frame)
-            return
-        connect = CommandLookupTopicResponse.Connect
-        session.send(CommandLookupTopicResponse(request_id=request.request_id, response=connect, authoritative=True))
+        else:
+            _connect(session, request, None)
 
     patches.request("lookupTopic", lambda _: changed)
 
@@ -91,7 +91,7 @@ def looks_up_whatever_it_is_given(patches: Patches) -> None:
         except Refused as refused:
             if refused.code != InvalidTopicName:
                 raise
-            _connect(session, request)
+            _connect(session, request, session.broker.service_url)
 
     patches.request("lookupTopic", lambda _: changed)
 
@@ -106,7 +106,7 @@ def looks_up_topics_of_missing_namespaces(patches: Patches) -> None:
         except Refused as refused:
             if refused.code != TopicNotFound:
                 raise
-            _connect(session, request)
+            _connect(session, request, session.broker.service_url)
 
     patches.request("lookupTopic", lambda _: changed)
 
@@ -114,23 +114,28 @@ def looks_up_topics_of_missing_namespaces(patches: Patches) -> None:
 @mutant("core.partitions.count")
 def counts_partitions_as_the_next_power_of_two(patches: Patches) -> None:
     """PARTITIONED_METADATA rounds up: it answers 4 for a topic with three partitions."""
+    count = Broker.partitions
 
-    def change(_: Session, answer: CommandPartitionedTopicMetadataResponse) -> None:
-        if answer.partitions > 0:
-            answer.partitions = 1 << (answer.partitions - 1).bit_length()
+    def partitions(broker: Broker, name: TopicName) -> int:
+        number = count(broker, name)
+        return 1 << (number - 1).bit_length() if number else 0
 
-    patches.outgoing(CommandPartitionedTopicMetadataResponse, change)
+    patches.replace(Broker, "partitions", partitions)
 
 
 @mutant("core.partitions.not-partitioned")
-def leaves_out_a_partition_count_of_zero(patches: Patches) -> None:
-    """PARTITIONED_METADATA of a topic without partitions is answered by Success without the field `partitions`."""
+def leaves_out_the_partition_count_of_a_topic_without_partitions(patches: Patches) -> None:
+    """PARTITIONED_METADATA of an existing topic without partitions is answered by Success without the field `partitions`."""
 
-    def change(_: Session, answer: CommandPartitionedTopicMetadataResponse) -> None:
-        if answer.partitions == 0:
-            answer.ClearField("partitions")
+    def changed(session: Session, request: CommandPartitionedTopicMetadata, frame: Frame) -> None:
+        name = parse_topic(request.topic)
+        if session.broker.partitions(name) or not session.broker.exists(name):
+            partitioned_metadata(session, request, frame)
+        else:
+            success = CommandPartitionedTopicMetadataResponse.Success
+            session.send(CommandPartitionedTopicMetadataResponse(request_id=request.request_id, response=success))
 
-    patches.outgoing(CommandPartitionedTopicMetadataResponse, change)
+    patches.request("partitionMetadata", lambda _: changed)
 
 
 @mutant("core.partitions.missing-is-zero")

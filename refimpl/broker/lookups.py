@@ -34,14 +34,15 @@ def lookup(session: Session, request: CommandLookupTopic, frame: Frame) -> None:
     session.broker.authorization.check(session.role, name.namespace, "Lookup", "produce", "consume")
     if name.namespace not in session.broker.store.namespaces:  # core.lookup.missing-namespace
         raise Refused(TopicNotFound, "Namespace not found")
-    session.send(
-        CommandLookupTopicResponse(
-            request_id=request.request_id,
-            response=CommandLookupTopicResponse.Connect,
-            authoritative=True,
-            brokerServiceUrl=session.broker.service_url,
-        )
+    answer = CommandLookupTopicResponse(
+        request_id=request.request_id,
+        response=CommandLookupTopicResponse.Connect,
+        authoritative=True,
+        brokerServiceUrl=session.broker.service_url,
     )
+    if answer.brokerServiceUrl.startswith("pulsar+ssl:"):
+        answer.brokerServiceUrlTls = answer.brokerServiceUrl
+    session.send(answer)
 
 
 def partitioned_metadata(session: Session, request: CommandPartitionedTopicMetadata, frame: Frame) -> None:  # noqa: ARG001

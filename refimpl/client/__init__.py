@@ -25,8 +25,8 @@ from refimpl.client.messages import EARLIEST, LATEST, Message, MessageId, Outgoi
 from refimpl.client.names import Target
 from refimpl.client.options import ClientOptions, ConsumerOptions, ProducerOptions
 from refimpl.client.pattern_consumer import PatternConsumer
-from refimpl.client.process import Pending, Scheduler
 from refimpl.client.producer_group import ProducerGroup
+from refimpl.client.scheduler import Pending, Scheduler
 
 __all__ = [
     "EARLIEST",

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from refimpl.client.backoff import Backoff
 from refimpl.client.connection import Connection
 from refimpl.client.errors import ClientError, Closed, ConnectionLost, TimedOut
-from refimpl.client.process import Pending, Process, Scheduler
+from refimpl.client.scheduler import Pending, Process, Scheduler
 from refimpl.wire import Frame
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, ProducerFenced, TopicNotFound, TopicTerminatedError
 

@@ -17,8 +17,8 @@ from refimpl.client.names import full_topic_name, partition_name
 from refimpl.client.options import ClientOptions, ConsumerOptions, ProducerOptions
 from refimpl.client.pattern_consumer import PatternConsumer
 from refimpl.client.pool import Pool
-from refimpl.client.process import Pending, Process, Scheduler
 from refimpl.client.producer_group import ProducerGroup
+from refimpl.client.scheduler import Pending, Process, Scheduler
 from refimpl.proposals.topic_list import DEFAULT, Profile, TopicChanges
 
 Part = ProducerGroup | ConsumerGroup

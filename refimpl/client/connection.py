@@ -14,8 +14,8 @@ from google.protobuf.message import Message
 from refimpl.client.errors import BrokerRefused, ClientError, Closed, ConnectionLost, ProtocolError, TimedOut
 from refimpl.client.names import Target
 from refimpl.client.options import ClientOptions
-from refimpl.client.process import Pending, Scheduler, Timer
 from refimpl.client.requests import ANSWER_KINDS, RequestTable, refusal_of
+from refimpl.client.scheduler import Pending, Scheduler, Timer
 from refimpl.wire import (
     DEFAULT_MAX_MESSAGE_SIZE,
     FRAME_PADDING,

@@ -20,7 +20,7 @@ from refimpl.client.inbox import Inbox
 from refimpl.client.messages import Message, MessageId
 from refimpl.client.names import partition_index
 from refimpl.client.options import ConsumerOptions
-from refimpl.client.process import Pending, Timer
+from refimpl.client.scheduler import Pending, Timer
 from refimpl.client.unpack import Corrupt, open_messages, unpack
 from refimpl.wire import Frame
 from refimpl.wire.pulsar_api_pb2 import (

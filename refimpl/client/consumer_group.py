@@ -11,7 +11,7 @@ from refimpl.client.errors import ClientError, Closed
 from refimpl.client.inbox import Inbox
 from refimpl.client.messages import EARLIEST, LATEST, Message, MessageId
 from refimpl.client.options import ConsumerOptions
-from refimpl.client.process import Pending
+from refimpl.client.scheduler import Pending
 
 if TYPE_CHECKING:
     from refimpl.client.client import ClientCore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from refimpl.client.messages import MessageId, OutgoingMessage
-from refimpl.client.process import Pending
+from refimpl.client.scheduler import Pending
 from refimpl.wire import SingleMessage, compress, encode_batch, encode_payload
 from refimpl.wire.pulsar_api_pb2 import NONE, KeyValue, MessageMetadata, SingleMessageMetadata
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from refimpl.client.errors import ClientError
 from refimpl.client.messages import Message
-from refimpl.client.process import Pending, Scheduler
+from refimpl.client.scheduler import Pending, Scheduler
 
 if TYPE_CHECKING:
     from refimpl.client.consumer import Consumer

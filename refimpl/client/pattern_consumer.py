@@ -19,8 +19,8 @@ from refimpl.client.consumer import Consumer
 from refimpl.client.consumer_group import ConsumerGroup
 from refimpl.client.errors import BrokerRefused, ClientError
 from refimpl.client.options import ConsumerOptions
-from refimpl.client.process import Pending, Process, Timer
 from refimpl.client.requests import refusal_of
+from refimpl.client.scheduler import Pending, Process, Timer
 from refimpl.proposals.topic_list import State, TopicChanges, TopicListWatch, without_domain
 from refimpl.wire import Frame
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, CommandGetTopicsOfNamespace, TopicNotFound

@@ -10,7 +10,7 @@ from refimpl.client.connection import Connection
 from refimpl.client.errors import Closed, ProtocolError
 from refimpl.client.names import Target, parse_service_url
 from refimpl.client.options import ClientOptions
-from refimpl.client.process import Scheduler
+from refimpl.client.scheduler import Scheduler
 from refimpl.wire.pulsar_api_pb2 import CommandLookupTopic, CommandLookupTopicResponse, CommandPartitionedTopicMetadata
 
 MAX_REDIRECTS = 20

@@ -18,7 +18,7 @@ from refimpl.client.errors import BrokerRefused, ClientError, InvalidMessage, Pr
 from refimpl.client.messages import MessageId, OutgoingMessage
 from refimpl.client.names import partition_index
 from refimpl.client.options import ProducerOptions
-from refimpl.client.process import Pending, Timer
+from refimpl.client.scheduler import Pending, Timer
 from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE, Frame
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from refimpl.client.errors import ClientError, Closed
 from refimpl.client.messages import MessageId, OutgoingMessage
 from refimpl.client.options import ProducerOptions
-from refimpl.client.process import Pending
 from refimpl.client.producer import Producer
+from refimpl.client.scheduler import Pending
 
 if TYPE_CHECKING:
     from refimpl.client.client import ClientCore

@@ -14,7 +14,7 @@ from typing import Any, cast
 from google.protobuf.message import Message
 
 from refimpl.client.errors import BrokerRefused, ClientError
-from refimpl.client.process import Pending, Scheduler
+from refimpl.client.scheduler import Pending, Scheduler
 from refimpl.wire import command_name, sub_message
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,

@@ -36,6 +36,7 @@ from refimpl.client import (
     ProducerOptions,
 )
 from refimpl.client.names import parse_service_url
+from refimpl.client.producer import Producer as PartitionProducer
 from refimpl.net.client_driver import ClientDriver, Dial
 from refimpl.proposals.topic_list import DEFAULT, Profile, TopicChanges
 
@@ -246,8 +247,7 @@ class Producer:
         """
         message = OutgoingMessage(bytes(payload), dict(properties or {}), key, event_time, deliver_at)
         producer = self._group.route(message)
-        while not producer.has_room:
-            await self._driver.result(producer.room)
+        await self._room(producer)
         _, future = self._driver.start(lambda: producer.send(message))
         return await future
 
@@ -271,6 +271,15 @@ class Producer:
         """
         message = OutgoingMessage(bytes(payload), dict(properties or {}), key, event_time, deliver_at)
         return self._driver.start(lambda: self._group.send(message))[1]
+
+    async def room(self) -> None:
+        """Wait until `send_async` takes a message, whichever partition it goes to."""
+        for producer in self._group.members:
+            await self._room(producer)
+
+    async def _room(self, producer: PartitionProducer) -> None:
+        while not producer.has_room:
+            await self._driver.result(producer.room)
 
     async def flush(self) -> None:
         """Wait until every message so far has its receipt or has failed."""

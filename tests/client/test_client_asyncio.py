@@ -234,6 +234,11 @@ def test_more_messages_than_allowed_wait_or_fail() -> None:
             with pytest.raises(QueueFull):
                 producer.send_async(b"x")
             assert len(set(await asyncio.gather(*sendings))) == 10
+            more = []
+            for _ in range(10):
+                await producer.room()
+                more.append(producer.send_async(b"x"))
+            assert len(set(await asyncio.gather(*more))) == 10
 
     virtually(test)
 

@@ -1,8 +1,6 @@
 """A consumer against a scripted broker: permits, batches, acknowledgements, seeks, reconnects, and broken entries."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scripted_broker import TOPIC, ScriptedBroker
 
 from refimpl.client import (
@@ -16,8 +14,6 @@ from refimpl.client import (
     MessageId,
     ProtocolError,
 )
-from refimpl.client.batch_acks import BatchAcks
-from refimpl.client.unpack import open_messages
 from refimpl.wire import SingleMessage, compress, encode_batch
 from refimpl.wire.pulsar_api_pb2 import LZ4, CommandAck, CommandSubscribe, KeyValue, SingleMessageMetadata
 
@@ -493,8 +489,6 @@ def test_partitions_share_an_inbox_and_are_moved_together() -> None:
     assert broker.sent() == ["seek", "seek"]
     broker.begin(lambda: broker.core.scheduler.spawn(group.seek(messages[0])))
     assert broker.expect("seek").consumer_id == 1
-    failed = broker.begin(lambda: broker.core.scheduler.spawn(group.last_message_ids()))
-    assert not failed.done
 
 
 def test_a_shared_subscription_has_no_cumulative_acknowledgement() -> None:
@@ -503,25 +497,3 @@ def test_a_shared_subscription_has_no_cumulative_acknowledgement() -> None:
     (message,) = take(broker, group)
     with pytest.raises(ValueError, match="shared"):
         group.acknowledge_cumulative(message)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.integers(1, 200), st.data())
-def test_an_entry_is_complete_exactly_when_each_message_was_acknowledged(size: int, data: st.DataObject) -> None:
-    acks = BatchAcks()
-    words = data.draw(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4))
-    bits = open_messages(words, size)
-    assert acks.delivered((1, 1), size, bits) == bits
-    still = {index for index in range(size) if bits >> index & 1}
-    for index in data.draw(st.permutations(sorted(still))) if still else ():
-        still.discard(index)
-        assert acks.individual(MessageId(1, 1, index)) == (not still)
-    assert len(acks) == (1 if not bits else 0)
-
-
-def test_ack_sets_are_read_as_java_writes_them() -> None:
-    assert open_messages([], 3) == 0b111
-    assert open_messages([5], 3) == 0b101
-    assert open_messages([-1, 1], 65) == (1 << 65) - 1
-    assert open_messages([-(2**63)], 64) == 1 << 63
-    assert open_messages([0], 3) == 0

@@ -19,8 +19,10 @@ from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, CommandSu
 S = CommandSubscribe
 FROM_START: dict[str, Any] = {"initial_position": S.Earliest}
 DEADLINE = 60.0
-PUSHED = 5.0
+PUSHED = 1.0
 """Seconds in which a topic must be told of; far below the period of the checks, so that only a push explains it."""
+ATTACHED = 5.0
+"""Seconds in which its consumer must be there."""
 
 
 class Place:
@@ -375,7 +377,7 @@ async def watching(place: Place, discovery_period: float = 600.0) -> AsyncIterat
 
 
 async def attached(subscription: PatternSubscription, *topics: str) -> None:
-    async with asyncio.timeout(PUSHED):
+    async with asyncio.timeout(ATTACHED):
         while subscription.attached != set(topics):
             await asyncio.sleep(0.01)
 
