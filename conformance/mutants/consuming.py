@@ -26,7 +26,7 @@ from refimpl.wire.pulsar_api_pb2 import (
 
 @mutant("core.subscribe.success")
 def puts_off_a_subscription_to_a_missing_topic(patches: Patches) -> None:
-    """SUBSCRIBE to a missing topic creates the topic, is answered by SUCCESS, and creates no subscription if that would begin at the end."""
+    """SUBSCRIBE to a missing topic is answered by SUCCESS and creates the topic, but no subscription if that begins at the end."""
 
     def changed(session: Session, request: CommandSubscribe, frame: Frame) -> None:
         name = parse_topic(request.topic)
@@ -118,7 +118,7 @@ def opens_a_repeated_consumer_anew(patches: Patches) -> None:
 
 @mutant("core.subscribe.empty-name")
 def takes_a_subscription_without_a_name(patches: Patches) -> None:
-    """SUBSCRIBE with an empty subscription name is given the name of the consumer's id."""
+    """SUBSCRIBE with an empty subscription name gets a name made of the consumer's id."""
 
     def change(_: Session, request: CommandSubscribe) -> None:
         request.subscription = request.subscription or f"subscription-{request.consumer_id}"

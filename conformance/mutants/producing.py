@@ -1,11 +1,12 @@
 """Brokers that lie to producers."""
 
 from conformance.mutants.model import Patches, mutant
-from refimpl.broker import Broker, Session, publishing
+from refimpl.broker import Broker, Session, admin, publishing
 from refimpl.broker.names import parse_topic, partition_name
 from refimpl.broker.publishing import close_producer, producer, send
 from refimpl.broker.topic import Producer, Topic
 from refimpl.proposals.refused import Refused
+from refimpl.proposals.topic_list import is_system_topic
 from refimpl.wire import checksum_matches
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
@@ -105,23 +106,18 @@ def opens_a_repeated_producer_anew(patches: Patches) -> None:
 
 
 @mutant("core.producer.creates-topic")
-def lists_a_producers_topic_only_once_it_has_a_subscription(patches: Patches) -> None:
-    """A topic that a PRODUCER brought into being is not among the topics of its namespace before somebody subscribes."""
-    persistent_topics = Broker.persistent_topics
-    created: set[tuple[Broker, str]] = set()
+def takes_a_topic_that_a_producer_created_for_one_of_its_own(patches: Patches) -> None:
+    """A topic that a PRODUCER brought into being is left out where topics are listed for administrators, like a system topic."""
+    created: set[str] = set()
 
     def changed(session: Session, request: CommandProducer, frame: Frame) -> None:
         name = parse_topic(request.topic)
         if name.namespace in session.broker.store.namespaces and not session.broker.exists(name):
-            created.add((session.broker, name.full))
+            created.add(name.full)
         producer(session, request, frame)
 
-    def listed(broker: Broker, namespace: str) -> list[str]:
-        topics = persistent_topics(broker, namespace)
-        return [one for one in topics if (broker, one) not in created or broker.store.namespaces[namespace].topics[one].cursors]
-
     patches.request("producer", lambda _: changed)
-    patches.replace(Broker, "persistent_topics", listed)
+    patches.replace(admin, "is_system_topic", lambda topic: topic in created or is_system_topic(topic))
 
 
 @mutant("core.producer.partitioned-base")
