@@ -93,6 +93,7 @@ class ApachePulsar:
     startable: bool = field(default=True, init=False)
     profile: str = field(default="default", init=False)
     virtual_time: bool = field(default=False, init=False)
+    in_virtual_time: None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.version not in RELEASES:

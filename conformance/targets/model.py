@@ -126,6 +126,10 @@ class Target(Protocol):
     def virtual_time(self) -> bool:
         """Tell whether it wants to run on a loop in virtual time, where waiting takes no time."""
 
+    @property
+    def in_virtual_time(self) -> "Target | None":
+        """Give the same broker inside this process, for cases that let minutes pass; None: there is none."""
+
     def run(self, config: Mapping[str, str] = NOTHING, *, progress: Progress | None = None) -> AbstractAsyncContextManager[Endpoint]:
         """Make it ready for the length of a block; what was started has ended afterwards.
 
@@ -153,6 +157,7 @@ class AttachedTarget:
     startable: bool = field(default=False, init=False)
     profile: str = field(default="default", init=False)
     virtual_time: bool = field(default=False, init=False)
+    in_virtual_time: None = field(default=None, init=False)
 
     @property
     def name(self) -> str:

@@ -41,6 +41,11 @@ class ReferenceTarget:
         return _name("reference", self.profile)
 
     @property
+    def in_virtual_time(self) -> "InProcessTarget":
+        """Give the same broker inside this process."""
+        return InProcessTarget(self.profile, self.token)
+
+    @property
     def release(self) -> None:
         """It is no release of Apache Pulsar."""
 
@@ -93,6 +98,7 @@ class InProcessTarget:
     token: SecretStr | None = None
     startable: bool = field(default=True, init=False)
     virtual_time: bool = field(default=True, init=False)
+    in_virtual_time: None = field(default=None, init=False)
 
     @property
     def name(self) -> str:

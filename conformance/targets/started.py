@@ -43,6 +43,7 @@ class StartedTarget:
     startable: bool = field(default=True, init=False)
     profile: str = field(default="default", init=False)
     virtual_time: bool = field(default=False, init=False)
+    in_virtual_time: None = field(default=None, init=False)
 
     @property
     def name(self) -> str:

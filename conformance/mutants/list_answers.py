@@ -1,0 +1,128 @@
+"""Brokers that answer a request for a list, but with something else than the list."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from conformance.mutants.listing import Answer, Matcher, Request, change_answers, change_topics
+from conformance.mutants.model import Patches, mutant
+from refimpl.broker import Broker, Session
+from refimpl.broker.lookups import get_topics
+from refimpl.proposals.topic_list import TopicListBroker, topics_hash
+from refimpl.wire.frames import Frame
+from refimpl.wire.pulsar_api_pb2 import CommandWatchTopicUpdate
+
+
+@mutant("pip145.list.answered")
+def forgets_every_tenth_request(patches: Patches) -> None:
+    """The tenth request for a list on a connection gets no answer."""
+    asked: Counter[Session] = Counter()
+
+    def change(session: Session, _: Request) -> bool:
+        asked[session] += 1
+        return asked[session] % 10 != 0
+
+    patches.incoming(Request, change)
+
+
+@mutant("pip145.list.request-id-any")
+def takes_request_id_0_for_none(patches: Patches) -> None:
+    """A request with request_id 0 gets no answer."""
+    patches.incoming(Request, lambda _, request: request.request_id != 0)
+
+
+@mutant("pip145.list.pipelined")
+def answers_a_waiting_request_for_the_namespace_of_the_one_before(patches: Patches) -> None:
+    """A request that arrived together with another is answered with topics of that one's namespace."""
+    before: dict[Session, str] = {}
+
+    def changed(session: Session, request: Request, frame: Frame) -> None:
+        request.namespace = before.pop(session, request.namespace)
+        if session._frames:
+            before[session] = request.namespace
+        get_topics(session, request, frame)
+
+    patches.request("getTopicsOfNamespace", lambda _: changed)
+
+
+@mutant("pip145.list.no-pattern-all")
+def lists_a_page_of_two_without_a_pattern(patches: Patches) -> None:
+    """A request without a pattern gets the first two topics only."""
+
+    def change(_: Session, request: Request, topics: list[str]) -> list[str]:
+        return topics if request.HasField("topics_pattern") else topics[:2]
+
+    change_topics(patches, change)
+
+
+@mutant("pip145.list.filter")
+def filters_only_where_no_mode_is_written(patches: Patches) -> None:
+    """With mode PERSISTENT written out, all topics are listed, whatever the pattern."""
+    filter_of = TopicListBroker._filter_of
+
+    def changed(lists: TopicListBroker, request: Request) -> object:
+        pattern = filter_of(lists, request)
+        written = request.HasField("mode") and request.mode == Request.PERSISTENT
+        return Matcher(lambda _: True) if written and pattern is not None else pattern
+
+    patches.replace(TopicListBroker, "_filter_of", changed)
+
+
+@mutant("pip145.list.filtered-flag")
+def says_unfiltered_where_nothing_was_left_out(patches: Patches) -> None:
+    """A list for the pattern .* says filtered=false, since it is the whole one."""
+
+    def change(_: TopicListBroker, request: Request, __: Sequence[str], answer: Answer) -> None:
+        answer.filtered &= request.topics_pattern != ".*" or not answer.topics
+
+    change_answers(patches, change)
+
+
+@mutant("pip145.list.changed-with-list")
+def takes_a_prefix_that_nothing_has_for_no_change(patches: Patches) -> None:
+    """If no topic of a namespace that has some begins as the pattern does, the empty list says changed=false."""
+
+    def change(_: TopicListBroker, request: Request, topics: Sequence[str], answer: Answer) -> None:
+        prefix = request.topics_pattern.startswith(f"persistent://{request.namespace}/") and request.topics_pattern.endswith(".*")
+        if prefix and topics and not answer.topics and not request.HasField("topics_hash"):
+            answer.changed = False
+
+    change_answers(patches, change)
+
+
+@mutant("pip145.list.own-namespace")
+def follows_the_pattern_into_other_namespaces(patches: Patches) -> None:
+    """A pattern that begins with the tenant but not with the namespace is matched with all topics of the tenant."""
+
+    def change(session: Session, request: Request, topics: list[str]) -> list[str]:
+        tenant = request.namespace.partition("/")[0] + "/"
+        if not request.topics_pattern.startswith(tenant) or request.topics_pattern.startswith(request.namespace):
+            return topics
+        namespaces = [name for name in session.broker.store.namespaces if name.startswith(tenant)]
+        return [topic for namespace in namespaces for topic in session.broker.persistent_topics(namespace)]
+
+    change_topics(patches, change)
+
+
+@mutant("pip145.list.deterministic")
+def remembers_what_it_told_the_connection(patches: Patches) -> None:
+    """The same request with the same result as before on a connection gets no list, but changed=false."""
+    told: dict[Session, dict[bytes, str]] = {}
+
+    def changed(session: Session, request: Request, frame: Frame) -> None:
+        question = b" ".join(part.encode() for part in (request.namespace, str(request.mode), request.topics_pattern))
+        listed = session.broker.topic_lists.get_topics
+        get_topics(session, request, frame)
+
+    patches.request("getTopicsOfNamespace", lambda _: changed)
+
+
+@mutant("pip145.list.large")
+def cuts_a_list_off_at_32_kib(patches: Patches) -> None:
+    """A list holds as many names as 32 KiB have room for, and their hash."""
+
+    def change(_: TopicListBroker, __: Request, ___: Sequence[str], answer: Answer) -> None:
+        while answer.ByteSize() > 32 * 1024:
+            answer.topics.pop()
+            answer.topics_hash = topics_hash(answer.topics)
+
+    change_answers(patches, change)
