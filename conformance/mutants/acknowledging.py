@@ -178,12 +178,15 @@ def takes_a_seek_to_nowhere_for_one_to_the_beginning(patches: Patches) -> None:
 
 
 @mutant("core.push.topic-deleted")
-def deletes_a_topic_without_a_word(patches: Patches) -> None:
-    """Producers and consumers of a topic that is deleted are told nothing."""
+def deletes_a_topic_without_a_word_to_its_consumers(patches: Patches) -> None:
+    """When a topic is deleted, its producers get CLOSE_PRODUCER and its consumers nothing."""
     delete_topic = Broker.delete_topic
 
     def changed(broker: Broker, name: TopicName) -> None:
-        broker._topics.pop(name.full, None)
+        topic = broker.loaded(name.full)
+        for subscription in list(topic.subscriptions.values()) if topic is not None else ():
+            for consumer in list(subscription.consumers):
+                consumer.session.drop_consumer(consumer)
         delete_topic(broker, name)
 
     patches.replace(Broker, "delete_topic", changed)

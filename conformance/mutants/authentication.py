@@ -19,14 +19,14 @@ def refuses_credentials_with_request_id_0(patches: Patches) -> None:
 
 
 @mutant("core.auth.accepted")
-def keeps_super_users_out(patches: Patches) -> None:
-    """A CONNECT with the token of a super user is refused."""
+def keeps_out_all_but_super_users(patches: Patches) -> None:
+    """A CONNECT with the valid token of a role that is no super user is refused."""
     authenticate = Authorization.authenticate
 
     def changed(authorization: Authorization, method: str, data: str) -> str | None:
         role = authenticate(authorization, method, data)
-        if role is not None and authorization.is_super_user(role):
-            raise Refused(AuthenticationError, "Super users administer")
+        if not authorization.is_super_user(role):
+            raise Refused(AuthenticationError, "Not a super user")
         return role
 
     patches.replace(Authorization, "authenticate", changed)

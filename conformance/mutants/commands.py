@@ -9,7 +9,7 @@ from refimpl.broker.errors import ProtocolViolation
 from refimpl.broker.requests import REQUESTS
 from refimpl.wire import FIELD_BY_TYPE, TYPE_BY_FIELD
 from refimpl.wire.frames import Frame
-from refimpl.wire.pulsar_api_pb2 import BaseCommand
+from refimpl.wire.pulsar_api_pb2 import BaseCommand, CommandConnect, CommandPartitionedTopicMetadata
 from refimpl.wire.scan import scan
 from refimpl.wire.schema import descriptor_of
 
@@ -75,27 +75,29 @@ def takes_a_missing_sub_message_for_an_empty_one(patches: Patches) -> None:
 
 @mutant("core.command.missing-required-field-closes")
 def takes_a_missing_request_id_for_0(patches: Patches) -> None:
-    """A command that lacks its required request_id is carried out and answered with request_id 0."""
-    tolerate(patches, "lacks its required field request_id", lambda octets: [Frame(octets, _whatever_it_says(octets))])
+    """A LOOKUP that lacks its required request_id is answered with request_id 0."""
+    tolerate(patches, "CommandLookupTopic lacks its required field", lambda octets: [Frame(octets, _whatever_it_says(octets))])
 
 
 @mutant("core.command.unknown-field-ignored")
 def ends_a_connection_for_an_unknown_field(patches: Patches) -> None:
-    """A sub-message with a field that the broker does not know ends the connection."""
+    """A PARTITIONED_METADATA with a field that the broker does not know ends the connection."""
 
-    def change(_: Session, request: Message) -> None:
+    def change(_: object, request: CommandPartitionedTopicMetadata) -> None:
         if has_unknown_field(request):
             raise ProtocolViolation("an unknown field")
 
-    patches.incoming(Message, change)
+    patches.incoming(CommandPartitionedTopicMetadata, change)
 
 
 @mutant("core.command.unknown-enum-is-default")
 def ends_a_connection_for_an_unknown_enum_value(patches: Patches) -> None:
-    """A sub-message with an enum value that the broker does not know ends the connection."""
+    """A CONNECT with an enum value that the broker does not know ends the connection."""
+    connect = Session._connect
 
-    def change(_: Session, request: Message) -> None:
+    def changed(session: Session, request: CommandConnect) -> None:
         if _has_unknown_enum_value(request):
             raise ProtocolViolation("an unknown enum value")
+        connect(session, request)
 
-    patches.incoming(Message, change)
+    patches.replace(Session, "_connect", changed)

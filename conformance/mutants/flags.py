@@ -1,14 +1,16 @@
 """Brokers whose feature flags promise what they do not do."""
 
+from collections.abc import Hashable
 from typing import Any
 
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
 from refimpl.broker.requests import Handler
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.topic_list import EMPTY_HASH
+from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
+    CommandGetTopicsOfNamespace,
     CommandPartitionedTopicMetadata,
     CommandWatchTopicList,
     CommandWatchTopicListSuccess,
@@ -17,34 +19,37 @@ from refimpl.wire.pulsar_api_pb2 import (
 
 
 @mutant("core.flags.topic-watchers")
-def takes_a_watcher_for_its_request(patches: Patches) -> None:
-    """WATCH_TOPIC_LIST is refused if watcher_id and request_id are the same number."""
-
-    def change(session: Session, request: CommandWatchTopicList) -> bool:
-        if request.watcher_id != request.request_id:
-            return True
-        session.refuse(request, Refused(NotAllowedError, "The id is in use"))
-        return False
-
-    patches.incoming(CommandWatchTopicList, change)
-
-
-@mutant("core.flags.topic-watcher-reconcile")
-def takes_the_empty_list_for_final(patches: Patches) -> None:
-    """WATCH_TOPIC_LIST for an open watcher_id with the hash of the empty list is answered by that hash."""
+def takes_a_first_watcher_for_its_request(patches: Patches) -> None:
+    """The first WATCH_TOPIC_LIST of a connection is refused if both its ids are 1 and nobody has listed its namespace."""
+    listed: set[str] = set()
+    patches.incoming(CommandGetTopicsOfNamespace, lambda _, request: listed.add(request.namespace))
 
     def make(watch: Handler) -> Handler:
         def changed(session: Session, request: CommandWatchTopicList, frame: Frame) -> None:
-            count = session.broker.topic_lists.watcher_count(session)
-            answer = CommandWatchTopicListSuccess(request_id=request.request_id, watcher_id=request.watcher_id, topics_hash=EMPTY_HASH)
-            if count and request.topics_hash == EMPTY_HASH:
-                session.send(answer)
-            else:
-                watch(session, request, frame)
+            first = request.namespace not in listed and not session.broker.topic_lists.watcher_count(session)
+            if first and request.watcher_id == request.request_id == 1:
+                raise Refused(NotAllowedError, "The id 1 is in use")
+            watch(session, request, frame)
 
         return changed
 
     patches.request("watchTopicList", make)
+
+
+@mutant("core.flags.topic-watcher-reconcile")
+def takes_an_empty_list_for_final(patches: Patches) -> None:
+    """WATCH_TOPIC_LIST with the hash of the empty list is answered by it if the watcher began with the empty list."""
+    watch = TopicListBroker.watch
+    first: dict[tuple[Hashable, int], str] = {}
+
+    def changed(lists: TopicListBroker, connection: Hashable, request: CommandWatchTopicList) -> CommandWatchTopicListSuccess:
+        answer = watch(lists, connection, request)
+        if first.setdefault((connection, request.watcher_id), answer.topics_hash) == request.topics_hash == EMPTY_HASH:
+            answer.ClearField("topic")
+            answer.topics_hash = EMPTY_HASH
+        return answer
+
+    patches.replace(TopicListBroker, "watch", changed)
 
 
 @mutant("core.flags.metadata-without-creation")
@@ -59,15 +64,15 @@ def creates_topics_that_nobody_wants(patches: Patches) -> None:
 
 @mutant("core.flags.unset-means-unknown")
 def refuses_what_it_can_not_know(patches: Patches) -> None:
-    """A broker from before PIP-145 answers WATCH_TOPIC_LIST by ERROR."""
+    """A broker without PIP-145 answers WATCH_TOPIC_LIST by ERROR."""
     make_broker = Broker.__init__
 
     def changed(broker: Broker, *args: Any, **settings: Any) -> None:
         make_broker(broker, *args, **(settings | {"proposals": frozenset()}))
+        broker.unknown_commands -= {"watchTopicList"}
 
-    def refuse(session: Session, request: CommandWatchTopicList) -> bool:
-        session.refuse(request, Refused(NotAllowedError, "WATCH_TOPIC_LIST is unknown"))
-        return False
+    def refuse(*_: object) -> None:
+        raise Refused(NotAllowedError, "WATCH_TOPIC_LIST is unknown")
 
     patches.replace(Broker, "__init__", changed)
-    patches.incoming(CommandWatchTopicList, refuse)
+    patches.request("watchTopicList", lambda _: refuse)

@@ -48,9 +48,9 @@ def counts_the_size_field_twice(patches: Patches) -> None:
 
 
 @mutant("core.frame.too-large-closes")
-def takes_frames_of_any_size(patches: Patches) -> None:
-    """A frame above the limit is waited for."""
-    patches.replace(session, "FrameDecoder", lambda _: FrameDecoder(1 << 33))
+def does_not_count_the_size_field(patches: Patches) -> None:
+    """A frame of up to four octets above the limit is waited for."""
+    patches.replace(session, "FRAME_PADDING", FRAME_PADDING + 4)
 
 
 @mutant("core.frame.sizes-inconsistent-closes")
@@ -128,14 +128,14 @@ def waits_for_the_rest_of_a_cut_frame(patches: Patches) -> None:
 
 
 @mutant("core.frame.fault-stays-local")
-def takes_a_producer_along_when_a_frame_is_damaged(patches: Patches) -> None:
-    """A command size that does not fit ends, with its own connection, the last one that has a producer."""
+def takes_idle_producers_along(patches: Patches) -> None:
+    """A command size that does not fit ends all connections that produce to topics without messages and subscriptions, too."""
     end = Session.end
 
     def changed(session: Session, reason: str) -> None:
         end(session, reason)
-        others = [other for other in session.broker.sessions if other.producers]
-        if "does not fit" in reason and others:
-            end(others[-1], reason)
+        for other in session.broker.sessions if "does not fit" in reason else ():
+            if any(not producer.topic.entries and not producer.topic.subscriptions for producer in other.producers.values()):
+                end(other, reason)
 
     patches.replace(Session, "end", changed)

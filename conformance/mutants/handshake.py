@@ -23,10 +23,10 @@ def does_not_say_what_it_is(patches: Patches) -> None:
 
 @mutant("core.handshake.version-minimum")
 def states_its_own_version(patches: Patches) -> None:
-    """CONNECTED carries the broker's version, whatever the client's is."""
+    """CONNECTED carries the broker's version, whatever the client's is, unless that is 0."""
 
     def change(_: object, answer: CommandConnected) -> None:
-        answer.protocol_version = 21
+        answer.protocol_version = 21 if answer.protocol_version > 0 else answer.protocol_version
 
     patches.outgoing(CommandConnected, change)
 
@@ -93,12 +93,13 @@ def turns_newer_clients_away(patches: Patches) -> None:
 
 @mutant("core.handshake.client-flags-no-effect")
 def repeats_the_flags_of_the_client(patches: Patches) -> None:
-    """CONNECTED carries, beside the broker's own, every feature flag that the client set."""
+    """CONNECTED carries, beside the broker's own flags, those that the client sets."""
     connect = Session._connect
 
     def changed(session: Session, request: CommandConnect) -> None:
         flags = session.broker.feature_flags()
-        flags.MergeFrom(request.feature_flags)
+        for field, value in request.feature_flags.ListFields():
+            setattr(flags, field.name, value or getattr(flags, field.name))
         session.broker.feature_flags = lambda: flags  # type: ignore[method-assign]
         connect(session, request)
         del session.broker.feature_flags

@@ -1,13 +1,15 @@
 """Brokers that answer a request for a list, but with something else than the list."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from conformance.mutants.listing import Answer, Matcher, Request, change_answers, change_topics
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
 from refimpl.broker.lookups import get_topics
-from refimpl.proposals.topic_list import TopicListBroker, topics_hash
+from refimpl.proposals.topic_list import TopicListBroker, is_system_topic, topics_hash
+from refimpl.proposals.topic_list_rules import namespace_of
+from refimpl.wire import sub_message
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import CommandWatchTopicUpdate
 
@@ -25,9 +27,14 @@ def forgets_every_tenth_request(patches: Patches) -> None:
 
 
 @mutant("pip145.list.request-id-any")
-def takes_request_id_0_for_none(patches: Patches) -> None:
-    """A request with request_id 0 gets no answer."""
-    patches.incoming(Request, lambda _, request: request.request_id != 0)
+def keeps_one_request_for_each_id(patches: Patches) -> None:
+    """Of two requests in flight with the same request_id only the second is answered."""
+
+    def change(session: Session, request: Request) -> bool:
+        waiting = [sub_message(frame.command) for frame in session._frames]
+        return not any(isinstance(other, Request) and other.request_id == request.request_id for other in waiting)
+
+    patches.incoming(Request, change)
 
 
 @mutant("pip145.list.pipelined")
@@ -49,7 +56,7 @@ def lists_a_page_of_two_without_a_pattern(patches: Patches) -> None:
     """A request without a pattern gets the first two topics only."""
 
     def change(_: Session, request: Request, topics: list[str]) -> list[str]:
-        return topics if request.HasField("topics_pattern") else topics[:2]
+        return topics if request.HasField("topics_pattern") else [topic for topic in topics if not is_system_topic(topic)][:2]
 
     change_topics(patches, change)
 
@@ -104,16 +111,23 @@ def follows_the_pattern_into_other_namespaces(patches: Patches) -> None:
 
 
 @mutant("pip145.list.deterministic")
-def remembers_what_it_told_the_connection(patches: Patches) -> None:
-    """The same request with the same result as before on a connection gets no list, but changed=false."""
-    told: dict[Session, dict[bytes, str]] = {}
+def takes_a_question_asked_twice_for_a_poll(patches: Patches) -> None:
+    """A request that is repeated on its connection and has the same result gets changed=false and no topics."""
+    asking: dict[Session, bytes] = {}
+    told: dict[tuple[Session, bytes], str] = {}
 
-    def changed(session: Session, request: Request, frame: Frame) -> None:
-        question = b" ".join(part.encode() for part in (request.namespace, str(request.mode), request.topics_pattern))
-        listed = session.broker.topic_lists.get_topics
-        get_topics(session, request, frame)
+    def note(session: Session, request: Request) -> None:
+        fields = {field.name: value for field, value in request.ListFields()} | {"request_id": 0}
+        asking[session] = Request(**fields).SerializeToString()
 
-    patches.request("getTopicsOfNamespace", lambda _: changed)
+    def change(session: Session, answer: Answer) -> None:
+        if told.get((session, asking[session])) == answer.topics_hash:
+            answer.changed = False
+            answer.ClearField("topics")
+        told[session, asking[session]] = answer.topics_hash
+
+    patches.incoming(Request, note)
+    patches.outgoing(Answer, change)
 
 
 @mutant("pip145.list.large")
@@ -126,3 +140,23 @@ def cuts_a_list_off_at_32_kib(patches: Patches) -> None:
             answer.topics_hash = topics_hash(answer.topics)
 
     change_answers(patches, change)
+
+
+@mutant("pip145.list.no-watch")
+def tells_whoever_asked_for_the_list(patches: Patches) -> None:
+    """What is announced to a watcher is announced to all connections that asked for a filtered list of its namespace, too."""
+    announce = Broker._announce
+    asked: dict[str, set[Session]] = {}
+
+    def note(session: Session, request: Request) -> None:
+        if request.HasField("topics_pattern"):
+            asked.setdefault(request.namespace, set()).add(session)
+
+    def changed(broker: Broker, updates: Iterable[tuple[Session, CommandWatchTopicUpdate]]) -> None:
+        told = list(updates)
+        names = [namespace_of(topic) for _, update in told[:1] for topic in (*update.new_topics, *update.deleted_topics)]
+        others = {session for name in names for session in asked.get(name, ())} - {session for session, _ in told}
+        announce(broker, [*told, *((session, update) for session in others for _, update in told)])
+
+    patches.incoming(Request, note)
+    patches.replace(Broker, "_announce", changed)

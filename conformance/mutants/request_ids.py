@@ -5,10 +5,10 @@ from google.protobuf.message import Message
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session
 from refimpl.proposals.refused import Refused
-from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     CommandLookupTopic,
     CommandLookupTopicResponse,
+    CommandPartitionedTopicMetadata,
     CommandProducer,
     InvalidTopicName,
     NotAllowedError,
@@ -56,30 +56,31 @@ def drops_all_producers_for_a_bad_name(patches: Patches) -> None:
 
 @mutant("core.request.ids-per-family")
 def takes_equal_ids_for_the_same_request(patches: Patches) -> None:
-    """A request with the id of the one before, whose answer has not been taken, is not answered."""
-    carry_out = Session._carry_out_request
+    """A LOOKUP with the id of a PARTITIONED_METADATA whose answer has not been taken is not answered."""
     last: dict[Session, int] = {}
 
-    def changed(session: Session, name: str, request: Message, frame: Frame) -> None:
-        number = getattr(request, "request_id", None)
-        if number is not None:
-            if session.has_output and last.get(session) == number:
-                return
-            last[session] = number
-        carry_out(session, name, request, frame)
+    def remember(session: Session, request: CommandPartitionedTopicMetadata) -> None:
+        last[session] = request.request_id
 
-    patches.replace(Session, "_carry_out_request", changed)
+    def change(session: Session, request: CommandLookupTopic) -> bool:
+        return not session.has_output or last.get(session) != request.request_id
+
+    patches.incoming(CommandPartitionedTopicMetadata, remember)
+    patches.incoming(CommandLookupTopic, change)
 
 
 @mutant("core.request.id-reused")
 def takes_each_request_id_once(patches: Patches) -> None:
-    """LOOKUP with the request_id of an earlier one, but another topic, is refused."""
-    seen: dict[tuple[Session, int], str] = {}
+    """A LOOKUP right behind another with its request_id is refused, unless it names the same topic."""
+    last: dict[Session, Message] = {}
 
-    def change(session: Session, request: CommandLookupTopic) -> bool:
-        if seen.setdefault((session, request.request_id), request.topic) == request.topic:
+    def change(session: Session, request: Message) -> bool:
+        before, last[session] = last.get(session), request
+        if not isinstance(before, CommandLookupTopic) or not isinstance(request, CommandLookupTopic):
+            return True
+        if before.request_id != request.request_id or before.topic == request.topic:
             return True
         session.refuse(request, Refused(NotAllowedError, "The request id was used before"))
         return False
 
-    patches.incoming(CommandLookupTopic, change)
+    patches.incoming(Message, change)

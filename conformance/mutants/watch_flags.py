@@ -1,0 +1,131 @@
+"""Brokers that lie about whether they serve topic list watchers."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from conformance.mutants.model import Patches, mutant
+from refimpl.broker import Broker, Session
+from refimpl.broker.errors import ProtocolViolation
+from refimpl.broker.requests import Handler
+from refimpl.proposals.topic_list import TopicListBroker
+from refimpl.wire.frames import Frame
+from refimpl.wire.pulsar_api_pb2 import (
+    CommandConnected,
+    CommandGetTopicsOfNamespace,
+    CommandWatchTopicList,
+    CommandWatchTopicListSuccess,
+    CommandWatchTopicUpdate,
+    FeatureFlags,
+)
+
+
+@mutant("pip145.flag.advertised")
+def tells_its_first_client_only_that_it_has_watchers(patches: Patches) -> None:
+    """CONNECTED carries supports_topic_watchers on the broker's first connection, and on no later one."""
+    numbers: dict[Broker, Callable[[], int]] = {}
+
+    def change(session: Session, answer: CommandConnected) -> None:
+        number = numbers.setdefault(session.broker, itertools.count().__next__)()
+        answer.feature_flags.supports_topic_watchers = number == 0
+
+    patches.outgoing(CommandConnected, change)
+
+
+@mutant("pip145.flag.whatever-client")
+def hides_watchers_from_older_clients(patches: Patches) -> None:
+    """CONNECTED carries supports_topic_watchers only for a client of protocol version 20 or later."""
+
+    def change(_: Session, answer: CommandConnected) -> None:
+        answer.feature_flags.supports_topic_watchers &= answer.protocol_version >= 20
+
+    patches.outgoing(CommandConnected, change)
+
+
+@mutant("pip145.flag.absent-before")
+def claims_watchers_that_it_does_not_know(patches: Patches) -> None:
+    """A broker without PIP-145 sets supports_topic_watchers, except on its first connections."""
+    make_broker = Broker.__init__
+    numbers: dict[Broker, Callable[[], int]] = {}
+
+    def changed(broker: Broker, *args: Any, **settings: Any) -> None:
+        make_broker(broker, *args, **(settings | {"proposals": frozenset()}))
+
+    def change(session: Session, answer: CommandConnected) -> None:
+        number = numbers.setdefault(session.broker, itertools.count().__next__)()
+        answer.feature_flags.supports_topic_watchers = number > 1
+
+    patches.replace(Broker, "__init__", changed)
+    patches.outgoing(CommandConnected, change)
+
+
+@mutant("pip145.flag.reconcile")
+def takes_a_repeated_request_for_a_sign_of_life(patches: Patches) -> None:
+    """A repeated request without a hash is answered by no topics if nothing has changed since the last answer was taken."""
+    watch = TopicListBroker.watch
+    answered: dict[tuple[Session, int], str] = {}
+
+    def changed(lists: TopicListBroker, session: Session, request: CommandWatchTopicList) -> CommandWatchTopicListSuccess:
+        answer = watch(lists, session, request)
+        last = answered.get((session, request.watcher_id))
+        if last == answer.topics_hash and not request.HasField("topics_hash") and not session.has_output:
+            answer.ClearField("topic")
+        answered[session, request.watcher_id] = answer.topics_hash
+        return answer
+
+    patches.replace(TopicListBroker, "watch", changed)
+
+
+@mutant("pip145.flag.watcher-switch")
+def hides_one_of_two_flags(patches: Patches) -> None:
+    """With enableBrokerTopicListWatcher=false supports_topic_watcher_reconcile is still set."""
+    advertise = TopicListBroker.advertise
+
+    def changed(lists: TopicListBroker, flags: FeatureFlags) -> None:
+        advertise(lists, flags)
+        flags.supports_topic_watcher_reconcile = True
+
+    patches.replace(TopicListBroker, "advertise", changed)
+
+
+@mutant("pip145.flag.filtering-off-clears")
+def announces_watchers_that_it_will_refuse(patches: Patches) -> None:
+    """With the evaluation of patterns switched off supports_topic_watchers is still set."""
+    patches.replace(TopicListBroker, "offers_watchers", property(lambda lists: lists._watchers_enabled))
+
+
+@mutant("pip145.flag.nothing-unasked")
+def tells_everybody_who_has_listed_a_namespace(patches: Patches) -> None:
+    """What a watcher is told is told to each connection that has listed the namespace, too."""
+    listed: dict[str, dict[Session, None]] = {}
+    patches.incoming(CommandGetTopicsOfNamespace, lambda session, request: listed.setdefault(request.namespace, {}).update({session: None}))
+    announce = Broker._announce
+
+    def changed(broker: Broker, updates: list[tuple[Session, CommandWatchTopicUpdate]]) -> None:
+        announce(broker, updates)
+        for _, update in updates[:1]:
+            namespace = "/".join([*update.new_topics, *update.deleted_topics][0].split("/")[2:4])
+            for session in listed.get(namespace, ()):
+                session.send(update)
+
+    patches.replace(Broker, "_announce", changed)
+
+
+@mutant("pip145.watch.after-connect")
+def closes_watchers_for_anybody(patches: Patches) -> None:
+    """WATCH_TOPIC_LIST_CLOSE is carried out before CONNECT, too."""
+    carry_out = Session._carry_out_request
+
+    def changed(session: Session, name: str, request: Any, frame: Frame) -> None:
+        if name == "watchTopicListClose" and session.protocol_version is None:
+            session.send(session.broker.topic_lists.close(session, request))
+        else:
+            carry_out(session, name, request, frame)
+
+    patches.replace(Session, "_carry_out_request", changed)
+
+
+@mutant("pip145.watch.required-fields")
+def takes_a_missing_watcher_id_for_0(patches: Patches) -> None:
+    """A WATCH_TOPIC_LIST that lacks its required watcher_id is served with the watcher_id 0."""
+    raise NotImplementedError
