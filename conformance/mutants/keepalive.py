@@ -15,14 +15,14 @@ def answers_several_pings_once(patches: Patches) -> None:
 
 
 @mutant("core.keepalive.pong-silent")
-def does_not_like_to_be_told_unasked(patches: Patches) -> None:
-    """A PONG that answers no PING ends the connection."""
+def answers_pong_by_pong(patches: Patches) -> None:
+    """A PONG is answered by PONG, like PING."""
     carry_out = Session._carry_out
 
     def changed(session: Session, frame: Frame) -> None:
-        if frame.command.type == BaseCommand.PONG and not session._pinged:
-            session.end("PONG without PING")
         carry_out(session, frame)
+        if frame.command.type == BaseCommand.PONG:
+            session.send(CommandPong())
 
     patches.replace(Session, "_carry_out", changed)
 

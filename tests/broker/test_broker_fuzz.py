@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from conformance.engine import log
 from conformance.recorder import load_target
+from refimpl.broker import Broker
+from refimpl.proposals.topic_list import LETTER, WATCHERS_PER_CONNECTION
 from refimpl.wire import FIELD_BY_TYPE, encode_frame
-from refimpl.wire.pulsar_api_pb2 import BaseCommand
+from refimpl.wire.pulsar_api_pb2 import BaseCommand, TooManyRequests
 
 
 def recorded_octets() -> list[bytes]:
@@ -104,4 +106,41 @@ def test_a_frame_cut_at_any_octet(cut: int) -> None:
     bad.session.receive((whole * 3)[:cut], 0.0)
     bad.session.eof(0.0)
     assert bad.session.closing
+    assert still_serves(good)
+
+
+EVIL = [
+    "public/default/(a+)+b",
+    "public/default/(a|aa)*" * 2 + "c",
+    "public/default/" + "(x{1,100}){1,100}",
+    "public/default/" + "(((y{1,1000}){1,1000}){1,1000})",
+    "(" * 5000 + ")" * 5000,
+    "public/default/" + "[a-z]*" * 2000,
+]
+
+
+@pytest.mark.parametrize("pattern", EVIL, ids=range(len(EVIL)))
+def test_no_pattern_hangs_the_broker(pattern: str) -> None:
+    """Without a limit of length, as the letter of the proposal has it: each is served in linear time, or refused."""
+    broker = Broker(profile=LETTER)
+    broker.admin.create_topic("persistent://public/default/" + "a" * 2000)
+    peer, good = Peer(broker), Peer(broker)
+    list_ = peer.ask("getTopicsOfNamespace", request_id=1, namespace="public/default", topics_pattern=pattern)
+    watch = peer.ask("watchTopicList", request_id=2, watcher_id=1, namespace="public/default", topics_pattern=pattern)
+    assert (list_.request_id, watch.request_id) == (1, 2)
+    broker.admin.create_topic("persistent://public/default/" + "a" * 1000 + "y")
+    assert still_serves(good)
+
+
+def test_a_connection_has_a_limit_of_watchers() -> None:
+    broker = make_broker()
+    peer, good = Peer(broker), Peer(broker)
+    refused = None
+    for number in range(WATCHERS_PER_CONNECTION + 1):
+        request = {"request_id": number, "watcher_id": number, "namespace": "public/default"}
+        refused = peer.ask("watchTopicList", **request, topics_pattern=f"public/default/t-{number}-.*")
+    assert refused.error == TooManyRequests
+    assert still_serves(peer)
+    broker.admin.create_topic("persistent://public/default/t-7-x")
+    assert [one.watcher_id for one in peer.answers()] == [7]
     assert still_serves(good)
