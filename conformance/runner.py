@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -128,6 +128,7 @@ class _Run:
     talks: dict[str, Talk] = field(default_factory=dict)
     skipped: list[log.Skipped] = field(default_factory=list)
     header: log.Header | None = None
+    probed: asyncio.Event = field(default_factory=asyncio.Event)
     names: int = 0
     expected: int = 0
 
@@ -162,24 +163,31 @@ class _Run:
             groups.setdefault(tuple(sorted(case.target_config.items())), []).append(case)
         self.expected += sum(self._trials(case) * len(cells(case)) for case in cases)
         self.watcher.total(self.expected)
-        for config, members in groups.items():
+        room = asyncio.Semaphore(self.target.starts_at_once)
+
+        async def serve(config: dict[str, str], members: list[m.Transcript]) -> None:
             try:
-                async with self._serving(dict(config)) as (endpoint, admin):
+                async with room, self._serving(config) as (endpoint, admin):
                     await self._group(endpoint, admin, members)
             except SettingsRefused as error:
                 for case in members:
                     self.skip(case, Verdict.UNTESTABLE, str(error))
 
+        await _all(serve(dict(config), members) for config, members in groups.items())
+
     @contextlib.asynccontextmanager
     async def _serving(self, config: dict[str, str]) -> AsyncIterator[tuple[Endpoint, AdminClient | None]]:
-        """Start the target; what it can do is asked once, with its usual settings, which come first."""
+        """Start the target; what it can do is asked once, of the one with its usual settings, which comes first."""
         if self.target.startable:
             named = [*list(config)[:2], *(["more"] if len(config) > 2 else [])]
             self.watcher.note(f"starting {self.target.name}" + (f" with its own {', '.join(named)}" if config else ""))
         async with self.target.run(config, progress=self.watcher.note) as endpoint, contextlib.AsyncExitStack() as stack:
-            if self.header is None:
+            if not config and self.header is None:
                 self.header = self._header(endpoint, await probe(endpoint))
                 self.write(self.header)
+                self.probed.set()
+            await self.probed.wait()
+            assert self.header is not None
             admin = await stack.enter_async_context(AdminClient(endpoint)) if self.header.capabilities["admin"] else None
             yield endpoint, admin
 
@@ -218,7 +226,7 @@ class _Run:
 
         lag = asyncio.create_task(_watch_lag(active))
         try:
-            await _all(converse, sorted(units, key=lambda unit: not is_slow(unit.case)))
+            await _all(converse(unit) for unit in sorted(units, key=lambda unit: not is_slow(unit.case)))
             for unit in [unit for unit, outcome in outcomes if outcome.verdict is Verdict.INCONCLUSIVE]:
                 for attempt in range(1, ATTEMPTS):
                     outcome = await self._converse(replace(unit, attempt=attempt), around, active)
@@ -336,11 +344,12 @@ def _with_controls(suite: Suite, cases: list[m.Transcript]) -> list[m.Transcript
     return list(chosen.values())
 
 
-async def _all(work: Callable[[Unit], object], units: Sequence[Unit]) -> None:
+async def _all(work: Iterable[Coroutine[object, object, None]]) -> None:
+    """Do all at the same time; the first error ends the others."""
     try:
         async with asyncio.TaskGroup() as tasks:
-            for unit in units:
-                tasks.create_task(work(unit))  # type: ignore[arg-type]
+            for one in work:
+                tasks.create_task(one)
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
 

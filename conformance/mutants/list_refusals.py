@@ -52,15 +52,18 @@ def refuses_a_malformed_namespace_politely(patches: Patches) -> None:
 
 
 @mutant("pip145.list.error-keeps-connection")
-def ends_the_connection_after_a_refusal(patches: Patches) -> None:
-    """A request that is refused, but not for its role, gets its ERROR, and the connection ends."""
+def serves_nobody_whom_it_had_to_refuse(patches: Patches) -> None:
+    """After an ERROR for a request, the next request for a list ends the connection."""
+    refused: set[Session] = set()
 
     def changed(session: Session, request: Request, frame: Frame) -> None:
+        if session in refused:
+            raise ProtocolViolation("a request was refused before")
         try:
             get_topics(session, request, frame)
-        except Refused as refused:
-            session.refuse(request, refused)
-            raise ProtocolViolation("a request was refused") from None
+        except Refused:
+            refused.add(session)
+            raise
 
     patches.request("getTopicsOfNamespace", lambda _: changed)
 

@@ -3,15 +3,15 @@
 from collections.abc import Iterable
 from urllib.parse import unquote
 
-from google.protobuf.unknown_fields import UnknownFieldSet
-
 from conformance.mutants.listing import Answer, Request, change_topics, while_listing
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
-from refimpl.broker.admin import Admin
 from refimpl.broker.names import TopicName, partition_name
 from refimpl.proposals import topic_list_rules
 from refimpl.proposals.topic_list import is_system_topic, topics_hash
+from refimpl.store import StoredNamespace
+from refimpl.wire.scan import scan
+from refimpl.wire.schema import descriptor_of
 
 
 def _local(topic: str) -> str:
@@ -43,21 +43,25 @@ def overlooks_partitions_that_were_added(patches: Patches) -> None:
 @mutant("pip145.list.reflects-deletion")
 def goes_on_listing_partitions_of_a_deleted_topic(patches: Patches) -> None:
     """When a partitioned topic is deleted, its partitions stay in the list."""
-    delete = Admin.delete_partitioned_topic
-    gone: dict[str, list[str]] = {}
+    delete_topic = Broker.delete_topic
+    gone: set[TopicName] = set()
 
-    def changed(admin: Admin, topic: str, *, force: bool = False) -> None:
-        parts = admin._parts(topic)
-        delete(admin, topic, force=force)
-        gone.setdefault(parts[0].namespace, []).extend(part.full for part in parts)
+    def changed(broker: Broker, name: TopicName) -> None:
+        delete_topic(broker, name)
+        gone.add(name)
 
-    patches.replace(Admin, "delete_partitioned_topic", changed)
-    change_topics(patches, lambda _, request, topics: [*topics, *gone.get(request.namespace, ())])
+    def change(session: Session, request: Request, topics: list[str]) -> list[str]:
+        stored = session.broker.store.namespaces.get(request.namespace, StoredNamespace())
+        mine = [name for name in gone if name.namespace == request.namespace and name.partition >= 0]
+        return topics + [name.full for name in mine if name.partitioned not in stored.partitioned]
+
+    patches.replace(Broker, "delete_topic", changed)
+    change_topics(patches, change)
 
 
 @mutant("pip145.list.consistent")
 def hashes_topics_that_are_no_longer_quite_new(patches: Patches) -> None:
-    """While a new topic is being indexed, until 0.1 s after its creation, it is in the list but not in the hash."""
+    """While a new topic is being indexed, from just after its creation until 0.1 s later, it is in lists but not in their hash."""
     create_topic = Broker.create_topic
     born: dict[str, float] = {}
 
@@ -66,7 +70,7 @@ def hashes_topics_that_are_no_longer_quite_new(patches: Patches) -> None:
         born[name.full] = broker.now
 
     def change(session: Session, answer: Answer) -> None:
-        young = {topic for topic in answer.topics if 0 < session.broker.now - born.get(topic, 0) < 0.1}
+        young = {topic for topic in answer.topics if 0 < session.broker.now - born.get(topic, session.broker.now) < 0.1}
         if young:
             answer.topics_hash = topics_hash(set(answer.topics) - young)
 
@@ -138,7 +142,8 @@ def takes_an_unknown_mode_for_all(patches: Patches) -> None:
     """A mode that the broker does not know counts as ALL."""
 
     def change(session: Session, request: Request, topics: list[str]) -> list[str]:
-        if not any(field.field_number == Request.MODE_FIELD_NUMBER for field in UnknownFieldSet(request)):
+        present = {piece.field.name for piece in scan(descriptor_of(request), request.SerializeToString()) if piece.field}
+        if "mode" not in present or request.HasField("mode"):
             return topics
         return topics + session.broker.non_persistent_topics(request.namespace)
 

@@ -70,12 +70,6 @@ def while_listing(patches: Patches, owner: Any, name: str, value: Any) -> None:
     patches.replace(TopicListBroker, "get_topics", changed)
 
 
-def relist(answer: Answer, topics: Iterable[str], topics_hash: str) -> None:
-    """Put another list into an answer that carries one."""
-    answer.topics[:] = topics
-    answer.topics_hash = topics_hash
-
-
 def hash_in_order(names: Iterable[str]) -> str:
     """Hash names as `topics_hash` does, in the order given."""
     return crc32c(",".join(names).encode()).to_bytes(4, "little").hex()

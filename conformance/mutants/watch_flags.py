@@ -4,13 +4,14 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from conformance.mutants.framing import tolerate
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
-from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.requests import Handler
 from refimpl.proposals.topic_list import TopicListBroker
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
+    BaseCommand,
+    CommandConnect,
     CommandConnected,
     CommandGetTopicsOfNamespace,
     CommandWatchTopicList,
@@ -112,20 +113,27 @@ def tells_everybody_who_has_listed_a_namespace(patches: Patches) -> None:
 
 
 @mutant("pip145.watch.after-connect")
-def closes_watchers_for_anybody(patches: Patches) -> None:
-    """WATCH_TOPIC_LIST_CLOSE is carried out before CONNECT, too."""
-    carry_out = Session._carry_out_request
+def is_not_ready_right_after_connect(patches: Patches) -> None:
+    """A WATCH_TOPIC_LIST that comes before CONNECTED has been taken gets no answer."""
+    connect = Session._connect
+    written: dict[Session, int] = {}
 
-    def changed(session: Session, name: str, request: Any, frame: Frame) -> None:
-        if name == "watchTopicListClose" and session.protocol_version is None:
-            session.send(session.broker.topic_lists.close(session, request))
-        else:
-            carry_out(session, name, request, frame)
+    def changed(session: Session, request: CommandConnect) -> None:
+        connect(session, request)
+        written[session] = len(session._output)
 
-    patches.replace(Session, "_carry_out_request", changed)
+    patches.replace(Session, "_connect", changed)
+    patches.incoming(CommandWatchTopicList, lambda session, _: len(session._output) != written.get(session))
 
 
 @mutant("pip145.watch.required-fields")
 def takes_a_missing_watcher_id_for_0(patches: Patches) -> None:
     """A WATCH_TOPIC_LIST that lacks its required watcher_id is served with the watcher_id 0."""
-    raise NotImplementedError
+
+    def fill(octets: bytes) -> list[Frame]:
+        command = BaseCommand()
+        command.MergeFromString(octets[8:])
+        command.watchTopicList.watcher_id = 0
+        return [Frame(octets, command)]
+
+    tolerate(patches, "CommandWatchTopicList lacks its required field watcher_id", fill)

@@ -94,6 +94,7 @@ class ApachePulsar:
     profile: str = field(default="default", init=False)
     virtual_time: bool = field(default=False, init=False)
     in_virtual_time: None = field(default=None, init=False)
+    starts_at_once: int = field(default=1, init=False)
 
     def __post_init__(self) -> None:
         if self.version not in RELEASES:

@@ -127,6 +127,10 @@ class Target(Protocol):
         """Tell whether it wants to run on a loop in virtual time, where waiting takes no time."""
 
     @property
+    def starts_at_once(self) -> int:
+        """Give how many of it may run at the same time, each with its own settings."""
+
+    @property
     def in_virtual_time(self) -> "Target | None":
         """Give the same broker inside this process, for cases that let minutes pass; None: there is none."""
 
@@ -158,6 +162,7 @@ class AttachedTarget:
     profile: str = field(default="default", init=False)
     virtual_time: bool = field(default=False, init=False)
     in_virtual_time: None = field(default=None, init=False)
+    starts_at_once: int = field(default=1, init=False)
 
     @property
     def name(self) -> str:

@@ -34,6 +34,7 @@ class ReferenceTarget:
     token: SecretStr | None = None
     startable: bool = field(default=True, init=False)
     virtual_time: bool = field(default=False, init=False)
+    starts_at_once: int = field(default=4, init=False)
 
     @property
     def name(self) -> str:
@@ -99,6 +100,7 @@ class InProcessTarget:
     startable: bool = field(default=True, init=False)
     virtual_time: bool = field(default=True, init=False)
     in_virtual_time: None = field(default=None, init=False)
+    starts_at_once: int = field(default=1, init=False)
 
     @property
     def name(self) -> str:

@@ -44,6 +44,7 @@ class StartedTarget:
     profile: str = field(default="default", init=False)
     virtual_time: bool = field(default=False, init=False)
     in_virtual_time: None = field(default=None, init=False)
+    starts_at_once: int = field(default=1, init=False)
 
     @property
     def name(self) -> str:
