@@ -26,9 +26,13 @@ def sorts_t_9_before_t_10(patches: Patches) -> None:
 
 
 @mutant("pip145.hash.utf16-order")
-def sorts_by_code_point(patches: Patches) -> None:
-    """For the hash of a list, names are sorted by code point, so U+FF5E comes before U+10000."""
-    while_listing(patches, topic_list, "topics_hash", lambda topics: hash_in_order(sorted(topics)))
+def sorts_surrogates_behind_ligatures(patches: Patches) -> None:
+    """For the hash of a list, surrogates are sorted between U+FCFF and U+FD00, so U+FB01 comes before U+10000."""
+
+    def key(name: str) -> str:
+        return "".join(f"\ufd00{character}" if character > "\uffff" else character for character in name)
+
+    while_listing(patches, topic_list, "topics_hash", lambda topics: hash_in_order(sorted(topics, key=key)))
 
 
 @mutant("pip145.hash.list-order-free")

@@ -110,7 +110,8 @@ def refuses_to_watch_a_missing_namespace(patches: Patches) -> None:
 
     def make(watch: Handler) -> Handler:
         def changed(session: Session, request: CommandWatchTopicList, frame: Frame) -> None:
-            if is_namespace(request.namespace) and request.namespace not in session.broker.store.namespaces:
+            missing = is_namespace(request.namespace) and request.namespace not in session.broker.store.namespaces
+            if missing and session.broker.may_list(session, request.namespace):
                 raise Refused(TopicNotFound, "Namespace not found")
             watch(session, request, frame)
 

@@ -8,6 +8,7 @@ from conformance.mutants.framing import tolerate
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
 from refimpl.proposals.topic_list import TopicListBroker
+from refimpl.proposals.topic_list_rules import namespace_of
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -62,16 +63,16 @@ def claims_watchers_that_it_does_not_know(patches: Patches) -> None:
 
 @mutant("pip145.flag.reconcile")
 def takes_a_repeated_request_for_a_sign_of_life(patches: Patches) -> None:
-    """A repeated request without a hash is answered by no topics if nothing has changed since the last answer was taken."""
+    """The same request again, without a hash, is answered by no topics if nothing has changed since its answer was taken."""
     watch = TopicListBroker.watch
-    answered: dict[tuple[Session, int], str] = {}
+    answered: dict[tuple[Session, int], tuple[str, str]] = {}
 
     def changed(lists: TopicListBroker, session: Session, request: CommandWatchTopicList) -> CommandWatchTopicListSuccess:
         answer = watch(lists, session, request)
-        last = answered.get((session, request.watcher_id))
-        if last == answer.topics_hash and not request.HasField("topics_hash") and not session.has_output:
+        key, now = (session, request.watcher_id), (request.topics_pattern, answer.topics_hash)
+        if answered.get(key) == now and not request.HasField("topics_hash") and not session.has_output:
             answer.ClearField("topic")
-        answered[session, request.watcher_id] = answer.topics_hash
+        answered[key] = now
         return answer
 
     patches.replace(TopicListBroker, "watch", changed)
@@ -96,19 +97,23 @@ def announces_watchers_that_it_will_refuse(patches: Patches) -> None:
 
 
 @mutant("pip145.flag.nothing-unasked")
-def tells_everybody_who_has_listed_a_namespace(patches: Patches) -> None:
-    """What a watcher is told is told to each connection that has listed the namespace, too."""
+def pushes_to_old_clients(patches: Patches) -> None:
+    """What a watcher is told is told to each connection, too, that has no watcher and has listed the namespace without a pattern."""
     listed: dict[str, dict[Session, None]] = {}
-    patches.incoming(CommandGetTopicsOfNamespace, lambda session, request: listed.setdefault(request.namespace, {}).update({session: None}))
     announce = Broker._announce
+
+    def change(session: Session, request: CommandGetTopicsOfNamespace) -> None:
+        if not request.HasField("topics_pattern"):
+            listed.setdefault(request.namespace, {})[session] = None
 
     def changed(broker: Broker, updates: list[tuple[Session, CommandWatchTopicUpdate]]) -> None:
         announce(broker, updates)
         for _, update in updates[:1]:
-            namespace = "/".join([*update.new_topics, *update.deleted_topics][0].split("/")[2:4])
-            for session in listed.get(namespace, ()):
-                session.send(update)
+            for session in listed.get(namespace_of([*update.new_topics, *update.deleted_topics][0]), ()):
+                if not broker.topic_lists.watcher_count(session):
+                    session.send(update)
 
+    patches.incoming(CommandGetTopicsOfNamespace, change)
     patches.replace(Broker, "_announce", changed)
 
 

@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.topic_list import TopicListBroker
+from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker
 from refimpl.wire.pulsar_api_pb2 import (
     CommandWatchTopicList,
     CommandWatchTopicListClose,
@@ -93,13 +93,13 @@ def takes_the_hash_of_an_earlier_connection_for_the_current_one(patches: Patches
 
 @mutant("pip145.watch.reconcile-answers")
 def answers_a_repeated_request_by_the_hash_alone(patches: Patches) -> None:
-    """A repeated request with a hash is answered by no topics, whatever the hash."""
+    """A repeated request with a hash is answered by no topics, unless it is the hash of the empty set."""
     watch = TopicListBroker.watch
 
     def changed(lists: TopicListBroker, connection: Hashable, request: CommandWatchTopicList) -> CommandWatchTopicListSuccess:
         repeated = request.watcher_id in lists._watchers.get(connection, {})
         answer = watch(lists, connection, request)
-        if repeated and request.HasField("topics_hash"):
+        if repeated and request.HasField("topics_hash") and request.topics_hash != EMPTY_HASH:
             answer.ClearField("topic")
         return answer
 

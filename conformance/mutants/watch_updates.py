@@ -112,7 +112,7 @@ def sums_up_when_the_last_topic_goes(patches: Patches) -> None:
 
 @mutant("pip145.update.order")
 def lets_a_creation_overtake_a_deletion(patches: Patches) -> None:
-    """The second deletion of a topic is announced behind its next creation."""
+    """The second deletion of a topic that is watched is announced behind its next creation."""
     announce = TopicListBroker._announce
     deletions: Counter[str] = Counter()
     held: dict[str, Updates] = {}
@@ -121,7 +121,7 @@ def lets_a_creation_overtake_a_deletion(patches: Patches) -> None:
         updates = announce(lists, topic, is_new=is_new)
         if is_new:
             return updates + held.pop(topic, [])
-        deletions[topic] += 1
+        deletions[topic] += bool(updates)
         if deletions[topic] == 2:
             held[topic], updates = updates, []
         return updates

@@ -1,0 +1,138 @@
+"""PIP-247, the rules behind both sides: where text and reading differ, what a result says, when and as what an update is resent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Literal
+
+RESULT_TIMEOUT = 10.0
+"""Seconds that an update waits for its result (`notificationForPartitionUpdateTimeoutSeconds`; the text's default)."""
+
+FIRST_RETRY = 0.1
+"""Seconds until an update that has failed twice is sent again, and until a client repeats a request that failed; they double."""
+
+LONGEST_CLIENT_RETRY = 30.0
+"""Most seconds until a client repeats a request that failed."""
+
+POLL_INTERVAL = 60.0
+"""Seconds between two polls of a client without a watcher (`autoUpdatePartitionsInterval`)."""
+
+RECONCILE_PERIOD = 600.0
+"""Seconds after which a client has its watcher's counts read again."""
+
+WATCHERS_PER_CONNECTION = 20_000
+"""Most watchers that one connection may have."""
+
+TOPICS_PER_CONNECTION = 200_000
+"""Most topics that the watchers of one connection may have together."""
+
+_LARGEST_COUNT_OCTETS = 5
+_FRAME_AND_IDS_OCTETS = 64
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Which reading of PIP-247 is spoken where there are two."""
+
+    failed_result: Literal["backoff", "at_once"]
+    """When an update whose result is a failure is sent again: at once the first time and then after delays that double, or, as the
+    text has it, always at once; a listener that always fails then keeps broker and client busy without a pause."""
+
+    reconciles: bool
+    """Whether a client with a watcher has its counts read again from time to time. The text starts no task at all beside the
+    watcher, so that an update that is lost leaves the client wrong until the next change or reconnect."""
+
+    resend_version: Literal["counts", "each"]
+    """What a version counts: different counts, so that an update whose counts have not changed is resent as it was; or each
+    sending, so that the result of a listener that needs longer than the time-out is late for ever. The text ("every time update")
+    allows both; both profiles take the first, since only that comes to rest."""
+
+
+DEFAULT = Profile(failed_result="backoff", reconciles=True, resend_version="counts")
+"""The settled reading. No release of Apache Pulsar speaks PIP-247."""
+
+LETTER = Profile(failed_result="at_once", reconciles=False, resend_version="counts")
+"""What the text says."""
+
+PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "letter": LETTER})
+"""Both, by name."""
+
+
+class Judgement(Enum):
+    """What a PARTITION_UPDATE_RESULT means."""
+
+    LATE = "an older update was replaced before its result came; nothing follows"
+    DONE = "the update in flight was applied"
+    FAILED = "the update in flight was not applied"
+    UNEXPECTED = "there is no such update; nothing follows, but it is counted"
+
+
+def judge_result(in_flight: int | None, version: int, *, success: bool) -> Judgement:
+    """Tell what a result means.
+
+    Args:
+        in_flight: Version of the update that waits for its result; None: none does.
+        version: That of the result.
+        success: Whether the client has applied it.
+    """
+    if in_flight is None or version > in_flight:  # pip247.result.nothing-in-flight, pip247.result.higher
+        return Judgement.UNEXPECTED
+    if version < in_flight:  # pip247.result.lower
+        return Judgement.LATE
+    return Judgement.DONE if success else Judgement.FAILED  # pip247.result.success, pip247.result.failure
+
+
+def resend_delay(failures: int, longest: float, profile: Profile = DEFAULT) -> float:
+    """Return how many seconds an update that failed waits until it is sent again.
+
+    Args:
+        failures: Failed results of the watcher since the last success, this one included.
+        longest: Most seconds that it waits.
+        profile: Which reading to follow.
+    """
+    if failures <= 1 or profile.failed_result == "at_once":  # pip247.result.failure, pip247.result.failure-at-once
+        return 0.0
+    return backoff(failures - 1, longest)  # pip247.result.failure-backoff
+
+
+def backoff(attempts: int, longest: float) -> float:
+    """Return a delay in seconds: 100 ms after one attempt that failed, twice that after two, and so on up to the longest."""
+    return min(FIRST_RETRY * 2.0 ** min(attempts - 1, 64), longest)
+
+
+def next_version(version: int, *, is_different: bool, profile: Profile = DEFAULT) -> int:
+    """Return the version of the update that is sent now.
+
+    Args:
+        version: That of the last update, 0 before the first.
+        is_different: Whether some count differs from the counts that were sent last.
+        profile: Which reading to follow.
+    """
+    # pip247.version.from-one, pip247.version.grows, pip247.version.same-counts, pip247.version.each-sending
+    return version + 1 if is_different or profile.resend_version == "each" else version
+
+
+def largest_frame(topics: Iterable[str]) -> int:
+    """Return how many octets a frame with topics and their counts may have at most, be they success or update.
+
+    Args:
+        topics: Names as they are sent.
+    """
+    octets = _FRAME_AND_IDS_OCTETS
+    for topic in topics:
+        name = len(topic.encode())
+        entry = 1 + _varint(name) + name + 1 + _LARGEST_COUNT_OCTETS
+        octets += 1 + _varint(entry) + entry
+    return octets
+
+
+def _varint(number: int) -> int:
+    return max(1, -(-number.bit_length() // 7))
+
+
+def count_in_force(known: int, told: int) -> int:
+    """Return the number of partitions that a client works with: it grows, and never shrinks (pip247.client.shrinking)."""
+    return max(known, told)

@@ -1,0 +1,158 @@
+"""PR 25648, the rules that both sides share: where text and peers differ, which topics are selected, how changes are folded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from random import Random
+from types import MappingProxyType
+from typing import Literal
+from urllib.parse import quote, unquote
+
+from refimpl.wire.pulsar_api_pb2 import KeyValue
+
+COALESCING_SECONDS = 0.05
+"""Length of the window, from the first change in it, whose changes go out as one diff (text: 50 ms)."""
+
+FIRST_RETRY = 0.1
+"""Seconds until a client comes back for the first time (text: 100 ms); they double with each failure."""
+
+LONGEST_RETRY = 30.0
+"""Most seconds until a client comes back (text: 30 s)."""
+
+JITTER = 0.1
+"""The largest part of a pause that is cut off at random."""
+
+WATCHES_PER_CONNECTION = 20_000
+"""Most watches that one connection may have."""
+
+_NAMESPACE = re.compile(r"[-=:.\w]+/[-=:.\w]+", re.ASCII)
+_RECORDS = "/topics/"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is spoken where real peers do otherwise than the text of PR 25648."""
+
+    coalescing: Literal["last_wins", "cancels_out"]
+    """What a diff says of a topic that changed more than once within a window: only the last change, also where the client knows
+    that already; or, as the text has it, nothing of a topic that came and went, and both of one that went and came."""
+
+    loss_before_first_set: Literal["fails", "retries"]
+    """What becomes of `start()` if the connection is lost, or can't be made, before the first set came: it fails; or, as the text
+    has it where it speaks of a client that reconnects without a prior set, the client comes back and `start()` goes on waiting."""
+
+
+DEFAULT = Profile(coalescing="last_wins", loss_before_first_set="fails")
+"""What real peers speak: Apache Pulsar 5.0.0-M1."""
+
+LETTER = Profile(coalescing="cancels_out", loss_before_first_set="retries")
+"""What the text says."""
+
+PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "letter": LETTER})
+"""Both, by name."""
+
+
+def is_namespace(text: str) -> bool:
+    """Tell whether a text has the form tenant/namespace: pr25648.namespace.malformed, .trailing-slash."""
+    return _NAMESPACE.fullmatch(text) is not None
+
+
+def filters_of(pairs: Iterable[KeyValue]) -> dict[str, str]:
+    """Return the filters of a request; of a key that comes twice the last value counts: pr25648.filter.repeated-key."""
+    return {pair.key: pair.value for pair in pairs}
+
+
+def fits(properties: Mapping[str, str], filters: Mapping[str, str]) -> bool:
+    """Tell whether a topic has each property that is asked for, with just that value.
+
+    All filters have to hold (pr25648.filter.all-hold), texts are compared as they are (pr25648.filter.exact, .empty-value), and
+    without filters every topic fits (pr25648.filter.none).
+    """
+    return all(properties.get(key) == value for key, value in filters.items())
+
+
+def record_path(topic: str) -> str:
+    """Return where the metadata store keeps a scalable topic's record.
+
+    Args:
+        topic: Full name, `topic://tenant/namespace/local-name`; the local name may have slashes.
+    """
+    tenant, namespace, local = topic.removeprefix("topic://").split("/", 2)
+    return f"{_RECORDS}{tenant}/{namespace}/{quote(local, safe='')}"
+
+
+def topic_of_path(path: str) -> str | None:
+    """Return the scalable topic whose record is at a path of the metadata store.
+
+    None for anything else: what lies below a record, such as its subscriptions and the lock of its controller, is no
+    topic (pr25648.diff.direct-children).
+    """
+    parts = path.removeprefix(_RECORDS).split("/")
+    if not path.startswith(_RECORDS) or len(parts) != 3 or not all(parts):
+        return None
+    return f"topic://{parts[0]}/{parts[1]}/{unquote(parts[2])}"
+
+
+def namespace_of(topic: str) -> str:
+    """Return the namespace, `tenant/namespace`, of a full topic name."""
+    return "/".join(topic.partition("://")[2].split("/", 2)[:2])
+
+
+def retry_delay(failures: int, random: Random) -> float:
+    """Return how long a client waits before it comes back, in seconds: pr25648.client.backoff, .backoff-jitter.
+
+    Args:
+        failures: How often it has failed since the last success, apart from this time.
+        random: Decides how much is cut off, up to a tenth, so that many clients do not come back at once.
+    """
+    longest = min(FIRST_RETRY * 2.0 ** min(failures, 64), LONGEST_RETRY)
+    return longest * (1 - JITTER * random.random())
+
+
+@dataclass(frozen=True)
+class ScalableTopicChanges:
+    """How a set of topics has changed.
+
+    Attributes:
+        added: Full names; to be added after `removed` has been removed.
+        removed: Full names. One that is in both is another topic of the same name.
+    """
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+class FoldedChanges:
+    """Changes of a set that wait to be told, folded into one.
+
+    Args:
+        rule: How changes of one topic are folded, as `Profile.coalescing`.
+    """
+
+    __slots__ = ("_added", "_removed", "_rule")
+
+    def __init__(self, rule: Literal["last_wins", "cancels_out"]) -> None:
+        self._rule = rule
+        self._added: dict[str, None] = {}
+        self._removed: dict[str, None] = {}
+
+    def add(self, topic: str) -> None:
+        """Take note that a topic has come into the set."""
+        if self._rule == "last_wins":  # pr25648.diff.last-wins
+            self._removed.pop(topic, None)
+        self._added[topic] = None  # pr25648.diff.both: what was removed stays removed
+
+    def remove(self, topic: str) -> None:
+        """Take note that a topic has left the set."""
+        came_within = self._added.pop(topic, topic) is None
+        if self._rule == "last_wins" or not came_within:  # else pr25648.diff.cancels-out
+            self._removed[topic] = None
+
+    def take(self) -> ScalableTopicChanges | None:
+        """Return what is to be told, in the order of the changes, and begin anew; None: nothing (pr25648.diff.never-empty)."""
+        changes = ScalableTopicChanges(tuple(self._added), tuple(self._removed))
+        self._added.clear()
+        self._removed.clear()
+        return changes if changes.added or changes.removed else None

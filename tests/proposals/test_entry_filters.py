@@ -1,0 +1,323 @@
+"""The broker's side of PIP-191: filters that see the header of an entry and nothing else."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from uniform_batches_samples import EXAMPLE, SETTING, encode, golden_entry, plain_entry
+
+from refimpl.proposals.refused import Refused
+from refimpl.proposals.uniform_batches import (
+    BUILT_IN,
+    PropertyEntryFilter,
+    SubscriptionFilter,
+    UniformBatcher,
+    Verdict,
+    allowed_values,
+    filters_of,
+)
+from refimpl.wire.pulsar_api_pb2 import LZ4, EncryptionKeys, MessageMetadata, NotAllowedError
+
+ACCEPT, REJECT, RESCHEDULE = Verdict.ACCEPT, Verdict.REJECT, Verdict.RESCHEDULE
+EU = {"entry-filter.region": "eu"}
+STRICT = {"entry-filter-missing": "reject"}
+
+
+class Says:
+    """A filter that answers in turn, and raises what is an exception."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = 0
+
+    def judge(self, metadata):
+        answer = self.answers[min(self.asked, len(self.answers) - 1)]
+        self.asked += 1
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def judged(properties, octets, messages=1):
+    return SubscriptionFilter(filters_of(properties)).judge(0, octets, messages, 0.0)
+
+
+# Subscription properties
+
+
+@pytest.mark.parametrize("properties", [{}, {"owner": "x"}, STRICT, {"entry-filters.region": "eu"}, {"Entry-Filter.region": "eu"}])
+def test_without_its_properties_there_is_no_filter(properties):
+    assert filters_of(properties) == {}
+    one = SubscriptionFilter(filters_of(properties))
+    assert not one.active
+    assert one.judge(0, plain_entry({"region": "us"}), 1, 0.0) is ACCEPT
+    assert set(one.counts.stats().values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("properties", "named"),
+    [
+        ({"entry-filter.": "eu"}, "entry-filter. lacks the name"),
+        ({**EU, "entry-filter-missing": "Reject"}, "entry-filter-missing is accept or reject, not 'Reject'"),
+        ({**EU, "entry-filter-missing": ""}, "entry-filter-missing is accept or reject, not ''"),
+        ({"entry-filter-missing": "drop"}, "entry-filter-missing"),
+    ],
+)
+def test_properties_that_cannot_be_used_are_refused_by_name(properties, named):
+    with pytest.raises(Refused, match=named) as refused:
+        filters_of(properties)
+    assert refused.value.code == NotAllowedError
+
+
+def test_a_stored_subscription_with_unusable_properties_delivers_everything():
+    log = []
+    one = SubscriptionFilter.restored({"entry-filter.": "eu"}, log=log.append)
+    assert one.active
+    assert [one.judge(index, plain_entry(), 2, 0.0) for index in range(3)] == [ACCEPT] * 3
+    assert (one.counts.processed, one.counts.accepted, one.counts.failed) == (6, 6, 6)
+    assert len(log) == 1
+    assert "lacks the name" in log[0]
+
+
+def test_a_stored_subscription_with_good_properties_is_filtered():
+    assert SubscriptionFilter.restored(EU).judge(0, plain_entry({"region": "us"}), 1, 0.0) is REJECT
+    assert not SubscriptionFilter.restored({}).active
+
+
+# Properties of the header
+
+
+@pytest.mark.parametrize(
+    ("wanted", "header", "verdict"),
+    [
+        (EU, {"region": "eu"}, ACCEPT),
+        (EU, {"region": "eu", "version": "1"}, ACCEPT),
+        (EU, {"region": "us"}, REJECT),
+        (EU, {"region": "EU"}, REJECT),
+        (EU, {"region": ""}, REJECT),
+        (EU, {"Region": "us"}, ACCEPT),
+        (EU, {}, ACCEPT),
+        ({**EU, "entry-filter-missing": "accept"}, {}, ACCEPT),
+        (EU | STRICT, {}, REJECT),
+        (EU | STRICT, {"Region": "eu"}, REJECT),
+        (EU | STRICT, {"region": "eu"}, ACCEPT),
+        ({"entry-filter.region": "eu,us"}, {"region": "us"}, ACCEPT),
+        ({"entry-filter.region": "eu, us"}, {"region": "us"}, REJECT),
+        ({"entry-filter.region": "eu, us"}, {"region": " us"}, ACCEPT),
+        ({"entry-filter.region": "eu,us"}, {"region": "eu,us"}, REJECT),
+        ({"entry-filter.region": ""}, {"region": ""}, ACCEPT),
+        ({"entry-filter.region": ""}, {"region": "eu"}, REJECT),
+        ({"entry-filter.a.b": "1"}, {"a.b": "1"}, ACCEPT),
+        ({"entry-filter.a.b": "1"}, {"a.b": "2"}, REJECT),
+        ({**EU, "entry-filter.version": "1"}, {"region": "eu", "version": "1"}, ACCEPT),
+        ({**EU, "entry-filter.version": "1"}, {"region": "eu", "version": "2"}, REJECT),
+        ({**EU, "entry-filter.version": "1"}, {"region": "us", "version": "1"}, REJECT),
+        ({**EU, "entry-filter.version": "1"}, {"region": "eu"}, ACCEPT),
+        ({**EU, "entry-filter.version": "1"} | STRICT, {"region": "eu"}, REJECT),
+    ],
+)
+def test_verdicts(wanted, header, verdict):
+    assert judged(wanted, plain_entry(header)) is verdict
+
+
+def test_a_name_that_the_header_repeats_counts_by_its_last_value():
+    metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
+    metadata.properties.add(key="region", value="us")
+    metadata.properties.add(key="region", value="eu")
+    assert PropertyEntryFilter.of(EU).judge(metadata) is ACCEPT
+    assert PropertyEntryFilter.of({"entry-filter.region": "us"}).judge(metadata) is REJECT
+
+
+def test_body_and_wrapping_do_not_matter():
+    keys = [EncryptionKeys(key="k", value=b"v")]
+    for fields in ({"compression": LZ4, "uncompressed_size": 10**9}, {"encryption_keys": keys}, {"num_messages_in_batch": 3}):
+        assert judged(EU, plain_entry({"region": "us"}, b"\xff", **fields)) is REJECT
+        assert judged(EU, plain_entry({"region": "eu"}, b"\xff", **fields)) is ACCEPT
+
+
+@pytest.mark.parametrize(
+    ("entry", "messages", "default", "strict"),
+    [
+        ("message-python-batch-of-3", 3, ACCEPT, REJECT),
+        ("message-java-batch-of-3", 3, ACCEPT, REJECT),
+        ("message-python-batch-of-1", 1, ACCEPT, REJECT),
+        ("message-java-batch-of-1", 1, REJECT, REJECT),
+        ("message-python-8-lz4", 8, ACCEPT, REJECT),
+        ("message-python-8-zstd", 8, ACCEPT, REJECT),
+        ("send-java-batch-of-2", 2, ACCEPT, REJECT),
+        ("send-java-single", 1, ACCEPT, REJECT),
+    ],
+)
+def test_entries_that_stock_clients_wrote(entry, messages, default, strict):
+    """A batch of theirs shows a filter nothing, whatever its messages say; what is not in a batch shows all."""
+    wanted = {"entry-filter.region": "us"}
+    assert judged(wanted, golden_entry(entry), messages) is default
+    assert judged(wanted | STRICT, golden_entry(entry), messages) is strict
+
+
+def test_a_header_with_the_first_message_only_decides_for_all():
+    """Go clients write such headers: the rest of the batch goes the way of its first message."""
+    assert judged(EU, plain_entry({"region": "us"}, num_messages_in_batch=2), 2) is REJECT
+
+
+@pytest.mark.parametrize(
+    ("wanted", "arrives"),
+    [
+        (EU, "m1 m2 m3 m4"),
+        ({"entry-filter.region": "us"}, "m5 m6 m7 m8"),
+        ({"entry-filter.version": "1"}, "m1 m2 m3 m4 m5 m7 m8"),
+        ({"entry-filter.version": "1"} | STRICT, "m3 m4 m5"),
+        ({"entry-filter.version": "1,2"} | STRICT, "m3 m4 m5 m6"),
+        ({"entry-filter.version": "5"}, "m1 m2 m7 m8"),
+        ({"entry-filter.version": "5"} | STRICT, ""),
+        ({"entry-filter.tag": "b"}, "m1 m2 m3 m4 m5 m6 m7 m8"),
+        ({**EU, "entry-filter.version": "1"} | STRICT, "m3 m4"),
+    ],
+)
+def test_the_example_of_the_text_filtered(wanted, arrives):
+    into = UniformBatcher(allowed_values(SETTING))
+    sent = [batch for number, (text, of) in enumerate(EXAMPLE) for batch in into.add((number, text, of), of, 1, 0.0)] + into.flush()
+    one = SubscriptionFilter(filters_of(wanted))
+    delivered = [batch for index, batch in enumerate(sent) if one.judge(index, encode(batch), len(batch.items), 0.0) is ACCEPT]
+    assert [text for batch in delivered for _, text, _ in batch.items] == arrives.split()
+    assert one.counts.processed == 8
+    assert one.counts.accepted == len(arrives.split())
+
+
+# Any filters
+
+
+def test_filters_of_others_are_asked_in_their_order_until_one_does_not_accept():
+    first, second, third = Says(ACCEPT), Says(REJECT), Says(RESCHEDULE)
+    one = SubscriptionFilter({"a": first, "b": second, "c": third})
+    assert one.judge(0, plain_entry(), 1, 0.0) is REJECT
+    assert (first.asked, second.asked, third.asked) == (1, 1, 0)
+
+
+def test_a_factory_sees_the_properties_once_and_may_decline():
+    seen = []
+    other = Says(None)
+
+    def factory(properties):
+        seen.append(dict(properties))
+        return other if "other" in properties else None
+
+    factories = {**BUILT_IN, "Other": factory}
+    assert list(filters_of(EU | {"other": ""}, factories)) == ["PropertyEntryFilter", "Other"]
+    assert list(filters_of(EU, factories)) == ["PropertyEntryFilter"]
+    one = SubscriptionFilter(filters_of({"other": ""}, factories))
+    assert one.judge(0, plain_entry(), 1, 0.0) is ACCEPT
+    assert one.judge(0, plain_entry(), 1, 0.0) is ACCEPT
+    assert (other.asked, len(seen)) == (2, 3)
+
+
+def test_a_factory_that_raises_refuses_the_subscription():
+    def factory(properties):
+        raise KeyError("colour")
+
+    with pytest.raises(Refused, match="Entry filter Paint: 'colour'") as refused:
+        filters_of({}, {"Paint": factory})
+    assert refused.value.code == NotAllowedError
+
+
+@pytest.mark.parametrize("answer", [RuntimeError("no"), KeyError(), AssertionError(), "REJECT", False])
+def test_a_filter_that_fails_delivers_counts_and_goes_on(answer):
+    log = []
+    last = Says(REJECT)
+    one = SubscriptionFilter({"first": Says(answer, answer, REJECT), "last": last}, log=log.append)
+    assert one.judge(0, plain_entry(), 3, 0.0) is ACCEPT
+    assert one.judge(1, plain_entry(), 1, 0.0) is ACCEPT
+    assert one.judge(2, plain_entry(), 5, 0.0) is REJECT
+    assert last.asked == 0
+    assert one.counts.stats() == {
+        "filterProcessedMsgCount": 9,
+        "filterAcceptedMsgCount": 4,
+        "filterRejectedMsgCount": 5,
+        "filterRescheduledMsgCount": 0,
+        "filterFailedMsgCount": 4,
+    }
+    assert len(log) == 1
+    assert "first" in log[0]
+    assert "\n" not in log[0]
+
+
+@pytest.mark.parametrize("octets", [b"", b"\x00\x00\x00\x09", plain_entry()[:12], b"\x00\x00\x00\x01\x07"])
+def test_an_entry_whose_header_cannot_be_read_is_delivered(octets):
+    log = []
+    one = SubscriptionFilter(filters_of(EU | STRICT), log=log.append)
+    assert one.judge(0, octets, 1, 0.0) is ACCEPT
+    assert one.counts.failed == one.counts.accepted == 1
+    assert len(log) == 1
+
+
+def test_a_filter_that_edits_the_header_spoils_nothing():
+    class Edits:
+        def judge(self, metadata):
+            metadata.properties.clear()
+
+    octets = plain_entry({"region": "us"})
+    assert SubscriptionFilter({"edits": Edits(), **filters_of(EU)}).judge(0, octets, 1, 0.0) is ACCEPT
+    assert judged(EU, octets) is REJECT
+
+
+# RESCHEDULE
+
+
+def test_an_entry_that_is_put_off_is_due_after_a_second_again_and_again():
+    one = SubscriptionFilter({"slow": Says(RESCHEDULE, RESCHEDULE, RESCHEDULE, ACCEPT)})
+    now = 5.0
+    for _ in range(3):
+        assert one.judge(7, plain_entry(), 2, now) is RESCHEDULE
+        assert one.next_deadline() == now + 1.0
+        assert one.due(now + 0.999) == []
+        now += 1.0
+        assert one.due(now) == [7]
+        assert one.due(now) == []
+        assert one.next_deadline() is None
+    assert one.judge(7, plain_entry(), 2, now) is ACCEPT
+    assert (one.counts.processed, one.counts.accepted, one.counts.rescheduled) == (8, 2, 6)
+
+
+def test_each_entry_waits_for_itself():
+    one = SubscriptionFilter({"slow": Says(RESCHEDULE)}, delay=0.25)
+    for index, now in ((9, 0.0), (1, 0.1), (4, 0.2)):
+        one.judge(index, plain_entry(), 1, now)
+    assert one.next_deadline() == 0.25
+    assert one.due(0.36) == [9, 1]
+    one.judge(9, plain_entry(), 1, 0.4)
+    assert one.next_deadline() == 0.45
+    assert one.due(10.0) == [4, 9]
+
+
+def test_reset_forgets_what_waits():
+    one = SubscriptionFilter({"slow": Says(RESCHEDULE)})
+    one.judge(0, plain_entry(), 1, 0.0)
+    one.reset()
+    assert one.next_deadline() is None
+    assert one.due(10.0) == []
+    assert one.counts.rescheduled == 1
+
+
+# Whatever comes
+
+
+HEADERS = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["1", "2", "3", ""]), max_size=3)
+WANTED = st.dictionaries(st.sampled_from("abc"), st.lists(st.sampled_from(["1", "2", ""]), min_size=1, max_size=3), max_size=3)
+
+
+@given(WANTED, HEADERS, st.booleans())
+def test_the_rule_in_one_line(wanted, header, strict):
+    properties = {f"entry-filter.{name}": ",".join(values) for name, values in wanted.items()}
+    verdict = judged(properties | (STRICT if strict else {}), plain_entry(header))
+    fits = all(header[name] in values if name in header else not strict for name, values in wanted.items())
+    assert verdict is (ACCEPT if fits else REJECT)
+
+
+@given(st.lists(st.tuples(st.sampled_from([*Verdict, None, RuntimeError("x")]), st.integers(1, 9)), min_size=1))
+def test_every_message_is_counted_once(rows):
+    one = SubscriptionFilter({"says": Says(*(answer for answer, _ in rows))})
+    for index, (_, messages) in enumerate(rows):
+        one.judge(index, plain_entry(), messages, 0.0)
+    counts = one.counts
+    assert counts.processed == sum(messages for _, messages in rows) == counts.accepted + counts.rejected + counts.rescheduled
+    assert counts.failed == sum(messages for answer, messages in rows if isinstance(answer, Exception))
+    assert len(one.due(1.0)) == sum(answer is RESCHEDULE for answer, _ in rows)
