@@ -144,7 +144,7 @@ class Peer:
 
     def wait(self):
         """Let time pass until the next deadline; return how long, and what is sent then."""
-        deadline = self.watch.next_deadline()
+        deadline = max(self.watch.next_deadline(), self.now)
         elapsed, self.now = deadline - self.now, deadline
         self.watch.tick(self.now)
         return round(elapsed, 6), self.sent()

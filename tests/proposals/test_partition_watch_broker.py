@@ -413,12 +413,12 @@ def test_lost_connection_pip247_watch_dropped_with_connection():
     assert store.wait() == (10.0, [("b", 7, 2, [(A, 4)])])
     store.side.disconnected("b")
     assert (store.side.next_deadline(), store.side.tick(1e9)) == (None, [])
-    side = store.side
-    assert not (side._watchers or side._by_topic or side._topics or side._alarms)
+    left = [store.side._watchers, store.side._by_topic, store.side._topics, store.side._alarms]
+    assert not any(left)
 
 
 def test_table():
     assert {news for _, news in DELIVERIES} == set(News)
-    assert {target for target in DELIVERIES.values()} == set(Delivery)
+    assert set(DELIVERIES.values()) == set(Delivery)
     assert all((delivery, News.CHANGED) in DELIVERIES for delivery in Delivery)
     assert all((delivery, news) not in DELIVERIES for delivery in (Delivery.SETTLED, Delivery.WAITING) for news in (News.DONE, News.FAILED))

@@ -1,0 +1,277 @@
+"""Both sides of PIP-247 joined by two queues: whatever happens, the client ends up with the broker's counts."""
+
+from collections import deque
+from itertools import count
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from partition_watch_samples import A, B, C, full_name, told
+
+from refimpl.proposals.partition_watch import DEFAULT, PROFILES, PartitionWatch, PartitionWatchBroker, Profile, State
+from refimpl.proposals.refused import Refused
+from refimpl.wire import wrap
+from refimpl.wire.pulsar_api_pb2 import (
+    CommandError,
+    CommandPartitionedTopicMetadata,
+    CommandPartitionedTopicMetadataResponse,
+    CommandPartitionUpdate,
+    CommandPartitionUpdateResult,
+    CommandWatchPartitionUpdate,
+    FeatureFlags,
+    MetadataError,
+    NotAllowedError,
+)
+
+PROFILE = st.builds(
+    Profile,
+    failed_result=st.sampled_from(["backoff", "at_once"]),
+    reconciles=st.booleans(),
+    resend_version=st.sampled_from(["counts", "each"]),
+)
+TOPIC = st.sampled_from([A, B])
+
+
+class BothSides(RuleBasedStateMachine):
+    """One client, one cluster of brokers, connections that come and go."""
+
+    @initialize(
+        topics=st.lists(st.sampled_from([A, B, C]), unique=True),
+        profile=st.sampled_from(list(PROFILES.values())) | PROFILE,
+        client_profile=st.sampled_from(list(PROFILES.values())),
+    )
+    def start(self, topics, profile, client_profile):
+        self.counts = {A: 2}
+        self.highest = dict(self.counts)
+        self.profile = profile
+        self.watch = PartitionWatch(topics, 7, profile=client_profile, poll_interval=20.0, reconcile_period=100.0, operation_timeout=5.0)
+        self.now = 0.0
+        self.ids = count()
+        self.connections = count()
+        self.connection = None
+        self.call = None
+        self.to_broker, self.to_client = deque(), deque()
+        self.new_broker(enabled=True)
+
+    def new_broker(self, enabled):
+        self.enabled = enabled
+        self.side = PartitionWatchBroker(lambda topic: self.counts.get(topic, 0), full_name, profile=self.profile, enabled=enabled)
+
+    # What happens at the broker
+
+    @rule(topic=TOPIC, partitions=st.integers(0, 9))
+    def change(self, topic, partitions):
+        self.counts[topic] = partitions
+        self.highest[topic] = max(self.highest.get(topic, 0), partitions)
+        self.push(self.side.changed(topic, self.now))
+
+    def push(self, updates):
+        for connection, update in updates:
+            assert connection == self.connection
+            counts = told(update)
+            assert counts == [(topic, self.counts.get(topic, 0)) for topic in self.watch.topics]
+            last = self.pushed[-1] if self.pushed else (0, self.first)
+            if self.profile.resend_version == "counts":
+                assert update.version == last[0] + (counts != last[1])
+            else:
+                assert update.version == last[0] + 1
+            self.pushed.append((update.version, counts))
+            self.to_client.append(update)
+
+    @precondition(lambda self: self.to_broker)
+    @rule(fails=st.sampled_from([0, 0, 0, MetadataError, NotAllowedError]))
+    def broker_takes(self, fails):
+        command = self.to_broker.popleft()
+        if isinstance(command, CommandPartitionUpdateResult):
+            unexpected = self.side.unexpected_results
+            update = self.side.result(self.connection, command, self.now)
+            assert command.version <= self.pushed[-1][0] or self.side.unexpected_results > unexpected
+            if update is not None:
+                assert not command.success
+                self.push([(self.connection, update)])
+        elif isinstance(command, CommandPartitionedTopicMetadata):
+            self.to_client.append(self.metadata(command, fails))
+        else:
+            try:
+                if fails and isinstance(command, CommandWatchPartitionUpdate):
+                    raise Refused(fails, "not now")
+                self.to_client.append(self.answer(command))
+            except Refused as refused:
+                self.to_client.append(CommandError(request_id=command.request_id, error=refused.code, message=refused.message))
+
+    def metadata(self, request, fails):
+        assert not self.registered_in_peace()
+        failed = CommandPartitionedTopicMetadataResponse(
+            request_id=request.request_id, response=CommandPartitionedTopicMetadataResponse.Failed, error=MetadataError, message="no"
+        )
+        found = CommandPartitionedTopicMetadataResponse(
+            request_id=request.request_id,
+            response=CommandPartitionedTopicMetadataResponse.Success,
+            partitions=self.counts.get(request.topic, 0),
+        )
+        return failed if fails else found
+
+    def answer(self, request):
+        if not isinstance(request, CommandWatchPartitionUpdate):
+            return self.side.close(self.connection, request)
+        success = self.side.watch(self.connection, request)
+        self.first = told(success)
+        if self.pushed:
+            self.pushed.append((self.pushed[-1][0], self.first))
+        return success
+
+    def registered_in_peace(self):
+        """Tell whether the client has a watcher that nothing was ever wrong with."""
+        return self.connection is not None and self.watch.state in (State.WATCHING, State.DOUBTING, State.CHECKING) and not self.polled
+
+    # Connections
+
+    @precondition(lambda self: self.connection is None)
+    @rule(kind=st.sampled_from(["same", "other", "switched off", "old"]))
+    def connect(self, kind):
+        if kind != "same":
+            self.new_broker(enabled=kind == "other")
+        self.connection = next(self.connections)
+        self.pushed, self.first, self.polled = [], [], False
+        flags = FeatureFlags()
+        self.side.advertise(flags)
+        self.flagged = flags.supports_partition_update_watchers
+        self.watch.connected(None if kind == "old" else flags, self.now)
+
+    @precondition(lambda self: self.connection is not None)
+    @rule(stale=st.booleans())
+    def disconnect(self, stale):
+        late = list(self.to_client) if stale else []
+        self.side.disconnected(self.connection)
+        assert (self.side.watcher_count(self.connection), self.side.next_deadline()) == (0, None)
+        self.watch.disconnected()
+        self.to_broker.clear()
+        self.to_client.clear()
+        self.connection = None
+        for command in late:
+            self.watch.received(wrap(command), self.now)
+
+    # What happens at the client
+
+    @rule()
+    def client_sends(self):
+        messages = self.watch.commands_to_send(lambda: next(self.ids), self.now)
+        assert not messages or self.connection is not None
+        for message in messages:
+            polls = isinstance(message, CommandPartitionedTopicMetadata)
+            assert polls or self.flagged  # pip247.client.needs-flag
+            self.polled |= polls
+        self.to_broker += messages
+
+    @precondition(lambda self: self.to_client)
+    @rule(twice=st.booleans())
+    def client_takes(self, twice):
+        command = self.to_client.popleft()
+        for _ in range(1 + twice):
+            self.watch.received(wrap(command), self.now)
+
+    @precondition(lambda self: any(isinstance(command, CommandPartitionUpdate) for command in self.to_client))
+    @rule()
+    def an_update_is_lost(self):
+        place = next(place for place, command in enumerate(self.to_client) if isinstance(command, CommandPartitionUpdate))
+        del self.to_client[place]
+
+    @precondition(lambda self: self.call is None)
+    @rule()
+    def listener_starts(self):
+        self.call = self.watch.next_call()
+        if self.call is not None:
+            known = self.watch.counts
+            for topic, partitions in zip(self.call.topics, self.call.counts, strict=True):
+                assert known[topic] <= partitions <= self.highest.get(topic, 0)
+
+    @precondition(lambda self: self.call is not None)
+    @rule(success=st.sampled_from([True, True, False]))
+    def listener_finishes(self, success):
+        assert self.watch.next_call() is None
+        self.watch.called(success, self.now)
+        self.call = None
+
+    @rule(seconds=st.sampled_from([0.05, 0.1, 1.0, 6.0, 11.0, 50.0]))
+    def time_passes(self, seconds):
+        self.now += seconds
+        self.push(self.side.tick(self.now))
+        self.watch.tick(self.now)
+
+    # Rest
+
+    def settle(self):
+        """Let everything that is under way arrive, at the present time."""
+        busy = True
+        while busy:
+            self.client_sends()
+            busy = bool(self.to_broker or self.to_client)
+            while self.to_broker:
+                self.broker_takes(fails=0)
+            while self.to_client:
+                self.client_takes(twice=False)
+            if self.call is None:
+                self.listener_starts()
+            if self.call is not None:
+                self.listener_finishes(success=True)
+                busy = True
+
+    def teardown(self):
+        if not hasattr(self, "watch"):
+            return
+        if self.connection is None:
+            self.connect("same")
+        end = self.now + 75.0  # an unanswered request, the longest pause, the time-out of an update, the interval of polls
+        while self.now < end:
+            self.settle()
+            deadlines = [when for when in (self.side.next_deadline(), self.watch.next_deadline()) if when is not None]
+            self.now = max(self.now, min([*deadlines, end]))
+            self.push(self.side.tick(self.now))
+            self.watch.tick(self.now)
+        self.settle()
+        for topic in self.watch.topics:
+            assert self.counts.get(topic, 0) <= self.watch.counts[topic] <= self.highest.get(topic, 0)
+        assert self.watch.state in (State.WATCHING, State.POLLING)
+        if self.watch.state is State.WATCHING:
+            assert self.side.next_deadline() is None  # every update has its result
+        self.watch.close()
+        self.settle()
+        assert self.side.watcher_count(self.connection) == 0
+        assert (self.watch.next_deadline(), self.side.next_deadline()) == (None, None)
+
+
+BothSides.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestBothSides = BothSides.TestCase
+
+
+def test_a_slow_listener_comes_to_rest_only_if_versions_count_counts():
+    """The listener needs 12 seconds, the broker waits for 10."""
+    assert [_sendings(profile) for profile in (DEFAULT, Profile("backoff", reconciles=True, resend_version="each"))] == [2, 30]
+
+
+def _sendings(profile):
+    counts = {A: 1}
+    side = PartitionWatchBroker(lambda topic: counts[topic], full_name, profile=profile)
+    watch = PartitionWatch([A], 7)
+    watch.connected(FeatureFlags(supports_partition_update_watchers=True), 0.0)
+    (request,) = watch.commands_to_send(lambda: 1, 0.0)
+    watch.received(wrap(side.watch("a", request)), 0.0)
+    watch.next_call()
+    watch.called(True, 0.0)
+    counts[A] = 2
+    updates = side.changed(A, 0.0)
+    sent, ends = 0, None
+    for tenth in range(3000):
+        now = tenth / 10
+        for _, update in [*updates, *side.tick(now)]:
+            watch.received(wrap(update), now)
+            sent += 1
+        updates = []
+        if ends is not None and now >= ends:
+            watch.called(True, now)
+            ends = None
+        if ends is None and watch.next_call() is not None:
+            ends = now + 12
+        for result in watch.commands_to_send(lambda: 2, now):
+            assert side.result("a", result, now) is None
+    return sent
