@@ -9,8 +9,8 @@ from typing import Any
 from conformance.engine import log
 from conformance.engine.machine import Failure, Machine, State, Taken
 from conformance.engine.matchers import Difference, show
-from conformance.engine.matching import Clock, Seen, collect, compare, expected, match_frame, see
-from conformance.engine.program import Collect, Expect, Interleave, Node, Program, Silence
+from conformance.engine.matching import Clock, Seen, collect, compare, connections, expected, match_frame, see
+from conformance.engine.program import Acts, Collect, Expect, Interleave, Node, Program, Silence
 from conformance.engine.values import Environment, Value, ValueProblem, resolve
 from refimpl.wire import FrameDecoder, WireError, annotate, format_lines, line_notation
 
@@ -149,12 +149,17 @@ def _known(value: Value, variables: Environment) -> Value:
 
 
 def _broken_silence(states: Sequence[State], seen: Seen) -> Silence | None:
+    """Find a silence that has begun on the connection of a frame, and that the frame breaks."""
     for state in states:
+        blocked: set[str] = set()
         for node in state.nodes:
-            if isinstance(node, Silence) and node.at == seen.event.at:
+            if isinstance(node, Acts):
+                break
+            if isinstance(node, Silence) and node.at == seen.event.at and node.at not in blocked:
                 variables = {**node.scope.variables, **state.bindings}
                 if any(match_frame(frame, seen, variables) for frame in node.frames):
                     return node
+            blocked |= connections(node)
     return None
 
 

@@ -1,11 +1,9 @@
 """Brokers that do not get along with old clients, or that are old brokers and pretend to be more, or whose switch does not switch."""
 
-from dataclasses import replace
-
 from conformance.mutants.commands import has_unknown_field
 from conformance.mutants.listing import Request, before_pip145, change_topics
 from conformance.mutants.model import Patches, mutant
-from refimpl.broker import Session, rest
+from refimpl.broker import Session
 from refimpl.broker.admin import Admin
 from refimpl.broker.configuration import Configuration
 from refimpl.broker.errors import ProtocolViolation
@@ -130,5 +128,4 @@ def lists_partitioned_topics_once_over_http(patches: Patches) -> None:
     def changed(admin: Admin, namespace: str, domain: str, *, include_system: bool = False) -> list[str]:
         return list(dict.fromkeys(map(partitioned_topic_name, admin.topics(namespace, domain, include_system=include_system))))
 
-    routes = [replace(route, operation=changed) if route.operation is Admin.topics else route for route in rest.ROUTES]
-    patches.replace(rest, "ROUTES", tuple(routes))
+    patches.operation(Admin.topics, changed)

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from refimpl.broker import Session
+from refimpl.broker import Session, rest
 from refimpl.broker.requests import REQUESTS, Handler
 from refimpl.wire.frames import Frame
 
@@ -52,6 +52,11 @@ class Patches:
         original = REQUESTS[name]
         REQUESTS[name] = make(original)
         self._undo.append(lambda: REQUESTS.__setitem__(name, original))
+
+    def operation(self, operation: Callable[..., object], changed: Callable[..., object]) -> None:
+        """Replace a method of `Admin` where the admin interface calls it."""
+        routes = tuple(replace(route, operation=changed) if route.operation is operation else route for route in rest.ROUTES)
+        self.replace(rest, "ROUTES", routes)
 
     def outgoing(self, kind: type[M], change: Callable[[Session, M], object]) -> None:
         """Change every command of one kind before a session sends it.

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from google.protobuf.message import Message
 
 from conformance.mutants.model import Patches, mutant
-from conformance.mutants.watch_updates import change_operation
 from refimpl.broker import Broker, Session
 from refimpl.broker.admin import Admin
 from refimpl.broker.names import TopicName
@@ -212,7 +211,7 @@ def takes_an_unloaded_namespace_for_an_empty_one(patches: Patches) -> None:
             answer.ClearField("topic")
             answer.topics_hash = EMPTY_HASH
 
-    change_operation(patches, unload, changed)
+    patches.operation(unload, changed)
     _change_answers(patches, change)
 
 

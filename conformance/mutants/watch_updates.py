@@ -1,11 +1,10 @@
 """Brokers that announce changes wrongly: late, twice, in the wrong order, with the wrong hash, or not at all."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import replace
+from collections.abc import Hashable, Iterable
 
 from conformance.mutants.model import Patches, mutant
-from refimpl.broker import Broker, Session, rest
+from refimpl.broker import Broker, Session
 from refimpl.broker.admin import Admin
 from refimpl.broker.names import TopicName
 from refimpl.broker.topic import Topic
@@ -14,12 +13,6 @@ from refimpl.proposals.topic_list_rules import namespace_of
 from refimpl.wire.pulsar_api_pb2 import CommandWatchTopicUpdate
 
 Updates = list[tuple[Hashable, CommandWatchTopicUpdate]]
-
-
-def change_operation(patches: Patches, operation: Callable[..., object], changed: Callable[..., object]) -> None:
-    """Replace what an administrator does; the routes of the admin interface hold the methods of Admin themselves."""
-    routes = tuple(replace(route, operation=changed) if route.operation is operation else route for route in rest.ROUTES)
-    patches.replace(rest, "ROUTES", routes)
 
 
 @mutant("pip145.update.on-create")
@@ -140,7 +133,7 @@ def takes_a_moved_topic_for_a_new_one(patches: Patches) -> None:
         broker._announce(broker.topic_lists.deleted(topic))
         broker._announce(broker.topic_lists.created(topic))
 
-    change_operation(patches, unload, changed)
+    patches.operation(unload, changed)
 
 
 @mutant("pip145.update.any-origin")
@@ -188,7 +181,7 @@ def empties_a_namespace_at_once(patches: Patches) -> None:
         finally:
             del admin._broker._announce
 
-    change_operation(patches, delete, changed)
+    patches.operation(delete, changed)
 
 
 def _end_watchers(broker: Broker, namespace: str) -> None:
@@ -207,7 +200,7 @@ def ends_watchers_with_their_namespace(patches: Patches) -> None:
         delete(admin, namespace, force=force)
         _end_watchers(admin._broker, namespace)
 
-    change_operation(patches, delete, changed)
+    patches.operation(delete, changed)
 
 
 @mutant("pip145.update.survives-unload")
@@ -219,7 +212,7 @@ def unloads_watchers_with_their_namespace(patches: Patches) -> None:
         unload(admin, namespace)
         _end_watchers(admin._broker, namespace)
 
-    change_operation(patches, unload, changed)
+    patches.operation(unload, changed)
 
 
 @mutant("pip145.update.every-watcher")

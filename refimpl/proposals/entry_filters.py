@@ -1,7 +1,8 @@
 """PIP-191, the broker's side: entry filters, and the one that compares properties.
 
 An entry filter says of each entry, before it is sent to a consumer, what becomes of it. It sees the header of the entry and the
-properties of the subscription, and never opens a batch: what holds for the header holds for all messages of the entry.
+properties of the subscription, and never opens a batch (pip191.filter.header-only): its verdict holds for all messages of the
+entry (pip191.filter.whole-entry).
 
     ACCEPT        it is sent
     REJECT        the broker acknowledges it for the subscription; it costs no permits
@@ -9,9 +10,8 @@ properties of the subscription, and never opens a batch: what holds for the head
 
 `SubscriptionFilter` asks the filters of one subscription and counts; the dispatcher does what it says. `PropertyEntryFilter` is
 built in, others are a small class and a function (`EntryFilter`, `EntryFilterFactory`). Sources: PIP-191 and PIP-105, and Apache
-Pulsar 4.2.4 as observed. Three things that happened there are left out: a filter that raised an error stopped its subscription for
-good; on an exclusive or failover subscription RESCHEDULE sent again everything that was not acknowledged, once a second; and
-properties that a filter can't use were found out by nobody.
+Pulsar 4.2.4 as observed. Two things that happened there are left out: a filter that raised an error stopped its subscription for
+good, and on an exclusive or failover subscription RESCHEDULE sent again everything that was not acknowledged, once a second.
 """
 
 from __future__ import annotations
@@ -223,7 +223,8 @@ class SubscriptionFilter:
             now: Seconds, on a clock that never goes back.
 
         Returns:
-            REJECT: the caller acknowledges it, without permits (pip191.filter.reject-acknowledged, .reject-no-permits).
+            REJECT: the caller acknowledges it, without permits (pip191.filter.reject-acknowledged,
+            pip191.filter.reject-no-permits).
             RESCHEDULE: it is not sent; `due` names it when it is time (pip191.filter.reschedule-delay).
         """
         if not self.active:

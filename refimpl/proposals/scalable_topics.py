@@ -163,7 +163,7 @@ class ScalableTopicsBroker:
             error = CommandWatchScalableTopicsUpdate(watch_id=request.watch_id, message=refused.message)
             error.error = refused.code  # type: ignore[assignment]
             return error
-        if request.HasField("current_hash") and request.current_hash == current.hash:  # pr25648.hash.exact-text
+        if request.current_hash == current.hash:  # pr25648.hash.exact-text; the empty text is no hash
             return None
         # pr25648.watch.snapshot, .empty-snapshot, pr25648.hash.other
         return CommandWatchScalableTopicsUpdate(watch_id=request.watch_id, snapshot=ScalableTopicsSnapshot(topics=current))

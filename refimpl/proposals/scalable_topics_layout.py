@@ -21,7 +21,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.scalable_topics_rules import is_namespace, namespace_of
+from refimpl.proposals.scalable_topics_rules import WATCHES_PER_CONNECTION, is_namespace, namespace_of
 from refimpl.wire.pulsar_api_pb2 import (
     ACTIVE,
     AuthorizationError,
@@ -33,6 +33,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     ScalableTopicDAG,
     SegmentBrokerAddress,
     SegmentInfoProto,
+    TooManyRequests,
     TopicNotFound,
 )
 
@@ -137,6 +138,7 @@ class LayoutBroker:
         layout_of: Gives the layout of a scalable topic, by its full name; None: there is no such topic.
         service_url: Where the segments are served: pulsar://.. or pulsar+ssl://...
         enabled: `scalableTopicsEnabled`.
+        max_sessions: Most open look-ups of one connection; one more is refused with TooManyRequests.
         may_look_up: Tells whether a connection may look up topics of a namespace. None: each may.
     """
 
@@ -146,13 +148,16 @@ class LayoutBroker:
         *,
         service_url: str,
         enabled: bool = True,
+        max_sessions: int = WATCHES_PER_CONNECTION,
         may_look_up: Callable[[Hashable, str], bool] | None = None,
     ) -> None:
         self._layout_of = layout_of
         self._service_url = service_url
         self._enabled = enabled
+        self._max_sessions = max_sessions
         self._may_look_up = may_look_up
         self._sessions: dict[Hashable, dict[int, str]] = {}  # by connection and session_id: the scalable topic
+        self._interested: dict[str, dict[tuple[Hashable, int], None]] = {}  # by scalable topic
 
     def session_count(self, connection: Hashable) -> int:
         """Return how many look-ups of a connection are open."""
@@ -172,6 +177,7 @@ class LayoutBroker:
             error.error = refused.code  # type: ignore[assignment]
             return error
         self._sessions.setdefault(connection, {})[request.session_id] = layout.topic
+        self._interested.setdefault(layout.topic, {})[connection, request.session_id] = None
         return self._update(request.session_id, layout)
 
     def close(self, connection: Hashable, request: CommandScalableTopicClose) -> None:
@@ -180,7 +186,8 @@ class LayoutBroker:
 
     def disconnected(self, connection: Hashable) -> None:
         """End all look-ups of a connection."""
-        self._sessions.pop(connection, None)
+        for session_id in list(self._sessions.get(connection, ())):
+            self._drop(connection, session_id)
 
     def changed(self, topic: str) -> list[tuple[Hashable, CommandScalableTopicUpdate]]:
         """Take note that a topic has another layout: pr25648.layout.pushed. Of a topic that is gone nothing is told.
@@ -196,9 +203,8 @@ class LayoutBroker:
             return []
         return [
             (connection, self._update(session_id, layout))
-            for connection, sessions in self._sessions.items()
-            for session_id, watched in sessions.items()
-            if watched == topic and self._may(connection, topic)
+            for connection, session_id in self._interested.get(topic, ())
+            if self._may(connection, topic)
         ]
 
     def _checked_layout(self, connection: Hashable, text: str) -> Layout:
@@ -207,11 +213,11 @@ class LayoutBroker:
         topic, legacy_topic = _names_of(text)
         if not self._may(connection, topic):
             raise Refused(AuthorizationError, "Client is not authorized to ScalableTopicLookup")
-        if legacy_topic:
-            return Layout(topic, (Segment(0, 0, LAST_HASH, legacy_topic=legacy_topic),))
-        layout = self._layout_of(topic)
+        layout = Layout(topic, (Segment(0, 0, LAST_HASH, legacy_topic=legacy_topic),)) if legacy_topic else self._layout_of(topic)
         if layout is None:
             raise Refused(TopicNotFound, f"Scalable topic not found: {topic}")
+        if self.session_count(connection) >= self._max_sessions:
+            raise Refused(TooManyRequests, f"This connection has {self._max_sessions} open look-ups of scalable topics, which is the limit")
         return layout
 
     def _update(self, session_id: int, layout: Layout) -> CommandScalableTopicUpdate:
@@ -219,7 +225,7 @@ class LayoutBroker:
         tls = self._service_url if self._service_url.startswith("pulsar+ssl:") else None
         dag = ScalableTopicDAG(
             epoch=layout.epoch,
-            segments=[_segment_info(one, layout.epoch) for one in layout.segments],
+            segments=[_segment_info(one) for one in layout.segments],
             segment_brokers=[
                 SegmentBrokerAddress(segment_id=one.number, broker_url=self._service_url, broker_url_tls=tls) for one in layout.segments
             ],
@@ -231,18 +237,23 @@ class LayoutBroker:
 
     def _drop(self, connection: Hashable, session_id: int) -> None:
         sessions = self._sessions.get(connection, {})
-        sessions.pop(session_id, None)
+        topic = sessions.pop(session_id, None)
+        if topic is None:
+            return
         if not sessions:
-            self._sessions.pop(connection, None)
+            del self._sessions[connection]
+        del self._interested[topic][connection, session_id]
+        if not self._interested[topic]:
+            del self._interested[topic]
 
 
-def _segment_info(segment: Segment, epoch: int) -> SegmentInfoProto:
+def _segment_info(segment: Segment) -> SegmentInfoProto:
     return SegmentInfoProto(
         segment_id=segment.number,
         hash_start=segment.start,
         hash_end=segment.end,
         state=ACTIVE,
-        created_at_epoch=epoch,
+        created_at_epoch=0,  # none is ever split or merged
         created_at_ms=segment.created_at_ms,
         legacy_topic_name=segment.legacy_topic or None,
     )
@@ -258,7 +269,7 @@ def _names_of(text: str) -> tuple[str, str]:
     if not separator:
         domain, rest = "persistent", text if "/" in text else f"public/default/{text}"
     topic = f"topic://{rest}"
-    if domain not in ("topic", "persistent") or not _is_topic(topic):
+    if domain not in ("topic", "persistent") or not _is_topic(topic) or (domain == "persistent" and rest.count("/") > 2):
         raise Refused(InvalidTopicName, f"Invalid topic name: {text}")
     return topic, f"persistent://{rest}" if domain == "persistent" else ""
 

@@ -146,7 +146,8 @@ class FoldedChanges:
 
     def remove(self, topic: str) -> None:
         """Take note that a topic has left the set."""
-        came_within = self._added.pop(topic, topic) is None
+        came_within = topic in self._added
+        self._added.pop(topic, None)
         if self._rule == "last_wins" or not came_within:  # else pr25648.diff.cancels-out
             self._removed[topic] = None
 

@@ -127,6 +127,10 @@ class ScalableTopicsWatch:
         property_filters: Properties that a topic must have; none: all topics are watched.
         profile: Whom to follow where text and peers differ.
         operation_timeout: Seconds after which the first set has to be there.
+
+    Attributes:
+        state: Where it stands.
+        failure: What went wrong last; None: nothing has, since the broker told something.
     """
 
     def __init__(
@@ -210,7 +214,6 @@ class ScalableTopicsWatch:
     def close(self) -> None:
         """Take note that nobody is interested any more; the broker is told: pr25648.client.closes."""
         unsent = Send.WATCH in self._outbox
-        self._outbox.clear()
         self._happened(Event.CLOSE, None)
         if unsent:
             self._outbox.clear()

@@ -132,7 +132,7 @@ def check_combination(allowed: Allowed, *, key_based: bool) -> None:
 
 
 def extracted_set(properties: Mapping[str, str] | Iterable[tuple[str, str]], allowed: Allowed) -> Extracted:
-    """Return the pairs of a message that the setting allows.
+    """Return the pairs of a message that the setting allows: pip191.extract.pairs.
 
     Args:
         properties: Of the message. A repeated name counts by its last value (pip191.extract.repeated-name); the order does not
@@ -209,7 +209,7 @@ class BatchCounts:
 
 
 class UniformBatcher(Generic[T]):
-    """Puts a producer's messages together, strictly in their order.
+    """Puts a producer's messages together, strictly in their order: pip191.batch.order, pip191.batch.consecutive.
 
     What it returns has to be sent at once and in this order. Only one batch is open at any time: a container with a batch for
     each extracted set would have larger batches and send messages out of order, which the text rejects.
@@ -296,7 +296,7 @@ class UniformBatcher(Generic[T]):
             return None
         if extracted != self._extracted:  # pip191.batch.same-set, pip191.batch.none-extracted
             return Reason.OTHER_SET
-        if kind != self._kind:
+        if kind != self._kind:  # pip191.batch.kind
             return Reason.OTHER_KIND
         return Reason.OCTETS if self._octets + size > self.max_octets else None
 

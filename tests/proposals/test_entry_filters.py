@@ -288,6 +288,15 @@ def test_each_entry_waits_for_itself():
     assert one.due(10.0) == [4, 9]
 
 
+def test_an_entry_that_is_put_off_while_it_waits_waits_once_and_anew():
+    one = SubscriptionFilter({"slow": Says(RESCHEDULE)})
+    for index, now in ((0, 0.0), (1, 0.1), (0, 0.2)):
+        one.judge(index, plain_entry(), 1, now)
+    assert one.next_deadline() == 1.1
+    assert one.due(1.15) == [1]
+    assert one.due(1.2) == [0]
+
+
 def test_reset_forgets_what_waits():
     one = SubscriptionFilter({"slow": Says(RESCHEDULE)})
     one.judge(0, plain_entry(), 1, 0.0)

@@ -44,9 +44,9 @@ def test_profiles():
 # FilterMeta
 
 
-def refusal(filter_meta, schemas=SchemaAccess(), registry=BUILT_IN_REGISTRY):
+def refusal(filter_meta):
     with pytest.raises(Refused) as caught:
-        requested_filter(filter_meta, registry, schemas)
+        requested_filter(filter_meta, BUILT_IN_REGISTRY, SchemaAccess())
     assert caught.value.code == NotAllowedError
     return caught.value.message
 

@@ -339,9 +339,10 @@ def test_batches_are_runs_of_equal_sets_in_order(messages, setting, most, octets
         if batch.reason is Reason.OTHER_SET:
             assert differs
         elif batch.reason is Reason.OCTETS:
-            assert sum(messages[number][1] for number in (*batch.items, following.items[0])) > octets or sum(
-                messages[number][1] for number in batch.items
-            ) >= octets
+            assert (
+                sum(messages[number][1] for number in (*batch.items, following.items[0])) > octets
+                or sum(messages[number][1] for number in batch.items) >= octets
+            )
 
 
 @given(MESSAGES, st.integers(1, 5), st.integers(1, 20))

@@ -98,7 +98,9 @@ class BothSides(RuleBasedStateMachine):
         self.batcher = UniformBatcher(self.allowed, max_messages=most, max_octets=octets, delay=0.5, profile=reading)
         self.wanted = wanted
         self.strict = missing == "reject"
-        properties = {f"entry-filter.{name}": values for name, values in wanted.items()} | ({"entry-filter-missing": missing} if missing else {})
+        properties = {f"entry-filter.{name}": values for name, values in wanted.items()} | (
+            {"entry-filter-missing": missing} if missing else {}
+        )
         moody = Moody(moods)
         factories = BUILT_IN if moods is None else {**BUILT_IN, "Moody": lambda properties: moody}
         self.moods = moods
