@@ -173,7 +173,7 @@ class SubscriptionFilter:
         self._filters: dict[Hashable, RequestedFilter | None] = {}  # by consumer
 
     def check_joins(self, requested: RequestedFilter | None) -> None:
-        """Let a consumer join.
+        """Let a consumer join, whose filter is built already: pr7629.scope.bad-before-busy.
 
         Args:
             requested: Its filter; None: it has none.
@@ -197,7 +197,9 @@ class SubscriptionFilter:
         """Judge an entry that a consumer would be sent now, having permits: pr7629.permits.judged-with-permits.
 
         What the judgement rejects has to be acknowledged for the subscription at once, whole entries by themselves
-        (pr7629.ack.individual) and messages of a batch by their indexes (pr7629.ack.indexes); it costs no permits (pr7629.permits.free).
+        (pr7629.ack.individual, .not-again) and messages of a batch by their indexes (pr7629.ack.indexes, .merged). It costs no
+        permits (pr7629.permits.free); what is delivered costs one for each open message (pr7629.permits.open-messages). The octets of
+        the entry go out as they are (pr7629.deliver.unchanged).
 
         Args:
             consumer: Who would be sent it.

@@ -86,7 +86,7 @@ class BasicAvroFilter:
 
 
 class _AvroReader:
-    """Reads the wanted fields of Avro records; all others are skipped, and no value is made of them."""
+    """Reads the wanted fields of Avro records; all others are skipped, and no value is made of them: pr7629.avro.trailing-octets."""
 
     def __init__(self, written: Any, wanted: Any) -> None:
         self._written = written
@@ -163,7 +163,9 @@ _NOTHING = _Shape(1, empty=True)
 
 
 def _shape(kind: Any, named: dict[str, _Shape | None], depth: int) -> _Shape:
-    """Look at a type of a parsed schema; each value of an accepted one costs time and stack in proportion to its octets.
+    """Look at a type of a parsed schema: pr7629.avro.schema-safe, .hostile-payload.
+
+    Each value of an accepted one costs time in proportion to its octets, and little stack.
 
     Args:
         kind: The type.

@@ -63,7 +63,7 @@ class MessageFilterPolicy:
             ValueError: The pattern has flags.
         """
         if isinstance(pattern, re.Pattern):
-            if pattern.flags & ~re.UNICODE:
+            if pattern.flags & ~re.UNICODE:  # pr7629.client.pattern-flags
                 raise ValueError("flags of a compiled pattern don't reach the broker; write them into the pattern, such as (?i)")
             pattern = pattern.pattern
         return MessageFilterPolicy(REGEX_FILTER, {REGEX_KEY: pattern})

@@ -132,7 +132,7 @@ class RegexFilter:
         self._compiled = _compiled(pattern)
 
     def matches(self, message: Candidate) -> bool:
-        """Tell whether the whole payload fits: pr7629.regex.whole-payload."""
+        """Tell whether the whole payload fits: pr7629.regex.whole-payload, .newline, .linear."""
         octets = message.payload
         if not _is_utf8(octets):
             octets = octets.decode("latin-1").encode()
@@ -165,8 +165,8 @@ class BytesPrefixFilter:
     """Wants messages whose payload begins with some octets; a shorter payload does not: pr7629.prefix.match, .shorter.
 
     Args:
-        properties: One of `bytes_prefix_filter_prefix`, as text that stands for its UTF-8 octets, and
-            `bytes_prefix_filter_prefix_base64`.
+        properties: One of `bytes_prefix_filter_prefix`, as text that stands for its UTF-8 octets (pr7629.prefix.text-key), and
+            `bytes_prefix_filter_prefix_base64` (pr7629.prefix.base64-key). An empty prefix is one: pr7629.prefix.empty.
         schemas: Not looked at.
 
     Raises:
@@ -205,7 +205,7 @@ def only_keys(properties: Mapping[str, str], *known: str) -> None:
 
 
 class FilterRegistry:
-    """The filters that clients may ask for, by the name of their class.
+    """The filters that clients may ask for, by the name of their class: pr7629.class.extensible.
 
     Args:
         factories: By name.

@@ -143,7 +143,7 @@ class Judgement:
 
 @dataclass(slots=True)
 class FilterCounters:
-    """Messages that were judged, each time that they were: pr7629.stats.counters, .again.
+    """Messages that were judged, each time that they were: pr7629.stats.counters, .by-messages, .again.
 
     Attributes:
         processed: All; the sum of the other three.
@@ -245,6 +245,6 @@ def _judge_each(message_filter: MessageFilter, candidates: list[Candidate], open
         wanted.add(index)
     if not wanted:  # pr7629.judge.none-matches
         return Judgement(Outcome.REJECT, frozenset(), accepted, rejected, undecidable, reason)
-    if not rejected:
+    if not rejected:  # pr7629.judge.all-match
         return Judgement(Outcome.ACCEPT, open_messages, accepted, rejected, undecidable, reason)
     return Judgement(Outcome.PARTIAL, frozenset(wanted), accepted, rejected, undecidable, reason)  # pr7629.judge.some-match

@@ -104,7 +104,8 @@ class ScalableTopicsBroker:
     Watches of one namespace with the same filters share their set; each has its own window.
 
     Args:
-        topics_of: Gives the full names of the scalable topics of a namespace; nothing for one that does not exist.
+        topics_of: Gives the full names of the scalable topics of a namespace; nothing for one that does not exist
+            (pr25648.namespace.only, .unknown).
         properties_of: Gives the properties of a scalable topic; None if there is none of that name.
         profile: Whom to follow where text and peers differ.
         enabled: `scalableTopicsEnabled`.
@@ -140,7 +141,7 @@ class ScalableTopicsBroker:
         flags.supports_scalable_topics = self._enabled
 
     def watch_count(self, connection: Hashable) -> int:
-        """Return how many watches a connection has."""
+        """Return how many watches a connection has: pr25648.watch.several."""
         return len(self._sessions.get(connection, ()))
 
     def watch(self, connection: Hashable, request: CommandWatchScalableTopics) -> CommandWatchScalableTopicsUpdate | None:
@@ -159,13 +160,13 @@ class ScalableTopicsBroker:
             self._check(connection, request, known)
             current = self._open(connection, request)
         except Refused as refused:
-            self._drop(connection, request.watch_id)  # pr25648.error.id-free
-            error = CommandWatchScalableTopicsUpdate(watch_id=request.watch_id, message=refused.message)
+            self._drop(connection, request.watch_id)  # pr25648.error.id-free, .nothing-follows
+            error = CommandWatchScalableTopicsUpdate(watch_id=request.watch_id, message=refused.message)  # pr25648.error.without-event
             error.error = refused.code  # type: ignore[assignment]
             return error
-        if request.current_hash == current.hash:  # pr25648.hash.exact-text; the empty text is no hash
+        if request.current_hash == current.hash:  # pr25648.hash.of-filtered, .exact-text; the empty text is no hash
             return None
-        # pr25648.watch.snapshot, .empty-snapshot, pr25648.hash.other
+        # pr25648.watch.snapshot, .id-echoed, .empty-snapshot, pr25648.hash.other
         return CommandWatchScalableTopicsUpdate(watch_id=request.watch_id, snapshot=ScalableTopicsSnapshot(topics=current))
 
     def _check(self, connection: Hashable, request: CommandWatchScalableTopics, known: int) -> None:
@@ -180,7 +181,7 @@ class ScalableTopicsBroker:
             raise Refused(TooManyRequests, f"This connection has {self._max_watches} scalable topics watches, which is the limit")
 
     def close(self, connection: Hashable, request: CommandWatchScalableTopicsClose) -> None:
-        """End a watch; nothing answers, and one that does not exist is closed already: pr25648.close.silent, .unknown."""
+        """End a watch; nothing answers, and one that does not exist is closed already: pr25648.close.silent, .unknown, .id-free."""
         self._drop(connection, request.watch_id)
 
     def disconnected(self, connection: Hashable) -> None:

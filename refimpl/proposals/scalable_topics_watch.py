@@ -39,7 +39,7 @@ class State(Enum):
     NEW = "nobody has started it"
     CONNECTING = "a connection is wanted"
     OPENING = "the first set is asked for"
-    WATCHING = "the set is known, and changes are told"
+    WATCHING = "the set is known, and changes are told"  # pr25648.client.silence
     REFUSED = "the broker has ended the watch, and is asked again soon"
     WAITING = "there is no connection, and one is wanted soon"
     FAILED = "the first set can't be had"
@@ -254,7 +254,7 @@ class ScalableTopicsWatch:
         update: CommandWatchScalableTopicsUpdate = command.watchScalableTopicsUpdate
         if update.watch_id != self.watch_id:  # pr25648.client.unknown-id
             return
-        event = update.WhichOneof("event")
+        event = update.WhichOneof("event")  # None: pr25648.client.empty-update
         if update.HasField("error"):  # pr25648.client.error-ends-start, .error-retried
             self._failed(Event.ERROR, Refused(update.error, update.message), now)
         elif event == "snapshot" and self.state in (State.OPENING, State.WATCHING):

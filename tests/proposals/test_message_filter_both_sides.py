@@ -3,6 +3,7 @@
 from collections import deque
 from itertools import count
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -10,7 +11,7 @@ from message_filter_samples import Subscription, batch, entry, subscribe
 
 from refimpl.proposals.message_filter import ConsumerFilter, MessageFilterBroker, MessageFilterPolicy, Outcome, State
 from refimpl.proposals.refused import Refused
-from refimpl.wire.pulsar_api_pb2 import EncryptionKeys, FeatureFlags
+from refimpl.wire.pulsar_api_pb2 import ConsumerBusy, EncryptionKeys, FeatureFlags, NotAllowedError
 
 PAYLOADS = st.sampled_from([b"30", b"59", b"no", b"130", b""])
 COMPRESSIONS = st.sampled_from([0, 1, 2, 3, 4])
@@ -59,6 +60,18 @@ class BothSides(RuleBasedStateMachine):
         self.clients[name] = client
         self.taken[name] = 0
         self.carry()
+
+    @precondition(lambda self: self.clients and self.supported)
+    @rule(bad=st.booleans())
+    def another_filter_is_refused(self, bad):
+        client = ConsumerFilter(MessageFilterPolicy.regex_filter_policy("[" if bad else "another"))
+        client.connected(FeatureFlags(supports_message_filter=True))
+        request = subscribe()
+        client.prepare(request)
+        with pytest.raises(Refused) as caught:
+            self.subscription.subscribe("other", request)
+        assert caught.value.code == (NotAllowedError if bad else ConsumerBusy)
+        assert "other" not in self.subscription.sent
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data())

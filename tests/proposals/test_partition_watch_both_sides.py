@@ -84,6 +84,8 @@ class BothSides(RuleBasedStateMachine):
         command = self.to_broker.popleft()
         if isinstance(command, CommandPartitionUpdateResult):
             unexpected = self.side.unexpected_results
+            if command.success and command.version == self.pushed[-1][0]:
+                assert all(partitions <= self.watch.counts[topic] for topic, partitions in self.pushed[-1][1])
             update = self.side.result(self.connection, command, self.now)
             assert command.version <= self.pushed[-1][0] or self.side.unexpected_results > unexpected
             if update is not None:
@@ -200,6 +202,11 @@ class BothSides(RuleBasedStateMachine):
 
     # Rest
 
+    @precondition(lambda self: self.connection is not None)
+    @rule()
+    def everything_arrives(self):
+        self.settle()
+
     def settle(self):
         """Let everything that is under way arrive, at the present time."""
         busy = True
@@ -240,7 +247,7 @@ class BothSides(RuleBasedStateMachine):
         assert (self.watch.next_deadline(), self.side.next_deadline()) == (None, None)
 
 
-BothSides.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+BothSides.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
 TestBothSides = BothSides.TestCase
 
 

@@ -383,6 +383,18 @@ def test_deadlines_of_many_watchers_come_in_their_order():
     assert len(store.side._alarms) <= 5
 
 
+def test_updates_with_results_leave_no_alarms_behind():
+    store = watched(A)
+    for partitions in range(3, 1000):
+        store.now += 0.001
+        ((_, _, version, _),) = store.set(A, partitions)
+        if partitions % 2:
+            store.result(version)
+    assert len(store.side._alarms) == 1
+    store.result(version)
+    assert store.side.next_deadline() is None
+
+
 @pytest.mark.parametrize("seconds", [0, -1.0, float("nan")])
 def test_time_out_has_to_be_above_0(seconds):
     with pytest.raises(ValueError, match="above 0"):

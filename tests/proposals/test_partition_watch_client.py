@@ -142,6 +142,8 @@ def test_unanswered_watch_is_repeated():
     peer.connect()
     late = peer.request_id
     assert peer.wait() == (5.0, [])
+    assert peer.success((A, 2), request_id=late) is None
+    assert peer.watch.state is State.WAITING
     assert peer.wait() == (0.1, [("watch", A)])
     assert peer.success((A, 2), request_id=late) is None
     assert peer.success((A, 2)) == [(A, 2)]
@@ -374,6 +376,8 @@ def test_brokers_with_and_without_pip247_client_other_broker():
     assert peer.success((A, 4)) == [(A, 4)]
     peer.finish()
     assert peer.watch.next_deadline() == peer.now + 600.0
+    peer.connect(NO_WATCHERS)
+    assert peer.wait() == (60.0, [("poll", A)])  # the success has told what the next poll would have
 
 
 def test_refusal_holds_for_its_connection_only():
