@@ -2,7 +2,9 @@
 
 from collections import deque
 from itertools import count
+from random import Random
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -36,7 +38,7 @@ class BothSides(RuleBasedStateMachine):
     """One client, one cluster of brokers, connections that come and go."""
 
     @initialize(
-        topics=st.lists(st.sampled_from([A, B, C]), unique=True),
+        topics=st.sampled_from([[A], [A, B], [B, A], [C, B, A], []]),
         profile=st.sampled_from(list(PROFILES.values())) | PROFILE,
         client_profile=st.sampled_from(list(PROFILES.values())),
     )
@@ -52,6 +54,7 @@ class BothSides(RuleBasedStateMachine):
         self.call = None
         self.to_broker, self.to_client = deque(), deque()
         self.new_broker(enabled=True)
+        self.connect("same")
 
     def new_broker(self, enabled):
         self.enabled = enabled
@@ -78,9 +81,14 @@ class BothSides(RuleBasedStateMachine):
             self.pushed.append((update.version, counts))
             self.to_client.append(update)
 
-    @precondition(lambda self: self.to_broker)
-    @rule(fails=st.sampled_from([0, 0, 0, MetadataError, NotAllowedError]))
-    def broker_takes(self, fails):
+    @precondition(lambda self: self.connection is not None)
+    @rule(number=st.integers(1, 3), fails=st.sampled_from([0, 0, 0, 0, MetadataError, NotAllowedError]))
+    def broker_takes(self, number, fails):
+        self.client_sends()
+        for _ in range(min(number, len(self.to_broker))):
+            self.broker_takes_one(fails)
+
+    def broker_takes_one(self, fails):
         command = self.to_broker.popleft()
         if isinstance(command, CommandPartitionUpdateResult):
             unexpected = self.side.unexpected_results
@@ -102,7 +110,6 @@ class BothSides(RuleBasedStateMachine):
                 self.to_client.append(CommandError(request_id=command.request_id, error=refused.code, message=refused.message))
 
     def metadata(self, request, fails):
-        assert not self.registered_in_peace()
         failed = CommandPartitionedTopicMetadataResponse(
             request_id=request.request_id, response=CommandPartitionedTopicMetadataResponse.Failed, error=MetadataError, message="no"
         )
@@ -122,10 +129,6 @@ class BothSides(RuleBasedStateMachine):
             self.pushed.append((self.pushed[-1][0], self.first))
         return success
 
-    def registered_in_peace(self):
-        """Tell whether the client has a watcher that nothing was ever wrong with."""
-        return self.connection is not None and self.watch.state in (State.WATCHING, State.DOUBTING, State.CHECKING) and not self.polled
-
     # Connections
 
     @precondition(lambda self: self.connection is None)
@@ -134,7 +137,7 @@ class BothSides(RuleBasedStateMachine):
         if kind != "same":
             self.new_broker(enabled=kind == "other")
         self.connection = next(self.connections)
-        self.pushed, self.first, self.polled = [], [], False
+        self.pushed, self.first = [], []
         flags = FeatureFlags()
         self.side.advertise(flags)
         self.flagged = flags.supports_partition_update_watchers
@@ -155,22 +158,24 @@ class BothSides(RuleBasedStateMachine):
 
     # What happens at the client
 
-    @rule()
     def client_sends(self):
         messages = self.watch.commands_to_send(lambda: next(self.ids), self.now)
         assert not messages or self.connection is not None
         for message in messages:
-            polls = isinstance(message, CommandPartitionedTopicMetadata)
-            assert polls or self.flagged  # pip247.client.needs-flag
-            self.polled |= polls
+            if isinstance(message, CommandPartitionedTopicMetadata):
+                assert self.watch.state in (State.POLLING, State.WAITING, State.REGISTERING)  # pip247.client.no-poll-beside-watch
+            else:
+                assert self.flagged  # pip247.client.needs-flag
         self.to_broker += messages
 
     @precondition(lambda self: self.to_client)
-    @rule(twice=st.booleans())
-    def client_takes(self, twice):
-        command = self.to_client.popleft()
-        for _ in range(1 + twice):
-            self.watch.received(wrap(command), self.now)
+    @rule(number=st.integers(1, 3), twice=st.booleans())
+    def client_takes(self, number, twice):
+        for _ in range(min(number, len(self.to_client))):
+            command = self.to_client.popleft()
+            for _ in range(1 + twice):
+                self.watch.received(wrap(command), self.now)
+        self.listener_starts()
 
     @precondition(lambda self: any(isinstance(command, CommandPartitionUpdate) for command in self.to_client))
     @rule()
@@ -178,11 +183,11 @@ class BothSides(RuleBasedStateMachine):
         place = next(place for place, command in enumerate(self.to_client) if isinstance(command, CommandPartitionUpdate))
         del self.to_client[place]
 
-    @precondition(lambda self: self.call is None)
-    @rule()
     def listener_starts(self):
-        self.call = self.watch.next_call()
-        if self.call is not None:
+        call = self.watch.next_call()
+        assert call is None or self.call is None  # pip247.client.one-call
+        if call is not None:
+            self.call = call
             known = self.watch.counts
             for topic, partitions in zip(self.call.topics, self.call.counts, strict=True):
                 assert known[topic] <= partitions <= self.highest.get(topic, 0)
@@ -190,9 +195,9 @@ class BothSides(RuleBasedStateMachine):
     @precondition(lambda self: self.call is not None)
     @rule(success=st.sampled_from([True, True, False]))
     def listener_finishes(self, success):
-        assert self.watch.next_call() is None
         self.watch.called(success, self.now)
         self.call = None
+        self.listener_starts()
 
     @rule(seconds=st.sampled_from([0.05, 0.1, 1.0, 6.0, 11.0, 50.0]))
     def time_passes(self, seconds):
@@ -211,17 +216,14 @@ class BothSides(RuleBasedStateMachine):
         """Let everything that is under way arrive, at the present time."""
         busy = True
         while busy:
-            self.client_sends()
-            busy = bool(self.to_broker or self.to_client)
-            while self.to_broker:
-                self.broker_takes(fails=0)
-            while self.to_client:
-                self.client_takes(twice=False)
-            if self.call is None:
-                self.listener_starts()
+            self.broker_takes(number=9, fails=0)
+            busy = bool(self.to_client) or self.call is not None
+            if self.to_client:
+                self.client_takes(number=9, twice=False)
             if self.call is not None:
                 self.listener_finishes(success=True)
-                busy = True
+            self.client_sends()
+            busy |= bool(self.to_broker)
 
     def teardown(self):
         if not hasattr(self, "watch"):
@@ -249,6 +251,35 @@ class BothSides(RuleBasedStateMachine):
 
 BothSides.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
 TestBothSides = BothSides.TestCase
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_long_walk(seed):
+    """The rules as above, the likely ones more often, so that a connection lives long enough for updates to meet."""
+    random = Random(seed)
+    walk = BothSides()
+    profile = Profile(random.choice(["backoff", "at_once"]), random.random() < 0.5, random.choice(["counts", "counts", "each"]))
+    walk.start(random.choice([[A], [A, B], [C, B, A]]), profile, random.choice(list(PROFILES.values())))
+    walk.settle()
+    for _ in range(400):
+        step = random.choices(["change", "broker", "client", "listener", "time", "loss", "cut"], [6, 12, 12, 12, 4, 1, 0.5])[0]
+        if walk.connection is None:
+            walk.connect(random.choice(["same", "other", "other", "switched off", "old"]))
+        elif step == "change":
+            walk.change(random.choice([A, B]), random.randrange(10))
+        elif step == "broker":
+            walk.broker_takes(random.randint(1, 3), random.choice([0] * 8 + [MetadataError, NotAllowedError]))
+        elif step == "client" and walk.to_client:
+            walk.client_takes(random.randint(1, 3), random.random() < 0.2)
+        elif step == "listener" and walk.call is not None:
+            walk.listener_finishes(random.random() < 0.6)
+        elif step == "time":
+            walk.time_passes(random.choice([0.05, 0.1, 0.1, 1.0, 6.0, 11.0, 50.0]))
+        elif step == "loss" and any(isinstance(command, CommandPartitionUpdate) for command in walk.to_client):
+            walk.an_update_is_lost()
+        elif step == "cut":
+            walk.disconnect(random.random() < 0.5)
+    walk.teardown()
 
 
 def test_a_slow_listener_comes_to_rest_only_if_versions_count_counts():

@@ -371,6 +371,7 @@ def test_brokers_with_and_without_pip247_client_other_broker():
     peer.now += 59.0
     peer.connect(NO_WATCHERS)
     assert peer.wait() == (1.0, [("poll", A)])  # connections that come and go don't put polls off
+    peer.now += 30.0
     assert peer.connect(WATCHERS) == [("watch", A)]
     assert peer.metadata(A, 9) is None
     assert peer.success((A, 4)) == [(A, 4)]

@@ -1,0 +1,35 @@
+"""Registers in preparation are well formed, and the rules that cite their clauses cite clauses that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import conformance
+import refimpl.proposals
+from conformance.engine.model import Register
+from conformance.engine.source import parse, read_source
+from conformance.suite import load_suite
+
+DRAFTS = sorted((Path(conformance.__file__).parent / "clauses" / "drafts").glob("*.yaml"))
+RULES = sorted(Path(refimpl.proposals.__file__).parent.glob("*.py"))
+
+
+def clause_ids(path: Path) -> set[str]:
+    return {clause.id for clause in parse(Register, read_source(path, path.name)).clauses}
+
+
+@pytest.mark.parametrize("path", DRAFTS, ids=lambda path: path.stem)
+def test_a_draft_is_a_register(path: Path) -> None:
+    register = parse(Register, read_source(path, path.name))
+    ids = [clause.id for clause in register.clauses]
+    assert len(set(ids)) == len(ids) > 20
+    assert all(one.startswith(f"{path.stem}.") for one in ids)
+    assert {name for clause in register.clauses for name in clause.depends_on} <= set(ids) | set(load_suite().clauses)
+
+
+@pytest.mark.parametrize("path", DRAFTS, ids=lambda path: path.stem)
+def test_the_rules_cite_clauses_that_exist(path: Path) -> None:
+    cited = {found for module in RULES for found in re.findall(rf"\b{path.stem}\.[a-z0-9.-]+[a-z0-9]", module.read_text(encoding="utf-8"))}
+    assert cited
+    assert cited <= clause_ids(path)
