@@ -404,7 +404,7 @@ class Clause(_Strict):
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9]+(\.[a-z0-9-]+)+$")]
     level: Level
-    basis: Literal["keyword", "indicative", "observed"] = Field(description="how the level was derived")
+    basis: Literal["keyword", "indicative", "observed", "settled"] = Field(description="how the level was derived")
     side: Literal["broker", "client"]
     text: str
     section: str = ""

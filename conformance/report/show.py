@@ -132,7 +132,12 @@ def _explained(suite: Suite, name: str, reports: Sequence[Report]) -> Iterator[s
     register = next(one for one in suite.registers if clause in one.clauses)
     yield clause.id
     yield f"  {one_line(clause.text)}"
-    basis = {"keyword": "a keyword of the text", "indicative": "what the text states as a fact", "observed": "what real peers do"}
+    basis = {
+        "keyword": "a keyword of the text",
+        "indicative": "what the text states as a fact",
+        "observed": "what real peers do",
+        "settled": "how this project settled what the text leaves open",
+    }
     yield f"  {clause.level} for the {clause.side}; the level comes from {basis[clause.basis]}"
     yield f"  {one_line(register.source.title)}" + (f", section “{one_line(clause.section)}”" if clause.section else "")
     if clause.profiles != ["default", "letter"]:

@@ -27,6 +27,7 @@ BASIS = {
     "keyword": "the level is a keyword of the text",
     "indicative": "the text states it as a fact",
     "observed": "observed on real peers",
+    "settled": "settled by this project, where the text leaves it open",
 }
 _QUIET = ("PASS", "NOT-APPLICABLE", "NOT-RUN", "EXCLUDED")
 

@@ -206,14 +206,14 @@ class PartitionWatchBroker:
             raise Refused(AuthorizationError, "Client is not authorized to WatchPartitionUpdate")
         counts = self._counts(names)
         if old is not None:
-            self._drop(old)
+            self._drop(old)  # pip247.watch.repeat-replaces, pip247.watch.repeat-clears
         version = old.version if old is not None else 0  # pip247.watch.repeat-version, pip247.version.per-watcher
         watcher = _Watcher(connection, request.watcher_id, names, counts, version)
         self._watchers.setdefault(connection, {})[request.watcher_id] = watcher
         self._topics[connection] = self._topics.get(connection, 0) + len(names)
         for topic in names:
             self._by_topic.setdefault(topic, {})[watcher] = None
-        return CommandWatchPartitionUpdateSuccess(
+        return CommandWatchPartitionUpdateSuccess(  # pip247.watch.success, pip247.watch.success-counts
             request_id=request.request_id, watcher_id=request.watcher_id, topic_with_partition=watcher.topics_with_partitions()
         )
 
@@ -252,7 +252,7 @@ class PartitionWatchBroker:
         if watcher is None or judgement in (Judgement.UNEXPECTED, Judgement.LATE):
             return None
         if judgement is Judgement.DONE:
-            watcher.failures = 0
+            watcher.failures = 0  # pip247.result.success-resets
             return self._happened(watcher, News.DONE, now)
         watcher.failures += 1
         return self._happened(watcher, News.FAILED, now)

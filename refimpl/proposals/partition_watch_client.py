@@ -200,7 +200,7 @@ class PartitionWatch:
         self._counts = dict.fromkeys(self.topics, 0) | dict(counts or {})
         self._enabled = enabled
         self._poll_interval = poll_interval
-        self._reconcile_period = reconcile_period if profile.reconciles else None  # pip247.client.reconciles, .no-poll-beside-watch
+        self._reconcile_period = reconcile_period if profile.reconciles else None  # pip247.client.reconciles, .no-task-beside-watch
         self._timeout = operation_timeout
         self._flags = FeatureFlags()
         self._refused = False
@@ -271,7 +271,7 @@ class PartitionWatch:
         if self.state in _WITHOUT_WATCHER and self._poll_due is not None and now >= self._poll_due:
             self._poll_due = now + self._poll_interval  # pip247.client.polls
             self._polls.clear()
-            self._happened(Event.POLL_DUE, now)
+            self._happened(Event.POLL_DUE, now)  # pip247.client.polls-while-retrying
         if self._due is None or now < self._due:
             return
         self._due = None
@@ -404,7 +404,7 @@ class PartitionWatch:
         (told, call), self._running = self._running, None
         if success:
             self._counts.update(zip(call.topics, call.counts, strict=True))
-        if self.state is State.CLOSED or told.registration != self._registration:
+        if self.state is State.CLOSED or told.registration != self._registration:  # pip247.client.no-foreign-result
             return
         if told.source is CommandPartitionUpdate:
             if told.version == self._version:

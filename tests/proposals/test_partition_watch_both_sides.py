@@ -7,10 +7,10 @@ from random import Random
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from partition_watch_samples import A, B, C, full_name, told
 
-from refimpl.proposals.partition_watch import DEFAULT, PROFILES, PartitionWatch, PartitionWatchBroker, Profile, State
+from refimpl.proposals.partition_watch import DEFAULT, PROFILES, Delivery, PartitionWatch, PartitionWatchBroker, Profile, State
 from refimpl.proposals.refused import Refused
 from refimpl.wire import wrap
 from refimpl.wire.pulsar_api_pb2 import (
@@ -79,6 +79,7 @@ class BothSides(RuleBasedStateMachine):
             else:
                 assert update.version == last[0] + 1
             self.pushed.append((update.version, counts))
+            self.in_flight = True
             self.to_client.append(update)
 
     @precondition(lambda self: self.connection is not None)
@@ -94,6 +95,7 @@ class BothSides(RuleBasedStateMachine):
             unexpected = self.side.unexpected_results
             if command.success and command.version == self.pushed[-1][0]:
                 assert all(partitions <= self.watch.counts[topic] for topic, partitions in self.pushed[-1][1])
+                self.in_flight &= self.waits_for_retry()  # pip247.result.nothing-in-flight
             update = self.side.result(self.connection, command, self.now)
             assert command.version <= self.pushed[-1][0] or self.side.unexpected_results > unexpected
             if update is not None:
@@ -124,7 +126,7 @@ class BothSides(RuleBasedStateMachine):
         if not isinstance(request, CommandWatchPartitionUpdate):
             return self.side.close(self.connection, request)
         success = self.side.watch(self.connection, request)
-        self.first = told(success)
+        self.first, self.in_flight = told(success), False
         if self.pushed:
             self.pushed.append((self.pushed[-1][0], self.first))
         return success
@@ -137,7 +139,7 @@ class BothSides(RuleBasedStateMachine):
         if kind != "same":
             self.new_broker(enabled=kind == "other")
         self.connection = next(self.connections)
-        self.pushed, self.first = [], []
+        self.pushed, self.first, self.in_flight = [], [], False
         flags = FeatureFlags()
         self.side.advertise(flags)
         self.flagged = flags.supports_partition_update_watchers
@@ -204,6 +206,17 @@ class BothSides(RuleBasedStateMachine):
         self.now += seconds
         self.push(self.side.tick(self.now))
         self.watch.tick(self.now)
+
+    def waits_for_retry(self):
+        (watcher,) = self.side._watchers[self.connection].values()
+        return watcher.delivery is Delivery.WAITING
+
+    @invariant()
+    def what_is_in_flight_and_nothing_else_has_a_deadline(self):
+        if getattr(self, "connection", None) is not None:
+            deadline = self.side.next_deadline()
+            assert (deadline is not None) == (self.in_flight and self.side.watcher_count(self.connection) == 1)
+            assert deadline is None or self.now < deadline <= self.now + 10.0
 
     # Rest
 
@@ -279,6 +292,7 @@ def test_long_walk(seed):
             walk.an_update_is_lost()
         elif step == "cut":
             walk.disconnect(random.random() < 0.5)
+        walk.what_is_in_flight_and_nothing_else_has_a_deadline()
     walk.teardown()
 
 

@@ -313,7 +313,7 @@ def test_reconcile_that_is_refused_keeps_the_watcher():
     assert peer.sent() == [("close", 7)]
 
 
-def test_letter_starts_no_task_beside_the_watcher_pip247_client_no_poll_beside_watch():
+def test_letter_starts_no_task_beside_the_watcher_pip247_client_no_task_beside_watch():
     peer = watching((A, 2), profile=LETTER)
     assert peer.watch.next_deadline() is None
     peer.update(1, (A, 3))
