@@ -59,8 +59,8 @@ def judging(suite: Suite) -> None:
     def work() -> object:
         return [judge_log(suite, run) for run in map(recorder.load_target, recorder.targets()) if run is not None]
 
-    seconds = statistics.median(seconds(work) for _ in range(3))
-    row("judging", f"{seconds:.1f} s", f"all recordings of {', '.join(recorder.targets())}; goal: under 10 s")
+    taken = statistics.median(seconds(work) for _ in range(3))
+    row("judging", f"{taken:.1f} s", f"all recordings of {', '.join(recorder.targets())}; goal: under 10 s")
 
 
 def _discard(_: BaseModel) -> None:
