@@ -22,6 +22,9 @@ FLAGS = {
     "topic-list-watch": "supports_topic_watchers",
     "topic-watch-reconcile": "supports_topic_watcher_reconcile",
     "metadata-without-creation": "supports_get_partitioned_metadata_without_auto_creation",
+    "message-filter": "supports_message_filter",
+    "partition-watch": "supports_partition_update_watchers",
+    "scalable-topics": "supports_scalable_topics",
 }
 
 
@@ -112,6 +115,7 @@ async def probe(endpoint: Endpoint) -> Probed:
     found["admin"] = await _admin_answers(endpoint)
     found["config"] = False
     found["auto-creation"] = True
+    found["property-entry-filter"] = False
     return Probed(connected.server_version, connected.protocol_version, _with_declared(endpoint, found))
 
 

@@ -19,7 +19,7 @@ from conformance.targets.model import TargetError
 from conformance.targets.properties import read_properties
 from refimpl.broker import Configuration
 from refimpl.net.serving import serving
-from refimpl.proposals.topic_list import PROFILES, Profile
+from refimpl.proposals.profiles import PROFILES, Profiles, choices
 
 EXIT_USAGE = 2
 
@@ -38,7 +38,7 @@ def broker(
     """Serve the reference broker until SIGINT or SIGTERM; its addresses are printed as one line of JSON when it is ready."""
     try:
         configuration = Configuration.from_settings(_settings(config or (), config_file))
-        chosen = profile_with(profile, set_ or ())
+        chosen = profiles_with(profile, set_ or ())
         asyncio.run(_serve(configuration, chosen, profile, (port, admin_port), verbose=verbose))
     except (TargetError, ValueError) as error:
         _stop(str(error))
@@ -68,49 +68,47 @@ def _pair(option: str, text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def profile_with(name: str, pairs: Sequence[str]) -> Profile:
-    """Return a profile in which some fields are set.
+def profiles_with(name: str, pairs: Sequence[str]) -> Profiles:
+    """Return the profiles of all proposals, with some fields set.
 
     Args:
         name: One of `PROFILES`.
-        pairs: Each `FIELD=VALUE`; a value may be the name of a profile, whose value is taken.
+        pairs: Each `FIELD=VALUE`, no two proposals have a field of the same name; a value may be the name of a profile, whose value is
+            taken.
 
     Raises:
         ValueError: There is no such profile or field, or the value does not fit.
     """
     if name not in PROFILES:
         raise ValueError(f"--profile is {' or '.join(PROFILES)}, not {name!r}")
-    profile = PROFILES[name]
-    fields = {field.name for field in dataclasses.fields(profile)}
+    profiles = PROFILES[name]
+    fields = {field.name: one.name for one in dataclasses.fields(profiles) for field in dataclasses.fields(getattr(profiles, one.name))}
     for key, text in (_pair("--set FIELD=VALUE", pair) for pair in pairs):
         if key not in fields:
             close = difflib.get_close_matches(key, fields, 1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(sorted(fields))}"
             raise ValueError(f"--set: a profile has no field {key!r}; {hint}")
-        value: Any = _field_value(key, text, getattr(profile, key))
-        profile = dataclasses.replace(profile, **{key: value})
-    return profile
+        profile = getattr(profiles, fields[key])
+        value: Any = _field_value(fields[key], key, text, choices(type(profile), key))
+        profiles = dataclasses.replace(profiles, **{fields[key]: dataclasses.replace(profile, **{key: value})})
+    return profiles
 
 
-def _field_value(key: str, text: str, present: object) -> object:
+def _field_value(proposal: str, key: str, text: str, known: Sequence[object]) -> object:
     if text in PROFILES:
-        return getattr(PROFILES[text], key)
-    if isinstance(present, bool):
-        if text not in ("true", "false"):
-            raise ValueError(f"--set {key}: true, false, {' or '.join(PROFILES)}, not {text!r}")
-        return text == "true"
-    known = sorted({repr(getattr(profile, key)) for profile in PROFILES.values()})
-    if repr(text) not in known:
-        raise ValueError(f"--set {key}: {' or '.join(PROFILES)} ({', '.join(known)}), not {text!r}")
-    return text
+        return getattr(getattr(PROFILES[text], proposal), key)
+    values = {str(one).lower(): one for one in known}
+    if text not in values:
+        raise ValueError(f"--set {key}: {', '.join(values)}, or one of the profiles {' and '.join(PROFILES)}, not {text!r}")
+    return values[text]
 
 
-async def _serve(configuration: Configuration, profile: Profile, name: str, ports: tuple[int, int], *, verbose: bool) -> None:
+async def _serve(configuration: Configuration, profiles: Profiles, name: str, ports: tuple[int, int], *, verbose: bool) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     log = (lambda line: print(line, file=sys.stderr, flush=True)) if verbose else None
-    async with serving(configuration, profile=profile, port=ports[0], admin_port=ports[1], log=log) as served:
+    async with serving(configuration, profiles=profiles, port=ports[0], admin_port=ports[1], log=log) as served:
         ready = {"service_url": served.service_url, "admin_url": served.admin_url, "profile": name, "pid": os.getpid()}
         print(json.dumps(ready), flush=True)
         await stop.wait()

@@ -20,6 +20,10 @@ CAPABILITIES: dict[str, str] = {
     "topic-list-watch": "feature flag supports_topic_watchers (PIP-145)",
     "topic-watch-reconcile": "feature flag supports_topic_watcher_reconcile",
     "metadata-without-creation": "feature flag supports_get_partitioned_metadata_without_auto_creation",
+    "message-filter": "feature flag supports_message_filter (PR 7629)",
+    "partition-watch": "feature flag supports_partition_update_watchers (PIP-247)",
+    "scalable-topics": "feature flag supports_scalable_topics (PR 25648)",
+    "property-entry-filter": "declared: subscription properties switch the PropertyEntryFilter on (PIP-191)",
     "regex-look-around": "patterns with look-around and back-references are evaluated",
     "auto-creation": "a producer or consumer creates its topic",
 }

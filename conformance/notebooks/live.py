@@ -10,7 +10,8 @@ from google.protobuf.message import Message
 from conformance.report.rows import Row, notation
 from conformance.report.wording import plain_value
 from refimpl.broker import PROPOSALS, AdminRefused, Broker, Configuration, Session
-from refimpl.proposals.topic_list import DEFAULT, Profile, TopicListWatch
+from refimpl.proposals.profiles import PROFILES
+from refimpl.proposals.topic_list import TopicListWatch
 from refimpl.wire import FrameDecoder, command, encode_frame, sub_message, wrap
 from refimpl.wire.pulsar_api_pb2 import CommandConnected, FeatureFlags
 
@@ -20,7 +21,7 @@ class Stage:
 
     Args:
         settings: The broker's, by Pulsar's keys.
-        profile: Which reading of PIP-145 the broker speaks.
+        profile: `default` or `letter`: which reading of the proposals the broker speaks.
         proposals: What it knows; none for a broker from before all of them.
 
     Attributes:
@@ -33,10 +34,10 @@ class Stage:
         self,
         settings: Mapping[str, str] | None = None,
         *,
-        profile: Profile = DEFAULT,
+        profile: str = "default",
         proposals: frozenset[str] = PROPOSALS,
     ) -> None:
-        self.broker = Broker(Configuration.from_settings(settings or {}), profile=profile, proposals=proposals)
+        self.broker = Broker(Configuration.from_settings(settings or {}), profiles=PROFILES[profile], proposals=proposals)
         self.broker.server_version = "reference"  # the same in every version of this project
         self.now = 0.0
         self.rows: list[Row] = []

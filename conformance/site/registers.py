@@ -17,12 +17,19 @@ from conformance.engine.source import parse, read_source
 from conformance.site.linking import linked
 from conformance.site.markup import Page, clause_link, code, joined, link, plain, prose
 from conformance.site.sources import REPOSITORY, Sources
-from refimpl.proposals import topic_list
+from refimpl.proposals import message_filter, partition_watch, scalable_topics, topic_list, uniform_batches
+from refimpl.proposals.profiles import choices
 
 HOME = REPOSITORY / "docs" / "registers"
 DIVERGENCES = "reference/divergences.md"
 QUESTIONS = "reference/questions.md"
-PROFILES: Sequence[tuple[str, Any]] = (("PIP-145", topic_list),)
+PROFILES: Sequence[tuple[str, Any]] = (
+    ("PIP-145", topic_list),
+    ("PR 7629", message_filter),
+    ("PIP-247", partition_watch),
+    ("PR 25648", scalable_topics),
+    ("PIP-191", uniform_batches),
+)
 """The modules whose `Profile`, `DEFAULT` and `LETTER` say where default and letter differ."""
 
 
@@ -73,12 +80,13 @@ class Entries(BaseModel):
 
 @dataclass(frozen=True)
 class Difference:
-    """One field of a profile: what it decides, and what the two profiles say."""
+    """One field of a profile: what it decides, what the two profiles say, and what else it can be set to."""
 
     name: str
     words: str
     default: object
     letter: object
+    others: tuple[object, ...]
 
 
 def load_entries(name: str, home: Path = HOME) -> list[Entry]:
@@ -97,10 +105,12 @@ def load_entries(name: str, home: Path = HOME) -> list[Entry]:
 def differences(module: Any) -> list[Difference]:
     """Return the fields of a module's `Profile` with their documentation, and the values of `DEFAULT` and `LETTER`."""
     words = _field_words(module.Profile)
-    return [
-        Difference(one.name, words.get(one.name, ""), getattr(module.DEFAULT, one.name), getattr(module.LETTER, one.name))
-        for one in fields(module.Profile)
-    ]
+    found = []
+    for one in fields(module.Profile):
+        default, letter = getattr(module.DEFAULT, one.name), getattr(module.LETTER, one.name)
+        others = tuple(value for value in choices(module.Profile, one.name) if value not in (default, letter))
+        found.append(Difference(one.name, words.get(one.name, ""), default, letter, others))
+    return found
 
 
 def _field_words(cls: type[Any]) -> dict[str, str]:
@@ -138,15 +148,17 @@ def _divergences(sources: Sources) -> Page:
         "",
         "## Two profiles",
         "",
-        "Where real peers do otherwise than the text, the reference knows both: `default` is what real peers speak, `letter` follows the",
-        "text. These are all the differences; `pulsar-conformance broker --set FIELD=letter` chooses one of them.",
+        "Where real peers do otherwise than the text, the reference knows both: `default` is what real peers speak, or what was settled",
+        "here where no peer speaks a proposal, `letter` follows the text. These are all the differences; `pulsar-conformance broker`",
+        "chooses one of them with `--set FIELD=letter`. A reading that neither profile takes is chosen by its value, `--set FIELD=VALUE`.",
         "",
     ]
     for about, module in PROFILES:
         for one in differences(module):
             lines += [f"### {one.name} {{ #profile-{one.name.replace('_', '-')} }}", ""]
             lines += [f"{about}. {linked(prose(one.words), DIVERGENCES, sources)}", ""]
-            lines += [f"- default: {_value(one.default)}", f"- letter: {_value(one.letter)}", ""]
+            lines += [f"- default: {_value(one.default)}", f"- letter: {_value(one.letter)}"]
+            lines += [*(f"- neither: {_value(value)}" for value in one.others), ""]
     lines += ["### Clauses of one profile { #clauses-of-one-profile }", ""]
     for profile in ("default", "letter"):
         names = [clause.id for clause in sources.suite.clauses.values() if clause.profiles == [profile]]

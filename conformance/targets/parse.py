@@ -13,7 +13,7 @@ from conformance.targets.jars import RELEASES
 from conformance.targets.model import AttachedTarget, Endpoint, Target, TargetError
 from conformance.targets.reference import InProcessTarget, ReferenceTarget
 from conformance.targets.target_file import read_target_file
-from refimpl.proposals.topic_list import PROFILES
+from refimpl.proposals.profiles import PROFILES
 
 _APACHE = "apache-pulsar"
 _REFERENCES: Mapping[str, type[ReferenceTarget | InProcessTarget]] = {"reference": ReferenceTarget, "in-process": InProcessTarget}

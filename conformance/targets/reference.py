@@ -15,10 +15,12 @@ from conformance.targets.process import Supervised, poll_until, supervised
 from conformance.targets.properties import properties_text
 from refimpl.broker import Broker, Configuration
 from refimpl.net.memory_link import MemoryLink
-from refimpl.proposals.topic_list import PROFILES
+from refimpl.proposals.profiles import PROFILES
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 5.0
+CAPABILITIES = {"property-entry-filter": True}
+"""What it can do that no flag tells."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class ReferenceTarget:
                     admin_url=ready["admin_url"],
                     token=self.token or own_token(config),
                     config=dict(config),
+                    capabilities=CAPABILITIES,
                     log_file=log,
                 )
 
@@ -128,7 +131,7 @@ class InProcessTarget:
         service_url, admin_url = "pulsar://in-process:6650", "http://in-process:8080"
         configuration = _check_settings(self.name, config)
         try:
-            broker = Broker(configuration, profile=PROFILES[self.profile], service_url=service_url, admin_url=admin_url)
+            broker = Broker(configuration, profiles=PROFILES[self.profile], service_url=service_url, admin_url=admin_url)
         except ValueError as error:  # settings that contradict each other
             raise SettingsRefused(f"{self.name}: {error}") from None
         link = MemoryLink(broker, log=lambda line: print(line, file=sys.stderr))
@@ -139,6 +142,7 @@ class InProcessTarget:
                 admin_url=admin_url,
                 token=self.token or own_token(config),
                 config=dict(config),
+                capabilities=CAPABILITIES,
                 in_process=link,
             )
         finally:

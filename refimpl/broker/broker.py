@@ -11,19 +11,23 @@ and the same, and none falls between the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from importlib.metadata import version
 from typing import cast
 
 from refimpl.broker.admin import Admin
 from refimpl.broker.authorization import ACTIONS, Authorization
 from refimpl.broker.configuration import Configuration
+from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.names import TopicName, parse_topic, partition_name
 from refimpl.broker.session import Session
 from refimpl.broker.timers import Timers
 from refimpl.broker.topic import MAX_U64, NonPersistentTopic, Topic
+from refimpl.proposals.message_filter import MessageFilterBroker
+from refimpl.proposals.profiles import DEFAULT, Profiles
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.topic_list import DEFAULT, Profile, TopicListBroker
+from refimpl.proposals.topic_list import TopicListBroker
+from refimpl.proposals.uniform_batches import BUILT_IN, EntryFilterFactory, SubscriptionEntryFilters
 from refimpl.store import MemoryStore, StoredNamespace, StoredTopic
 from refimpl.wire.pulsar_api_pb2 import (
     CommandCloseConsumer,
@@ -34,10 +38,15 @@ from refimpl.wire.pulsar_api_pb2 import (
     TopicNotFound,
 )
 
-PROPOSALS = frozenset({"pip145"})
+PROPOSALS = frozenset({"pip145", "pip191", "pr7629"})
 """The proposals that this broker can speak, by the name of their clause register."""
 
-_COMMANDS = {"pip145": frozenset({"watchTopicList", "watchTopicListClose"})}
+_COMMANDS: dict[str, frozenset[str]] = {
+    "pip145": frozenset({"watchTopicList", "watchTopicListClose"}),
+    "pip191": frozenset(),
+    "pr7629": frozenset(),
+}
+"""The commands of each."""
 
 
 class Broker:
@@ -46,7 +55,7 @@ class Broker:
     Args:
         configuration: Its settings.
         store: What an earlier broker left; a new one if not given.
-        profile: Which reading of PIP-145 it speaks.
+        profiles: Which reading of each proposal it speaks.
         proposals: What it knows; a broker from before a proposal is one without it.
         service_url: Where clients reach it: the answer to LOOKUP.
         admin_url: Where its admin interface is reached.
@@ -64,16 +73,18 @@ class Broker:
         configuration: Configuration | None = None,
         *,
         store: MemoryStore | None = None,
-        profile: Profile = DEFAULT,
+        profiles: Profiles = DEFAULT,
         proposals: frozenset[str] = PROPOSALS,
         service_url: str = "pulsar://127.0.0.1:6650",
         admin_url: str = "http://127.0.0.1:8080",
         log: Callable[[str], None] | None = None,
+        entry_filters: Mapping[str, EntryFilterFactory] = BUILT_IN,
     ) -> None:
         self.configuration = configuration or Configuration()
         self.store = store or MemoryStore()
-        self.profile = profile
+        self.profiles = profiles
         self.proposals = proposals
+        self.entry_filters = entry_filters if "pip191" in proposals else {}
         self.service_url = service_url
         self.admin_url = admin_url
         self.server_version = f"pulsar-conformance {version('pulsar-conformance')}"
@@ -81,11 +92,16 @@ class Broker:
         self.unknown_commands = frozenset[str]().union(*(_COMMANDS[name] for name in PROPOSALS - proposals))
         self.topic_lists = TopicListBroker(
             self.persistent_topics,
-            profile=profile,
+            profile=profiles.pip145,
             pattern_max_length=self.configuration.subscription_pattern_max_length,
             evaluation_enabled=self.configuration.enable_broker_side_subscription_pattern_evaluation,
             watchers_enabled=self.configuration.enable_broker_topic_list_watcher,
             may_watch=lambda connection, namespace: self.may_list(cast(Session, connection), namespace),
+        )
+        self.message_filters = (
+            MessageFilterBroker(profile=profiles.pr7629, max_message_size=self.configuration.max_message_size)
+            if "pr7629" in proposals
+            else None
         )
         self.admin = Admin(self)
         self.timers = Timers()
@@ -95,6 +111,12 @@ class Broker:
         self._touched: dict[Session, None] = {}
         self._topics: dict[str, Topic] = {}
         self._producers = 0
+
+    def filters_of(self, properties: Mapping[str, str]) -> SubscriptionFilters:
+        """Return what judges the entries of a subscription with these properties."""
+        delay = self.configuration.dispatcher_entry_filter_rescheduled_message_delay / 1000
+        entry_filters = SubscriptionEntryFilters.restored(properties, self.entry_filters, delay=delay, log=self._log)
+        return SubscriptionFilters(entry_filters, self.message_filters.subscription() if self.message_filters is not None else None)
 
     # Connections
 
@@ -141,6 +163,8 @@ class Broker:
         flags = FeatureFlags(supports_get_partitioned_metadata_without_auto_creation=True)
         if "pip145" in self.proposals:
             self.topic_lists.advertise(flags)
+        if self.message_filters is not None:
+            self.message_filters.advertise(flags)
         return flags
 
     def may_list(self, session: Session, namespace: str) -> bool:
@@ -187,7 +211,10 @@ class Broker:
         """Serve a topic that exists."""
         found = self._topics.get(name.full)
         if found is None:
-            found = Topic(name, self.namespace(name).topics[name.full]) if name.persistent else NonPersistentTopic(name, StoredTopic(0))
+            if name.persistent:
+                found = Topic(name, self.namespace(name).topics[name.full], self.filters_of)
+            else:
+                found = NonPersistentTopic(name, StoredTopic(0), self.filters_of)
             self._topics[name.full] = found
         return found
 

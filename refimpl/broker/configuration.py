@@ -49,6 +49,7 @@ class Configuration:
     default_num_partitions: int = 1
     acknowledgment_at_batch_index_level_enabled: bool = False
     force_delete_namespace_allowed: bool = True
+    dispatcher_entry_filter_rescheduled_message_delay: int = 1000
     authentication_enabled: bool = False
     authorization_enabled: bool = False
     authentication_providers: str = ""

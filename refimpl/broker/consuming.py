@@ -8,7 +8,9 @@ from refimpl.broker.errors import ProtocolViolation
 from refimpl.broker.names import parse_topic
 from refimpl.broker.subscription import Consumer, Subscription, SubType, read_ack_set
 from refimpl.broker.topic import LATEST, MAX_U64, Topic
+from refimpl.proposals.message_filter import RequestedFilter
 from refimpl.proposals.refused import Refused
+from refimpl.proposals.uniform_batches import filters_of
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     CommandAck,
@@ -44,12 +46,13 @@ def subscribe(session: Session, request: CommandSubscribe, frame: Frame) -> None
     if request.subType == SubType.Key_Shared:
         raise Refused(NotAllowedError, "Subscription type Key_Shared is not supported by this broker")
     if request.consumer_id not in session.consumers:  # core.subscribe.repeated
+        requested = broker.message_filters.requested(request) if broker.message_filters is not None else None
         topic = broker.topic_to_use(name, create=request.force_topic_creation)
         owner = _owner_elsewhere(session, topic, request)
         if owner is not None:  # core.subscribe.dead-owner-replaced
-            owner.check_liveness(lambda _: _join_again(session, request))
+            owner.check_liveness(lambda _: _join_again(session, request, requested))
             return
-        _join(session, topic, request)
+        _join(session, topic, request, requested)
     else:
         session.send(CommandSuccess(request_id=request.request_id))
 
@@ -63,25 +66,29 @@ def _owner_elsewhere(session: Session, topic: Topic, request: CommandSubscribe) 
     return None if owner is session else owner
 
 
-def _join_again(session: Session, request: CommandSubscribe) -> None:
+def _join_again(session: Session, request: CommandSubscribe, requested: RequestedFilter | None) -> None:
     """Go on with a SUBSCRIBE that waited until the owner of the subscription had shown whether it lives."""
     if session.closing:
         return
     try:
-        _join(session, session.broker.topic_to_use(parse_topic(request.topic), create=request.force_topic_creation), request)
+        _join(session, session.broker.topic_to_use(parse_topic(request.topic), create=request.force_topic_creation), request, requested)
     except Refused as refused:
         session.refuse(request, refused)
 
 
-def _join(session: Session, topic: Topic, request: CommandSubscribe) -> None:
+def _join(session: Session, topic: Topic, request: CommandSubscribe, requested: RequestedFilter | None) -> None:
     found = topic.subscriptions.get(request.subscription)
     if found is not None:
         found.check_joins(request.subType)
+        found.filters.check_joins(requested)
     properties = {one.key: one.value for one in request.subscription_properties}
+    if found is None:
+        filters_of(properties, session.broker.entry_filters)
     subscription = topic.subscribe(request.subscription, _start(topic, request), durable=request.durable, properties=properties)
     epoch = request.consumer_epoch if request.HasField("consumer_epoch") else None
     consumer = Consumer(request.consumer_id, session, subscription, request.consumer_name, request.priority_level, epoch)
     session.consumers[request.consumer_id] = consumer
+    subscription.filters.joined(consumer, requested)
     subscription.add(consumer, request.subType)
     session.send(CommandSuccess(request_id=request.request_id))
     subscription.tell_active()

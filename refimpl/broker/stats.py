@@ -42,6 +42,7 @@ def _subscription(subscription: Subscription) -> dict[str, Any]:
         "unackedMessages": sum(one.unacknowledged for one in subscription.consumers),
         "consumers": [_consumer(one) for one in subscription.consumers],
         "subscriptionProperties": dict(subscription.cursor.properties),
+        **subscription.filters.stats(),
     }
 
 

@@ -13,7 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.proposals.refused import Refused
+from refimpl.proposals.uniform_batches import Verdict
 from refimpl.store import Cursor, Entry
 from refimpl.wire.pulsar_api_pb2 import (
     CommandActiveConsumerChange,
@@ -23,7 +25,9 @@ from refimpl.wire.pulsar_api_pb2 import (
 )
 
 if TYPE_CHECKING:
+    from refimpl.broker.broker import Broker
     from refimpl.broker.session import Session
+    from refimpl.broker.timers import Timer
     from refimpl.broker.topic import Topic
 
 SubType = CommandSubscribe.SubType
@@ -80,13 +84,15 @@ class Subscription:
         topic: What is read.
         name: Unique in the topic.
         cursor: What is acknowledged; it belongs to the store if the subscription is durable.
+        filters: What judges entries before they are sent.
         durable: It outlives its consumers.
     """
 
-    def __init__(self, topic: Topic, name: str, cursor: Cursor, *, durable: bool = True) -> None:
+    def __init__(self, topic: Topic, name: str, cursor: Cursor, filters: SubscriptionFilters, *, durable: bool = True) -> None:
         self.topic = topic
         self.name = name
         self.cursor = cursor
+        self.filters = filters
         self.durable = durable
         self.type: SubType = SubType.Exclusive
         self.consumers: list[Consumer] = []
@@ -94,6 +100,7 @@ class Subscription:
         self._redeliveries: dict[int, int] = {}
         self._read = cursor.mark_delete
         self._turn = 0
+        self._offer_timer: Timer | None = None
 
     # Consumers
 
@@ -132,6 +139,7 @@ class Subscription:
     def remove(self, consumer: Consumer) -> None:
         """Take a consumer out; what it has not acknowledged goes to the others: core.redeliver.on-close."""
         self.consumers.remove(consumer)
+        self.filters.left(consumer)
         self._replay_all(consumer.pending)
         consumer.pending.clear()
         self.tell_active()
@@ -150,7 +158,27 @@ class Subscription:
             index = self._next()
             if index is None:
                 return
-            self._deliver(consumer, index)
+            verdict = self.filters.judge(consumer, index, self.topic.entries[index], self.cursor)
+            if verdict is Verdict.ACCEPT:
+                self._deliver(consumer, index)
+            elif verdict is Verdict.REJECT:
+                self._redeliveries.pop(index, None)
+            else:
+                self._await_offer(consumer.session.broker)
+
+    def _await_offer(self, broker: Broker) -> None:
+        deadline = self.filters.next_deadline()
+        if deadline is not None and self._offer_timer is None:
+            self._offer_timer = broker.timers.at(deadline, lambda: self._offer_again(broker))
+
+    def _offer_again(self, broker: Broker) -> None:
+        self._offer_timer = None
+        due = [index for index in self.filters.due(broker.now) if not self.cursor.is_acknowledged(index)]
+        for index in due:
+            self._redeliveries[index] = self._redeliveries.get(index, 0) + 1
+        self._replay_all(due)
+        self._await_offer(broker)
+        self.dispatch()
 
     def _taker(self) -> Consumer | None:
         """Return a consumer that may take an entry: it has permits (core.deliver.needs-permits) and its connection takes output."""
@@ -220,6 +248,7 @@ class Subscription:
         self._read = index
         self._replay.clear()
         self._redeliveries.clear()
+        self.filters.reset()
 
     def skip(self, count: int | None) -> None:
         """Acknowledge the next unacknowledged messages: a number of entries, or all."""
@@ -256,8 +285,11 @@ class NonPersistentSubscription(Subscription):
         """Send an entry to a consumer that may take it, or drop it."""
         consumer = self._taker()
         if consumer is not None:
-            self._turn = self.consumers.index(consumer) + 1
-            consumer.send(0, entry, 0, None)
+            cursor = Cursor()  # of this entry alone: nothing is kept
+            if self.filters.judge(consumer, 0, entry, cursor) is Verdict.ACCEPT:
+                self._turn = self.consumers.index(consumer) + 1
+                consumer.send(0, entry, 0, cursor.open_messages.get(0))
+            self.filters.reset()
 
     def dispatch(self) -> None:
         """Do nothing: nothing waits."""

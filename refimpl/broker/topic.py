@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from refimpl.broker.filtering import FiltersOf
 from refimpl.broker.names import TopicName
 from refimpl.broker.subscription import NonPersistentSubscription, Subscription
 from refimpl.proposals.refused import Refused
@@ -41,12 +42,13 @@ class Producer:
 class Topic:
     """A persistent topic, or one partition of one."""
 
-    def __init__(self, name: TopicName, stored: StoredTopic) -> None:
+    def __init__(self, name: TopicName, stored: StoredTopic, filters_of: FiltersOf) -> None:
         self.name = name
         self.stored = stored
+        self._filters_of = filters_of
         self.producers: dict[str, Producer] = {}
         self.subscriptions: dict[str, Subscription] = {
-            subscription: Subscription(self, subscription, cursor) for subscription, cursor in stored.cursors.items()
+            subscription: self._subscription(subscription, cursor, True) for subscription, cursor in stored.cursors.items()
         }
         self.messages_in = 0
         self.octets_in = 0
@@ -132,7 +134,7 @@ class Topic:
         return found
 
     def _subscription(self, name: str, cursor: Cursor, durable: bool) -> Subscription:
-        return Subscription(self, name, cursor, durable=durable)
+        return Subscription(self, name, cursor, self._filters_of(cursor.properties), durable=durable)
 
     def unsubscribe(self, name: str) -> None:
         """Remove a subscription."""
@@ -159,4 +161,4 @@ class NonPersistentTopic(Topic):
             subscription.offer(entry)
 
     def _subscription(self, name: str, cursor: Cursor, durable: bool) -> Subscription:
-        return NonPersistentSubscription(self, name, cursor, durable=durable)
+        return NonPersistentSubscription(self, name, cursor, self._filters_of(cursor.properties), durable=durable)

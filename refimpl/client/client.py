@@ -19,7 +19,8 @@ from refimpl.client.pattern_consumer import PatternConsumer
 from refimpl.client.pool import Pool
 from refimpl.client.producer_group import ProducerGroup
 from refimpl.client.scheduler import Pending, Process, Scheduler
-from refimpl.proposals.topic_list import DEFAULT, Profile, TopicChanges
+from refimpl.proposals.profiles import DEFAULT, Profiles
+from refimpl.proposals.topic_list import TopicChanges
 
 Part = ProducerGroup | ConsumerGroup
 T = TypeVar("T")
@@ -33,7 +34,7 @@ class ClientCore:
         options: Choices for the whole client.
         random: Decides the jitter of delays and the names that are made up.
         wall_clock_offset: What to add to the time that is told, to get seconds since 1970.
-        profile: How topic lists are watched.
+        profiles: Which reading of each proposal it speaks.
         log: Gets one line for each thing worth to be noted.
 
     Raises:
@@ -47,12 +48,12 @@ class ClientCore:
         *,
         random: Random,
         wall_clock_offset: float = 0.0,
-        profile: Profile = DEFAULT,
+        profiles: Profiles = DEFAULT,
         log: Callable[[str], None] | None = None,
     ) -> None:
         self.options = options or ClientOptions()
         self.random = random
-        self.profile = profile
+        self.profiles = profiles
         self.scheduler = Scheduler()
         self.pool = Pool(self.scheduler, service_url, self.options, log)
         self._wall_clock_offset = wall_clock_offset

@@ -15,13 +15,15 @@ from google.protobuf.message import Message as Command
 from refimpl.client.attached import Attached
 from refimpl.client.batch_acks import BatchAcks, Position
 from refimpl.client.connection import Connection
-from refimpl.client.errors import ClientError, Closed, ConnectionLost, ProtocolError
+from refimpl.client.errors import BrokerRefused, ClientError, Closed, ConnectionLost, ProtocolError
 from refimpl.client.inbox import Inbox
 from refimpl.client.messages import Message, MessageId
 from refimpl.client.names import partition_index
 from refimpl.client.options import ConsumerOptions
 from refimpl.client.scheduler import Pending, Timer
 from refimpl.client.unpack import Corrupt, open_messages, unpack
+from refimpl.proposals.message_filter import ConsumerFilter, Judgement, Outcome
+from refimpl.proposals.refused import Refused
 from refimpl.wire import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -102,6 +104,8 @@ class Consumer(Attached):
         self._start = options.start_message_id
         self._wanted: MessageId | None = _after(options.start_message_id)
         self._seeking: Pending[None] | None = None
+        policy = options.message_filter_policy
+        self._filter = ConsumerFilter(policy, without_support=options.without_message_filters) if policy is not None else None
 
     # What the application does
 
@@ -217,7 +221,12 @@ class Consumer(Attached):
         if self._stale(frame):
             self._return(len(messages))
             return
-        wanted = self._still_open(frame, messages)
+        judgement = self._judge(frame)
+        if judgement is not None and judgement.outcome is Outcome.REJECT:
+            self._acknowledge(CommandAck.Individual, entry)
+            self._return(len(messages))
+            return
+        wanted = self._still_open(frame, messages, judgement)
         for message in wanted:
             self._inbox.put(self, message)
         self._return(len(messages) - len(wanted))
@@ -226,7 +235,14 @@ class Consumer(Attached):
         command = frame.command.message
         return command.HasField("consumer_epoch") and command.consumer_epoch < self._epoch
 
-    def _still_open(self, frame: Frame, messages: list[Message]) -> list[Message]:
+    def _judge(self, frame: Frame) -> Judgement | None:
+        if self._filter is None or frame.payload_octets is None:
+            return None
+        words = frame.command.message.ack_set
+        named = frozenset(64 * place + bit for place, word in enumerate(words) for bit in range(64) if word >> bit & 1)
+        return self._filter.judge(frame.payload_octets, named if words else None)
+
+    def _still_open(self, frame: Frame, messages: list[Message], judgement: Judgement | None = None) -> list[Message]:
         ids = [message.id for message in messages]
         if not ids:
             self._acknowledge(CommandAck.Individual, MessageId.from_wire(frame.command.message.message_id, self._partition))
@@ -234,6 +250,8 @@ class Consumer(Attached):
         if ids[0].batch_index < 0:
             return [] if self._before_start(ids[0]) else messages
         bits = open_messages(frame.command.message.ack_set, len(ids))
+        if judgement is not None and judgement.open_messages is not None:
+            bits &= sum(1 << index for index in judgement.open_messages)
         for message_id in ids:
             if self._before_start(message_id):
                 bits &= ~(1 << message_id.batch_index)
@@ -279,6 +297,12 @@ class Consumer(Attached):
             request.consumer_epoch = self._epoch
         if not options.durable:
             request.start_message_id.CopyFrom(self._start.to_wire())
+        if self._filter is not None:
+            self._filter.connected(connection.flags)
+            try:
+                self._filter.prepare(request)
+            except Refused as refused:
+                raise BrokerRefused(refused.code, refused.message) from None
         await connection.request(request)
 
     def _on_attached(self, connection: Connection) -> None:

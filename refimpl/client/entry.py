@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from refimpl.client.messages import MessageId, OutgoingMessage
 from refimpl.client.scheduler import Pending
+from refimpl.proposals.uniform_batches import Batch, write_header
 from refimpl.wire import SingleMessage, compress, encode_batch, encode_payload
 from refimpl.wire.pulsar_api_pb2 import NONE, KeyValue, MessageMetadata, SingleMessageMetadata
 
@@ -46,6 +47,7 @@ class Entry:
 
     queued: list[Queued]
     payload: bytes
+    is_batch: bool
 
     @property
     def sequence_id(self) -> int:
@@ -61,15 +63,15 @@ class Entry:
         """Give its messages their ids."""
         size = len(self.queued)
         for index, one in enumerate(self.queued):
-            in_batch = (index, message_id.partition, size) if size > 1 else (-1, message_id.partition, 0)
+            in_batch = (index, message_id.partition, size) if self.is_batch else (-1, message_id.partition, 0)
             one.receipt.succeed(MessageId(message_id.ledger_id, message_id.entry_id, *in_batch))
 
 
-def encode_entry(queued: list[Queued], producer_name: str, publish_time: int, compression: int) -> Entry:
+def encode_entry(batch: Batch[Queued], producer_name: str, publish_time: int, compression: int) -> Entry:
     """Encode messages.
 
     Args:
-        queued: At least one; more than one become a batch. Source: the Java client writes a batch of one as a plain message.
+        batch: At least one message. Whether a single one is written as a batch is for `UniformBatcher` to say.
         producer_name: As the broker knows it.
         publish_time: Milliseconds since 1970.
         compression: A `CompressionType`.
@@ -77,11 +79,12 @@ def encode_entry(queued: list[Queued], producer_name: str, publish_time: int, co
     Returns:
         The entry.
     """
+    queued = list(batch.items)
     first = queued[0].message
     metadata = MessageMetadata(producer_name=producer_name, sequence_id=queued[0].sequence_id, publish_time=publish_time)
     if first.key is not None:
         metadata.partition_key = first.key
-    if len(queued) == 1:
+    if not batch.is_batch:
         body = first.payload
         metadata.properties.extend(_properties(first))
         if first.event_time is not None:
@@ -90,13 +93,13 @@ def encode_entry(queued: list[Queued], producer_name: str, publish_time: int, co
             metadata.deliver_at_time = first.deliver_at
     else:
         body = encode_batch(_single(one) for one in queued)
-        metadata.num_messages_in_batch = len(queued)
+        write_header(metadata, batch)
         metadata.highest_sequence_id = queued[-1].sequence_id
     metadata.uncompressed_size = len(body)
     if compression != NONE:
         metadata.compression = compression  # type: ignore[assignment]
         body = compress(body, compression)
-    return Entry(queued, encode_payload(metadata, body))
+    return Entry(queued, encode_payload(metadata, body), batch.is_batch)
 
 
 def _single(queued: Queued) -> SingleMessage:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from typing import Literal
 
 from refimpl.client.messages import LATEST, MessageId
+from refimpl.proposals.message_filter import MessageFilterPolicy
+from refimpl.proposals.uniform_batches import allowed_values
 from refimpl.wire import compress
 from refimpl.wire.pulsar_api_pb2 import NONE, CommandSubscribe, ProducerAccessMode
 
@@ -66,8 +69,11 @@ class ProducerOptions:
     send_timeout: float = 30.0
     access_mode: int = ProducerAccessMode.Shared
     properties: Mapping[str, str] = field(default_factory=dict)
+    restrict_same_values_in_batch_properties: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    batch_of_one: Literal["batch", "java_single"] = "batch"
 
     def __post_init__(self) -> None:
+        allowed_values(self.restrict_same_values_in_batch_properties)
         compress(b"", self.compression)
         if min(self.batch_messages, self.batch_bytes, self.max_pending_messages) < 1:
             raise ValueError("batch_messages, batch_bytes and max_pending_messages are at least 1")
@@ -108,6 +114,8 @@ class ConsumerOptions:
     negative_ack_delay: float = 60.0
     properties: Mapping[str, str] = field(default_factory=dict)
     subscription_properties: Mapping[str, str] = field(default_factory=dict)
+    message_filter_policy: MessageFilterPolicy | None = None
+    without_message_filters: Literal["refuse", "filter"] = "refuse"
 
     def __post_init__(self) -> None:
         if self.queue_size < 1:

@@ -81,7 +81,7 @@ class PatternConsumer(ConsumerGroup):
             namespace,
             self.pattern,
             self._watcher_id,
-            profile=core.profile,
+            profile=core.profiles.pip145,
             discovery_period=discovery_period,
             operation_timeout=core.options.operation_timeout,
         )

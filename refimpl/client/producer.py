@@ -19,6 +19,7 @@ from refimpl.client.messages import MessageId, OutgoingMessage
 from refimpl.client.names import partition_index
 from refimpl.client.options import ProducerOptions
 from refimpl.client.scheduler import Pending, Timer
+from refimpl.proposals.uniform_batches import Batch, Profile, Reason, UniformBatcher, allowed_values
 from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE, Frame
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -58,8 +59,13 @@ class Producer(Attached):
         self._epoch = 0
         self._topic_epoch: int | None = None
         self._max_message_size = DEFAULT_MAX_MESSAGE_SIZE
-        self._batch: list[Queued] = []
-        self._batch_size = 0
+        self._batcher: UniformBatcher[Queued] = UniformBatcher(
+            allowed_values(options.restrict_same_values_in_batch_properties),
+            max_messages=options.batch_messages,
+            max_octets=min(options.batch_bytes, self._max_message_size),
+            delay=options.batch_delay,
+            profile=Profile(batch_of_one=options.batch_of_one),
+        )
         self._batch_timer: Timer | None = None
         self._unconfirmed: dict[int, Entry] = {}
         self._waiting = 0
@@ -88,11 +94,11 @@ class Producer(Attached):
         queued = Queued(message, self.last_sequence_id, Pending(self._scheduler), expires)
         queued.receipt.on_done(self._settled)
         self._waiting += 1
-        if self.options.batching and message.deliver_at is None:
-            self._add_to_batch(queued)
+        if self.options.batching:
+            alone = message.deliver_at is not None
+            self._put_all(self._batcher.add(queued, message.properties, queued.size, self._scheduler.now, has_delivery_time=alone))
         else:
-            self._close_batch()
-            self._put([queued])
+            self._put(Batch((queued,), None, Reason.UNBATCHABLE))
         return queued.receipt
 
     @property
@@ -179,6 +185,7 @@ class Producer(Attached):
 
     def _on_attached(self, connection: Connection) -> None:
         self._max_message_size = connection.max_message_size
+        self._batcher.max_octets = min(self.options.batch_bytes, self._max_message_size)
         for entry in list(self._unconfirmed.values()):
             if self._fits(entry):
                 self._transmit(entry)
@@ -193,7 +200,7 @@ class Producer(Attached):
             if timer is not None:
                 timer.cancel()
         unconfirmed, self._unconfirmed = self._unconfirmed, {}
-        batch, self._batch = self._batch, []
+        batch = [queued for one in self._batcher.flush() for queued in one.items]
         for entry in unconfirmed.values():
             entry.fail(error)
         for queued in batch:
@@ -203,27 +210,25 @@ class Producer(Attached):
 
     # Batches and entries
 
-    def _add_to_batch(self, queued: Queued) -> None:
-        limit = min(self.options.batch_bytes, self._max_message_size)
-        if self._batch and self._batch_size + queued.size > limit:
-            self._close_batch()
-        self._batch.append(queued)
-        self._batch_size += queued.size
-        if len(self._batch) >= self.options.batch_messages or self._batch_size >= limit:
-            self._close_batch()
-        elif self._batch_timer is None:
-            self._batch_timer = self._scheduler.call_at(self._scheduler.now + self.options.batch_delay, self._close_batch)
-
     def _close_batch(self) -> None:
-        if self._batch_timer is not None:
+        self._put_all(self._batcher.flush())
+
+    def _delay_is_over(self) -> None:
+        self._batch_timer = None
+        self._put_all(self._batcher.tick(self._scheduler.now))
+
+    def _put_all(self, batches: list[Batch[Queued]]) -> None:
+        for batch in batches:
+            self._put(batch)
+        if self._batch_timer is not None and (batches or self._batcher.next_deadline() is None):
             self._batch_timer.cancel()
             self._batch_timer = None
-        batch, self._batch, self._batch_size = self._batch, [], 0
-        if batch:
-            self._put(batch)
+        deadline = self._batcher.next_deadline()
+        if deadline is not None and self._batch_timer is None:
+            self._batch_timer = self._scheduler.call_at(deadline, self._delay_is_over)
 
-    def _put(self, queued: list[Queued]) -> None:
-        entry = encode_entry(queued, self.name, self._core.wall_clock_ms(), self.options.compression)
+    def _put(self, batch: Batch[Queued]) -> None:
+        entry = encode_entry(batch, self.name, self._core.wall_clock_ms(), self.options.compression)
         if self._fits(entry):
             self._unconfirmed[entry.sequence_id] = entry
             self._transmit(entry)

@@ -38,7 +38,8 @@ from refimpl.client import (
 from refimpl.client.names import parse_service_url
 from refimpl.client.producer import Producer as PartitionProducer
 from refimpl.net.client_driver import ClientDriver, Dial
-from refimpl.proposals.topic_list import DEFAULT, Profile, TopicChanges
+from refimpl.proposals.profiles import DEFAULT, Profiles
+from refimpl.proposals.topic_list import TopicChanges
 
 __all__ = ["Client", "Consumer", "Dial", "PatternSubscription", "Producer", "Reader"]
 
@@ -56,7 +57,7 @@ class Client:
         dial: Opens connections instead of TCP; see `refimpl.net.client_memory` for brokers inside the process.
         seed: Decides the jitter of delays and the names that are made up; None: the operating system does.
         wall_clock_offset: What to add to the event loop's time to get seconds since 1970; None: asked of the system once.
-        profile: How topic lists are watched.
+        profiles: Which reading of each proposal it speaks.
         log: Gets one line for each thing worth to be noted.
 
     Raises:
@@ -73,14 +74,14 @@ class Client:
         dial: Dial | None = None,
         seed: int | None = None,
         wall_clock_offset: float | None = None,
-        profile: Profile = DEFAULT,
+        profiles: Profiles = DEFAULT,
         log: Callable[[str], None] | None = None,
     ) -> None:
         options = options or ClientOptions()
         if token is not None:
             options = replace(options, token=token if callable(token) else lambda: token)
         self._dial = dial or _tcp(tls, parse_service_url(service_url).tls)
-        self._core = partial(ClientCore, service_url, options, profile=profile, log=log)
+        self._core = partial(ClientCore, service_url, options, profiles=profiles, log=log)
         self._seed = seed
         self._offset = wall_clock_offset
         self._driver: ClientDriver | None = None

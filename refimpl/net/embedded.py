@@ -20,7 +20,7 @@ from typing import Self, TypeVar
 
 from refimpl.broker import Broker, Configuration
 from refimpl.net.serving import Serving, serving
-from refimpl.proposals.topic_list import PROFILES
+from refimpl.proposals.profiles import PROFILES
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class EmbeddedBroker:
         if profile not in PROFILES:
             raise ValueError(f"profile is {' or '.join(PROFILES)}, not {profile!r}")
         self._configuration = Configuration.from_settings(config or {})
-        self._profile = PROFILES[profile]
+        self._profiles = PROFILES[profile]
         self._block: AbstractAsyncContextManager[Serving] | None = None
         self._serving: Serving | None = None
         self._runner: asyncio.Runner | None = None
@@ -87,7 +87,7 @@ class EmbeddedBroker:
         """Start on the running event loop."""
         if self._block is not None:
             raise RuntimeError("the broker runs already")
-        self._block = serving(self._configuration, profile=self._profile)
+        self._block = serving(self._configuration, profiles=self._profiles)
         try:
             self._serving = await self._block.__aenter__()
         except BaseException:

@@ -13,7 +13,7 @@ from refimpl.broker import Broker, Configuration
 from refimpl.net.admin_http import AdminServer
 from refimpl.net.driver import Driver
 from refimpl.net.server import Server
-from refimpl.proposals.topic_list import DEFAULT, Profile
+from refimpl.proposals.profiles import DEFAULT, Profiles
 from refimpl.store import MemoryStore
 
 
@@ -36,7 +36,7 @@ class Serving:
 async def serving(
     configuration: Configuration | None = None,
     *,
-    profile: Profile = DEFAULT,
+    profiles: Profiles = DEFAULT,
     store: MemoryStore | None = None,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -48,7 +48,7 @@ async def serving(
 
     Args:
         configuration: Its settings.
-        profile: Which reading of the proposals it speaks.
+        profiles: Which reading of each proposal it speaks.
         store: What an earlier broker left.
         host: Address to listen at; it stands in the answers to LOOKUP, too.
         port: TCP port of the binary protocol; 0: a free one.
@@ -67,7 +67,7 @@ async def serving(
         service, admin = (stack.enter_context(_listening(host, number)) for number in (port, admin_port))
         scheme = "pulsar+ssl" if tls else "pulsar"
         service_url, admin_url = f"{scheme}://{host}:{service.getsockname()[1]}", f"http://{host}:{admin.getsockname()[1]}"
-        broker = Broker(configuration, store=store, profile=profile, service_url=service_url, admin_url=admin_url, log=log)
+        broker = Broker(configuration, store=store, profiles=profiles, service_url=service_url, admin_url=admin_url, log=log)
         driver = Driver(broker, log=log)
         stack.callback(driver.close)
         server, admin_server = Server(driver), AdminServer(driver)

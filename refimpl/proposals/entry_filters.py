@@ -8,7 +8,7 @@ entry (pip191.filter.whole-entry).
     REJECT        the broker acknowledges it for the subscription; it costs no permits
     RESCHEDULE    it is offered again after a second, it alone
 
-`SubscriptionFilter` asks the filters of one subscription and counts; the dispatcher does what it says. `PropertyEntryFilter` is
+`SubscriptionEntryFilters` asks the filters of one subscription and counts; the dispatcher does what it says. `PropertyEntryFilter` is
 built in, others are a small class and a function (`EntryFilter`, `EntryFilterFactory`). Sources: PIP-191 and PIP-105, and Apache
 Pulsar 4.2.4 as observed. Two things that happened there are left out: a filter that raised an error stopped its subscription for
 good, and on an exclusive or failover subscription RESCHEDULE sent again everything that was not acknowledged, once a second.
@@ -164,7 +164,7 @@ class FilterCounts:
         }
 
 
-class SubscriptionFilter:
+class SubscriptionEntryFilters:
     """The filters of one subscription, and the entries that it has put off.
 
     Entries are named by their index. It is to be asked each time that an entry is about to be sent, also again

@@ -12,7 +12,7 @@ flag and the field have private numbers, 7629. A broker that does not know them 
 looks at the flag.
 
 The filters stand in `message_filter_kinds` and `message_filter_avro`, the rules that both sides share in `message_filter_rules`.
-The broker's side is `MessageFilterBroker`, with a `SubscriptionFilter` for each subscription, below; the client's is
+The broker's side is `MessageFilterBroker`, with a `SubscriptionMessageFilter` for each subscription, below; the client's is
 `ConsumerFilter`, in `message_filter_client`. All are synchronous, without input and output. Sources: the text of PR 7629, and the
 settled reading of what it leaves open. Where the two contradict each other, a `Profile` says which is followed.
 """
@@ -27,7 +27,6 @@ from refimpl.proposals.message_filter_client import (
     Event,
     MessageFilterPolicy,
     State,
-    Transition,
 )
 from refimpl.proposals.message_filter_kinds import (
     BASIC_AVRO_FILTER,
@@ -97,8 +96,7 @@ __all__ = [
     "RequestedFilter",
     "SchemaAccess",
     "State",
-    "SubscriptionFilter",
-    "Transition",
+    "SubscriptionMessageFilter",
     "Undecidable",
     "judge",
     "requested_filter",
@@ -150,12 +148,12 @@ class MessageFilterBroker:
             schemas = SchemaAccess(request.schema, schemas.of_version)
         return requested_filter(request.filter_meta, self._registry, schemas)
 
-    def subscription(self) -> SubscriptionFilter:
+    def subscription(self) -> SubscriptionMessageFilter:
         """Return the part that belongs to one subscription."""
-        return SubscriptionFilter(self._profile, self._max_message_size)
+        return SubscriptionMessageFilter(self._profile, self._max_message_size)
 
 
-class SubscriptionFilter:
+class SubscriptionMessageFilter:
     """What filters the entries of one subscription; made by `MessageFilterBroker.subscription`.
 
     Args:

@@ -27,6 +27,7 @@ from refimpl.proposals.message_filter_kinds import (
 )
 from refimpl.proposals.message_filter_rules import BUILT_IN_REGISTRY, FilterCounters, Judgement, judge, requested_filter
 from refimpl.proposals.refused import Refused
+from refimpl.proposals.state_machine import Table, Transition
 from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, FeatureFlags, FilterMeta, KeyValue, NotAllowedError
 
@@ -105,21 +106,7 @@ class Event(Enum):
     DISCONNECTED = "the connection is lost"
 
 
-@dataclass(frozen=True)
-class Transition:
-    """One row of the client's table.
-
-    Attributes:
-        when: A condition, the name of a property of `ConsumerFilter`; empty: in any case. The first row that applies counts.
-    """
-
-    state: State
-    event: Event
-    target: State
-    when: str = ""
-
-
-TRANSITIONS: tuple[Transition, ...] = (
+TRANSITIONS: tuple[Transition[State, Event, Enum], ...] = (
     Transition(State.OFFLINE, Event.OFFERED, State.BROKER),
     Transition(State.OFFLINE, Event.NOT_OFFERED, State.CLIENT, when="steps_in"),
     Transition(State.OFFLINE, Event.NOT_OFFERED, State.REFUSED),
@@ -128,6 +115,8 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(State.REFUSED, Event.DISCONNECTED, State.OFFLINE),
 )
 """The client as a table. An event that a state has no row for changes nothing."""
+
+_TABLE = Table(TRANSITIONS)
 
 
 class ConsumerFilter:
@@ -213,7 +202,6 @@ class ConsumerFilter:
         return judgement
 
     def _happened(self, event: Event) -> None:
-        for row in TRANSITIONS:
-            if row.state is self.state and row.event is event and (not row.when or getattr(self, row.when)):
-                self.state = row.target
-                return
+        row = _TABLE.row(self, self.state, event)
+        if row is not None:
+            self.state = row.target

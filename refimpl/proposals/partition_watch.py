@@ -33,7 +33,7 @@ from collections.abc import Callable, Hashable, Mapping
 from enum import Enum
 from types import MappingProxyType
 
-from refimpl.proposals.partition_watch_client import TRANSITIONS, Event, PartitionCounts, PartitionWatch, Send, State, Transition
+from refimpl.proposals.partition_watch_client import TRANSITIONS, Event, PartitionCounts, PartitionWatch, Send, State
 from refimpl.proposals.partition_watch_rules import (
     DEFAULT,
     LETTER,
@@ -83,7 +83,6 @@ __all__ = [
     "Profile",
     "Send",
     "State",
-    "Transition",
 ]
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import groupby
 
 from google.protobuf.message import Message
 
@@ -29,6 +28,7 @@ from refimpl.proposals.partition_watch_rules import (
     count_in_force,
 )
 from refimpl.proposals.refused import Refused
+from refimpl.proposals.state_machine import Table, Transition
 from refimpl.wire.commands import command_name
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -82,22 +82,7 @@ class Send(Enum):
     CLOSE = "WATCH_PARTITION_UPDATE_CLOSE if a watcher was asked for"
 
 
-@dataclass(frozen=True)
-class Transition:
-    """One row of the client's table.
-
-    Attributes:
-        when: A condition, the name of a property of `PartitionWatch`; empty: in any case. The first row that applies counts.
-    """
-
-    state: State
-    event: Event
-    target: State
-    send: Send | None = None
-    when: str = ""
-
-
-TRANSITIONS: tuple[Transition, ...] = (
+TRANSITIONS: tuple[Transition[State, Event, Send], ...] = (
     Transition(State.OFFLINE, Event.CONNECTED, State.REGISTERING, Send.WATCH, when="watches"),
     Transition(State.OFFLINE, Event.CONNECTED, State.POLLING),
     Transition(State.OFFLINE, Event.CLOSE, State.CLOSED),
@@ -129,7 +114,7 @@ TRANSITIONS: tuple[Transition, ...] = (
 )
 """The client as a table. An event that a state has no row for changes nothing."""
 
-_ROWS = {key: tuple(rows) for key, rows in groupby(TRANSITIONS, key=lambda row: (row.state, row.event))}
+_TABLE = Table(TRANSITIONS)
 _ASKING = (State.REGISTERING, State.CHECKING)
 _WITHOUT_WATCHER = (State.POLLING, State.WAITING)
 
@@ -426,17 +411,16 @@ class PartitionWatch:
 
     def _happened(self, event: Event, now: float | None) -> None:
         """Follow the table."""
-        for row in _ROWS.get((self.state, event), ()):
-            if row.when and not getattr(self, row.when):
-                continue
-            self.state = row.target
-            if row.send is not None and (row.send is not Send.CLOSE or self._asked_to_watch):
-                self._outbox.append(row.send)
-            if event is not Event.POLL_DUE:
-                self._due = self._deadline(now) if now is not None else None
-            if self.state in _WITHOUT_WATCHER and self._poll_due is None and self._told_at is not None:
-                self._poll_due = self._told_at + self._poll_interval
+        row = _TABLE.row(self, self.state, event)
+        if row is None:
             return
+        self.state = row.target
+        if row.send is not None and (row.send is not Send.CLOSE or self._asked_to_watch):
+            self._outbox.append(row.send)
+        if event is not Event.POLL_DUE:
+            self._due = self._deadline(now) if now is not None else None
+        if self.state in _WITHOUT_WATCHER and self._poll_due is None and self._told_at is not None:
+            self._poll_due = self._told_at + self._poll_interval
 
     def _deadline(self, now: float) -> float | None:
         if self.state is State.WATCHING:

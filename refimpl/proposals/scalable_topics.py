@@ -52,7 +52,7 @@ from refimpl.proposals.scalable_topics_rules import (
     retry_delay,
     topic_of_path,
 )
-from refimpl.proposals.scalable_topics_watch import TRANSITIONS, Event, ScalableTopicsWatch, Send, State, Transition
+from refimpl.proposals.scalable_topics_watch import TRANSITIONS, Event, ScalableTopicsWatch, Send, State
 from refimpl.proposals.topics_hash import EMPTY_HASH, TopicSet, topics_hash
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
@@ -86,7 +86,6 @@ __all__ = [
     "Segment",
     "Send",
     "State",
-    "Transition",
     "attachable_topics",
     "first_layout",
     "parse_segment_topic",

@@ -7,15 +7,14 @@ set; what comes back then is a snapshot, or nothing, if nothing has changed. `TR
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
-from itertools import groupby
 from random import Random
 
 from google.protobuf.message import Message
 
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.scalable_topics_rules import DEFAULT, FoldedChanges, Profile, ScalableTopicChanges, retry_delay
+from refimpl.proposals.state_machine import Table, Transition
 from refimpl.proposals.topics_hash import TopicSet
 from refimpl.wire.commands import command_name
 from refimpl.wire.pulsar_api_pb2 import (
@@ -67,22 +66,7 @@ class Send(Enum):
     CLOSE = "WATCH_SCALABLE_TOPICS_CLOSE"
 
 
-@dataclass(frozen=True)
-class Transition:
-    """One row of the client's table.
-
-    Attributes:
-        when: A condition, the name of a property of `ScalableTopicsWatch`; empty: in any case. The first row that applies counts.
-    """
-
-    state: State
-    event: Event
-    target: State
-    send: Send | None = None
-    when: str = ""
-
-
-TRANSITIONS: tuple[Transition, ...] = (
+TRANSITIONS: tuple[Transition[State, Event, Send], ...] = (
     Transition(State.NEW, Event.START, State.CONNECTING),
     Transition(State.NEW, Event.CLOSE, State.CLOSED),
     Transition(State.CONNECTING, Event.CONNECTED, State.WATCHING, Send.WATCH, when="knows_topics"),
@@ -111,7 +95,7 @@ TRANSITIONS: tuple[Transition, ...] = (
 )
 """The client as a table. An event that a state has no row for changes nothing."""
 
-_ROWS = {key: tuple(rows) for key, rows in groupby(TRANSITIONS, key=lambda row: (row.state, row.event))}
+_TABLE = Table(TRANSITIONS)
 
 
 class ScalableTopicsWatch:
@@ -300,7 +284,7 @@ class ScalableTopicsWatch:
 
     def _failed(self, event: Event, refusal: Refused, now: float) -> None:
         """Take note of a failure. A watch that held longer than the pause before it was a success: silence is no failure."""
-        if (self.state, event) not in _ROWS:
+        if not _TABLE.knows(self.state, event):
             return
         if self._opened_at is not None and now - self._opened_at > self._pause:  # pr25648.client.backoff-reset
             self._failures = 0
@@ -310,15 +294,14 @@ class ScalableTopicsWatch:
 
     def _happened(self, event: Event, now: float | None) -> None:
         """Follow the table."""
-        for row in _ROWS.get((self.state, event), ()):
-            if row.when and not getattr(self, row.when):
-                continue
-            self.state = row.target
-            if row.send is not None:
-                self._outbox.append(row.send)
-                self._opened_at = now
-            self._deadline = None if now is None else self._due(now)
+        row = _TABLE.row(self, self.state, event)
+        if row is None:
             return
+        self.state = row.target
+        if row.send is not None:
+            self._outbox.append(row.send)
+            self._opened_at = now
+        self._deadline = None if now is None else self._due(now)
 
     def _due(self, now: float) -> float | None:
         if self.state is State.OPENING:

@@ -35,7 +35,7 @@ from refimpl.proposals.topic_list_rules import (
     partitioned_topic_name,
     visible_topics,
 )
-from refimpl.proposals.topic_list_watch import TRANSITIONS, Event, Send, State, TopicChanges, TopicListWatch, Transition
+from refimpl.proposals.topic_list_watch import TRANSITIONS, Event, Send, State, TopicChanges, TopicListWatch
 from refimpl.proposals.topic_patterns import PatternIndex, TopicsPattern, compile_pattern, pattern_length, without_domain
 from refimpl.proposals.topics_hash import EMPTY_HASH, TopicSet, topics_hash, utf16_order
 from refimpl.wire.pulsar_api_pb2 import (
@@ -69,7 +69,6 @@ __all__ = [
     "TopicChanges",
     "TopicListBroker",
     "TopicListWatch",
-    "Transition",
     "is_system_topic",
     "partitioned_topic_name",
     "pattern_length",

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from itertools import groupby
 
 from google.protobuf.message import Message
 
 from refimpl.proposals.refused import Refused
+from refimpl.proposals.state_machine import Table, Transition
 from refimpl.proposals.topic_list_rules import DEFAULT, Profile, visible_topics
 from refimpl.proposals.topic_patterns import compile_pattern, without_domain
 from refimpl.proposals.topics_hash import EMPTY_HASH, TopicSet
@@ -74,22 +74,7 @@ class Send(Enum):
     CLOSE = "WATCH_TOPIC_LIST_CLOSE if a watcher was asked for"
 
 
-@dataclass(frozen=True)
-class Transition:
-    """One row of the client's table.
-
-    Attributes:
-        when: A condition, the name of a property of `TopicListWatch`; empty: in any case. The first row that applies counts.
-    """
-
-    state: State
-    event: Event
-    target: State
-    send: Send | None = None
-    when: str = ""
-
-
-TRANSITIONS: tuple[Transition, ...] = (
+TRANSITIONS: tuple[Transition[State, Event, Send], ...] = (
     Transition(State.OFFLINE, Event.CONNECTED, State.REGISTERING, Send.WATCH, when="knows_topics_and_watches"),
     Transition(State.OFFLINE, Event.CONNECTED, State.LISTING, Send.LIST),
     Transition(State.OFFLINE, Event.CLOSE, State.CLOSED),
@@ -131,7 +116,7 @@ TRANSITIONS: tuple[Transition, ...] = (
 )
 """The client as a table. An event that a state has no row for changes nothing."""
 
-_ROWS = {key: tuple(rows) for key, rows in groupby(TRANSITIONS, key=lambda row: (row.state, row.event))}
+_TABLE = Table(TRANSITIONS)
 
 
 @dataclass(frozen=True)
@@ -422,17 +407,16 @@ class TopicListWatch:
 
     def _happened(self, event: Event, now: float | None) -> None:
         """Follow the table."""
-        for row in _ROWS.get((self.state, event), ()):
-            if row.when and not getattr(self, row.when):
-                continue
-            self.state = row.target
-            if row.send is not None and (row.send is not Send.CLOSE or self._asked_to_watch):
-                self._outbox.append(row.send)
-            if now is not None:
-                self._deadline = self._due(now)
-            elif self.state is not State.CLOSING:  # which still waits for an answer
-                self._deadline = None
+        row = _TABLE.row(self, self.state, event)
+        if row is None:
             return
+        self.state = row.target
+        if row.send is not None and (row.send is not Send.CLOSE or self._asked_to_watch):
+            self._outbox.append(row.send)
+        if now is not None:
+            self._deadline = self._due(now)
+        elif self.state is not State.CLOSING:  # which still waits for an answer
+            self._deadline = None
 
     def _due(self, now: float) -> float | None:
         if self.state in (State.WATCHING, State.POLLING):

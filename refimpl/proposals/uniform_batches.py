@@ -38,7 +38,7 @@ from refimpl.proposals.entry_filters import (
     EntryFilterFactory,
     FilterCounts,
     PropertyEntryFilter,
-    SubscriptionFilter,
+    SubscriptionEntryFilters,
     Verdict,
     filters_of,
 )
@@ -62,7 +62,7 @@ __all__ = [
     "Profile",
     "PropertyEntryFilter",
     "Reason",
-    "SubscriptionFilter",
+    "SubscriptionEntryFilters",
     "UniformBatcher",
     "Verdict",
     "allowed_values",

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from conformance.engine import log
 from conformance.recorder import load_target
 from refimpl.broker import Broker
-from refimpl.proposals.topic_list import LETTER, WATCHERS_PER_CONNECTION
+from refimpl.proposals.profiles import LETTER
+from refimpl.proposals.topic_list import WATCHERS_PER_CONNECTION
 from refimpl.wire import FIELD_BY_TYPE, encode_frame
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, TooManyRequests
 
@@ -122,7 +123,7 @@ EVIL = [
 @pytest.mark.parametrize("pattern", EVIL, ids=range(len(EVIL)))
 def test_no_pattern_hangs_the_broker(pattern: str) -> None:
     """Without a limit of length, as the letter of the proposal has it: each is served in linear time, or refused."""
-    broker = Broker(profile=LETTER)
+    broker = Broker(profiles=LETTER)
     broker.admin.create_topic("persistent://public/default/" + "a" * 2000)
     peer, good = Peer(broker), Peer(broker)
     list_ = peer.ask("getTopicsOfNamespace", request_id=1, namespace="public/default", topics_pattern=pattern)

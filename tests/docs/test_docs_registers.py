@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
+from typing import Literal
 
 import pytest
 
 from conformance.engine.source import SourceProblem
-from conformance.site.registers import PROFILES, differences, load_entries
+from conformance.site.registers import PROFILES, Difference, differences, load_entries
 from conformance.site.sources import REPOSITORY
 
 FINDINGS = {path.stem for path in (REPOSITORY / "docs" / "findings").glob("*.md")} - {"README"}
@@ -22,9 +23,9 @@ class Profile:
             in one word.
     """
 
-    close_answer: str = "success"
-    limit: int = 50
-    """How long `a_pattern` may be."""
+    close_answer: Literal["success", "list", "nothing"] = "success"
+    limited: bool = True
+    """Whether `a_pattern` may be too long."""
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -53,15 +54,10 @@ def test_every_finding_is_listed(generated):
 
 
 def test_fields_of_a_profile_are_read_with_their_documentation():
-    module = SimpleNamespace(Profile=Profile, DEFAULT=Profile(), LETTER=Profile("list", 0))
+    module = SimpleNamespace(Profile=Profile, DEFAULT=Profile(), LETTER=Profile("list", False))
     first, second = differences(module)
-    assert (first.name, first.words, first.default, first.letter) == (
-        "close_answer",
-        "What a close is answered with, in one word.",
-        "success",
-        "list",
-    )
-    assert (second.name, second.words, second.default, second.letter) == ("limit", "How long `a_pattern` may be.", 50, 0)
+    assert first == Difference("close_answer", "What a close is answered with, in one word.", "success", "list", ("nothing",))
+    assert second == Difference("limited", "Whether `a_pattern` may be too long.", True, False, ())
 
 
 @pytest.mark.parametrize(("about", "module"), PROFILES, ids=[about for about, _ in PROFILES])
@@ -71,7 +67,7 @@ def test_every_field_of_the_profiles_is_documented_and_published(about, module, 
     assert [one.name for one in found] == [field.name for field in fields(module.Profile)]
     for one in found:
         assert one.words, one.name
-        assert one.default != one.letter, one.name
+        assert one.default != one.letter or one.others, one.name
         assert f"### {one.name} {{" in page
 
 

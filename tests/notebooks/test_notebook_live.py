@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.notebooks.live import Stage
-from refimpl.proposals.topic_list import LETTER, TopicListWatch
+from refimpl.proposals.topic_list import TopicListWatch
 from refimpl.wire import command, encode_frame, type_name, wrap
 
 TOPIC = "persistent://public/default/order-"
@@ -70,7 +70,7 @@ def test_a_lost_connection_is_lost_for_both_sides() -> None:
 
 
 def test_the_broker_may_be_of_another_profile_or_from_before_the_proposal() -> None:
-    letter = Stage(profile=LETTER)
+    letter = Stage(profile="letter")
     letter.connect()
     (answer,) = letter.send(encode_frame(command("watchTopicListClose", request_id=2, watcher_id=1)))
     assert type_name(wrap(answer)) == "WATCH_TOPIC_LIST_SUCCESS"

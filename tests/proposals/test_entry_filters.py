@@ -9,7 +9,7 @@ from refimpl.proposals.refused import Refused
 from refimpl.proposals.uniform_batches import (
     BUILT_IN,
     PropertyEntryFilter,
-    SubscriptionFilter,
+    SubscriptionEntryFilters,
     UniformBatcher,
     Verdict,
     allowed_values,
@@ -38,7 +38,7 @@ class Says:
 
 
 def judged(properties, octets, messages=1):
-    return SubscriptionFilter(filters_of(properties)).judge(0, octets, messages, 0.0)
+    return SubscriptionEntryFilters(filters_of(properties)).judge(0, octets, messages, 0.0)
 
 
 # Subscription properties
@@ -47,7 +47,7 @@ def judged(properties, octets, messages=1):
 @pytest.mark.parametrize("properties", [{}, {"owner": "x"}, STRICT, {"entry-filters.region": "eu"}, {"Entry-Filter.region": "eu"}])
 def test_without_its_properties_there_is_no_filter(properties):
     assert filters_of(properties) == {}
-    one = SubscriptionFilter(filters_of(properties))
+    one = SubscriptionEntryFilters(filters_of(properties))
     assert not one.active
     assert one.judge(0, plain_entry({"region": "us"}), 1, 0.0) is ACCEPT
     assert set(one.counts.stats().values()) == {0}
@@ -70,7 +70,7 @@ def test_properties_that_cannot_be_used_are_refused_by_name(properties, named):
 
 def test_a_stored_subscription_with_unusable_properties_delivers_everything():
     log = []
-    one = SubscriptionFilter.restored({"entry-filter.": "eu"}, log=log.append)
+    one = SubscriptionEntryFilters.restored({"entry-filter.": "eu"}, log=log.append)
     assert one.active
     assert [one.judge(index, plain_entry(), 2, 0.0) for index in range(3)] == [ACCEPT] * 3
     assert (one.counts.processed, one.counts.accepted, one.counts.failed) == (6, 6, 6)
@@ -79,8 +79,8 @@ def test_a_stored_subscription_with_unusable_properties_delivers_everything():
 
 
 def test_a_stored_subscription_with_good_properties_is_filtered():
-    assert SubscriptionFilter.restored(EU).judge(0, plain_entry({"region": "us"}), 1, 0.0) is REJECT
-    assert not SubscriptionFilter.restored({}).active
+    assert SubscriptionEntryFilters.restored(EU).judge(0, plain_entry({"region": "us"}), 1, 0.0) is REJECT
+    assert not SubscriptionEntryFilters.restored({}).active
 
 
 # Properties of the header
@@ -176,7 +176,7 @@ def test_a_header_with_the_first_message_only_decides_for_all():
 def test_the_example_of_the_text_filtered(wanted, arrives):
     into = UniformBatcher(allowed_values(SETTING))
     sent = [batch for number, (text, of) in enumerate(EXAMPLE) for batch in into.add((number, text, of), of, 1, 0.0)] + into.flush()
-    one = SubscriptionFilter(filters_of(wanted))
+    one = SubscriptionEntryFilters(filters_of(wanted))
     delivered = [batch for index, batch in enumerate(sent) if one.judge(index, encode(batch), len(batch.items), 0.0) is ACCEPT]
     assert [text for batch in delivered for _, text, _ in batch.items] == arrives.split()
     assert one.counts.processed == 8
@@ -188,7 +188,7 @@ def test_the_example_of_the_text_filtered(wanted, arrives):
 
 def test_filters_of_others_are_asked_in_their_order_until_one_does_not_accept():
     first, second, third = Says(ACCEPT), Says(REJECT), Says(RESCHEDULE)
-    one = SubscriptionFilter({"a": first, "b": second, "c": third})
+    one = SubscriptionEntryFilters({"a": first, "b": second, "c": third})
     assert one.judge(0, plain_entry(), 1, 0.0) is REJECT
     assert (first.asked, second.asked, third.asked) == (1, 1, 0)
 
@@ -204,7 +204,7 @@ def test_a_factory_sees_the_properties_once_and_may_decline():
     factories = {**BUILT_IN, "Other": factory}
     assert list(filters_of(EU | {"other": ""}, factories)) == ["PropertyEntryFilter", "Other"]
     assert list(filters_of(EU, factories)) == ["PropertyEntryFilter"]
-    one = SubscriptionFilter(filters_of({"other": ""}, factories))
+    one = SubscriptionEntryFilters(filters_of({"other": ""}, factories))
     assert one.judge(0, plain_entry(), 1, 0.0) is ACCEPT
     assert one.judge(0, plain_entry(), 1, 0.0) is ACCEPT
     assert (other.asked, len(seen)) == (2, 3)
@@ -223,7 +223,7 @@ def test_a_factory_that_raises_refuses_the_subscription():
 def test_a_filter_that_fails_delivers_counts_and_goes_on(answer):
     log = []
     last = Says(REJECT)
-    one = SubscriptionFilter({"first": Says(answer, answer, REJECT), "last": last}, log=log.append)
+    one = SubscriptionEntryFilters({"first": Says(answer, answer, REJECT), "last": last}, log=log.append)
     assert one.judge(0, plain_entry(), 3, 0.0) is ACCEPT
     assert one.judge(1, plain_entry(), 1, 0.0) is ACCEPT
     assert one.judge(2, plain_entry(), 5, 0.0) is REJECT
@@ -243,7 +243,7 @@ def test_a_filter_that_fails_delivers_counts_and_goes_on(answer):
 @pytest.mark.parametrize("octets", [b"", b"\x00\x00\x00\x09", plain_entry()[:12], b"\x00\x00\x00\x01\x07"])
 def test_an_entry_whose_header_cannot_be_read_is_delivered(octets):
     log = []
-    one = SubscriptionFilter(filters_of(EU | STRICT), log=log.append)
+    one = SubscriptionEntryFilters(filters_of(EU | STRICT), log=log.append)
     assert one.judge(0, octets, 1, 0.0) is ACCEPT
     assert one.counts.failed == one.counts.accepted == 1
     assert len(log) == 1
@@ -255,7 +255,7 @@ def test_a_filter_that_edits_the_header_spoils_nothing():
             metadata.properties.clear()
 
     octets = plain_entry({"region": "us"})
-    assert SubscriptionFilter({"edits": Edits(), **filters_of(EU)}).judge(0, octets, 1, 0.0) is ACCEPT
+    assert SubscriptionEntryFilters({"edits": Edits(), **filters_of(EU)}).judge(0, octets, 1, 0.0) is ACCEPT
     assert judged(EU, octets) is REJECT
 
 
@@ -263,7 +263,7 @@ def test_a_filter_that_edits_the_header_spoils_nothing():
 
 
 def test_an_entry_that_is_put_off_is_due_after_a_second_again_and_again():
-    one = SubscriptionFilter({"slow": Says(RESCHEDULE, RESCHEDULE, RESCHEDULE, ACCEPT)})
+    one = SubscriptionEntryFilters({"slow": Says(RESCHEDULE, RESCHEDULE, RESCHEDULE, ACCEPT)})
     now = 5.0
     for _ in range(3):
         assert one.judge(7, plain_entry(), 2, now) is RESCHEDULE
@@ -278,7 +278,7 @@ def test_an_entry_that_is_put_off_is_due_after_a_second_again_and_again():
 
 
 def test_each_entry_waits_for_itself():
-    one = SubscriptionFilter({"slow": Says(RESCHEDULE)}, delay=0.25)
+    one = SubscriptionEntryFilters({"slow": Says(RESCHEDULE)}, delay=0.25)
     for index, now in ((9, 0.0), (1, 0.1), (4, 0.2)):
         one.judge(index, plain_entry(), 1, now)
     assert one.next_deadline() == 0.25
@@ -289,7 +289,7 @@ def test_each_entry_waits_for_itself():
 
 
 def test_an_entry_that_is_put_off_while_it_waits_waits_once_and_anew():
-    one = SubscriptionFilter({"slow": Says(RESCHEDULE)})
+    one = SubscriptionEntryFilters({"slow": Says(RESCHEDULE)})
     for index, now in ((0, 0.0), (1, 0.1), (0, 0.2)):
         one.judge(index, plain_entry(), 1, now)
     assert one.next_deadline() == 1.1
@@ -298,7 +298,7 @@ def test_an_entry_that_is_put_off_while_it_waits_waits_once_and_anew():
 
 
 def test_reset_forgets_what_waits():
-    one = SubscriptionFilter({"slow": Says(RESCHEDULE)})
+    one = SubscriptionEntryFilters({"slow": Says(RESCHEDULE)})
     one.judge(0, plain_entry(), 1, 0.0)
     one.reset()
     assert one.next_deadline() is None
@@ -323,7 +323,7 @@ def test_the_rule_in_one_line(wanted, header, strict):
 
 @given(st.lists(st.tuples(st.sampled_from([*Verdict, None, RuntimeError("x")]), st.integers(1, 9)), min_size=1))
 def test_every_message_is_counted_once(rows):
-    one = SubscriptionFilter({"says": Says(*(answer for answer, _ in rows))})
+    one = SubscriptionEntryFilters({"says": Says(*(answer for answer, _ in rows))})
     for index, (_, messages) in enumerate(rows):
         one.judge(index, plain_entry(), messages, 0.0)
     counts = one.counts

@@ -12,7 +12,7 @@ from refimpl.proposals.uniform_batches import (
     BUILT_IN,
     PROFILES,
     Profile,
-    SubscriptionFilter,
+    SubscriptionEntryFilters,
     UniformBatcher,
     Verdict,
     allowed_values,
@@ -104,7 +104,7 @@ class BothSides(RuleBasedStateMachine):
         moody = Moody(moods)
         factories = BUILT_IN if moods is None else {**BUILT_IN, "Moody": lambda properties: moody}
         self.moods = moods
-        self.judge = SubscriptionFilter(filters_of(properties, factories))
+        self.judge = SubscriptionEntryFilters(filters_of(properties, factories))
         self.broker = Dispatcher(self.judge)
         self.sent = []
         self.alone = set()

@@ -21,7 +21,8 @@ from refimpl.net.client import Client
 from refimpl.net.client_memory import memory_dial
 from refimpl.net.memory_link import NO_FAULTS, Faults, MemoryLink
 from refimpl.net.virtual_time import VirtualTimeLoop
-from refimpl.proposals.topic_list import PROFILES, TopicChanges, topics_hash
+from refimpl.proposals.profiles import PROFILES
+from refimpl.proposals.topic_list import TopicChanges, topics_hash
 from refimpl.store import MemoryStore
 from refimpl.wire import FrameDecoder, command_name, sub_message
 
@@ -143,7 +144,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.choice = random.Random(self.seed)
-        self.profile = PROFILES["letter" if self.choice.random() < 0.15 else "default"]
+        self.profiles = PROFILES["letter" if self.choice.random() < 0.15 else "default"]
         offered = self.choice.random() < 0.85
         self.configuration = Configuration(
             enable_broker_topic_list_watcher=offered, keep_alive_interval_seconds=self.choice.choice([5, 30])
@@ -167,7 +168,7 @@ class World:
             largest_piece=self.choice.choice([0, 1, 40]),
             cut_after=self.choice.choice([None, (100, 3000), (1000, 20000)]),
         )
-        broker = Broker(self.configuration, store=self.store, profile=self.profile, service_url="pulsar://broker:6650")
+        broker = Broker(self.configuration, store=self.store, profiles=self.profiles, service_url="pulsar://broker:6650")
         self.link = MemoryLink(broker, faults=bad if faults else NO_FAULTS, log=self.broken.append)
         self.note(f"a broker starts: {bad if faults else 'no faults'}")
 
@@ -247,7 +248,7 @@ async def simulate(seed: int, *, verbose: bool = False) -> None:
         changed.set()
 
     world.start(faults=world.choice.random() < 0.8)
-    async with Client("pulsar://broker:6650", dial=world.dial, seed=seed, wall_clock_offset=0.0, profile=world.profile) as client:
+    async with Client("pulsar://broker:6650", dial=world.dial, seed=seed, wall_clock_offset=0.0, profiles=world.profiles) as client:
         subscribing = asyncio.ensure_future(client.subscribe_pattern(PATTERN, "s", discovery_period=PERIOD, on_topics=on_topics))
         for _ in range(world.choice.randint(5, 25)):
             await asyncio.sleep(world.choice.choice([0.0, 0.001, 0.05, 1.0, 7.0]) * world.choice.random())

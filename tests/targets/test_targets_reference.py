@@ -198,8 +198,14 @@ def test_port_in_use_is_one_line():
         (["--config-file", "no-such-file"], "no-such-file can't be read: No such file or directory"),
         (["--profile", "x"], "--profile is default or letter, not 'x'"),
         (["--set", "close_answr=letter"], "--set: a profile has no field 'close_answr'; did you mean 'close_answer'?"),
-        (["--set", "pattern_length_limited=x"], "--set pattern_length_limited: true, false, default or letter, not 'x'"),
-        (["--set", "close_answer=x"], "--set close_answer: default or letter ('success', 'watch_topic_list_success'), not 'x'"),
+        (
+            ["--set", "pattern_length_limited=x"],
+            "--set pattern_length_limited: true, false, or one of the profiles default and letter, not 'x'",
+        ),
+        (
+            ["--set", "close_answer=x"],
+            "--set close_answer: success, watch_topic_list_success, or one of the profiles default and letter, not 'x'",
+        ),
         (["--config", "authenticationEnabled=true"], "authenticationEnabled needs tokenSecretKey in the form data:;base64,..."),
     ],
 )

@@ -1,0 +1,37 @@
+"""Which reading of each proposal is spoken: what real peers do, or the letter of the texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import get_args, get_type_hints
+
+from refimpl.proposals import message_filter, partition_watch, scalable_topics, topic_list, uniform_batches
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """The profile of each proposal, by the name of its clause register."""
+
+    pip145: topic_list.Profile = topic_list.DEFAULT
+    pip191: uniform_batches.Profile = uniform_batches.DEFAULT
+    pip247: partition_watch.Profile = partition_watch.DEFAULT
+    pr7629: message_filter.Profile = message_filter.DEFAULT
+    pr25648: scalable_topics.Profile = scalable_topics.DEFAULT
+
+
+DEFAULT = Profiles()
+"""What real peers speak, and the settled readings of what no release has."""
+
+LETTER = Profiles(topic_list.LETTER, uniform_batches.LETTER, partition_watch.LETTER, message_filter.LETTER, scalable_topics.LETTER)
+"""What the texts say."""
+
+PROFILES: Mapping[str, Profiles] = MappingProxyType({"default": DEFAULT, "letter": LETTER})
+"""Both, by name."""
+
+
+def choices(profile: type, field: str) -> tuple[object, ...]:
+    """Return the values that a field of a proposal's profile can have."""
+    hint = get_type_hints(profile)[field]
+    return (True, False) if hint is bool else get_args(hint)
