@@ -23,6 +23,8 @@ from refimpl.wire import pulsar_api_pb2 as pb
 
 _TEXT = {FieldDescriptor.CPPTYPE_STRING: str, FieldDescriptor.CPPTYPE_BOOL: bool}
 _PAYLOAD_KEYS = ("metadata", "batch", "body", "checksum", "compression")
+_OCTETS = {"octets"}
+"""A payload may be written as what it is made of, or as these alone."""
 
 
 class FrameProblem(ValueError):
@@ -161,14 +163,17 @@ def build_frame(spec: Mapping[str, Any], payload_spec: Mapping[str, Any] | None 
 
 
 def build_payload(spec: Mapping[str, Any]) -> bytes:
-    """Encode a payload: {metadata, body or batch: [{metadata, body}], checksum, compression}.
+    """Encode a payload: {metadata, body or batch: [{metadata, body}], checksum, compression}, or {octets}: all of it as it stands.
 
     Raises:
         FrameProblem: A key is unknown, or both or none of body and batch are given.
     """
+    if set(spec) == _OCTETS:
+        return octets(spec["octets"])
     unknown = set(spec) - set(_PAYLOAD_KEYS)
     if unknown or ("body" in spec) == ("batch" in spec):
-        raise FrameProblem(f"a payload has metadata and either body or batch, and may have checksum and compression; not {sorted(spec)}")
+        allowed = "metadata and either body or batch, and may have checksum and compression; or it has octets alone"
+        raise FrameProblem(f"a payload has {allowed}; not {sorted(spec)}")
     metadata = pb.MessageMetadata()
     _fill(metadata, example(spec.get("metadata", {})))
     if "batch" in spec:

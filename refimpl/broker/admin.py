@@ -5,7 +5,7 @@ Refusals carry the HTTP status that Apache Pulsar 4.2.4 was observed to answer w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from refimpl.broker.authorization import ACTIONS
@@ -17,6 +17,7 @@ from refimpl.broker.subscription import Subscription
 from refimpl.broker.topic import LATEST, Topic
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list import is_system_topic
+from refimpl.proposals.uniform_batches import filters_of
 from refimpl.store import Entry, StoredNamespace
 
 if TYPE_CHECKING:
@@ -251,20 +252,27 @@ class Admin:
         topics = [self._broker.topic(part) for part in self._parts(topic)] or [self._topic(topic)]
         return sorted({name for one in topics for name in one.subscriptions})
 
-    def create_subscription(self, topic: str, subscription: str, position: tuple[int, int]) -> None:
+    def create_subscription(
+        self, topic: str, subscription: str, position: tuple[int, int], properties: Mapping[str, str] | None = None
+    ) -> None:
         """Create a subscription.
 
         Args:
             topic: Where.
             subscription: Its name.
             position: Ledger and entry behind which it begins; (2^63-1, 2^63-1) is the end, (-1, -1) the beginning.
+            properties: Kept with it; entry filters are chosen by them.
         """
+        try:
+            filters_of(properties or {}, self._broker.entry_filters)  # pip191.filter.invalid
+        except Refused as refused:
+            raise AdminRefused(412, refused.message) from None
         for one in [self._broker.topic(part) for part in self._parts(topic)] or [self._topic(topic)]:
             if subscription in one.subscriptions:
                 raise AdminRefused(409, "Subscription already exists for topic")
             ledger, entry = position
             index = len(one.entries) if ledger == LATEST else min(entry + 1, len(one.entries)) if ledger == one.stored.ledger_id else 0
-            one.subscribe(subscription, index, durable=True, properties={})
+            one.subscribe(subscription, index, durable=True, properties=dict(properties or {}))
 
     def delete_subscription(self, topic: str, subscription: str, *, force: bool = False) -> None:
         """Delete a subscription; forced: also with consumers."""

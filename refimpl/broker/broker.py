@@ -60,6 +60,7 @@ class Broker:
         service_url: Where clients reach it: the answer to LOOKUP.
         admin_url: Where its admin interface is reached.
         log: Gets one line for what a person who runs it may want to know.
+        entry_filters: What makes entry filters for subscriptions, by name; only if it knows PIP-191.
 
     Attributes:
         now: The time of the call that is being carried out, in seconds.

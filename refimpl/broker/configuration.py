@@ -27,6 +27,7 @@ class Configuration:
         default_num_partitions: Partitions of a topic that is created on its own.
         acknowledgment_at_batch_index_level_enabled: Messages of a batch can be acknowledged one by one.
         force_delete_namespace_allowed: A namespace can be deleted with its topics.
+        dispatcher_entry_filter_rescheduled_message_delay: Milliseconds until an entry that a filter put off is offered again.
         authentication_enabled: CONNECT and admin calls need a token.
         authorization_enabled: What a role may do is checked.
         authentication_providers: Names of providers; the token provider is built in.
@@ -89,7 +90,12 @@ class Configuration:
 
 _SECRETS = {"tokenSecretKey", "brokerClientAuthenticationParameters"}
 _CHOICES = {"allowAutoTopicCreationType": ("non-partitioned", "partitioned")}
-_AT_LEAST = {"keepAliveIntervalSeconds": 1, "maxMessageSize": 1, "defaultNumPartitions": 1}
+_AT_LEAST = {
+    "keepAliveIntervalSeconds": 1,
+    "maxMessageSize": 1,
+    "defaultNumPartitions": 1,
+    "dispatcherEntryFilterRescheduledMessageDelay": 1,  # with 0 a filter that always puts off would never let go
+}
 
 
 def _key(attribute: str) -> str:

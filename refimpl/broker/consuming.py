@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.names import parse_topic
+from refimpl.broker.names import TopicName, parse_topic
 from refimpl.broker.subscription import Consumer, Subscription, SubType, read_ack_set
 from refimpl.broker.topic import LATEST, MAX_U64, Topic
 from refimpl.proposals.message_filter import RequestedFilter
@@ -47,6 +47,7 @@ def subscribe(session: Session, request: CommandSubscribe, frame: Frame) -> None
         raise Refused(NotAllowedError, "Subscription type Key_Shared is not supported by this broker")
     if request.consumer_id not in session.consumers:  # core.subscribe.repeated
         requested = broker.message_filters.requested(request) if broker.message_filters is not None else None
+        _check_properties(session, name, request)
         topic = broker.topic_to_use(name, create=request.force_topic_creation)
         owner = _owner_elsewhere(session, topic, request)
         if owner is not None:  # core.subscribe.dead-owner-replaced
@@ -55,6 +56,21 @@ def subscribe(session: Session, request: CommandSubscribe, frame: Frame) -> None
         _join(session, topic, request, requested)
     else:
         session.send(CommandSuccess(request_id=request.request_id))
+
+
+def _check_properties(session: Session, name: TopicName, request: CommandSubscribe) -> None:
+    """Let properties pass that entry filters can use, or that count for nothing: pip191.filter.properties-of-first.
+
+    Raises:
+        Refused: NotAllowedError: pip191.filter.invalid.
+    """
+    broker = session.broker
+    if not broker.exists(name) or request.subscription not in broker.topic(name).subscriptions:
+        filters_of(_properties(request), broker.entry_filters)
+
+
+def _properties(request: CommandSubscribe) -> dict[str, str]:
+    return {one.key: one.value for one in request.subscription_properties}
 
 
 def _owner_elsewhere(session: Session, topic: Topic, request: CommandSubscribe) -> Session | None:
@@ -71,7 +87,9 @@ def _join_again(session: Session, request: CommandSubscribe, requested: Requeste
     if session.closing:
         return
     try:
-        _join(session, session.broker.topic_to_use(parse_topic(request.topic), create=request.force_topic_creation), request, requested)
+        name = parse_topic(request.topic)
+        _check_properties(session, name, request)
+        _join(session, session.broker.topic_to_use(name, create=request.force_topic_creation), request, requested)
     except Refused as refused:
         session.refuse(request, refused)
 
@@ -81,10 +99,7 @@ def _join(session: Session, topic: Topic, request: CommandSubscribe, requested: 
     if found is not None:
         found.check_joins(request.subType)
         found.filters.check_joins(requested)
-    properties = {one.key: one.value for one in request.subscription_properties}
-    if found is None:
-        filters_of(properties, session.broker.entry_filters)
-    subscription = topic.subscribe(request.subscription, _start(topic, request), durable=request.durable, properties=properties)
+    subscription = topic.subscribe(request.subscription, _start(topic, request), durable=request.durable, properties=_properties(request))
     epoch = request.consumer_epoch if request.HasField("consumer_epoch") else None
     consumer = Consumer(request.consumer_id, session, subscription, request.consumer_name, request.priority_level, epoch)
     session.consumers[request.consumer_id] = consumer

@@ -144,7 +144,7 @@ ROUTES = (
     Route("GET", f"{_TOPIC}/internalStats", Admin.internal_stats, _T),
     Route("GET", f"{_TOPIC}/partitioned-stats", Admin.partitioned_stats, _T, ("per_partition",)),
     Route("GET", f"{_TOPIC}/subscriptions", Admin.subscriptions, _T),
-    Route("PUT", _SUBSCRIPTION, Admin.create_subscription, (*_S, "position")),
+    Route("PUT", _SUBSCRIPTION, Admin.create_subscription, (*_S, "position", "properties")),
     Route("DELETE", _SUBSCRIPTION, Admin.delete_subscription, _S, ("force",)),
     Route("POST", f"{_SUBSCRIPTION}/skip/{{count}}", Admin.skip_messages, (*_S, "count")),
     Route("POST", f"{_SUBSCRIPTION}/skip_all", Admin.skip_messages, (*_S, "all")),
@@ -260,6 +260,13 @@ def _position(_: Mapping[str, str], request: AdminRequest) -> tuple[int, int]:
     return place
 
 
+def _properties(_: Mapping[str, str], request: AdminRequest) -> dict[str, str]:
+    found = _table(request).get("properties") or {}
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, "properties have to be texts by name")
+    return found
+
+
 def _count(found: Mapping[str, str], _: AdminRequest) -> int:
     if not (found["count"].isascii() and found["count"].isdecimal() and len(found["count"]) < 19):
         raise AdminRefused(HTTPStatus.NOT_FOUND, f"{found['count']!r} is not a number of messages")
@@ -289,6 +296,7 @@ _ARGUMENTS: Mapping[str, Callable[[Mapping[str, str], AdminRequest], Any]] = {
     "actions": lambda _, request: _texts(_body(request), "the body"),
     "partitions": _partitions,
     "position": _position,
+    "properties": _properties,
 }
 
 

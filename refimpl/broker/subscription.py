@@ -229,6 +229,8 @@ class Subscription:
         self.cursor.acknowledge_up_to(index)
         for one in [one for one in consumer.pending if one <= index]:
             self._forget(consumer, one)
+        for one in [one for one in self._redeliveries if one <= index]:  # of entries that were put off: pip191.filter.cumulative-passes
+            del self._redeliveries[one]
 
     def redeliver(self, consumer: Consumer, indexes: Iterable[int] | None) -> None:
         """Send pending entries of a consumer again: all of them, or on a shared subscription the named ones."""

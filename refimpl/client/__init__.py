@@ -26,6 +26,7 @@ from refimpl.client.names import Target
 from refimpl.client.options import ClientOptions, ConsumerOptions, ProducerOptions
 from refimpl.client.pattern_consumer import PatternConsumer
 from refimpl.client.producer_group import ProducerGroup
+from refimpl.client.producer_stats import ProducerStats
 from refimpl.client.scheduler import Pending, Scheduler
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "Pending",
     "ProducerGroup",
     "ProducerOptions",
+    "ProducerStats",
     "ProtocolError",
     "QueueFull",
     "Scheduler",

@@ -43,10 +43,13 @@ class Entry:
     Attributes:
         queued: Its messages.
         payload: What follows the command.
+        header_octets: Of these, what stands before the messages.
+        is_batch: Whether it is a batch, be it of one.
     """
 
     queued: list[Queued]
     payload: bytes
+    header_octets: int
     is_batch: bool
 
     @property
@@ -84,6 +87,10 @@ def encode_entry(batch: Batch[Queued], producer_name: str, publish_time: int, co
     metadata = MessageMetadata(producer_name=producer_name, sequence_id=queued[0].sequence_id, publish_time=publish_time)
     if first.key is not None:
         metadata.partition_key = first.key
+    if first.schema_version is not None:
+        metadata.schema_version = first.schema_version
+    if first.transaction is not None:
+        metadata.txnid_most_bits, metadata.txnid_least_bits = first.transaction
     if not batch.is_batch:
         body = first.payload
         metadata.properties.extend(_properties(first))
@@ -99,7 +106,8 @@ def encode_entry(batch: Batch[Queued], producer_name: str, publish_time: int, co
     if compression != NONE:
         metadata.compression = compression  # type: ignore[assignment]
         body = compress(body, compression)
-    return Entry(queued, encode_payload(metadata, body), batch.is_batch)
+    payload = encode_payload(metadata, body)
+    return Entry(queued, payload, len(payload) - len(body), batch.is_batch)
 
 
 def _single(queued: Queued) -> SingleMessage:

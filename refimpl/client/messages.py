@@ -106,6 +106,8 @@ class OutgoingMessage:
         key: Messages with the same key go to the same partition.
         event_time: Milliseconds since 1970; None: none.
         deliver_at: Milliseconds since 1970 before which shared subscriptions do not get it; such a message is not batched.
+        schema_version: Of the schema that it was written with, as the broker names it; None: none. A batch has one.
+        transaction: Most and least significant 64 bits of the id of the transaction that it belongs to; None: none. A batch has one.
     """
 
     payload: bytes
@@ -113,6 +115,8 @@ class OutgoingMessage:
     key: str | None = None
     event_time: int | None = None
     deliver_at: int | None = None
+    schema_version: bytes | None = None
+    transaction: tuple[int, int] | None = None
 
 
 def _signed(number: int) -> int:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from refimpl.client.messages import LATEST, MessageId
 from refimpl.proposals.message_filter import MessageFilterPolicy
-from refimpl.proposals.uniform_batches import allowed_values
+from refimpl.proposals.uniform_batches import allowed_values, check_combination
 from refimpl.wire import compress
 from refimpl.wire.pulsar_api_pb2 import NONE, CommandSubscribe, ProducerAccessMode
 
@@ -57,6 +57,11 @@ class ProducerOptions:
         send_timeout: Seconds until a message without a receipt fails; 0: never.
         access_mode: A `ProducerAccessMode`; those that wait for exclusive access are not supported.
         properties: Shown to whoever looks at the topic's producers.
+        restrict_same_values_in_batch_properties: PIP-191: allowed values by property name. Only messages that agree in them share a
+            batch, whose header shows them to the broker's entry filters; empty: batches are made without regard to properties.
+        batch_of_one: PIP-191: how a batch of one message is written with that setting, see `uniform_batches.Profile`; None: as the
+            client's profile says.
+        batcher: `key_based`, a batch for each key, is not supported.
     """
 
     name: str | None = None
@@ -70,10 +75,18 @@ class ProducerOptions:
     access_mode: int = ProducerAccessMode.Shared
     properties: Mapping[str, str] = field(default_factory=dict)
     restrict_same_values_in_batch_properties: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    batch_of_one: Literal["batch", "java_single"] = "batch"
+    batch_of_one: Literal["batch", "java_single"] | None = None
+    batcher: Literal["default", "key_based"] = "default"
 
     def __post_init__(self) -> None:
-        allowed_values(self.restrict_same_values_in_batch_properties)
+        allowed = allowed_values(self.restrict_same_values_in_batch_properties)
+        check_combination(allowed, key_based=self.batcher == "key_based")
+        if self.batcher != "default":
+            raise ValueError(f"batcher {self.batcher!r} is not supported")
+        if self.batch_of_one not in (None, "batch", "java_single"):
+            raise ValueError(f"batch_of_one is 'batch' or 'java_single', not {self.batch_of_one!r}")
+        if not self.batch_delay >= 0:
+            raise ValueError(f"batch_delay is a number of seconds from 0, not {self.batch_delay!r}")
         compress(b"", self.compression)
         if min(self.batch_messages, self.batch_bytes, self.max_pending_messages) < 1:
             raise ValueError("batch_messages, batch_bytes and max_pending_messages are at least 1")

@@ -18,8 +18,9 @@ from refimpl.client.errors import BrokerRefused, ClientError, InvalidMessage, Pr
 from refimpl.client.messages import MessageId, OutgoingMessage
 from refimpl.client.names import partition_index
 from refimpl.client.options import ProducerOptions
+from refimpl.client.producer_stats import ProducerStats
 from refimpl.client.scheduler import Pending, Timer
-from refimpl.proposals.uniform_batches import Batch, Profile, Reason, UniformBatcher, allowed_values
+from refimpl.proposals.uniform_batches import Batch, Profile, UniformBatcher, allowed_values
 from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE, Frame
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -45,6 +46,9 @@ class Producer(Attached):
         topic: Full name; not that of a partitioned topic.
         options: What was chosen.
         on_end: Is called when it has ended for good.
+
+    Attributes:
+        stats: What it has sent.
     """
 
     kind = "producer_id"
@@ -64,8 +68,9 @@ class Producer(Attached):
             max_messages=options.batch_messages,
             max_octets=min(options.batch_bytes, self._max_message_size),
             delay=options.batch_delay,
-            profile=Profile(batch_of_one=options.batch_of_one),
+            profile=core.profiles.pip191 if options.batch_of_one is None else Profile(batch_of_one=options.batch_of_one),
         )
+        self.stats = ProducerStats()
         self._batch_timer: Timer | None = None
         self._unconfirmed: dict[int, Entry] = {}
         self._waiting = 0
@@ -94,11 +99,9 @@ class Producer(Attached):
         queued = Queued(message, self.last_sequence_id, Pending(self._scheduler), expires)
         queued.receipt.on_done(self._settled)
         self._waiting += 1
-        if self.options.batching:
-            alone = message.deliver_at is not None
-            self._put_all(self._batcher.add(queued, message.properties, queued.size, self._scheduler.now, has_delivery_time=alone))
-        else:
-            self._put(Batch((queued,), None, Reason.UNBATCHABLE))
+        alone = message.deliver_at is not None or not self.options.batching
+        kind = message.schema_version, message.transaction
+        self._put_all(self._batcher.add(queued, message.properties, queued.size, self._scheduler.now, has_delivery_time=alone, kind=kind))
         return queued.receipt
 
     @property
@@ -229,7 +232,11 @@ class Producer(Attached):
 
     def _put(self, batch: Batch[Queued]) -> None:
         entry = encode_entry(batch, self.name, self._core.wall_clock_ms(), self.options.compression)
-        if self._fits(entry):
+        if len(entry.payload) > self._max_message_size and len(batch.items) > 1:  # the header is not in what the batcher counts
+            for half in self._batcher.split(batch):
+                self._put(half)
+        elif self._fits(entry):
+            self.stats = self.stats.with_entry(entry, batch)
             self._unconfirmed[entry.sequence_id] = entry
             self._transmit(entry)
             self._await_expiry()
@@ -246,6 +253,8 @@ class Producer(Attached):
             send = CommandSend(producer_id=self.number, sequence_id=entry.sequence_id, num_messages=len(entry.queued))
             if len(entry.queued) > 1:
                 send.highest_sequence_id = entry.queued[-1].sequence_id
+            if (transaction := entry.queued[0].message.transaction) is not None:
+                send.txnid_most_bits, send.txnid_least_bits = transaction
             self.connection.send(send, entry.payload)
 
     def _settled(self, _: Pending[MessageId]) -> None:

@@ -8,6 +8,7 @@ from refimpl.client.errors import ClientError, Closed
 from refimpl.client.messages import MessageId, OutgoingMessage
 from refimpl.client.options import ProducerOptions
 from refimpl.client.producer import Producer
+from refimpl.client.producer_stats import ProducerStats
 from refimpl.client.scheduler import Pending
 
 if TYPE_CHECKING:
@@ -65,6 +66,11 @@ class ProducerGroup:
     def name(self) -> str:
         """Return the producer's name; with partitions, that of the first."""
         return self.members[0].name
+
+    @property
+    def stats(self) -> ProducerStats:
+        """Return what was sent, on all partitions together."""
+        return ProducerStats.total(producer.stats for producer in self.members)
 
     def route(self, message: OutgoingMessage) -> Producer:
         """Choose the producer of a message: by its key, or else in turn.

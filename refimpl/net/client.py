@@ -34,6 +34,7 @@ from refimpl.client import (
     Pending,
     ProducerGroup,
     ProducerOptions,
+    ProducerStats,
 )
 from refimpl.client.names import parse_service_url
 from refimpl.client.producer import Producer as PartitionProducer
@@ -221,6 +222,11 @@ class Producer:
     def partitions(self) -> int:
         """Return the number of producers: one for each partition, or just one."""
         return len(self._group.members)
+
+    @property
+    def stats(self) -> ProducerStats:
+        """Return what was sent, on all partitions together: entries, octets, and what their headers cost."""
+        return self._group.stats
 
     async def send(
         self,

@@ -21,6 +21,7 @@ from typing import Self, TypeVar
 from refimpl.broker import Broker, Configuration
 from refimpl.net.serving import Serving, serving
 from refimpl.proposals.profiles import PROFILES
+from refimpl.proposals.uniform_batches import EntryFilterFactory
 
 T = TypeVar("T")
 
@@ -31,16 +32,24 @@ class EmbeddedBroker:
     Args:
         config: Settings by the names that Pulsar's broker.conf gives them.
         profile: `default`, what real peers speak, or `letter`, the text of the proposals.
+        entry_filters: By name; each is asked for a filter whenever a subscription is created, as those of installed distributions are.
 
     Raises:
         ValueError: A setting or the profile is unknown.
     """
 
-    def __init__(self, config: Mapping[str, str] | None = None, profile: str = "default") -> None:
+    def __init__(
+        self,
+        config: Mapping[str, str] | None = None,
+        profile: str = "default",
+        *,
+        entry_filters: Mapping[str, EntryFilterFactory] | None = None,
+    ) -> None:
         if profile not in PROFILES:
             raise ValueError(f"profile is {' or '.join(PROFILES)}, not {profile!r}")
         self._configuration = Configuration.from_settings(config or {})
         self._profiles = PROFILES[profile]
+        self._entry_filters = entry_filters
         self._block: AbstractAsyncContextManager[Serving] | None = None
         self._serving: Serving | None = None
         self._runner: asyncio.Runner | None = None
@@ -87,7 +96,7 @@ class EmbeddedBroker:
         """Start on the running event loop."""
         if self._block is not None:
             raise RuntimeError("the broker runs already")
-        self._block = serving(self._configuration, profiles=self._profiles)
+        self._block = serving(self._configuration, profiles=self._profiles, entry_filters=self._entry_filters)
         try:
             self._serving = await self._block.__aenter__()
         except BaseException:

@@ -6,14 +6,16 @@ import contextlib
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 
 from refimpl.broker import Broker, Configuration
 from refimpl.net.admin_http import AdminServer
 from refimpl.net.driver import Driver
 from refimpl.net.server import Server
 from refimpl.proposals.profiles import DEFAULT, Profiles
+from refimpl.proposals.uniform_batches import ENTRY_POINT_GROUP, EntryFilterFactory, with_entry_points
 from refimpl.store import MemoryStore
 
 
@@ -43,6 +45,7 @@ async def serving(
     admin_port: int = 0,
     tls: ssl.SSLContext | None = None,
     log: Callable[[str], None] | None = None,
+    entry_filters: Mapping[str, EntryFilterFactory] | None = None,
 ) -> AsyncIterator[Serving]:
     """Serve a broker.
 
@@ -55,6 +58,7 @@ async def serving(
         admin_port: TCP port of the admin interface; 0: a free one.
         tls: Context of a TLS server for the binary protocol; None: plain TCP.
         log: Gets one line for each thing worth to be noted.
+        entry_filters: By name, asked behind the built-in ones and those that installed distributions register.
 
     Returns:
         Where it is reached; it takes connections already.
@@ -67,7 +71,16 @@ async def serving(
         service, admin = (stack.enter_context(_listening(host, number)) for number in (port, admin_port))
         scheme = "pulsar+ssl" if tls else "pulsar"
         service_url, admin_url = f"{scheme}://{host}:{service.getsockname()[1]}", f"http://{host}:{admin.getsockname()[1]}"
-        broker = Broker(configuration, store=store, profiles=profiles, service_url=service_url, admin_url=admin_url, log=log)
+        filters = {**with_entry_points(entry_points(group=ENTRY_POINT_GROUP), log or (lambda _: None)), **(entry_filters or {})}
+        broker = Broker(
+            configuration,
+            store=store,
+            profiles=profiles,
+            service_url=service_url,
+            admin_url=admin_url,
+            log=log,
+            entry_filters=filters,
+        )
         driver = Driver(broker, log=log)
         stack.callback(driver.close)
         server, admin_server = Server(driver), AdminServer(driver)

@@ -17,9 +17,10 @@ good, and on an exclusive or failover subscription RESCHEDULE sent again everyth
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import Protocol, Self
 
@@ -32,6 +33,9 @@ PREFIX = "entry-filter."
 
 MISSING = "entry-filter-missing"
 """Subscription property: what becomes of an entry whose header lacks a property that is asked for; `accept` (default) or `reject`."""
+
+ENTRY_POINT_GROUP = "pulsar_conformance.entry_filters"
+"""The group in which other distributions register filters; what an entry point names is an `EntryFilterFactory`."""
 
 RESCHEDULE_DELAY = 1.0
 """Seconds until an entry is offered again (`dispatcherEntryFilterRescheduledMessageDelay`; observed default)."""
@@ -114,6 +118,31 @@ class PropertyEntryFilter:
 
 BUILT_IN: Mapping[str, EntryFilterFactory] = MappingProxyType({"PropertyEntryFilter": PropertyEntryFilter.of})
 """Filters that every broker has, by name."""
+
+
+def with_entry_points(entry_points: Iterable[EntryPoint], log: Callable[[str], None] = lambda _: None) -> dict[str, EntryFilterFactory]:
+    """Return the filters that every broker has, followed by those that other distributions register, in the order of their names.
+
+    Args:
+        entry_points: Such as `importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)` gives them.
+        log: Gets one line for each that can't be used; the others work.
+    """
+    found = dict(BUILT_IN)
+    for entry_point in sorted(entry_points, key=lambda one: one.name):
+        name = entry_point.name
+        if name in found:
+            log(f"entry filter {name} of {entry_point.value} is left out: there is another one of that name")
+            continue
+        try:
+            factory = entry_point.load()
+        except Exception as error:  # code of others, of which one piece must not keep the rest from working
+            log(f"entry filter {name} of {entry_point.value} is left out: {type(error).__name__}: {error}")
+            continue
+        if callable(factory):
+            found[name] = factory
+        else:
+            log(f"entry filter {name} of {entry_point.value} is left out: it is no class or function but {type(factory).__name__}")
+    return found
 
 
 def filters_of(properties: Mapping[str, str], factories: Mapping[str, EntryFilterFactory] = BUILT_IN) -> dict[str, EntryFilter]:

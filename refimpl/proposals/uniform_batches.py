@@ -31,6 +31,7 @@ from typing import Generic, Literal, TypeVar
 
 from refimpl.proposals.entry_filters import (
     BUILT_IN,
+    ENTRY_POINT_GROUP,
     MISSING,
     PREFIX,
     RESCHEDULE_DELAY,
@@ -41,12 +42,14 @@ from refimpl.proposals.entry_filters import (
     SubscriptionEntryFilters,
     Verdict,
     filters_of,
+    with_entry_points,
 )
 from refimpl.wire.pulsar_api_pb2 import KeyValue, MessageMetadata
 
 __all__ = [
     "BUILT_IN",
     "DEFAULT",
+    "ENTRY_POINT_GROUP",
     "LETTER",
     "MISSING",
     "PREFIX",
@@ -70,6 +73,7 @@ __all__ = [
     "extracted_set",
     "filters_of",
     "header_octets",
+    "with_entry_points",
     "write_header",
 ]
 
@@ -111,13 +115,19 @@ def allowed_values(setting: Mapping[str, Iterable[str]]) -> Allowed:
     Raises:
         ValueError: A name is empty, or its values are one text where a list of texts is meant (pip191.setting.invalid).
     """
+    setting_name = "restrict_same_values_in_batch_properties"
+    if not isinstance(setting, Mapping):
+        raise ValueError(f"{setting_name} is a map of property names to lists of values, not {setting!r}")
     allowed: dict[str, frozenset[str]] = {}
     for name, values in setting.items():
-        if not name:
-            raise ValueError("restrict_same_values_in_batch_properties has an empty property name")
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"{setting_name} has {'an empty property name' if name == '' else f'{name!r} for a property name'}")
         if isinstance(values, str):
-            raise ValueError(f"restrict_same_values_in_batch_properties[{name!r}] is a list of values, not the text {values!r}")
-        allowed[name] = frozenset(values)
+            raise ValueError(f"{setting_name}[{name!r}] is a list of values, not the text {values!r}")
+        listed = tuple(values) if isinstance(values, Iterable) else (values,)
+        if not isinstance(values, Iterable) or not all(isinstance(value, str) for value in listed):
+            raise ValueError(f"{setting_name}[{name!r}] is a list of texts, not {values!r}")
+        allowed[name] = frozenset(listed)
     return MappingProxyType(allowed)
 
 
@@ -309,8 +319,21 @@ class UniformBatcher(Generic[T]):
         if not self._items:
             return []
         items, self._items, self._octets, self._deadline = tuple(self._items), [], 0, None
-        java_single = len(items) == 1 and self._profile.batch_of_one == "java_single"  # pip191.header.java-single
-        return [self._sent(items, None if java_single or not self._allowed else self._extracted, reason)]
+        return [self._sent(items, self._header(items, self._extracted if self._allowed else None), reason)]
+
+    def split(self, batch: Batch[T]) -> list[Batch[T]]:
+        """Divide a batch that has more octets than it may once it is written with its header: pip191.trigger.octets.
+
+        Args:
+            batch: The one that was made last, of two messages at least.
+
+        Returns:
+            Two, which go out in its place; each has its header.
+        """
+        self._count(batch, -1)
+        middle = len(batch.items) // 2
+        halves = batch.items[:middle], batch.items[middle:]
+        return [self._sent(items, self._header(items, batch.header), Reason.OCTETS) for items in halves]
 
     def next_deadline(self) -> float | None:
         """Return when `tick` has to be called; None: no batch is open."""
@@ -320,12 +343,19 @@ class UniformBatcher(Generic[T]):
         """Close the open batch if its time is up: pip191.trigger.delay. As `flush`."""
         return self.flush(Reason.DELAY) if self._deadline is not None and self._deadline <= now else []
 
+    def _header(self, items: tuple[T, ...], extracted: Extracted | None) -> Extracted | None:
+        return None if len(items) == 1 and self._profile.batch_of_one == "java_single" else extracted  # pip191.header.java-single
+
     def _sent(self, items: tuple[T, ...], header: Extracted | None, reason: Reason) -> Batch[T]:
-        self.counts.messages += len(items)
-        self.counts.entries += 1
-        self.counts.header_octets += header_octets(header)
-        self.counts.reasons[reason] += 1
-        return Batch(items, header, reason)
+        batch = Batch(items, header, reason)
+        self._count(batch, 1)
+        return batch
+
+    def _count(self, batch: Batch[T], times: int) -> None:
+        self.counts.messages += times * len(batch.items)
+        self.counts.entries += times
+        self.counts.header_octets += times * header_octets(batch.header)
+        self.counts.reasons[batch.reason] += times
 
 
 def _varint_size(number: int) -> int:

@@ -1,11 +1,15 @@
 """What the pages tell a reader to run exists, and the examples in Python work."""
 
+import asyncio
+import itertools
 import re
 
 import typer
 
 from conformance.cli import app
 from conformance.site.sources import REPOSITORY
+from refimpl.net.client import Client
+from refimpl.net.embedded import EmbeddedBroker
 from refimpl.wire import command, command_name, decode_frame, encode_frame
 
 DOCS = REPOSITORY / "docs"
@@ -28,6 +32,36 @@ def test_the_broker_without_sockets_is_used_as_the_page_says():
     names = {"octets": encode_frame(command("connect", client_version="reader", protocol_version=21))}
     exec(examples("reference-broker.md")[-1], names)
     assert command_name(decode_frame(names["answer"]).command) == "connected"
+
+
+def test_uniform_batches_are_filtered_as_the_page_says(capsys):
+    (text,) = [one for one in examples("reference-broker.md") if "def orders_of_europe" in one]
+    names = {}
+    exec(text, names)
+    with EmbeddedBroker() as broker:
+        assert asyncio.run(names["orders_of_europe"](broker.service_url)) == [b"0", b"1", b"3"]
+    messages_per_entry, header_octets = map(float, capsys.readouterr().out.split())
+    assert messages_per_entry == 4 / 3
+    assert header_octets > 0
+
+
+def test_a_filter_of_ones_own_is_used_as_the_page_says():
+    (text,) = [one for one in examples("reference-broker.md") if "class NotBefore" in one]
+    names = {}
+    exec(text, names)
+    moments = itertools.count(1)  # the clock goes on with each question
+
+    async def exchange(broker):
+        async with Client(broker.service_url) as client:
+            consumer = await client.subscribe("t", "s", subscription_properties={"not-before": "yes"})
+            async with await client.create_producer("t", batching=False) as producer:
+                await producer.send(b"late", properties={"not-before": "4"})
+                await producer.send(b"now")
+            return [await consumer.receive() for _ in range(2)]
+
+    with names["with_not_before"](lambda: next(moments)) as broker:
+        messages = asyncio.run(exchange(broker))
+    assert [(message.payload, message.redelivery_count) for message in messages] == [(b"now", 0), (b"late", 2)]
 
 
 def test_commands_and_options_that_the_pages_name_exist():

@@ -50,8 +50,8 @@ def producer(request: Request) -> None:
 def send(request: Request) -> list[str]:
     sender: pulsar.Producer = _things[request["name"]]
     results: SimpleQueue[tuple[Any, Any]] = SimpleQueue()
-    for text in request["texts"]:
-        sender.send_async(text.encode(), lambda result, message_id: results.put((result, message_id)))
+    for text, properties in zip(request["texts"], request["properties"], strict=True):
+        sender.send_async(text.encode(), lambda result, message_id: results.put((result, message_id)), properties=properties)
     sender.flush()
     answers = [results.get() for _ in request["texts"]]
     failed = [str(result) for result, _ in answers if result != pulsar.Result.Ok]

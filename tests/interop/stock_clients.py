@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,7 +154,9 @@ class Client:
         return Producer(self.process, self._make("producer", topic=topic, **options))
 
     def consumer(self, topic: str = "", *, subscription: str = "s", **options: object) -> Consumer:
-        """Subscribe; options: pattern, type, position, nack_delay_ms, discovery_period and partitions_interval (seconds, Java only)."""
+        """Subscribe; options: pattern, type, position, nack_delay_ms, and for Java only subscription_properties, discovery_period and
+        partitions_interval (seconds).
+        """
         of = {} if "pattern" in options else {"topic": topic}
         return Consumer(self.process, self._make("consumer", subscription=subscription, **of, **options))
 
@@ -181,9 +183,10 @@ class Producer:
         self._process = process
         self._name = name
 
-    def send(self, *texts: str) -> list[str]:
-        """Send messages, flush, and return their ids."""
-        ids: list[str] = self._process.call("send", name=self._name, texts=texts)
+    def send(self, *texts: str, properties: Sequence[Mapping[str, str]] = ()) -> list[str]:
+        """Send messages, with the properties of each or none, flush, and return their ids."""
+        each = [dict(one) for one in properties] or [{} for _ in texts]
+        ids: list[str] = self._process.call("send", name=self._name, texts=texts, properties=each)
         return ids
 
     def close(self) -> None:

@@ -51,7 +51,9 @@ def example_batches(profile=DEFAULT):
 # The setting
 
 
-@pytest.mark.parametrize("setting", [{"": ["a"]}, {"region": "us"}])
+@pytest.mark.parametrize(
+    "setting", [{"": ["a"]}, {"region": "us"}, {"region": None}, {"region": [1]}, {"region": b"us"}, {1: ["a"]}, ["region"]]
+)
 def test_a_setting_that_means_nothing_is_refused(setting):
     with pytest.raises(ValueError, match="restrict_same_values_in_batch_properties"):
         allowed_values(setting)
@@ -227,6 +229,25 @@ def test_octets_close_before_and_after():
     into.max_octets = 2
     assert add(into, "e", size=1) == []
     assert out(add(into, "f", size=2)) == [(["e"], (), Reason.OCTETS), (["f"], (), Reason.OCTETS)]
+
+
+@pytest.mark.parametrize("profile", [DEFAULT, JAVA_SINGLE])
+def test_a_batch_that_turned_out_too_large_is_divided_under_its_header(profile):
+    into = batcher(max_messages=3, profile=profile)
+    (batch,) = [sent for item in "abc" for sent in add(into, item, {"region": "eu"})]
+    halves = into.split(batch)
+    assert [half.items for half in halves] == [("a",), ("b", "c")]
+    assert [half.header for half in halves] == [None if profile is JAVA_SINGLE else EU, EU]
+    assert [half.is_batch for half in halves] == [profile is not JAVA_SINGLE, True]
+    assert {half.reason for half in halves} == {Reason.OCTETS}
+    expected = sum(header_octets(half.header) for half in halves)
+    assert into.counts == BatchCounts(3, 2, expected, {Reason.OCTETS: 2, Reason.MESSAGES: 0})
+
+
+def test_without_a_setting_a_batch_is_divided_down_to_single_messages():
+    into = batcher({}, max_messages=2)
+    (batch,) = [sent for item in "ab" for sent in add(into, item)]
+    assert [half.is_batch for half in into.split(batch)] == [False, False]
 
 
 def test_delay_counts_from_the_first_message():

@@ -6,6 +6,7 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -75,7 +76,7 @@ public class Client {
             case "connect" -> CLIENTS.put(name, PulsarClient.builder().serviceUrl(request.get("url").asText()).build());
             case "end" -> CLIENTS.remove(name).closeAsync();
             case "producer" -> PRODUCERS.put(name, producer(request));
-            case "send" -> { return send(PRODUCERS.get(name), request.get("texts")); }
+            case "send" -> { return send(PRODUCERS.get(name), request.get("texts"), request.get("properties")); }
             case "consumer" -> CONSUMERS.put(name, consumer(name, request));
             case "reader" -> READERS.put(name, reader(name, request));
             case "has_more" -> { return READERS.get(name).hasMessageAvailable(); }
@@ -108,9 +109,12 @@ public class Client {
         return builder.create();
     }
 
-    private static List<String> send(Producer<byte[]> producer, JsonNode texts) throws Exception {
+    private static List<String> send(Producer<byte[]> producer, JsonNode texts, JsonNode properties) throws Exception {
         List<CompletableFuture<MessageId>> sent = new ArrayList<>();
-        texts.forEach(text -> sent.add(producer.sendAsync(text.asText().getBytes(StandardCharsets.UTF_8))));
+        for (int i = 0; i < texts.size(); i++) {
+            byte[] payload = texts.get(i).asText().getBytes(StandardCharsets.UTF_8);
+            sent.add(producer.newMessage().value(payload).properties(pairs(properties.get(i))).sendAsync());
+        }
         producer.flush();
         List<String> ids = new ArrayList<>();
         for (CompletableFuture<MessageId> each : sent) {
@@ -128,6 +132,9 @@ public class Client {
             .messageListener((consumer, message) -> arrived(name, message));
         if (request.has("partitions_interval")) {
             builder.autoUpdatePartitionsInterval(request.get("partitions_interval").asInt(), TimeUnit.SECONDS);
+        }
+        if (request.has("subscription_properties")) {
+            builder.subscriptionProperties(pairs(request.get("subscription_properties")));
         }
         if (request.has("pattern")) {
             builder.topicsPattern(Pattern.compile(request.get("pattern").asText()))
@@ -177,6 +184,12 @@ public class Client {
 
     private static PulsarClient client(JsonNode request) {
         return CLIENTS.get(request.get("client").asText());
+    }
+
+    private static Map<String, String> pairs(JsonNode object) {
+        Map<String, String> pairs = new LinkedHashMap<>();
+        object.fields().forEachRemaining(field -> pairs.put(field.getKey(), field.getValue().asText()));
+        return pairs;
     }
 
     private static String text(JsonNode request, String key, String otherwise) {

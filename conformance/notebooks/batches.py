@@ -1,0 +1,89 @@
+"""Batches, for notebooks: what the reference producer makes of messages, and what a consumer makes of what arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from conformance.notebooks.live import Stage
+from conformance.report.rows import Row
+from refimpl.client.entry import Entry, Queued, encode_entry
+from refimpl.client.messages import Message, OutgoingMessage
+from refimpl.client.producer_stats import ProducerStats
+from refimpl.client.scheduler import Pending, Scheduler
+from refimpl.client.unpack import unpack
+from refimpl.proposals.uniform_batches import DEFAULT, Profile, UniformBatcher, allowed_values
+from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE, command, decode_frame, encode_frame
+from refimpl.wire.pulsar_api_pb2 import NONE
+
+PUBLISH_TIME = 1_700_000_000_000
+"""Milliseconds since 1970, of every entry: as many octets as a real time has."""
+TOPIC = "persistent://public/default/messages"
+MANY = 1 << 30
+"""Octets: no limit."""
+
+
+def produced(
+    messages: Iterable[tuple[str, Mapping[str, str]]],
+    setting: Mapping[str, Iterable[str]],
+    *,
+    profile: Profile = DEFAULT,
+    max_messages: int = 1000,
+) -> tuple[list[Entry], ProducerStats]:
+    """Let the reference producer put messages together that come one right after the other.
+
+    Args:
+        messages: Text and properties of each.
+        setting: Allowed values by property name; empty: batches as without PIP-191.
+        profile: How a batch of one is written.
+        max_messages: Most messages in a batch; 1: none is batched without a setting.
+
+    Returns:
+        What it sends, in this order, and its account of that.
+    """
+    batcher: UniformBatcher[Queued] = UniformBatcher(allowed_values(setting), max_messages=max_messages, max_octets=MANY, profile=profile)
+    batches, scheduler = [], Scheduler()
+    for number, (text, properties) in enumerate(messages):
+        queued = Queued(OutgoingMessage(text.encode(), properties), number, Pending(scheduler), 0.0)
+        batches += batcher.add(queued, properties, queued.size, 0.0)
+    made, stats = [], ProducerStats()
+    for batch in [*batches, *batcher.flush()]:
+        made.append(encode_entry(batch, "p", PUBLISH_TIME, NONE))
+        stats = stats.with_entry(made[-1], batch)
+    return made, stats
+
+
+def received(rows: Iterable[Row], at: str) -> list[Message]:
+    """Return the messages that a connection got, as its client reads them.
+
+    Args:
+        rows: Everything that was said, such as `Stage.rows`.
+        at: The connection.
+    """
+    frames = [decode_frame(row.octets) for row in rows if row.head == "MESSAGE" and row.at == at and row.octets is not None]
+    return [message for frame in frames for message in unpack(frame, "", -1, DEFAULT_MAX_MESSAGE_SIZE)]
+
+
+def meet(stage: Stage, properties: Mapping[str, str]) -> Stage:
+    """Open a producer on connection p, and on connection c a consumer without permits of the new subscription s.
+
+    Args:
+        stage: Where.
+        properties: Of the subscription.
+
+    Returns:
+        The same stage.
+    """
+    stage.connect("p")
+    stage.say("producer", "p", topic=TOPIC, producer_id=1, request_id=1, producer_name="p")
+    stage.connect("c")
+    asked = [{"key": key, "value": value} for key, value in properties.items()]
+    consumer = {"topic": TOPIC, "subscription": "s", "subType": "Exclusive", "consumer_id": 1, "initialPosition": "Earliest"}
+    stage.say("subscribe", "c", **consumer, request_id=1, subscription_properties=asked)
+    return stage
+
+
+def send(stage: Stage, entries: Iterable[Entry]) -> None:
+    """Let the producer of `meet` send entries."""
+    for entry in entries:
+        head = command("send", producer_id=1, sequence_id=entry.sequence_id, num_messages=len(entry.queued))
+        stage.send(encode_frame(head, entry.payload), "p")
