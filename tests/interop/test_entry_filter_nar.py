@@ -43,7 +43,10 @@ class PutOff:
         return Verdict.RESCHEDULE if times <= int(header.get("put-off", "0")) else Verdict.ACCEPT
 
 
-@pytest.fixture(scope="module", params=[pytest.param("reference", marks=pytest.mark.interop), pytest.param("real", marks=pytest.mark.real)])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("reference", marks=pytest.mark.interop), pytest.param("real", marks=(pytest.mark.interop, pytest.mark.real))],
+)
 def broker(request: pytest.FixtureRequest, loop: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     """Start a broker with the filter."""
     folder = tmp_path_factory.mktemp("filter")
