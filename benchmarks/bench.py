@@ -2,12 +2,14 @@
 
 suite    codec, engine, judging of all recordings, a whole run on a real broker
 rules    the hash of a changing set, patterns, messages through the broker without sockets
+filters  decisions of message filters, and the octets that they save
 peers    the reference broker beside a real one
 """
 
 import argparse
 import asyncio
 
+import filters
 import peers
 import rules
 import suite as of_suite
@@ -15,7 +17,7 @@ import suite as of_suite
 from conformance import recorder
 from conformance.suite import load_suite
 
-PARTS = ("suite", "rules", "peers")
+PARTS = ("suite", "rules", "filters", "peers")
 
 
 def main() -> None:
@@ -41,6 +43,9 @@ def main() -> None:
         rules.hash_of_a_changing_set()
         rules.patterns()
         rules.messages()
+    if "filters" in parts:
+        filters.decisions()
+        filters.saved_octets()
     if "peers" in parts and not arguments.no_run:
         asyncio.run(peers.measure(version, suite))
 

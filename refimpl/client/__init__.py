@@ -27,6 +27,8 @@ from refimpl.client.options import ClientOptions, ConsumerOptions, ProducerOptio
 from refimpl.client.pattern_consumer import PatternConsumer
 from refimpl.client.producer_group import ProducerGroup
 from refimpl.client.scheduler import Pending, Scheduler
+from refimpl.client.schemas import avro_schema, json_schema
+from refimpl.proposals.message_filter import MessageFilterPolicy
 
 __all__ = [
     "EARLIEST",
@@ -42,6 +44,7 @@ __all__ = [
     "ConsumerOptions",
     "InvalidMessage",
     "Message",
+    "MessageFilterPolicy",
     "MessageId",
     "OutgoingMessage",
     "PatternConsumer",
@@ -53,4 +56,6 @@ __all__ = [
     "Scheduler",
     "Target",
     "TimedOut",
+    "avro_schema",
+    "json_schema",
 ]

@@ -8,11 +8,13 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 
 from refimpl.broker import Broker, Configuration
 from refimpl.net.admin_http import AdminServer
 from refimpl.net.driver import Driver
 from refimpl.net.server import Server
+from refimpl.proposals.message_filter import BUILT_IN, ENTRY_POINT_GROUP, FilterRegistry
 from refimpl.proposals.profiles import DEFAULT, Profiles
 from refimpl.store import MemoryStore
 
@@ -42,6 +44,7 @@ async def serving(
     port: int = 0,
     admin_port: int = 0,
     tls: ssl.SSLContext | None = None,
+    filter_registry: FilterRegistry | None = None,
     log: Callable[[str], None] | None = None,
 ) -> AsyncIterator[Serving]:
     """Serve a broker.
@@ -54,6 +57,7 @@ async def serving(
         port: TCP port of the binary protocol; 0: a free one.
         admin_port: TCP port of the admin interface; 0: a free one.
         tls: Context of a TLS server for the binary protocol; None: plain TCP.
+        filter_registry: The message filters that consumers may ask for; None: `installed_message_filters`.
         log: Gets one line for each thing worth to be noted.
 
     Returns:
@@ -67,7 +71,16 @@ async def serving(
         service, admin = (stack.enter_context(_listening(host, number)) for number in (port, admin_port))
         scheme = "pulsar+ssl" if tls else "pulsar"
         service_url, admin_url = f"{scheme}://{host}:{service.getsockname()[1]}", f"http://{host}:{admin.getsockname()[1]}"
-        broker = Broker(configuration, store=store, profiles=profiles, service_url=service_url, admin_url=admin_url, log=log)
+        registry = filter_registry or installed_message_filters(log)
+        broker = Broker(
+            configuration,
+            store=store,
+            profiles=profiles,
+            service_url=service_url,
+            admin_url=admin_url,
+            filter_registry=registry,
+            log=log,
+        )
         driver = Driver(broker, log=log)
         stack.callback(driver.close)
         server, admin_server = Server(driver), AdminServer(driver)
@@ -76,6 +89,19 @@ async def serving(
         stack.push_async_callback(admin_server.close)
         await admin_server.listen(admin)
         yield Serving(driver, service_url, admin_url)
+
+
+def installed_message_filters(log: Callable[[str], None] | None = None) -> FilterRegistry:
+    """Return the built-in message filters and those that installed distributions register as entry points.
+
+    Args:
+        log: Gets one line for each entry point that can't be used.
+    """
+    registry = FilterRegistry(BUILT_IN, entry_points(group=ENTRY_POINT_GROUP))
+    if log is not None:
+        for name, problem in registry.problems.items():
+            log(f"message filter {name}: {problem}")
+    return registry
 
 
 def _listening(host: str, port: int) -> socket.socket:
