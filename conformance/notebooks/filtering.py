@@ -114,7 +114,7 @@ def cost(entries: Iterable[bytes], message_filter: MessageFilter | None = None) 
     """
     octets = messages = wanted = 0
     for index, entry in enumerate(entries):
-        head: dict[str, Any] = {"consumer_id": 1, "message_id": {"ledgerId": 1, "entryId": index}}
+        head: dict[str, Any] = {"consumer_id": 1, "message_id": {"ledgerId": 1, "entryId": index, "partition": -1}}
         count = max(parse_payload(entry).metadata.num_messages_in_batch, 1)
         if message_filter is not None:
             judgement = judge(message_filter, entry)
