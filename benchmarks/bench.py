@@ -3,6 +3,7 @@
 suite    codec, engine, judging of all recordings, a whole run on a real broker
 rules    the hash of a changing set, patterns, messages through the broker without sockets
 batches  uniform batches against ordinary ones
+filters  decisions of message filters, and the octets that they save
 peers    the reference broker beside a real one
 """
 
@@ -10,6 +11,7 @@ import argparse
 import asyncio
 
 import batches
+import filters
 import peers
 import rules
 import suite as of_suite
@@ -17,7 +19,7 @@ import suite as of_suite
 from conformance import recorder
 from conformance.suite import load_suite
 
-PARTS = ("suite", "rules", "batches", "peers")
+PARTS = ("suite", "rules", "batches", "filters", "peers")
 
 
 def main() -> None:
@@ -45,6 +47,9 @@ def main() -> None:
         rules.messages()
     if "batches" in parts:
         batches.batching()
+    if "filters" in parts:
+        filters.decisions()
+        filters.saved_octets()
     if "peers" in parts and not arguments.no_run:
         asyncio.run(peers.measure(version, suite))
 

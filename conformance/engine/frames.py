@@ -86,7 +86,7 @@ def _one_problem(field: FieldDescriptor, value: Value, place: tuple[str | int, .
         if isinstance(value, str) and value not in field.enum_type.values_by_name:
             yield place, f"{value!r} is no {field.enum_type.name}{_suggest(value, list(field.enum_type.values_by_name))}"
     elif field.type == FieldDescriptor.TYPE_BYTES:
-        if not isinstance(value, str | dict):
+        if not isinstance(value, str | dict | bytes):
             yield place, f"{field.name} holds octets: write text, or {{hex: ..}}"
     else:
         wanted = _TEXT.get(field.cpp_type, int)

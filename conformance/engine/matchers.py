@@ -178,11 +178,13 @@ def _match_rest(rest: Mapping[str, Value], actual: Value, path: str) -> Match:
 
 
 def octets(spec: Value) -> bytes:
-    """Build octets from {text}, {hex}, {base64}, each with an optional {repeat: times}; or from text.
+    """Build octets from {text}, {hex}, {base64}, each with an optional {repeat: times}; or from text; octets stay as they are.
 
     Raises:
         ValueError: The object has other keys, or the digits are wrong.
     """
+    if isinstance(spec, bytes):
+        return spec
     if isinstance(spec, str):
         return spec.encode()
     kinds: dict[str, Callable[[str], bytes]] = {"text": str.encode, "hex": bytes.fromhex, "base64": base64.b64decode}

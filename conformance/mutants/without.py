@@ -25,5 +25,10 @@ WITHOUT: Mapping[str, str] = {
     "pip145.watch.look-around": "A permission: a broker may refuse it, like this one, and its case does not run then.",
     "pip145.watch.odd-namespace": "A permission: a broker watches such a namespace or refuses it, and its case takes both.",
     "pip191.filter.stock-batches": "A permission: a broker that does otherwise is a gap in the specification, not a failure.",
+    "pr7629.avro.schema-safe": "A permission: a broker refuses such a schema or serves it, and its case takes both.",
+    "pr7629.avro.trailing-octets": "A permission: a broker reads such a record or does not, and its case takes both.",
+    "pr7629.compat.field-ignored": "A permission: a broker from before the proposal that refuses the field breaks no rule of it.",
+    "pr7629.prefix.empty": "A permission: a broker serves an empty prefix or refuses it, and its case takes both.",
+    "pr7629.stats.again": "A permission: a broker counts such a message again or does not, and its case takes both.",
 }
 """Reason by clause id."""

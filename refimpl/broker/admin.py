@@ -12,6 +12,7 @@ from refimpl.broker.authorization import ACTIONS
 from refimpl.broker.consuming import disconnect_consumers
 from refimpl.broker.errors import AdminRefused
 from refimpl.broker.names import DOMAINS, TopicName, is_namespace, parse_topic, partition_name
+from refimpl.broker.schemas import described, posted
 from refimpl.broker.stats import internal_stats, topic_stats
 from refimpl.broker.subscription import Subscription
 from refimpl.broker.topic import LATEST, Topic
@@ -211,6 +212,7 @@ class Admin:
             if self._broker.exists(part):
                 self._broker.delete_topic(part)
         del self._namespace(name.namespace).partitioned[name.full]
+        self._broker.schemas.forget(name)
 
     def partitioned_metadata(self, topic: str) -> dict[str, Any]:
         """Return the number of partitions of a topic; 0: it has none."""
@@ -244,6 +246,26 @@ class Admin:
     def internal_stats(self, topic: str) -> dict[str, Any]:
         """Return where the entries and cursors of a topic are."""
         return internal_stats(self._topic(topic))
+
+    # Schemas
+
+    def schema(self, topic: str, version: int | None) -> dict[str, Any]:
+        """Return a schema of a topic: of a version, or the newest."""
+        return described(self._broker.schemas.versions(self._name(topic)), version)
+
+    def add_schema(self, topic: str, kind: str, definition: str, properties: Mapping[str, str]) -> dict[str, Any]:
+        """Give a topic, which need not exist, a schema that fits those that it has."""
+        schema = posted(kind, definition, properties)
+        name = self._name(topic)
+        try:
+            self._broker.schemas.check(schema)
+        except Refused as refused:
+            raise AdminRefused(422, refused.message) from None
+        try:
+            version = self._broker.schemas.add(name, schema)
+        except Refused as refused:
+            raise AdminRefused(409, refused.message) from None
+        return {"version": {"version": int.from_bytes(version, "big")}}
 
     # Subscriptions
 

@@ -20,10 +20,11 @@ from refimpl.broker.authorization import ACTIONS, Authorization
 from refimpl.broker.configuration import Configuration
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.names import TopicName, parse_topic, partition_name
+from refimpl.broker.schemas import Schemas
 from refimpl.broker.session import Session
 from refimpl.broker.timers import Timers
 from refimpl.broker.topic import MAX_U64, NonPersistentTopic, Topic
-from refimpl.proposals.message_filter import MessageFilterBroker
+from refimpl.proposals.message_filter import BUILT_IN_REGISTRY, FilterRegistry, MessageFilterBroker
 from refimpl.proposals.profiles import DEFAULT, Profiles
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list import TopicListBroker
@@ -61,6 +62,7 @@ class Broker:
         admin_url: Where its admin interface is reached.
         log: Gets one line for what a person who runs it may want to know.
         entry_filters: What makes entry filters for subscriptions, by name; only if it knows PIP-191.
+        filter_registry: The message filters that consumers may ask for.
 
     Attributes:
         now: The time of the call that is being carried out, in seconds.
@@ -80,6 +82,7 @@ class Broker:
         admin_url: str = "http://127.0.0.1:8080",
         log: Callable[[str], None] | None = None,
         entry_filters: Mapping[str, EntryFilterFactory] = BUILT_IN,
+        filter_registry: FilterRegistry = BUILT_IN_REGISTRY,
     ) -> None:
         self.configuration = configuration or Configuration()
         self.store = store or MemoryStore()
@@ -100,10 +103,11 @@ class Broker:
             may_watch=lambda connection, namespace: self.may_list(cast(Session, connection), namespace),
         )
         self.message_filters = (
-            MessageFilterBroker(profile=profiles.pr7629, max_message_size=self.configuration.max_message_size)
+            MessageFilterBroker(filter_registry, profile=profiles.pr7629, max_message_size=self.configuration.max_message_size)
             if "pr7629" in proposals
             else None
         )
+        self.schemas = Schemas(self.store)
         self.admin = Admin(self)
         self.timers = Timers()
         self.now = 0.0
@@ -266,6 +270,8 @@ class Broker:
     def delete_topic(self, name: TopicName) -> None:
         """Delete a topic without partitions, or a partition: core.push.topic-deleted, pip145.update.on-delete."""
         self.unload(name)
+        if name.partition < 0:
+            self.schemas.forget(name)
         if name.persistent:
             del self.namespace(name).topics[name.full]
             self._announce(self.topic_lists.deleted(name.full))

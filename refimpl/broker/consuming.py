@@ -30,6 +30,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     MetadataError,
     NotAllowedError,
     ProducerBusy,
+    Schema,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +47,10 @@ def subscribe(session: Session, request: CommandSubscribe, frame: Frame) -> None
     if request.subType == SubType.Key_Shared:
         raise Refused(NotAllowedError, "Subscription type Key_Shared is not supported by this broker")
     if request.consumer_id not in session.consumers:  # core.subscribe.repeated
-        requested = broker.message_filters.requested(request) if broker.message_filters is not None else None
+        filters = broker.message_filters
+        requested = filters.requested(request, broker.schemas.access(name)) if filters is not None else None
+        if request.HasField("schema") and request.schema.type != Schema.AutoConsume:
+            broker.schemas.check(request.schema)
         _check_properties(session, name, request)
         topic = broker.topic_to_use(name, create=request.force_topic_creation)
         owner = _owner_elsewhere(session, topic, request)
@@ -99,9 +103,12 @@ def _join(session: Session, topic: Topic, request: CommandSubscribe, requested: 
     if found is not None:
         found.check_joins(request.subType)
         found.filters.check_joins(requested)
+    if request.HasField("schema"):
+        session.broker.schemas.join(topic, request.schema)
     subscription = topic.subscribe(request.subscription, _start(topic, request), durable=request.durable, properties=_properties(request))
     epoch = request.consumer_epoch if request.HasField("consumer_epoch") else None
     consumer = Consumer(request.consumer_id, session, subscription, request.consumer_name, request.priority_level, epoch)
+    consumer.auto_schema = request.HasField("schema") and request.schema.type == Schema.AutoConsume
     session.consumers[request.consumer_id] = consumer
     subscription.filters.joined(consumer, requested)
     subscription.add(consumer, request.subType)

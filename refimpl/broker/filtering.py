@@ -81,8 +81,9 @@ class SubscriptionFilters:
         self.entry_filters.reset()
 
     def stats(self) -> dict[str, int]:
-        """Return the counters of the entry filters, as topic stats show them."""
-        return self.entry_filters.counts.stats()
+        """Return the counters of both kinds, as topic stats show them; each message filter counts behind the entry filters."""
+        message_filter = self.message_filter
+        return {**self.entry_filters.counts.stats(), **(message_filter.counters.stats() if message_filter is not None else {})}
 
 
 FiltersOf = Callable[[Mapping[str, str]], SubscriptionFilters]

@@ -60,6 +60,8 @@ def producer(session: Session, request: CommandProducer, frame: Frame) -> None: 
 
 
 def _join(session: Session, request: CommandProducer, new: Producer) -> None:
+    if request.HasField("schema"):
+        new.schema_version = session.broker.schemas.add(new.topic.name, request.schema)
     new.topic.add_producer(new)
     session.producers[new.producer_id] = new
     _confirm(session, request, new)
@@ -78,7 +80,11 @@ def _join_late(session: Session, request: CommandProducer, new: Producer) -> Non
 
 def _confirm(session: Session, request: CommandProducer, found: Producer) -> None:
     answer = CommandProducerSuccess(
-        request_id=request.request_id, producer_name=found.name, last_sequence_id=-1, schema_version=b"", producer_ready=True
+        request_id=request.request_id,
+        producer_name=found.name,
+        last_sequence_id=-1,
+        schema_version=found.schema_version,
+        producer_ready=True,
     )
     if found.access_mode == ProducerAccessMode.Exclusive:
         answer.topic_epoch = 0

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
 
-from refimpl.broker import consuming, lookups, publishing
+from refimpl.broker import consuming, lookups, publishing, schemas
 from refimpl.proposals.refused import Refused
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     CommandError,
+    CommandGetOrCreateSchema,
+    CommandGetOrCreateSchemaResponse,
+    CommandGetSchema,
+    CommandGetSchemaResponse,
     CommandLookupTopic,
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
@@ -26,8 +30,6 @@ Handler = Callable[["Session", Any, Frame], None]
 """Carries out one command of a session. The frame is for commands with a payload."""
 
 NOT_BUILT = (
-    "getSchema",
-    "getOrCreateSchema",
     "newTxn",
     "addPartitionToTxn",
     "addSubscriptionToTxn",
@@ -53,6 +55,8 @@ REQUESTS: dict[str, Handler] = {
     "getTopicsOfNamespace": lookups.get_topics,
     "watchTopicList": lookups.watch_topic_list,
     "watchTopicListClose": lookups.watch_topic_list_close,
+    "getSchema": schemas.get_schema,
+    "getOrCreateSchema": schemas.get_or_create_schema,
     "producer": publishing.producer,
     "send": publishing.send,
     "close_producer": publishing.close_producer,
@@ -77,4 +81,7 @@ def refusal(request: Any, refused: Refused) -> Message:
         return CommandLookupTopicResponse(response=CommandLookupTopicResponse.Failed, **details)
     if isinstance(request, CommandPartitionedTopicMetadata):
         return CommandPartitionedTopicMetadataResponse(response=CommandPartitionedTopicMetadataResponse.Failed, **details)
+    if isinstance(request, CommandGetSchema | CommandGetOrCreateSchema):
+        answer = CommandGetSchemaResponse if isinstance(request, CommandGetSchema) else CommandGetOrCreateSchemaResponse
+        return answer(request_id=request.request_id, error_code=refused.code, error_message=refused.message)  # type: ignore[arg-type]
     return CommandError(**details)

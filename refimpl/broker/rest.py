@@ -112,6 +112,7 @@ _TENANT = "/admin/v2/tenants/{tenant}"
 _NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
 _TOPICS = "/admin/v2/{domain}/{tenant}/{namespace}"
 _TOPIC = f"{_TOPICS}/{{topic}}"
+_SCHEMAS = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 _SUBSCRIPTION = f"{_TOPIC}/subscription/{{subscription}}"
 _T, _NS, _S = ("topic",), ("namespace",), ("topic", "subscription")
 
@@ -149,6 +150,9 @@ ROUTES = (
     Route("POST", f"{_SUBSCRIPTION}/skip/{{count}}", Admin.skip_messages, (*_S, "count")),
     Route("POST", f"{_SUBSCRIPTION}/skip_all", Admin.skip_messages, (*_S, "all")),
     Route("GET", f"{_SUBSCRIPTION}/position/{{count}}", _peek, (*_S, "count")),
+    Route("GET", f"{_SCHEMAS}/schema", Admin.schema, ("schema_topic", "newest")),
+    Route("GET", f"{_SCHEMAS}/schema/{{version}}", Admin.schema, ("schema_topic", "version")),
+    Route("POST", f"{_SCHEMAS}/schema", Admin.add_schema, ("schema_topic", "schema_type", "schema_definition", "schema_properties")),
     Route("GET", "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}", Admin.lookup, _T, access="lookup"),
 )
 """The interface: what each method on each path means."""
@@ -273,6 +277,25 @@ def _count(found: Mapping[str, str], _: AdminRequest) -> int:
     return int(found["count"])
 
 
+def _version(found: Mapping[str, str], _: AdminRequest) -> int:
+    if not (found["version"].isascii() and found["version"].isdecimal() and len(found["version"]) < 19):
+        raise AdminRefused(HTTPStatus.NOT_FOUND, f"{found['version']!r} is not a schema version")
+    return int(found["version"])
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, f"{what} has to be a text")
+    return value
+
+
+def _schema_properties(_: Mapping[str, str], request: AdminRequest) -> dict[str, str]:
+    properties = _table(request).get("properties") or {}
+    if not isinstance(properties, dict):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, "properties has to be an object")
+    return {key: _text(value, "a property") for key, value in properties.items()}
+
+
 def _new_namespace(found: Mapping[str, str], request: AdminRequest) -> str:
     _table(request)  # policies: read, and none of them is known here
     return f"{found['tenant']}/{found['namespace']}"
@@ -297,6 +320,12 @@ _ARGUMENTS: Mapping[str, Callable[[Mapping[str, str], AdminRequest], Any]] = {
     "partitions": _partitions,
     "position": _position,
     "properties": _properties,
+    "schema_topic": lambda found, _: f"persistent://{found['tenant']}/{found['namespace']}/{found['topic']}",
+    "newest": lambda _, __: None,
+    "version": _version,
+    "schema_type": lambda _, request: _text(_table(request).get("type"), "type"),
+    "schema_definition": lambda _, request: _text(_table(request).get("schema"), "schema"),
+    "schema_properties": _schema_properties,
 }
 
 

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from refimpl.broker.topic import Topic
 
 SubType = CommandSubscribe.SubType
+REJECTED_AT_ONCE = 5_000_000
+"""Octets of entries that filters may reject in one go, so that a filter that wants nothing of a large backlog holds up nobody."""
+PAUSE = 0.001
+"""Seconds until it goes on; other connections have their turn before."""
+_WORK_PER_ENTRY = 1000
+"""Octets that judging an entry costs beside its own."""
 
 
 @dataclass(eq=False, slots=True)
@@ -41,6 +47,7 @@ class Consumer:
         permits: Messages that it may still be sent; below zero after a batch that was larger than what was left.
         pending: Messages of each entry that was sent and is not acknowledged, by index.
         epoch: Of its last redelivery request, repeated in each MESSAGE; None: it uses none.
+        auto_schema: It takes whatever schema the topic has, or gets.
     """
 
     consumer_id: int
@@ -54,6 +61,7 @@ class Consumer:
     messages_out: int = 0
     octets_out: int = 0
     active: bool | None = None
+    auto_schema: bool = False
 
     @property
     def unacknowledged(self) -> int:
@@ -71,7 +79,7 @@ class Consumer:
         if self.epoch is not None:
             message.consumer_epoch = self.epoch
         count = entry.messages if open_messages is None else len(open_messages)
-        self.permits -= count
+        self.permits -= count  # core.deliver.batch-permits: a batch costs its messages; pr7629.permits.open-messages
         self.messages_out += count
         self.octets_out += len(entry.octets)
         self.session.send(message, entry.octets)
@@ -101,6 +109,7 @@ class Subscription:
         self._read = cursor.mark_delete
         self._turn = 0
         self._offer_timer: Timer | None = None
+        self._turn_timer: Timer | None = None
 
     # Consumers
 
@@ -153,18 +162,32 @@ class Subscription:
     # Dispatch
 
     def dispatch(self) -> None:
-        """Send as much as consumers may take now."""
+        """Send as much as consumers may take now, or go on a little later if filters have much to reject."""
+        work = 0
         while (consumer := self._taker()) is not None:
+            if work >= REJECTED_AT_ONCE:
+                self._go_on_later(consumer.session.broker)
+                return
             index = self._next()
             if index is None:
                 return
-            verdict = self.filters.judge(consumer, index, self.topic.entries[index], self.cursor)
+            entry = self.topic.entries[index]
+            verdict = self.filters.judge(consumer, index, entry, self.cursor)
             if verdict is Verdict.ACCEPT:
                 self._deliver(consumer, index)
             elif verdict is Verdict.REJECT:
                 self._redeliveries.pop(index, None)
+                work += len(entry.octets) + _WORK_PER_ENTRY
             else:
                 self._await_offer(consumer.session.broker)
+
+    def _go_on_later(self, broker: Broker) -> None:
+        if self._turn_timer is None:
+            self._turn_timer = broker.timers.at(broker.now + PAUSE, self._go_on)
+
+    def _go_on(self) -> None:
+        self._turn_timer = None
+        self.dispatch()
 
     def _await_offer(self, broker: Broker) -> None:
         deadline = self.filters.next_deadline()
@@ -205,7 +228,7 @@ class Subscription:
     def _deliver(self, consumer: Consumer, index: int) -> None:
         entry = self.topic.entries[index]
         open_messages = self.cursor.open_messages.get(index)
-        consumer.pending[index] = entry.messages  # core.deliver.batch-permits: a batch costs its messages
+        consumer.pending[index] = entry.messages if open_messages is None else len(open_messages)
         self._turn = self.consumers.index(consumer) + 1
         consumer.send(index, entry, self._redeliveries.get(index, 0), open_messages)
 

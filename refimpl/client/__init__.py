@@ -28,6 +28,8 @@ from refimpl.client.pattern_consumer import PatternConsumer
 from refimpl.client.producer_group import ProducerGroup
 from refimpl.client.producer_stats import ProducerStats
 from refimpl.client.scheduler import Pending, Scheduler
+from refimpl.client.schemas import avro_schema, json_schema
+from refimpl.proposals.message_filter import MessageFilterPolicy
 
 __all__ = [
     "EARLIEST",
@@ -43,6 +45,7 @@ __all__ = [
     "ConsumerOptions",
     "InvalidMessage",
     "Message",
+    "MessageFilterPolicy",
     "MessageId",
     "OutgoingMessage",
     "PatternConsumer",
@@ -55,4 +58,6 @@ __all__ = [
     "Scheduler",
     "Target",
     "TimedOut",
+    "avro_schema",
+    "json_schema",
 ]

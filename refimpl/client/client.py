@@ -19,6 +19,7 @@ from refimpl.client.pattern_consumer import PatternConsumer
 from refimpl.client.pool import Pool
 from refimpl.client.producer_group import ProducerGroup
 from refimpl.client.scheduler import Pending, Process, Scheduler
+from refimpl.proposals.message_filter import BUILT_IN_REGISTRY, FilterRegistry
 from refimpl.proposals.profiles import DEFAULT, Profiles
 from refimpl.proposals.topic_list import TopicChanges
 
@@ -35,6 +36,7 @@ class ClientCore:
         random: Decides the jitter of delays and the names that are made up.
         wall_clock_offset: What to add to the time that is told, to get seconds since 1970.
         profiles: Which reading of each proposal it speaks.
+        message_filters: What it can filter by itself where brokers don't.
         log: Gets one line for each thing worth to be noted.
 
     Raises:
@@ -49,11 +51,13 @@ class ClientCore:
         random: Random,
         wall_clock_offset: float = 0.0,
         profiles: Profiles = DEFAULT,
+        message_filters: FilterRegistry = BUILT_IN_REGISTRY,
         log: Callable[[str], None] | None = None,
     ) -> None:
         self.options = options or ClientOptions()
         self.random = random
         self.profiles = profiles
+        self.message_filters = message_filters
         self.scheduler = Scheduler()
         self.pool = Pool(self.scheduler, service_url, self.options, log)
         self._wall_clock_offset = wall_clock_offset

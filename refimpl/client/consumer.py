@@ -6,6 +6,7 @@ FLOW goes out as the application takes messages: core.client.permits-returned
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -15,15 +16,15 @@ from google.protobuf.message import Message as Command
 from refimpl.client.attached import Attached
 from refimpl.client.batch_acks import BatchAcks, Position
 from refimpl.client.connection import Connection
-from refimpl.client.errors import BrokerRefused, ClientError, Closed, ConnectionLost, ProtocolError
+from refimpl.client.errors import ClientError, Closed, ConnectionLost, ProtocolError
+from refimpl.client.filtering import ConsumerFiltering
 from refimpl.client.inbox import Inbox
 from refimpl.client.messages import Message, MessageId
 from refimpl.client.names import partition_index
 from refimpl.client.options import ConsumerOptions
 from refimpl.client.scheduler import Pending, Timer
 from refimpl.client.unpack import Corrupt, open_messages, unpack
-from refimpl.proposals.message_filter import ConsumerFilter, Judgement, Outcome
-from refimpl.proposals.refused import Refused
+from refimpl.proposals.message_filter import Judgement, Outcome
 from refimpl.wire import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -104,8 +105,8 @@ class Consumer(Attached):
         self._start = options.start_message_id
         self._wanted: MessageId | None = _after(options.start_message_id)
         self._seeking: Pending[None] | None = None
-        policy = options.message_filter_policy
-        self._filter = ConsumerFilter(policy, without_support=options.without_message_filters) if policy is not None else None
+        self._filtering = self._filtering_of(options)
+        self._held: deque[Frame] = deque()  # entries that can't be judged before a schema is known
 
     # What the application does
 
@@ -210,6 +211,33 @@ class Consumer(Attached):
         if self._permits.overdrawn:
             self.connection.end(ProtocolError(f"{self.connection.target} sends messages without permits"))
             return
+        if self._held or (self._filtering is not None and self._filtering.missing(frame) is not None):
+            self._hold(frame)
+        else:
+            self._unpack(frame)
+
+    def _hold(self, frame: Frame) -> None:
+        self._held.append(frame)
+        if len(self._held) == 1:
+            self._scheduler.spawn(self._judge_held(self.connection))
+
+    async def _judge_held(self, connection: Connection | None) -> None:
+        while connection is not None and connection is self.connection and self._held and self._filtering is not None:
+            version = self._filtering.missing(self._held[0])
+            if version is None:
+                self._unpack(self._held.popleft())
+                continue
+            try:
+                await self._filtering.learn(connection, version)
+            except ClientError as error:
+                self._core.note(f"{self.topic}: schema version {version.hex()} could not be had: {error}")
+                if connection is self.connection:  # what is held comes again
+                    self.lose()
+                    self._scheduler.spawn(self._say_goodbye(connection))
+
+    def _unpack(self, frame: Frame) -> None:
+        if self.connection is None:
+            return
         entry = MessageId.from_wire(frame.command.message.message_id, self._partition)
         try:
             messages = unpack(frame, self.topic, self._partition, self.connection.max_message_size)
@@ -218,29 +246,23 @@ class Consumer(Attached):
             self._acknowledge(CommandAck.Individual, entry, error.validation_error)
             self._return(1)
             return
+        cost = _cost(frame, messages)
         if self._stale(frame):
-            self._return(len(messages))
+            self._return(cost)
             return
-        judgement = self._judge(frame)
-        if judgement is not None and judgement.outcome is Outcome.REJECT:
+        judgement = self._filtering.judge(frame, len(messages)) if self._filtering is not None else None
+        if judgement is not None and judgement.outcome is Outcome.REJECT:  # pr7629.client.own-acks
             self._acknowledge(CommandAck.Individual, entry)
-            self._return(len(messages))
+            self._return(cost)
             return
         wanted = self._still_open(frame, messages, judgement)
         for message in wanted:
             self._inbox.put(self, message)
-        self._return(len(messages) - len(wanted))
+        self._return(cost - len(wanted))
 
     def _stale(self, frame: Frame) -> bool:
         command = frame.command.message
         return command.HasField("consumer_epoch") and command.consumer_epoch < self._epoch
-
-    def _judge(self, frame: Frame) -> Judgement | None:
-        if self._filter is None or frame.payload_octets is None:
-            return None
-        words = frame.command.message.ack_set
-        named = frozenset(64 * place + bit for place, word in enumerate(words) for bit in range(64) if word >> bit & 1)
-        return self._filter.judge(frame.payload_octets, named if words else None)
 
     def _still_open(self, frame: Frame, messages: list[Message], judgement: Judgement | None = None) -> list[Message]:
         ids = [message.id for message in messages]
@@ -297,16 +319,15 @@ class Consumer(Attached):
             request.consumer_epoch = self._epoch
         if not options.durable:
             request.start_message_id.CopyFrom(self._start.to_wire())
-        if self._filter is not None:
-            self._filter.connected(connection.flags)
-            try:
-                self._filter.prepare(request)
-            except Refused as refused:
-                raise BrokerRefused(refused.code, refused.message) from None
+        if options.schema is not None:
+            request.schema.CopyFrom(options.schema)
+        if self._filtering is not None:
+            await self._filtering.prepare(connection, request)
         await connection.request(request)
 
     def _on_attached(self, connection: Connection) -> None:
         self._inbox.drop(self)
+        self._held.clear()
         self._refused.clear()
         self._permits = _Permits(granted=self.options.queue_size)
         acks, self._unsent_acks = self._unsent_acks, []
@@ -324,6 +345,14 @@ class Consumer(Attached):
         self._report_end(self, error)
 
     # Inside
+
+    def _filtering_of(self, options: ConsumerOptions) -> ConsumerFiltering | None:
+        policy = options.message_filter_policy
+        if policy is None:
+            return None
+        registry = self._core.message_filters
+        without = options.without_message_filters
+        return ConsumerFiltering(self.topic, policy, without_support=without, registry=registry, schema=options.schema)
 
     def _moved(self, position: MessageId | int) -> None:
         """Take note that the subscription goes on elsewhere."""
@@ -365,6 +394,12 @@ class Consumer(Attached):
         if due:
             self.redeliver(due)
         self._await_refused()
+
+
+def _cost(frame: Frame, messages: list[Message]) -> int:
+    """Return the permits that an entry cost: one for each message that is open; an encrypted batch is one message here only."""
+    size = max(len(messages), messages[0].metadata.num_messages_in_batch) if messages else 0
+    return open_messages(frame.command.message.ack_set, size).bit_count()  # pr7629.permits.open-messages
 
 
 def _after(message_id: MessageId) -> MessageId:

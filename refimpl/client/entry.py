@@ -70,7 +70,7 @@ class Entry:
             one.receipt.succeed(MessageId(message_id.ledger_id, message_id.entry_id, *in_batch))
 
 
-def encode_entry(batch: Batch[Queued], producer_name: str, publish_time: int, compression: int) -> Entry:
+def encode_entry(batch: Batch[Queued], producer_name: str, publish_time: int, compression: int, schema_version: bytes = b"") -> Entry:
     """Encode messages.
 
     Args:
@@ -78,6 +78,7 @@ def encode_entry(batch: Batch[Queued], producer_name: str, publish_time: int, co
         producer_name: As the broker knows it.
         publish_time: Milliseconds since 1970.
         compression: A `CompressionType`.
+        schema_version: What the broker calls the schema that the messages are written by; empty: there is none.
 
     Returns:
         The entry.
@@ -87,8 +88,9 @@ def encode_entry(batch: Batch[Queued], producer_name: str, publish_time: int, co
     metadata = MessageMetadata(producer_name=producer_name, sequence_id=queued[0].sequence_id, publish_time=publish_time)
     if first.key is not None:
         metadata.partition_key = first.key
-    if first.schema_version is not None:
-        metadata.schema_version = first.schema_version
+    version = first.schema_version if first.schema_version is not None else schema_version
+    if version:
+        metadata.schema_version = version
     if first.transaction is not None:
         metadata.txnid_most_bits, metadata.txnid_least_bits = first.transaction
     if not batch.is_batch:

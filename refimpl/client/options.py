@@ -11,7 +11,7 @@ from refimpl.client.messages import LATEST, MessageId
 from refimpl.proposals.message_filter import MessageFilterPolicy
 from refimpl.proposals.uniform_batches import allowed_values, check_combination
 from refimpl.wire import compress
-from refimpl.wire.pulsar_api_pb2 import NONE, CommandSubscribe, ProducerAccessMode
+from refimpl.wire.pulsar_api_pb2 import NONE, CommandSubscribe, ProducerAccessMode, Schema
 
 CLIENT_VERSION = f"pulsar-conformance {version('pulsar-conformance')}"
 
@@ -56,6 +56,7 @@ class ProducerOptions:
         max_pending_messages: Most messages that may wait for their receipts.
         send_timeout: Seconds until a message without a receipt fails; 0: never.
         access_mode: A `ProducerAccessMode`; those that wait for exclusive access are not supported.
+        schema: What the payloads are written by, for others to read them; see `avro_schema` and `json_schema`. None: it is not said.
         properties: Shown to whoever looks at the topic's producers.
         restrict_same_values_in_batch_properties: PIP-191: allowed values by property name. Only messages that agree in them share a
             batch, whose header shows them to the broker's entry filters; empty: batches are made without regard to properties.
@@ -73,6 +74,7 @@ class ProducerOptions:
     max_pending_messages: int = 1000
     send_timeout: float = 30.0
     access_mode: int = ProducerAccessMode.Shared
+    schema: Schema | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     restrict_same_values_in_batch_properties: Mapping[str, Sequence[str]] = field(default_factory=dict)
     batch_of_one: Literal["batch", "java_single"] | None = None
@@ -112,6 +114,9 @@ class ConsumerOptions:
         negative_ack_delay: Seconds until a message that was refused is asked for again.
         properties: Shown to whoever looks at the subscription's consumers.
         subscription_properties: Kept with a subscription that is created.
+        schema: What the consumer reads by; None: whatever the topic has.
+        message_filter_policy: Which messages are wanted; None: all. All consumers of a subscription have the same.
+        without_message_filters: What to do where the broker has no message filters: `refuse` to subscribe, or `filter` here.
     """
 
     subscription: str
@@ -127,6 +132,7 @@ class ConsumerOptions:
     negative_ack_delay: float = 60.0
     properties: Mapping[str, str] = field(default_factory=dict)
     subscription_properties: Mapping[str, str] = field(default_factory=dict)
+    schema: Schema | None = None
     message_filter_policy: MessageFilterPolicy | None = None
     without_message_filters: Literal["refuse", "filter"] = "refuse"
 
@@ -137,6 +143,8 @@ class ConsumerOptions:
             raise ValueError(f"{self.type} is no subscription type")
         if self.initial_position not in CommandSubscribe.InitialPosition.values():
             raise ValueError(f"{self.initial_position} is no initial position")
+        if self.without_message_filters not in ("refuse", "filter"):
+            raise ValueError(f"without_message_filters is refuse or filter, not {self.without_message_filters!r}")
 
     @property
     def ordered(self) -> bool:

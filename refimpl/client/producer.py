@@ -62,6 +62,7 @@ class Producer(Attached):
         self._partition = partition_index(topic)
         self._epoch = 0
         self._topic_epoch: int | None = None
+        self._schema_version = b""
         self._max_message_size = DEFAULT_MAX_MESSAGE_SIZE
         self._batcher: UniformBatcher[Queued] = UniformBatcher(
             allowed_values(options.restrict_same_values_in_batch_properties),
@@ -172,6 +173,8 @@ class Producer(Attached):
             producer_access_mode=self.options.access_mode,  # type: ignore[arg-type]
             metadata=[KeyValue(key=key, value=value) for key, value in self.options.properties.items()],
         )
+        if self.options.schema is not None:
+            request.schema.CopyFrom(self.options.schema)
         if self.name:
             request.producer_name = self.name
         if self._topic_epoch is not None:
@@ -180,6 +183,7 @@ class Producer(Attached):
         answer = (await connection.request(request)).producer_success
         if not answer.producer_ready:
             raise ProtocolError(f"{connection.target} lets a producer of {self.topic} wait that did not ask for it")
+        self._schema_version = answer.schema_version if self.options.schema is not None else b""
         if not self._was_attached:
             self.last_sequence_id = max(answer.last_sequence_id, -1) if self.options.name is not None else -1
             self.name = answer.producer_name
@@ -231,7 +235,7 @@ class Producer(Attached):
             self._batch_timer = self._scheduler.call_at(deadline, self._delay_is_over)
 
     def _put(self, batch: Batch[Queued]) -> None:
-        entry = encode_entry(batch, self.name, self._core.wall_clock_ms(), self.options.compression)
+        entry = encode_entry(batch, self.name, self._core.wall_clock_ms(), self.options.compression, self._schema_version)
         if len(entry.payload) > self._max_message_size and len(batch.items) > 1:  # the header is not in what the batcher counts
             for half in self._batcher.split(batch):
                 self._put(half)

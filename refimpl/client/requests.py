@@ -22,6 +22,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandCloseConsumer,
     CommandCloseProducer,
     CommandGetLastMessageId,
+    CommandGetSchema,
     CommandGetTopicsOfNamespace,
     CommandLookupTopic,
     CommandLookupTopicResponse,
@@ -42,6 +43,7 @@ ANSWERS: Mapping[type[Message], tuple[str, ...]] = MappingProxyType(
         CommandCloseConsumer: _SUCCESS,
         CommandCloseProducer: _SUCCESS,
         CommandGetLastMessageId: ("getLastMessageIdResponse",),
+        CommandGetSchema: ("getSchemaResponse",),
         CommandGetTopicsOfNamespace: ("getTopicsOfNamespaceResponse",),
         CommandLookupTopic: ("lookupTopicResponse",),
         CommandPartitionedTopicMetadata: ("partitionMetadataResponse",),
@@ -69,6 +71,8 @@ def refusal_of(answer: BaseCommand) -> BrokerRefused | None:
         metadata = answer.partitionMetadataResponse
         failed = metadata.response == CommandPartitionedTopicMetadataResponse.Failed
         return BrokerRefused(metadata.error, metadata.message) if failed else None
+    if answer.type == BaseCommand.GET_SCHEMA_RESPONSE and answer.getSchemaResponse.HasField("error_code"):
+        return BrokerRefused(answer.getSchemaResponse.error_code, answer.getSchemaResponse.error_message)
     if answer.type == BaseCommand.ACK_RESPONSE and answer.ackResponse.HasField("error"):
         return BrokerRefused(answer.ackResponse.error, answer.ackResponse.message)
     return None

@@ -39,6 +39,7 @@ from refimpl.client import (
 from refimpl.client.names import parse_service_url
 from refimpl.client.producer import Producer as PartitionProducer
 from refimpl.net.client_driver import ClientDriver, Dial
+from refimpl.proposals.message_filter import BUILT_IN_REGISTRY, FilterRegistry
 from refimpl.proposals.profiles import DEFAULT, Profiles
 from refimpl.proposals.topic_list import TopicChanges
 
@@ -59,6 +60,7 @@ class Client:
         seed: Decides the jitter of delays and the names that are made up; None: the operating system does.
         wall_clock_offset: What to add to the event loop's time to get seconds since 1970; None: asked of the system once.
         profiles: Which reading of each proposal it speaks.
+        message_filters: What it can filter by itself where brokers don't.
         log: Gets one line for each thing worth to be noted.
 
     Raises:
@@ -76,13 +78,14 @@ class Client:
         seed: int | None = None,
         wall_clock_offset: float | None = None,
         profiles: Profiles = DEFAULT,
+        message_filters: FilterRegistry = BUILT_IN_REGISTRY,
         log: Callable[[str], None] | None = None,
     ) -> None:
         options = options or ClientOptions()
         if token is not None:
             options = replace(options, token=token if callable(token) else lambda: token)
         self._dial = dial or _tcp(tls, parse_service_url(service_url).tls)
-        self._core = partial(ClientCore, service_url, options, profiles=profiles, log=log)
+        self._core = partial(ClientCore, service_url, options, profiles=profiles, message_filters=message_filters, log=log)
         self._seed = seed
         self._offset = wall_clock_offset
         self._driver: ClientDriver | None = None

@@ -14,8 +14,10 @@ from refimpl.broker import Broker, Configuration
 from refimpl.net.admin_http import AdminServer
 from refimpl.net.driver import Driver
 from refimpl.net.server import Server
+from refimpl.proposals import message_filter, uniform_batches
+from refimpl.proposals.message_filter import FilterRegistry
 from refimpl.proposals.profiles import DEFAULT, Profiles
-from refimpl.proposals.uniform_batches import ENTRY_POINT_GROUP, EntryFilterFactory, with_entry_points
+from refimpl.proposals.uniform_batches import EntryFilterFactory
 from refimpl.store import MemoryStore
 
 
@@ -44,6 +46,7 @@ async def serving(
     port: int = 0,
     admin_port: int = 0,
     tls: ssl.SSLContext | None = None,
+    filter_registry: FilterRegistry | None = None,
     log: Callable[[str], None] | None = None,
     entry_filters: Mapping[str, EntryFilterFactory] | None = None,
 ) -> AsyncIterator[Serving]:
@@ -57,6 +60,7 @@ async def serving(
         port: TCP port of the binary protocol; 0: a free one.
         admin_port: TCP port of the admin interface; 0: a free one.
         tls: Context of a TLS server for the binary protocol; None: plain TCP.
+        filter_registry: The message filters that consumers may ask for; None: `installed_message_filters`.
         log: Gets one line for each thing worth to be noted.
         entry_filters: By name, asked behind the built-in ones and those that installed distributions register.
 
@@ -71,7 +75,8 @@ async def serving(
         service, admin = (stack.enter_context(_listening(host, number)) for number in (port, admin_port))
         scheme = "pulsar+ssl" if tls else "pulsar"
         service_url, admin_url = f"{scheme}://{host}:{service.getsockname()[1]}", f"http://{host}:{admin.getsockname()[1]}"
-        filters = {**with_entry_points(entry_points(group=ENTRY_POINT_GROUP), log or (lambda _: None)), **(entry_filters or {})}
+        registry = filter_registry or installed_message_filters(log)
+        filters = {**installed_entry_filters(log), **(entry_filters or {})}
         broker = Broker(
             configuration,
             store=store,
@@ -80,6 +85,7 @@ async def serving(
             admin_url=admin_url,
             log=log,
             entry_filters=filters,
+            filter_registry=registry,
         )
         driver = Driver(broker, log=log)
         stack.callback(driver.close)
@@ -89,6 +95,29 @@ async def serving(
         stack.push_async_callback(admin_server.close)
         await admin_server.listen(admin)
         yield Serving(driver, service_url, admin_url)
+
+
+def installed_message_filters(log: Callable[[str], None] | None = None) -> FilterRegistry:
+    """Return the built-in message filters and those that installed distributions register as entry points.
+
+    Args:
+        log: Gets one line for each entry point that can't be used.
+    """
+    registry = FilterRegistry(message_filter.BUILT_IN, entry_points(group=message_filter.ENTRY_POINT_GROUP))
+    if log is not None:
+        for name, problem in registry.problems.items():
+            log(f"message filter {name}: {problem}")
+    return registry
+
+
+def installed_entry_filters(log: Callable[[str], None] | None = None) -> Mapping[str, EntryFilterFactory]:
+    """Return the built-in entry filters and those that installed distributions register as entry points.
+
+    Args:
+        log: Gets one line for each entry point that can't be used.
+    """
+    installed = entry_points(group=uniform_batches.ENTRY_POINT_GROUP)
+    return uniform_batches.with_entry_points(installed, log or (lambda _: None))
 
 
 def _listening(host: str, port: int) -> socket.socket:

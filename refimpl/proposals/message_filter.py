@@ -62,7 +62,7 @@ from refimpl.proposals.message_filter_rules import (
 )
 from refimpl.proposals.refused import Refused
 from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE
-from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, ConsumerBusy, FeatureFlags
+from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, ConsumerBusy, FeatureFlags, Schema
 
 __all__ = [
     "BASIC_AVRO_FILTER",
@@ -144,7 +144,7 @@ class MessageFilterBroker:
         """
         if not request.HasField("filter_meta"):
             return None
-        if request.HasField("schema"):
+        if request.HasField("schema") and request.schema.type != Schema.AutoConsume:
             schemas = SchemaAccess(request.schema, schemas.of_version)
         return requested_filter(request.filter_meta, self._registry, schemas)
 

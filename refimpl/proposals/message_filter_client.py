@@ -23,6 +23,7 @@ from refimpl.proposals.message_filter_kinds import (
     REGEX_FILTER,
     REGEX_KEY,
     FilterRegistry,
+    MessageFilter,
     SchemaAccess,
 )
 from refimpl.proposals.message_filter_rules import BUILT_IN_REGISTRY, FilterCounters, Judgement, judge, requested_filter
@@ -126,15 +127,11 @@ class ConsumerFilter:
         policy: What is wanted.
         without_support: What to do with a broker that does not filter: `refuse` to subscribe, or `filter` here.
         registry: The filters that the client can apply by itself.
-        schemas: Those of the topic, as far as the client knows them; used only where it filters by itself.
         max_message_size: Most octets that a body may have when decompressed.
 
     Attributes:
         state: Who filters now.
         counters: What was judged here.
-
-    Raises:
-        Refused: The client is to step in, but can't build the filter itself.
     """
 
     def __init__(
@@ -143,19 +140,20 @@ class ConsumerFilter:
         *,
         without_support: Literal["refuse", "filter"] = "refuse",
         registry: FilterRegistry = BUILT_IN_REGISTRY,
-        schemas: SchemaAccess = _NO_SCHEMAS,
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     ) -> None:
         self.policy = policy
         self.state = State.OFFLINE
         self.counters = FilterCounters()
+        self._without_support = without_support
+        self._registry = registry
         self._max_message_size = max_message_size
-        self._own = requested_filter(policy.filter_meta(), registry, schemas).filter if without_support == "filter" else None
+        self._own: MessageFilter | None = None
 
     @property
     def steps_in(self) -> bool:
         """Whether the client filters by itself where the broker does not: pr7629.client.filters-itself."""
-        return self._own is not None
+        return self._without_support == "filter"
 
     def connected(self, flags: FeatureFlags | None) -> None:
         """Take note of a new connection: pr7629.client.each-connection.
@@ -171,15 +169,22 @@ class ConsumerFilter:
         """Take note that the connection is lost."""
         self._happened(Event.DISCONNECTED)
 
-    def prepare(self, request: CommandSubscribe) -> None:
+    def prepare(self, request: CommandSubscribe, schemas: SchemaAccess | None = None) -> None:
         """Complete a SUBSCRIBE for the present connection.
 
+        Args:
+            request: The SUBSCRIBE.
+            schemas: Those of the topic, as far as the client knows them; used only where it filters by itself.
+
         Raises:
-            Refused: NotAllowedError: it must not be sent: pr7629.client.needs-flag.
+            Refused: NotAllowedError: it must not be sent: pr7629.client.needs-flag. Or the client is to step in, but can't build the
+                filter.
         """
         if self.state is State.BROKER:
             request.filter_meta.CopyFrom(self.policy.filter_meta())
-        elif self.state is not State.CLIENT:
+        elif self.state is State.CLIENT:
+            self._own = requested_filter(self.policy.filter_meta(), self._registry, schemas or _NO_SCHEMAS).filter
+        else:
             name = self.policy.class_name
             raise Refused(NotAllowedError, f"The broker has no message filters, so {name} would let everything through")
 
@@ -193,7 +198,7 @@ class ConsumerFilter:
             open_messages: Of a batch, the indexes that `ack_set` names; None: it names none.
 
         Returns:
-            None if the broker has filtered.
+            None if the broker has filtered, or nobody was asked to: before `prepare`.
         """
         if self.state is not State.CLIENT or self._own is None:
             return None

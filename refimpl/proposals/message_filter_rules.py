@@ -164,6 +164,15 @@ class FilterCounters:
         self.undecidable += judgement.undecidable
         self.processed += judgement.accepted + judgement.rejected + judgement.undecidable
 
+    def stats(self) -> dict[str, int]:
+        """Return them under the names that topic stats have for them; those of entry filters are others."""
+        return {
+            "messageFilterProcessedMsgCount": self.processed,
+            "messageFilterAcceptedMsgCount": self.accepted,
+            "messageFilterRejectedMsgCount": self.rejected,
+            "messageFilterUndecidableMsgCount": self.undecidable,
+        }
+
 
 def judge(
     message_filter: MessageFilter,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from refimpl.wire.pulsar_api_pb2 import Schema
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -104,11 +106,13 @@ class StoredNamespace:
         topics: Persistent topics by full name; each partition is one.
         partitioned: Number of partitions by full name of the partitioned topic, of both domains.
         permissions: Allowed actions by role.
+        schemas: Schemas in the order of their versions, by topic: without domain and partition.
     """
 
     topics: dict[str, StoredTopic] = field(default_factory=dict)
     partitioned: dict[str, int] = field(default_factory=dict)
     permissions: dict[str, set[str]] = field(default_factory=dict)
+    schemas: dict[str, list[Schema]] = field(default_factory=dict)
 
 
 class MemoryStore:

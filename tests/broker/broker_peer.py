@@ -52,7 +52,7 @@ class Peer:
             self.send("send", encode_payload(metadata, text.encode()), producer_id=producer_id, sequence_id=number)
 
     def publish_batch(self, *texts: str) -> None:
-        body = encode_batch(SingleMessage(SingleMessageMetadata(payload_size=0), text.encode()) for text in texts)
+        body = encode_batch(SingleMessage(SingleMessageMetadata(), text.encode()) for text in texts)
         metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=0, num_messages_in_batch=len(texts))
         self.send("send", encode_payload(metadata, body), producer_id=1, sequence_id=0, num_messages=len(texts))
 

@@ -181,8 +181,7 @@ def test_a_broker_from_before_the_proposal() -> None:
     assert peer.session.closing
 
 
-@pytest.mark.parametrize("name", ["getSchema", "newTxn", "addPartitionToTxn"])
+@pytest.mark.parametrize("name", ["newTxn", "addPartitionToTxn"])
 def test_what_is_not_built_is_refused_politely(name: str) -> None:
-    fields = {"getSchema": {"topic": TOPIC}}.get(name, {})
-    answer = Peer(make_broker()).ask(name, request_id=9, **fields)
+    answer = Peer(make_broker()).ask(name, request_id=9)
     assert (answer.request_id, answer.error if name == "newTxn" else answer.DESCRIPTOR.name) is not None

@@ -147,7 +147,7 @@ def test_what_others_have_acknowledged_in_a_batch_is_not_delivered() -> None:
     deliver_batch(broker, 0, 4, ack_set=[-1 ^ 0b101])
     messages = take(broker, group)
     assert [message.payload for message in messages] == [b"0.1", b"0.3"]
-    assert sum(one.command.flow.messagePermits for one in iter_frames(broker)) == 4
+    assert sum(one.command.flow.messagePermits for one in iter_frames(broker)) == 2, "the broker charges the open ones only"
     for message in messages:
         broker.begin(group.acknowledge, message)
     assert broker.sent() == ["ack"]

@@ -10,7 +10,9 @@ from conformance.cli import app
 from conformance.site.sources import REPOSITORY
 from refimpl.net.client import Client
 from refimpl.net.embedded import EmbeddedBroker
+from refimpl.proposals.message_filter import ENTRY_POINT_GROUP, Candidate, FilterRegistry, SchemaAccess
 from refimpl.wire import command, command_name, decode_frame, encode_frame
+from refimpl.wire.pulsar_api_pb2 import MessageMetadata
 
 DOCS = REPOSITORY / "docs"
 COMMANDS = typer.main.get_command(app).commands
@@ -26,6 +28,18 @@ def test_the_embedded_broker_is_used_as_the_pages_say():
         exec(text, names)
         assert re.fullmatch(r"pulsar://127\.0\.0\.1:\d+", names["client"])
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+", names.get("admin", "http://127.0.0.1:0"))
+
+
+def test_messages_are_filtered_as_the_page_says():
+    text, own = (one for one in examples("reference-broker.md") if "filter" in one.lower())
+    names = {}
+    exec(text, names)
+    assert names["received"] == [str(number).encode() for number in range(30, 60)]
+    exec(own, names)
+    registry = FilterRegistry({"org.example.LongerFilter": names["LongerFilter"]})
+    built = registry.build("org.example.LongerFilter", {"least": "3"}, SchemaAccess())
+    assert [built.matches(Candidate(payload, MessageMetadata())) for payload in (b"ab", b"abc")] == [False, True]
+    assert f'"{ENTRY_POINT_GROUP}"' in (DOCS / "reference-broker.md").read_text()
 
 
 def test_the_broker_without_sockets_is_used_as_the_page_says():

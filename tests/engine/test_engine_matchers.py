@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conformance.engine.frames import build_command, build_payload
 from conformance.engine.matchers import Absent, match, match_message, octets
+from refimpl.wire import parse_payload
 from refimpl.wire import pulsar_api_pb2 as pb
 
 ABSENT = Absent()
@@ -126,3 +128,10 @@ def test_bag_is_equality_of_sorted_lists(expected, actual):
 def test_bag_of_matchers_finds_a_pairing_if_there_is_one(values, order):
     shuffled = [values[i] for i in order if i < len(values)]
     assert match({"$bag": [{"$gte": value} for value in values]}, shuffled)
+
+
+def test_octets_that_were_bound_are_sent_as_they_came():
+    version = match({"$bind": "version"}, b"\x00\xff").bindings[0][1]
+    metadata = {"producer_name": "p", "sequence_id": 0, "publish_time": 1, "schema_version": version}
+    assert parse_payload(build_payload({"metadata": metadata, "body": version})).metadata.schema_version == b"\x00\xff"
+    assert build_command({"getSchema": {"request_id": 1, "topic": "t", "schema_version": version}}).getSchema.schema_version == b"\x00\xff"

@@ -124,17 +124,21 @@ def test_each_connection_decides_anew():
 
 def test_a_client_that_is_to_step_in_has_to_be_able_to():
     other = MessageFilterPolicy("org.example.Other")
-    ConsumerFilter(other)
-    ConsumerFilter(MessageFilterPolicy.regex_filter_policy("["))
     for policy in (other, MessageFilterPolicy.regex_filter_policy("["), MessageFilterPolicy.basic_avro_filter_policy({"state": "paid"})):
+        consumer = ConsumerFilter(policy, without_support="filter")
+        consumer.connected(OFFERED)
+        consumer.prepare(subscribe())
+        consumer.connected(None)
         with pytest.raises(Refused):
-            ConsumerFilter(policy, without_support="filter")
+            consumer.prepare(subscribe())
 
 
 def test_it_steps_in_for_avro():
     policy = MessageFilterPolicy.basic_avro_filter_policy({"state": "paid"})
-    consumer = ConsumerFilter(policy, without_support="filter", schemas=SchemaAccess(avro()))
+    consumer = ConsumerFilter(policy, without_support="filter")
     consumer.connected(None)
+    assert consumer.judge(entry(b"")) is None
+    consumer.prepare(subscribe(), SchemaAccess(avro()))
     order = {"state": "paid", "amount": 1, "note": None, "kind": "BUY", "items": []}
     outcomes = [consumer.judge(entry(avro_payload(order | {"state": state}))).outcome for state in ("paid", "open")]
     assert outcomes == [Outcome.ACCEPT, Outcome.REJECT]

@@ -1,4 +1,4 @@
-"""Registers in preparation are well formed, and the rules that cite their clauses cite clauses that exist."""
+"""Registers in preparation are well formed, and rules cite clauses that exist, of these registers and of those that are published."""
 
 import re
 from pathlib import Path
@@ -33,3 +33,12 @@ def test_the_rules_cite_clauses_that_exist(path: Path) -> None:
     cited = {found for module in RULES for found in re.findall(rf"\b{path.stem}\.[a-z0-9.-]+[a-z0-9]", module.read_text(encoding="utf-8"))}
     assert cited
     assert cited <= clause_ids(path)
+
+
+def test_the_rules_cite_published_clauses_that_exist() -> None:
+    published = set(load_suite().clauses)
+    prefixes = "|".join(sorted({clause.partition(".")[0] for clause in published} - {"core"}))
+    pattern = re.compile(rf"\b(?:{prefixes})\.[a-z0-9-]+\.[a-z0-9-]*[a-z0-9]")
+    cited = {found for module in RULES for found in pattern.findall(module.read_text(encoding="utf-8"))}
+    assert cited
+    assert cited <= published

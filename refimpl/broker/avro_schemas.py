@@ -1,0 +1,116 @@
+"""Whether an Avro schema is one, and which schema reads what was written with another.
+
+Schemas come from anyone who may produce or subscribe, so that nothing here takes more than time in proportion to their size.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fastavro.schema import parse_schema
+
+_MAX_DEPTH = 160
+"""Deepest nesting of a definition, in JSON values."""
+
+_PROMOTED = {
+    "int": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
+"""As which other primitive types the values of one can be read."""
+
+_NAMED = ("record", "error", "enum", "fixed")
+_SHOWN = 200
+
+
+def parse(definition: bytes) -> Any:
+    """Read a schema's definition.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        found = json.loads(definition.decode())
+        _check_depth(found, 0)
+        return parse_schema(found)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    except Exception as error:  # fastavro meets malformed definitions with errors of many kinds
+        raise ValueError(f"{type(error).__name__}: {error}"[:_SHOWN]) from None
+
+
+def same(one: bytes, other: bytes) -> bool:
+    """Tell whether two definitions are one, however they are written; both are Avro schemas."""
+    return bool(json.loads(one) == json.loads(other))
+
+
+def reads(reader: bytes, writer: bytes) -> bool:
+    """Tell whether a schema reads everything that was written with another; both are Avro schemas."""
+    return _Comparison().reads(parse(reader), parse(writer))
+
+
+def _check_depth(value: Any, depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        raise RecursionError
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_depth(inner, depth + 1)
+
+
+class _Comparison:
+    """Compares the types of two schemas, each pair of named ones once."""
+
+    def __init__(self) -> None:
+        self._readers: dict[str, Any] = {}
+        self._writers: dict[str, Any] = {}
+        self._pairs: dict[tuple[str, str], bool] = {}
+
+    def reads(self, reader: Any, writer: Any) -> bool:
+        reader, writer = _resolved(reader, self._readers), _resolved(writer, self._writers)
+        if isinstance(writer, list):
+            return all(self.reads(reader, branch) for branch in writer)
+        if isinstance(reader, list):
+            return any(self.reads(branch, writer) for branch in reader)
+        wanted, found = reader["type"], writer["type"]
+        if wanted != found:
+            return isinstance(found, str) and wanted in _PROMOTED.get(found, ())
+        if wanted in _NAMED:
+            return self._named(reader, writer)
+        inner = {"array": "items", "map": "values"}.get(wanted)
+        return inner is None or self.reads(reader[inner], writer[inner])
+
+    def _named(self, reader: Any, writer: Any) -> bool:
+        pair = reader["name"], writer["name"]
+        if pair not in self._pairs:
+            self._pairs[pair] = True  # what refers to itself fits if the rest does
+            self._pairs[pair] = self._same_kind(reader, writer)
+        return self._pairs[pair]
+
+    def _same_kind(self, reader: Any, writer: Any) -> bool:
+        if reader["name"].rpartition(".")[2] != writer["name"].rpartition(".")[2]:
+            return False
+        if reader["type"] == "enum":
+            return "default" in reader or set(writer["symbols"]) <= set(reader["symbols"])
+        if reader["type"] == "fixed":
+            return bool(reader["size"] == writer["size"])
+        written = {one["name"]: one["type"] for one in writer["fields"]}
+        outcomes = []
+        for one in reader["fields"]:
+            name = next((name for name in (one["name"], *one.get("aliases", ())) if name in written), None)
+            outcomes.append("default" in one if name is None else self.reads(one["type"], written[name]))
+        return all(outcomes)
+
+
+def _resolved(kind: Any, named: dict[str, Any]) -> Any:
+    """Return a type as a union or as a dictionary with a plain `type`, that of a name included."""
+    if isinstance(kind, list):
+        return kind
+    if isinstance(kind, str):
+        return named.get(kind, {"type": kind})
+    if not isinstance(kind["type"], str):
+        return _resolved(kind["type"], named)
+    if kind["type"] in _NAMED:
+        named[kind["name"]] = kind
+    return kind

@@ -1,0 +1,234 @@
+"""Schemas of topics: versions from 0, each for all partitions of a topic and for both domains.
+
+What is answered was observed on Apache Pulsar 4.2.4, where a producer's schema has to read what the newest one wrote and the other
+way round, and a consumer's has to read what the newest one wrote. Only Avro definitions are looked into, which those of JSON schemas
+are too; one of any other type is compatible with those of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from refimpl.broker import avro_schemas
+from refimpl.broker.errors import AdminRefused
+from refimpl.broker.names import TopicName, parse_topic
+from refimpl.proposals.message_filter import SchemaAccess
+from refimpl.proposals.refused import Refused
+from refimpl.wire.frames import Frame
+from refimpl.wire.pulsar_api_pb2 import (
+    CommandGetOrCreateSchema,
+    CommandGetOrCreateSchemaResponse,
+    CommandGetSchema,
+    CommandGetSchemaResponse,
+    IncompatibleSchema,
+    KeyValue,
+    Schema,
+    TopicNotFound,
+)
+
+if TYPE_CHECKING:
+    from refimpl.broker.session import Session
+    from refimpl.broker.topic import Topic
+    from refimpl.store import MemoryStore
+
+MOST_VERSIONS = 1_000
+"""More versions of one topic's schema than this are refused, so that no peer can fill the memory."""
+
+_BY_AVRO = (Schema.Avro, Schema.Json)
+_VERSION_OCTETS = 8
+
+
+class Schemas:
+    """The schemas of all topics.
+
+    Args:
+        store: Where they are kept.
+    """
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    # Versions
+
+    def versions(self, name: TopicName) -> list[Schema]:
+        """Return the schemas of a topic by version; none if it has none, or does not exist."""
+        namespace = self._store.namespaces.get(name.namespace)
+        return namespace.schemas.get(_key(name), []) if namespace is not None else []
+
+    def newest(self, name: TopicName) -> Schema | None:
+        """Return the newest schema of a topic."""
+        return next(reversed(self.versions(name)), None)
+
+    def of_version(self, name: TopicName, version: bytes) -> Schema | None:
+        """Return the schema of a version as it is written on the wire; None: the topic has no such version."""
+        versions = self.versions(name)
+        number = int.from_bytes(version[:_VERSION_OCTETS], "big")
+        return versions[number] if len(version) >= _VERSION_OCTETS and number < len(versions) else None
+
+    def access(self, name: TopicName) -> SchemaAccess:
+        """Return a topic's schemas as message filters need them, later ones included."""
+        return SchemaAccess(self.newest(name), lambda version: self.of_version(name, version))
+
+    def forget(self, name: TopicName) -> None:
+        """Drop the schemas of a topic that is deleted."""
+        namespace = self._store.namespaces.get(name.namespace)
+        if namespace is not None:
+            namespace.schemas.pop(_key(name), None)
+
+    # Rules
+
+    def check(self, schema: Schema) -> None:
+        """Check a schema by itself.
+
+        Raises:
+            Refused: IncompatibleSchema.
+        """
+        kind = Schema.Type.Name(schema.type)
+        if schema.type == Schema.AutoConsume:
+            raise Refused(IncompatibleSchema, "Schema AUTO_CONSUME is a client-side schema type")
+        if schema.type in _BY_AVRO:
+            try:
+                avro_schemas.parse(schema.schema_data)
+            except ValueError as error:
+                raise Refused(IncompatibleSchema, f"Invalid schema definition data for {kind.upper()} schema: {error}") from None
+
+    def add(self, name: TopicName, schema: Schema) -> bytes:
+        """Return the version of a schema; it is added to the topic's if it is new.
+
+        Raises:
+            Refused: IncompatibleSchema.
+        """
+        self.check(schema)
+        versions = self.versions(name)
+        for number, known in enumerate(versions):
+            if _same(known, schema):
+                return version_octets(number)
+        if versions:
+            self._check_follows(versions[-1], schema)
+        if len(versions) >= MOST_VERSIONS:
+            raise Refused(IncompatibleSchema, f"The topic has {MOST_VERSIONS} schema versions, more are not allowed")
+        kept = Schema(name=_key(name), schema_data=schema.schema_data, type=schema.type, properties=schema.properties)
+        self._store.namespaces[name.namespace].schemas[_key(name)] = [*versions, kept]
+        return version_octets(len(versions))
+
+    def join(self, topic: Topic, schema: Schema) -> None:
+        """Let a consumer with a schema in.
+
+        Raises:
+            Refused: IncompatibleSchema.
+        """
+        newest = self.newest(topic.name)
+        if schema.type == Schema.AutoConsume:
+            return
+        self.check(schema)
+        if newest is None:
+            if topic.used_without_schema:
+                detail = f"new schema type {_kind(schema)}"
+                raise Refused(IncompatibleSchema, f"Failed to add schema to an active topic with empty(BYTES) schema: {detail}")
+            self.add(topic.name, schema)
+            return
+        _check_type(newest, schema)
+        if schema.type in _BY_AVRO and not avro_schemas.reads(schema.schema_data, newest.schema_data):
+            raise Refused(IncompatibleSchema, "Error during schema compatibility check with strategy BACKWARD: it can't be read")
+
+    def _check_follows(self, newest: Schema, schema: Schema) -> None:
+        _check_type(newest, schema)
+        old, new = newest.schema_data, schema.schema_data
+        if schema.type in _BY_AVRO and not (avro_schemas.reads(new, old) and avro_schemas.reads(old, new)):
+            raise Refused(IncompatibleSchema, "Error during schema compatibility check with strategy FULL: one can't read the other")
+
+
+def version_octets(number: int) -> bytes:
+    """Write a version as it stands in commands and messages."""
+    return number.to_bytes(_VERSION_OCTETS, "big")
+
+
+def _key(name: TopicName) -> str:
+    """Return what partitions and domains have in common: tenant, namespace and local name."""
+    return name.partitioned.partition("://")[2]
+
+
+def _kind(schema: Schema) -> str:
+    return Schema.Type.Name(schema.type).rstrip("_").upper()
+
+
+def _check_type(newest: Schema, schema: Schema) -> None:
+    if newest.type != schema.type:
+        raise Refused(IncompatibleSchema, f"Incompatible schema: exists schema type {_kind(newest)}, new schema type {_kind(schema)}")
+
+
+def _same(one: Schema, other: Schema) -> bool:
+    if one.type != other.type:
+        return False
+    if one.schema_data == other.schema_data:
+        return True
+    return one.type in _BY_AVRO and avro_schemas.same(one.schema_data, other.schema_data)
+
+
+# Commands
+
+
+def get_schema(session: Session, request: CommandGetSchema, frame: Frame) -> None:  # noqa: ARG001
+    """Answer with a topic's schema, of a version or the newest."""
+    name = parse_topic(request.topic)
+    broker = session.broker
+    broker.authorization.check(session.role, name.namespace, "GetSchema", "produce", "consume")
+    versions = broker.schemas.versions(name)
+    version = request.schema_version if request.HasField("schema_version") else version_octets(max(len(versions) - 1, 0))
+    if len(version) < _VERSION_OCTETS:
+        raise Refused(IncompatibleSchema, "Empty schema version" if not version else "A schema version has 8 octets")
+    found = broker.schemas.of_version(name, version)
+    if found is None:
+        raise Refused(TopicNotFound, f"Topic not found or no-schema {name.full}")
+    session.send(CommandGetSchemaResponse(request_id=request.request_id, schema=found, schema_version=version[:_VERSION_OCTETS]))
+
+
+def get_or_create_schema(session: Session, request: CommandGetOrCreateSchema, frame: Frame) -> None:  # noqa: ARG001
+    """Answer with the version of a schema, which the topic gets if it is new."""
+    name = parse_topic(request.topic)
+    broker = session.broker
+    broker.authorization.check(session.role, name.namespace, "GetOrCreateSchema", "produce")
+    if name.namespace not in broker.store.namespaces or not broker.exists(name):
+        raise Refused(TopicNotFound, f"Topic not found {name.full}")
+    version = broker.schemas.add(name, request.schema)
+    session.send(CommandGetOrCreateSchemaResponse(request_id=request.request_id, schema_version=version))
+
+
+# Admin
+
+
+def described(versions: list[Schema], number: int | None) -> dict[str, Any]:
+    """Return a schema as the admin interface shows it; no time is kept of any.
+
+    Args:
+        versions: Those of a topic.
+        number: Which; None: the newest.
+
+    Raises:
+        AdminRefused: 404.
+    """
+    chosen = len(versions) - 1 if number is None else number
+    if not 0 <= chosen < len(versions):
+        raise AdminRefused(404, "Schema not found")
+    schema = versions[chosen]
+    return {
+        "version": chosen,
+        "type": _kind(schema),
+        "timestamp": 0,
+        "data": schema.schema_data.decode(errors="replace"),
+        "properties": {one.key: one.value for one in cast(Iterable[Any], schema.properties)},
+    }
+
+
+def posted(kind: str, definition: str, properties: Mapping[str, str]) -> Schema:
+    """Read a schema as the admin interface is given it.
+
+    Raises:
+        AdminRefused: 422: there is no such type.
+    """
+    numbers = {name.rstrip("_").upper(): number for name, number in Schema.Type.items()}
+    if kind.upper() not in numbers:
+        raise AdminRefused(422, f"{kind!r} is no schema type")
+    pairs = [KeyValue(key=key, value=value) for key, value in properties.items()]
+    return Schema(name="", type=cast(Any, numbers[kind.upper()]), schema_data=definition.encode(), properties=pairs)

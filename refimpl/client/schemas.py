@@ -1,0 +1,31 @@
+"""Schemas as applications give them. The client sends them along and never encodes by them: payloads are octets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from refimpl.wire.pulsar_api_pb2 import Schema
+
+
+def avro_schema(definition: str | Mapping[str, Any]) -> Schema:
+    """Return an Avro schema.
+
+    Args:
+        definition: Of a record, as text or as what is in it.
+    """
+    return Schema(name="", type=Schema.Avro, schema_data=_octets(definition))
+
+
+def json_schema(definition: str | Mapping[str, Any]) -> Schema:
+    """Return a schema of JSON objects.
+
+    Args:
+        definition: In the language of Avro, as text or as what is in it.
+    """
+    return Schema(name="", type=Schema.Json, schema_data=_octets(definition))
+
+
+def _octets(definition: str | Mapping[str, Any]) -> bytes:
+    return (definition if isinstance(definition, str) else json.dumps(definition)).encode()
