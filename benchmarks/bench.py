@@ -1,13 +1,15 @@
 """`make bench`: figures are medians; those with a peer are taken alternately with it in one run, and given as ratios.
 
-suite    codec, engine, judging of all recordings, a whole run on a real broker
-rules    the hash of a changing set, patterns, messages through the broker without sockets
-peers    the reference broker beside a real one
+suite        codec, engine, judging of all recordings, a whole run on a real broker
+rules        the hash of a changing set, patterns, messages through the broker without sockets
+peers        the reference broker beside a real one
+partitions   a changed number of partitions on its way to those who watch it
 """
 
 import argparse
 import asyncio
 
+import partitions
 import peers
 import rules
 import suite as of_suite
@@ -15,7 +17,7 @@ import suite as of_suite
 from conformance import recorder
 from conformance.suite import load_suite
 
-PARTS = ("suite", "rules", "peers")
+PARTS = ("suite", "rules", "peers", "partitions")
 
 
 def main() -> None:
@@ -43,6 +45,8 @@ def main() -> None:
         rules.messages()
     if "peers" in parts and not arguments.no_run:
         asyncio.run(peers.measure(version, suite))
+    if "partitions" in parts:
+        asyncio.run(partitions.measure(None if arguments.no_run else version))
 
 
 if __name__ == "__main__":

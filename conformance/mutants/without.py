@@ -24,5 +24,6 @@ WITHOUT: Mapping[str, str] = {
     "pip145.pattern.second-separator": "A permission: a broker that does otherwise is a gap in the specification, not a failure.",
     "pip145.watch.look-around": "A permission: a broker may refuse it, like this one, and its case does not run then.",
     "pip145.watch.odd-namespace": "A permission: a broker watches such a namespace or refuses it, and its case takes both.",
+    "pip247.flag.absent-costs-connection": "A permission: a broker that does otherwise is a gap in the specification, not a failure.",
 }
 """Reason by clause id."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Literal
@@ -12,6 +12,9 @@ from refimpl.proposals.message_filter import MessageFilterPolicy
 from refimpl.proposals.uniform_batches import allowed_values
 from refimpl.wire import compress
 from refimpl.wire.pulsar_api_pb2 import NONE, CommandSubscribe, ProducerAccessMode
+
+PartitionsUpdateListener = Callable[[tuple[str, ...], tuple[int, ...]], Awaitable[object] | None]
+"""Is called with topics and the number of partitions of each. Below `refimpl.net` what it returns is a `Pending`, or None."""
 
 CLIENT_VERSION = f"pulsar-conformance {version('pulsar-conformance')}"
 
@@ -57,6 +60,11 @@ class ProducerOptions:
         send_timeout: Seconds until a message without a receipt fails; 0: never.
         access_mode: A `ProducerAccessMode`; those that wait for exclusive access are not supported.
         properties: Shown to whoever looks at the topic's producers.
+        auto_update_partitions: Whether a producer of a partitioned topic goes on to partitions that it gets later.
+        auto_update_partitions_interval: Seconds between two looks at their number, where the broker does not tell it.
+        enable_notification_for_partition_update: Whether the broker is asked to tell it (PIP-247), if it can.
+        partitions_update_listener: Is called with topics and their numbers of partitions whenever these are told, after new ones were
+            attached to; if it raises, or what it returns fails, the broker tells them again.
     """
 
     name: str | None = None
@@ -69,6 +77,10 @@ class ProducerOptions:
     send_timeout: float = 30.0
     access_mode: int = ProducerAccessMode.Shared
     properties: Mapping[str, str] = field(default_factory=dict)
+    auto_update_partitions: bool = True
+    auto_update_partitions_interval: float = 60.0
+    enable_notification_for_partition_update: bool = True
+    partitions_update_listener: PartitionsUpdateListener | None = None
     restrict_same_values_in_batch_properties: Mapping[str, Sequence[str]] = field(default_factory=dict)
     batch_of_one: Literal["batch", "java_single"] = "batch"
 
@@ -79,6 +91,7 @@ class ProducerOptions:
             raise ValueError("batch_messages, batch_bytes and max_pending_messages are at least 1")
         if self.access_mode not in (ProducerAccessMode.Shared, ProducerAccessMode.Exclusive, ProducerAccessMode.ExclusiveWithFencing):
             raise ValueError(f"access mode {self.access_mode} is not supported")
+        _check_interval(self.auto_update_partitions_interval)
 
 
 @dataclass(frozen=True)
@@ -99,6 +112,11 @@ class ConsumerOptions:
         negative_ack_delay: Seconds until a message that was refused is asked for again.
         properties: Shown to whoever looks at the subscription's consumers.
         subscription_properties: Kept with a subscription that is created.
+        auto_update_partitions: Whether a consumer of a partitioned topic goes on to partitions that it gets later.
+        auto_update_partitions_interval: Seconds between two looks at their number, where the broker does not tell it.
+        enable_notification_for_partition_update: Whether the broker is asked to tell it (PIP-247), if it can.
+        partitions_update_listener: Is called with topics and their numbers of partitions whenever these are told, after new ones were
+            attached to; if it raises, or what it returns fails, the broker tells them again.
     """
 
     subscription: str
@@ -114,6 +132,10 @@ class ConsumerOptions:
     negative_ack_delay: float = 60.0
     properties: Mapping[str, str] = field(default_factory=dict)
     subscription_properties: Mapping[str, str] = field(default_factory=dict)
+    auto_update_partitions: bool = True
+    auto_update_partitions_interval: float = 60.0
+    enable_notification_for_partition_update: bool = True
+    partitions_update_listener: PartitionsUpdateListener | None = None
     message_filter_policy: MessageFilterPolicy | None = None
     without_message_filters: Literal["refuse", "filter"] = "refuse"
 
@@ -124,8 +146,14 @@ class ConsumerOptions:
             raise ValueError(f"{self.type} is no subscription type")
         if self.initial_position not in CommandSubscribe.InitialPosition.values():
             raise ValueError(f"{self.initial_position} is no initial position")
+        _check_interval(self.auto_update_partitions_interval)
 
     @property
     def ordered(self) -> bool:
         """Tell whether messages come in their order, to one consumer at a time."""
         return self.type in (CommandSubscribe.Exclusive, CommandSubscribe.Failover)
+
+
+def _check_interval(seconds: float) -> None:
+    if not seconds > 0:
+        raise ValueError(f"auto_update_partitions_interval is a number of seconds above 0, not {seconds!r}")
