@@ -1,10 +1,11 @@
 """`make bench`: figures are medians; those with a peer are taken alternately with it in one run, and given as ratios.
 
-suite    codec, engine, judging of all recordings, a whole run on a real broker
-rules    the hash of a changing set, patterns, messages through the broker without sockets
-batches  uniform batches against ordinary ones
-filters  decisions of message filters, and the octets that they save
-peers    the reference broker beside a real one
+suite        codec, engine, judging of all recordings, a whole run on a real broker
+rules        the hash of a changing set, patterns, messages through the broker without sockets
+batches      uniform batches against ordinary ones
+filters      decisions of message filters, and the octets that they save
+partitions   a changed number of partitions on its way to those who watch it
+peers        the reference broker beside a real one
 """
 
 import argparse
@@ -12,6 +13,7 @@ import asyncio
 
 import batches
 import filters
+import partitions
 import peers
 import rules
 import suite as of_suite
@@ -19,7 +21,7 @@ import suite as of_suite
 from conformance import recorder
 from conformance.suite import load_suite
 
-PARTS = ("suite", "rules", "batches", "filters", "peers")
+PARTS = ("suite", "rules", "batches", "filters", "partitions", "peers")
 
 
 def main() -> None:
@@ -52,6 +54,8 @@ def main() -> None:
         filters.saved_octets()
     if "peers" in parts and not arguments.no_run:
         asyncio.run(peers.measure(version, suite))
+    if "partitions" in parts:
+        asyncio.run(partitions.measure(None if arguments.no_run else version))
 
 
 if __name__ == "__main__":

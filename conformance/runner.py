@@ -166,6 +166,11 @@ class _Run:
         room = asyncio.Semaphore(self.target.starts_at_once)
 
         async def serve(config: dict[str, str], members: list[m.Transcript]) -> None:
+            if config:
+                await self.probed.wait()
+                members = [case for case in members if self._is_applicable(case)]
+            if config and not members:
+                return
             try:
                 async with room, self._serving(config) as (endpoint, admin):
                     await self._group(endpoint, admin, members)
@@ -281,7 +286,15 @@ class _Run:
         number = f"{self.options.seed % 46656:x}-{self.names:x}"
         return f"n{number}" if kind == "name" else f"public/{NAMESPACE_PREFIX}{number}"
 
-    def _cannot_run(self, case: m.Transcript, endpoint: Endpoint) -> tuple[Verdict, str] | None:
+    def _is_applicable(self, case: m.Transcript) -> bool:
+        """Skip a case that is for other targets before one is started for its settings."""
+        lack = self._lack(case)
+        if lack is None or lack[0] is not Verdict.NOT_APPLICABLE:
+            return True
+        self.skip(case, *lack)
+        return False
+
+    def _lack(self, case: m.Transcript) -> tuple[Verdict, str] | None:
         assert self.header is not None
         has = self.header.capabilities
         for name in case.requires:
@@ -291,6 +304,14 @@ class _Run:
             elif not has[name]:
                 missing = name in ("admin", "config")
                 return (Verdict.UNTESTABLE if missing else Verdict.NOT_APPLICABLE), f"the target has no {name} ({m.CAPABILITIES[name]})"
+        return None
+
+    def _cannot_run(self, case: m.Transcript, endpoint: Endpoint) -> tuple[Verdict, str] | None:
+        assert self.header is not None
+        has = self.header.capabilities
+        lack = self._lack(case)
+        if lack is not None:
+            return lack
         kinds = set(fresh_names(case).values())
         if "namespace" in kinds and not has["admin"]:
             return Verdict.UNTESTABLE, "needs a namespace of its own: give an admin URL"

@@ -175,7 +175,7 @@ def empties_a_namespace_at_once(patches: Patches) -> None:
                 update.topics_hash = EMPTY_HASH
             announce(admin._broker, told)
 
-        admin._broker._announce = empty  # type: ignore[method-assign]
+        admin._broker._announce = empty  # type: ignore[method-assign, assignment]
         try:
             delete(admin, namespace, force=force)
         finally:

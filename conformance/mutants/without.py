@@ -24,6 +24,7 @@ WITHOUT: Mapping[str, str] = {
     "pip145.pattern.second-separator": "A permission: a broker that does otherwise is a gap in the specification, not a failure.",
     "pip145.watch.look-around": "A permission: a broker may refuse it, like this one, and its case does not run then.",
     "pip145.watch.odd-namespace": "A permission: a broker watches such a namespace or refuses it, and its case takes both.",
+    "pip247.flag.absent-costs-connection": "A permission: a broker that does otherwise is a gap in the specification, not a failure.",
     "pip191.filter.stock-batches": "A permission: a broker that does otherwise is a gap in the specification, not a failure.",
     "pr7629.avro.schema-safe": "A permission: a broker refuses such a schema or serves it, and its case takes both.",
     "pr7629.avro.trailing-octets": "A permission: a broker reads such a record or does not, and its case takes both.",

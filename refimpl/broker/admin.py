@@ -127,6 +127,8 @@ class Admin:
         for topic in [*stored.topics, *self._broker.non_persistent_topics(namespace)]:
             self._broker.delete_topic(parse_topic(topic))
         del self._store.namespaces[namespace]
+        for topic in stored.partitioned:
+            self._broker.partitions_changed(topic)
 
     def unload_namespace(self, namespace: str) -> None:
         """Disconnect the producers and consumers of all topics of a namespace; watchers stay: pip145.update.survives-unload."""
@@ -213,6 +215,7 @@ class Admin:
                 self._broker.delete_topic(part)
         del self._namespace(name.namespace).partitioned[name.full]
         self._broker.schemas.forget(name)
+        self._broker.partitions_changed(name.full)
 
     def partitioned_metadata(self, topic: str) -> dict[str, Any]:
         """Return the number of partitions of a topic; 0: it has none."""

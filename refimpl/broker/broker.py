@@ -19,32 +19,36 @@ from refimpl.broker.admin import Admin
 from refimpl.broker.authorization import ACTIONS, Authorization
 from refimpl.broker.configuration import Configuration
 from refimpl.broker.filtering import SubscriptionFilters
-from refimpl.broker.names import TopicName, parse_topic, partition_name
+from refimpl.broker.names import TopicName, namespace_of, parse_topic, partition_name
 from refimpl.broker.schemas import Schemas
 from refimpl.broker.session import Session
 from refimpl.broker.timers import Timers
 from refimpl.broker.topic import MAX_U64, NonPersistentTopic, Topic
 from refimpl.proposals.message_filter import BUILT_IN_REGISTRY, FilterRegistry, MessageFilterBroker
+from refimpl.proposals.partition_watch import PartitionWatchBroker
 from refimpl.proposals.profiles import DEFAULT, Profiles
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list import TopicListBroker
 from refimpl.proposals.uniform_batches import BUILT_IN, EntryFilterFactory, SubscriptionEntryFilters
 from refimpl.store import MemoryStore, StoredNamespace, StoredTopic
+from refimpl.wire import FRAME_PADDING
 from refimpl.wire.pulsar_api_pb2 import (
     CommandCloseConsumer,
     CommandCloseProducer,
+    CommandPartitionUpdate,
     CommandWatchTopicUpdate,
     FeatureFlags,
     NotAllowedError,
     TopicNotFound,
 )
 
-PROPOSALS = frozenset({"pip145", "pip191", "pr7629"})
+PROPOSALS = frozenset({"pip145", "pip191", "pip247", "pr7629"})
 """The proposals that this broker can speak, by the name of their clause register."""
 
 _COMMANDS: dict[str, frozenset[str]] = {
     "pip145": frozenset({"watchTopicList", "watchTopicListClose"}),
     "pip191": frozenset(),
+    "pip247": frozenset({"watchPartitionUpdate", "partitionUpdateResult", "watchPartitionUpdateClose"}),
     "pr7629": frozenset(),
 }
 """The commands of each."""
@@ -102,6 +106,15 @@ class Broker:
             watchers_enabled=self.configuration.enable_broker_topic_list_watcher,
             may_watch=lambda connection, namespace: self.may_list(cast(Session, connection), namespace),
         )
+        self.partition_watches = PartitionWatchBroker(
+            self.partition_count,
+            lambda topic: parse_topic(topic).full,
+            profile=profiles.pip247,
+            enabled=self.configuration.enable_notification_for_partition_update,
+            result_timeout=self.configuration.notification_for_partition_update_timeout_seconds,
+            max_frame_size=self.configuration.max_message_size + FRAME_PADDING,
+            may_watch=lambda connection, topic: self.may_look_up(cast(Session, connection), topic),
+        )
         self.message_filters = (
             MessageFilterBroker(filter_registry, profile=profiles.pr7629, max_message_size=self.configuration.max_message_size)
             if "pr7629" in proposals
@@ -142,10 +155,11 @@ class Broker:
         self._touched[session] = None
 
     def ended(self, session: Session, reason: str) -> None:
-        """Forget a connection that has ended: pip145.watch.dropped-with-connection."""
+        """Forget a connection that has ended: pip145.watch.dropped-with-connection, pip247.watch.dropped-with-connection."""
         self._sessions.pop(session, None)
         self._touched[session] = None
         self.topic_lists.disconnected(session)
+        self.partition_watches.disconnected(session)
         self._log(f"a connection has ended: {reason}")
 
     def sessions_with_output(self) -> list[Session]:
@@ -156,18 +170,22 @@ class Broker:
 
     def next_deadline(self) -> float | None:
         """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
-        return self.timers.next_deadline()
+        deadlines = (self.timers.next_deadline(), self.partition_watches.next_deadline())
+        return min((when for when in deadlines if when is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Do what is due."""
         self.now = now
         self.timers.run(now)
+        self._announce(self.partition_watches.tick(now))
 
     def feature_flags(self) -> FeatureFlags:
         """Return what CONNECTED says of this broker; the flags of what it does not know are absent."""
         flags = FeatureFlags(supports_get_partitioned_metadata_without_auto_creation=True)
         if "pip145" in self.proposals:
             self.topic_lists.advertise(flags)
+        if "pip247" in self.proposals:
+            self.partition_watches.advertise(flags)
         if self.message_filters is not None:
             self.message_filters.advertise(flags)
         return flags
@@ -175,6 +193,10 @@ class Broker:
     def may_list(self, session: Session, namespace: str) -> bool:
         """Tell whether a connection may see which topics a namespace has."""
         return self.authorization.allows(session.role, namespace, *ACTIONS)
+
+    def may_look_up(self, session: Session, topic: str) -> bool:
+        """Tell whether a connection may see where a topic is, and how many partitions it has."""
+        return self.authorization.allows(session.role, namespace_of(topic), "produce", "consume")
 
     # Topics
 
@@ -201,6 +223,15 @@ class Broker:
     def partitions(self, name: TopicName) -> int:
         """Return the number of partitions of a topic; 0: it is not partitioned, or there is none."""
         return self.namespace(name).partitioned.get(name.full, 0)
+
+    def partition_count(self, topic: str) -> int:
+        """Return the same by full name; 0 also if there is no such namespace: pip247.watch.count."""
+        stored = self.store.namespaces.get(namespace_of(topic))
+        return stored.partitioned.get(topic, 0) if stored else 0
+
+    def partitions_changed(self, topic: str) -> None:
+        """Take note that a topic, by its full name, has another number of partitions than before: pip247.update.on-change."""
+        self._announce(self.partition_watches.changed(topic, self.now))
 
     def exists(self, name: TopicName) -> bool:
         """Tell whether a topic without partitions, or a partition, exists."""
@@ -260,12 +291,13 @@ class Broker:
             self._announce(self.topic_lists.created(name.full))
 
     def create_partitions(self, name: TopicName, partitions: int) -> None:
-        """Let a topic have a number of partitions: pip145.update.partitioned."""
+        """Let a topic have a number of partitions: pip145.update.partitioned, pip247.update.partitions-exist."""
         stored = self.namespace(name)
         present = stored.partitioned.get(name.full, 0)
         stored.partitioned[name.full] = partitions
         for number in range(present, partitions):
             self.create_topic(parse_topic(partition_name(name.full, number)))
+        self.partitions_changed(name.full)
 
     def delete_topic(self, name: TopicName) -> None:
         """Delete a topic without partitions, or a partition: core.push.topic-deleted, pip145.update.on-delete."""
@@ -300,7 +332,7 @@ class Broker:
         self._producers += 1
         return f"{self.configuration.cluster_name}-0-{self._producers - 1}"
 
-    def _announce(self, updates: Iterable[tuple[Hashable, CommandWatchTopicUpdate]]) -> None:
+    def _announce(self, updates: Iterable[tuple[Hashable, CommandWatchTopicUpdate | CommandPartitionUpdate]]) -> None:
         for connection, update in updates:
             session = cast(Session, connection)
             session.send(update)

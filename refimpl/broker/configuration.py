@@ -22,6 +22,8 @@ class Configuration:
         subscription_pattern_max_length: Longest topic pattern that is evaluated, in UTF-16 code units.
         enable_broker_side_subscription_pattern_evaluation: Topic patterns are evaluated here.
         enable_broker_topic_list_watcher: Topic list watchers are offered in the feature flags.
+        enable_notification_for_partition_update: Partition update watchers are offered in the feature flags, and served.
+        notification_for_partition_update_timeout_seconds: A partition update without a result is sent again after this time.
         allow_auto_topic_creation: Producers and consumers create missing topics.
         allow_auto_topic_creation_type: `non-partitioned` or `partitioned`.
         default_num_partitions: Partitions of a topic that is created on its own.
@@ -45,6 +47,8 @@ class Configuration:
     subscription_pattern_max_length: int = 50
     enable_broker_side_subscription_pattern_evaluation: bool = True
     enable_broker_topic_list_watcher: bool = True
+    enable_notification_for_partition_update: bool = True
+    notification_for_partition_update_timeout_seconds: int = 10
     allow_auto_topic_creation: bool = True
     allow_auto_topic_creation_type: str = "non-partitioned"
     default_num_partitions: int = 1
@@ -95,6 +99,7 @@ _AT_LEAST = {
     "maxMessageSize": 1,
     "defaultNumPartitions": 1,
     "dispatcherEntryFilterRescheduledMessageDelay": 1,  # with 0 a filter that always puts off would never let go
+    "notificationForPartitionUpdateTimeoutSeconds": 1,
 }
 
 

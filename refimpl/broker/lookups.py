@@ -17,6 +17,9 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
     CommandPartitionedTopicMetadataResponse,
+    CommandPartitionUpdateResult,
+    CommandWatchPartitionUpdate,
+    CommandWatchPartitionUpdateClose,
     CommandWatchTopicList,
     CommandWatchTopicListClose,
     TooManyRequests,
@@ -104,6 +107,23 @@ def watch_topic_list(session: Session, request: CommandWatchTopicList, frame: Fr
 def watch_topic_list_close(session: Session, request: CommandWatchTopicListClose, frame: Frame) -> None:  # noqa: ARG001
     """End a watcher; needs no permission: pip145.close.without-permission."""
     session.send(session.broker.topic_lists.close(session, request))
+
+
+def watch_partition_update(session: Session, request: CommandWatchPartitionUpdate, frame: Frame) -> None:  # noqa: ARG001
+    """Register a watcher for the numbers of partitions of topics, or replace one."""
+    session.send(session.broker.partition_watches.watch(session, request))
+
+
+def partition_update_result(session: Session, result: CommandPartitionUpdateResult, frame: Frame) -> None:  # noqa: ARG001
+    """Take note whether the peer has applied an update; there is no answer: pip247.result.no-answer."""
+    update = session.broker.partition_watches.result(session, result, session.broker.now)
+    if update is not None:
+        session.send(update)
+
+
+def watch_partition_update_close(session: Session, request: CommandWatchPartitionUpdateClose, frame: Frame) -> None:  # noqa: ARG001
+    """End a watcher; needs no permission: pip247.close.without-permission."""
+    session.send(session.broker.partition_watches.close(session, request))
 
 
 def _check_room(session: Session) -> None:

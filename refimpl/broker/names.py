@@ -74,6 +74,11 @@ def partition_name(partitioned: str, partition: int) -> str:
     return f"{partitioned}-partition-{partition}"
 
 
+def namespace_of(topic: str) -> str:
+    """Return the namespace of a topic by its full name."""
+    return "/".join(topic.split("/", 4)[2:4])
+
+
 def is_namespace(text: str) -> bool:
     """Tell whether a text has the form tenant/namespace.
 

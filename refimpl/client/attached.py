@@ -34,6 +34,7 @@ class Attached(ABC):
         topic: Full name.
         connection: Where it is attached; None while it is not.
         error: Why it has ended for good; None while it has not.
+        outlives_topic: Whether it comes back, once it was attached, to a topic that was deleted and is created again.
     """
 
     kind: str
@@ -44,12 +45,14 @@ class Attached(ABC):
         self.number = number
         self.connection: Connection | None = None
         self.error: ClientError | None = None
+        self.outlives_topic = False
         self._core = core
         self._scheduler: Scheduler = core.scheduler
         self._random: Random = core.random
         self._place: Connection | None = None
         self._attaching: Pending[Connection] = Pending(self._scheduler)
         self._lost: Pending[bool] = Pending(self._scheduler)
+        self._pause: Pending[None] = Pending(self._scheduler)
         self._process: Process[None] | None = None
         self._was_attached = False
 
@@ -62,6 +65,10 @@ class Attached(ABC):
         first = self._attaching
         self._process = self._scheduler.spawn(self._stay())
         return first
+
+    def hurry(self) -> None:
+        """Try now to attach, if it waits to try again."""
+        self._pause.succeed(None)
 
     async def attached(self) -> Connection:
         """Return the connection, as soon as there is one.
@@ -135,7 +142,7 @@ class Attached(ABC):
                 if self._gives_up(error, give_up_at):
                     self.end(error)
                     return
-                await self._scheduler.sleep(backoff.next())
+                await self._wait(backoff.next())
                 continue
             backoff.reset()
             self._was_attached = True
@@ -143,7 +150,11 @@ class Attached(ABC):
             self._on_attached(connection)
             self._attaching.succeed(connection)
             if not await self._lost:
-                await self._scheduler.sleep(backoff.next())
+                await self._wait(backoff.next())
+
+    async def _wait(self, seconds: float) -> None:
+        self._pause = self._scheduler.sleep(seconds)
+        await self._pause
 
     async def _attach(self) -> Connection:
         connection = await self._core.pool.locate(self.topic)
@@ -161,7 +172,8 @@ class Attached(ABC):
 
     def _gives_up(self, error: ClientError, give_up_at: float) -> bool:
         if self._was_attached:
-            return isinstance(error, Closed) or error.code in _ENDS
+            returns = self.outlives_topic and error.code == TopicNotFound
+            return isinstance(error, Closed) or (error.code in _ENDS and not returns)
         return not error.retriable or self._scheduler.now >= give_up_at
 
     def _leave(self) -> None:

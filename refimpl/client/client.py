@@ -168,22 +168,23 @@ class ClientCore:
         self._parts.pop(part, None)
 
     async def _create_producer(self, topic: str, options: ProducerOptions) -> ProducerGroup:
-        names = await self._partitions(topic)
+        count = await self._partitions(topic)
         group = ProducerGroup(self, topic, options)
         self._parts[group] = None
-        await group.add(names)
+        await group.add(_names(topic, count))
+        group.follow(count)
         return group
 
     async def _subscribe(self, topic: str, options: ConsumerOptions) -> ConsumerGroup:
-        names = await self._partitions(topic)
+        count = await self._partitions(topic)
         group = ConsumerGroup(self, options)
         self._parts[group] = None
-        await group.add(names)
+        await group.add(_names(topic, count))
+        group.follow(topic, count)
         return group
 
-    async def _partitions(self, topic: str) -> list[str]:
-        count = await self.patiently(lambda: self.pool.partitions(topic))
-        return [partition_name(topic, index) for index in range(count)] or [topic]
+    async def _partitions(self, topic: str) -> int:
+        return await self.patiently(lambda: self.pool.partitions(topic))
 
     async def _opened(self, group: PatternConsumer) -> PatternConsumer:
         await group.open()
@@ -199,6 +200,11 @@ class ClientCore:
             except ClientError as error:
                 self.note(f"not closed in time: {error}")
         self.pool.close()
+
+
+def _names(topic: str, count: int) -> list[str]:
+    """Return the names of all partitions of a topic, or its own if it has none."""
+    return [partition_name(topic, index) for index in range(count)] or [topic]
 
 
 def _give_up(pending: Pending[None], _: object) -> None:

@@ -54,6 +54,7 @@ _PUSHED_TO = {
     "active_consumer_change": "consumer_id",
     "reachedEndOfTopic": "consumer_id",
     "watchTopicUpdate": "watcher_id",
+    "partitionUpdate": "watcher_id",
 }
 _IGNORED = frozenset({"pong", "topicMigrated", "scalableTopicUpdate", "watchScalableTopicsUpdate"})
 

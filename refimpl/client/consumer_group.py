@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from refimpl.client.connection import Connection
@@ -11,7 +12,9 @@ from refimpl.client.errors import ClientError, Closed
 from refimpl.client.inbox import Inbox
 from refimpl.client.messages import EARLIEST, LATEST, Message, MessageId
 from refimpl.client.options import ConsumerOptions
+from refimpl.client.partition_watcher import PartitionUpdateWatcher
 from refimpl.client.scheduler import Pending
+from refimpl.wire.pulsar_api_pb2 import CommandSubscribe
 
 if TYPE_CHECKING:
     from refimpl.client.client import ClientCore
@@ -33,6 +36,7 @@ class ConsumerGroup:
         self.inbox = Inbox(core.scheduler)
         self.error: ClientError | None = None
         self._core = core
+        self._watcher: PartitionUpdateWatcher | None = None
 
     async def add(self, topics: list[str]) -> None:
         """Attach to topics.
@@ -46,6 +50,42 @@ class ConsumerGroup:
         except BaseException:
             self.close()
             raise
+
+    def follow(self, topic: str, count: int) -> None:
+        """Grow with a topic from now on, if that is wanted.
+
+        Args:
+            topic: Full name of the topic of which the members are the partitions.
+            count: Its number of partitions; 0: it is not partitioned, and stays so.
+        """
+        if count and self.options.auto_update_partitions and self.error is None:
+            for consumer in self.members.values():
+                consumer.outlives_topic = True  # pip247.client.shrinking
+            self._watcher = PartitionUpdateWatcher(self._core, topic, count, self.options, self.grow)
+
+    async def grow(self, topics: list[str]) -> None:
+        """Attach to the partitions that are new, from their first message on: they came after the consumer.
+
+        Args:
+            topics: All partitions.
+
+        Raises:
+            ClientError: One of them can't be attached to; the group goes on without.
+        """
+        for consumer in self.members.values():
+            consumer.hurry()
+        options = replace(self.options, initial_position=CommandSubscribe.Earliest, start_message_id=EARLIEST)
+        added = [Consumer(self._core, topic, options, self.inbox, self._ended) for topic in topics if topic not in self.members]
+        self.members.update({consumer.topic: consumer for consumer in added})
+        failure: ClientError | None = None
+        for consumer, attaching in [(consumer, consumer.start()) for consumer in added]:
+            try:
+                await attaching
+                consumer.outlives_topic = True
+            except ClientError as error:
+                failure = error
+        if failure is not None:
+            raise failure
 
     def take(self) -> Message | None:
         """Return the next message; None if there is none yet.
@@ -116,8 +156,16 @@ class ConsumerGroup:
             ClientError: The broker refused, such as while others share the subscription.
         """
         self._check_open()
-        for process in [self._core.scheduler.spawn(consumer.unsubscribe()) for consumer in self.members.values()]:
-            await process
+        watcher = self._watcher
+        if watcher is not None:
+            watcher.close()  # or else it would subscribe again to what is left
+        try:
+            for process in [self._core.scheduler.spawn(consumer.unsubscribe()) for consumer in self.members.values()]:
+                await process
+        except ClientError:
+            if watcher is not None:
+                self.follow(watcher.topic, watcher.watch.counts[watcher.topic])
+            raise
         self.close()
 
     def close(self) -> Pending[None]:
@@ -141,6 +189,8 @@ class ConsumerGroup:
     def _end(self, error: ClientError) -> None:
         self.error = self.error or error
         self.inbox.close(self.error)
+        if self._watcher is not None:
+            self._watcher.close()
         self._core.forget(self)
 
     def _consumer(self, message: Message) -> Consumer | None:

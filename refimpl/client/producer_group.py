@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from refimpl.client.errors import ClientError, Closed
 from refimpl.client.messages import MessageId, OutgoingMessage
 from refimpl.client.options import ProducerOptions
+from refimpl.client.partition_watcher import PartitionUpdateWatcher
 from refimpl.client.producer import Producer
 from refimpl.client.producer_stats import ProducerStats
 from refimpl.client.scheduler import Pending
@@ -44,6 +45,7 @@ class ProducerGroup:
         self.error: ClientError | None = None
         self._core = core
         self._turn = core.random.randrange(1 << 30)
+        self._watcher: PartitionUpdateWatcher | None = None
 
     async def add(self, topics: list[str]) -> None:
         """Attach to topics, the next partitions.
@@ -61,6 +63,39 @@ class ProducerGroup:
             self.close()
             raise
         self.members += added
+
+    def follow(self, count: int) -> None:
+        """Grow with the topic from now on, if that is wanted.
+
+        Args:
+            count: Its number of partitions; 0: it is not partitioned, and stays so.
+        """
+        if count and self.options.auto_update_partitions and self.error is None:
+            for producer in self.members:
+                producer.outlives_topic = True  # pip247.client.shrinking
+            self._watcher = PartitionUpdateWatcher(self._core, self.topic, count, self.options, self.grow)
+
+    async def grow(self, topics: list[str]) -> None:
+        """Attach to the partitions that are new; up to the first that can't be, since messages are routed by number.
+
+        Args:
+            topics: All partitions.
+
+        Raises:
+            ClientError: One of them can't be attached to; the group goes on without.
+        """
+        for producer in self.members:
+            producer.hurry()
+        added = [Producer(self._core, topic, self.options, self._ended) for topic in topics[len(self.members) :]]
+        try:
+            for producer, attaching in [(producer, producer.start()) for producer in added]:
+                await attaching
+                producer.outlives_topic = True
+                self.members.append(producer)
+        finally:
+            for producer in added:
+                if producer not in self.members:
+                    producer.close()
 
     @property
     def name(self) -> str:
@@ -111,14 +146,16 @@ class ProducerGroup:
         for goodbye in [producer.close() for producer in members]:
             await goodbye
 
-    def _ended(self, _: Producer, error: ClientError) -> None:
-        if self.error is None and self.members:
+    def _ended(self, ended: Producer, error: ClientError) -> None:
+        if self.error is None and ended in self.members:
             self._end(error)
             for producer in self.members:
                 producer.close()
 
     def _end(self, error: ClientError) -> None:
         self.error = self.error or error
+        if self._watcher is not None:
+            self._watcher.close()
         self._core.forget(self)
 
 

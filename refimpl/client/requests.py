@@ -32,6 +32,8 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandSeek,
     CommandSubscribe,
     CommandUnsubscribe,
+    CommandWatchPartitionUpdate,
+    CommandWatchPartitionUpdateClose,
     CommandWatchTopicList,
     CommandWatchTopicListClose,
 )
@@ -51,6 +53,8 @@ ANSWERS: Mapping[type[Message], tuple[str, ...]] = MappingProxyType(
         CommandSeek: _SUCCESS,
         CommandSubscribe: _SUCCESS,
         CommandUnsubscribe: _SUCCESS,
+        CommandWatchPartitionUpdate: ("watchPartitionUpdateSuccess",),
+        CommandWatchPartitionUpdateClose: _SUCCESS,
         CommandWatchTopicList: ("watchTopicListSuccess",),
         CommandWatchTopicListClose: ("success", "watchTopicListSuccess"),  # the text of PIP-145 has the second
     }

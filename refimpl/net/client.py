@@ -46,6 +46,7 @@ from refimpl.proposals.topic_list import TopicChanges
 __all__ = ["Client", "Consumer", "Dial", "PatternSubscription", "Producer", "Reader"]
 
 T = TypeVar("T")
+OptionsT = TypeVar("OptionsT", ProducerOptions, ConsumerOptions)
 
 
 class Client:
@@ -126,7 +127,8 @@ class Client:
             ClientError: It can't be.
             ValueError: The name or a choice is wrong.
         """
-        driver, chosen = self._open(), options or ProducerOptions(**choices)
+        driver = self._open()
+        chosen = _with_listener(driver, options or ProducerOptions(**choices))
         group = await driver.result(lambda: driver.core.create_producer(topic, chosen), ProducerGroup.close)
         return Producer(driver, group)
 
@@ -196,7 +198,8 @@ class Client:
 
     async def _subscribe(self, topic: str, options: ConsumerOptions) -> ConsumerGroup:
         driver = self._open()
-        return await driver.result(lambda: driver.core.subscribe(topic, options), ConsumerGroup.close)
+        chosen = _with_listener(driver, options)
+        return await driver.result(lambda: driver.core.subscribe(topic, chosen), ConsumerGroup.close)
 
     def _open(self) -> ClientDriver:
         if self._driver is None:
@@ -449,6 +452,20 @@ class Reader(Consumer):
         message = await super().receive()
         await self.acknowledge_cumulative(message)
         return message
+
+
+def _with_listener(driver: ClientDriver, options: OptionsT) -> OptionsT:
+    """Let the application's listener run on the event loop, by itself, be it a coroutine function or not."""
+    listener = options.partitions_update_listener
+    if listener is None:
+        return options
+
+    async def call(topics: tuple[str, ...], counts: tuple[int, ...]) -> None:
+        outcome = listener(topics, counts)
+        if outcome is not None:
+            await outcome
+
+    return replace(options, partitions_update_listener=lambda topics, counts: driver.awaited(call(topics, counts)))
 
 
 def _tcp(tls: ssl.SSLContext | None, wanted: bool) -> Dial:

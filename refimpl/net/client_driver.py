@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from refimpl.client import ClientCore, Connection, Pending
+from refimpl.client import ClientCore, Closed, Connection, Pending
 
 T = TypeVar("T")
 
@@ -126,6 +126,7 @@ class ClientDriver:
         self.loop = asyncio.get_running_loop()
         self._links: list[Link] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Future[object]] = set()
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
@@ -157,6 +158,14 @@ class ClientDriver:
                     undo(pending.value())
             raise
 
+    def awaited(self, awaitable: Awaitable[object]) -> Pending[None]:
+        """Return what comes when something of the event loop has come, and fails when that fails."""
+        pending: Pending[None] = Pending(self.core.scheduler)
+        task = asyncio.ensure_future(awaitable)
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._came, pending))
+        return pending
+
     def settle(self) -> None:
         """Open the connections that the client wants, let out what it has to send, and arm the timer for what it does next."""
         self._links += [Link(self, connection) for connection in self.core.connections_to_open()]
@@ -177,11 +186,25 @@ class ClientDriver:
     async def close(self) -> None:
         """Wait for the end of all transports, after the client has ended its connections, and stop the timer."""
         self.settle()
-        while self._links:
-            await asyncio.wait([link.gone for link in self._links])
+        own = asyncio.current_task()
+        for task in [task for task in self._tasks if task is not own]:
+            task.cancel()
+        while waited := [link.gone for link in self._links] + [task for task in self._tasks if task is not own]:
+            await asyncio.wait(waited)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _came(self, pending: Pending[None], task: asyncio.Future[object]) -> None:
+        self._tasks.discard(task)
+        error = Closed("given up") if task.cancelled() else task.exception()
+        if self.core.pool.closed:
+            return
+        with self.entered():
+            if isinstance(error, Exception):
+                pending.fail(error)
+            else:
+                pending.succeed(None)
 
     def _tick(self, deadline: float) -> None:
         self._timer = None

@@ -82,6 +82,7 @@ class EmbeddedBroker:
 
     def _apply(self, function: Callable[[Broker], T]) -> T:
         driver = self._running().driver
+        driver.broker.tick(driver.loop.time())
         try:
             return function(driver.broker)
         finally:

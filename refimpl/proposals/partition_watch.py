@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import Enum
 from types import MappingProxyType
 
@@ -282,7 +282,7 @@ class PartitionWatchBroker:
         """
         updates: list[tuple[Hashable, CommandPartitionUpdate]] = []
         for watcher in list(self._by_topic.get(topic, ())):  # pip247.update.every-watcher
-            if self._counts(watcher.names) != watcher.counts:  # pip247.update.only-changes
+            if self._count_of(topic) != watcher.counts[topic]:  # pip247.update.only-changes
                 update = self._happened(watcher, News.CHANGED, now)
                 if update is not None:
                     updates.append((watcher.connection, update))
@@ -346,8 +346,8 @@ class PartitionWatchBroker:
             topic_with_partition=watcher.topics_with_partitions(),  # pip247.update.all-topics
         )
 
-    def _counts(self, topics: Mapping[str, str]) -> list[int]:
-        return [self._count_of(topic) for topic in topics]
+    def _counts(self, topics: Iterable[str]) -> dict[str, int]:
+        return {topic: self._count_of(topic) for topic in topics}
 
     def _wake(self, watcher: _Watcher, when: float) -> None:
         """Set the deadline of a watcher; an alarm that rings too early sets itself anew, so that acknowledgements cost no alarm."""
@@ -380,7 +380,7 @@ class _Watcher:
 
     Attributes:
         names: Spellings of the request by full name, in its order.
-        counts: As they were told last, in the same order.
+        counts: As they were told last, by full name, in the same order.
         version: Of the last update; 0 before the first.
         failures: Failed results since the last success.
         deadline: When something is due; None: never.
@@ -389,7 +389,7 @@ class _Watcher:
 
     __slots__ = ("alarm", "connection", "counts", "deadline", "delivery", "failures", "names", "version", "watcher_id")
 
-    def __init__(self, connection: Hashable, watcher_id: int, names: dict[str, str], counts: list[int], version: int) -> None:
+    def __init__(self, connection: Hashable, watcher_id: int, names: dict[str, str], counts: dict[str, int], version: int) -> None:
         self.connection = connection
         self.watcher_id = watcher_id
         self.names = names
@@ -407,8 +407,7 @@ class _Watcher:
 
     def topics_with_partitions(self) -> list[TopicWithPartition]:
         """Return the topics in the order of the request, each with the count that was told last."""
-        told = zip(self.names.values(), self.counts, strict=True)
-        return [TopicWithPartition(topic=topic, partition=count) for topic, count in told]
+        return [TopicWithPartition(topic=spelling, partition=self.counts[topic]) for topic, spelling in self.names.items()]
 
 
 def _anybody(connection: Hashable, topic: str) -> bool:  # noqa: ARG001

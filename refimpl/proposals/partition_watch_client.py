@@ -79,7 +79,7 @@ class Send(Enum):
 
     WATCH = "WATCH_PARTITION_UPDATE"
     POLL = "PARTITIONED_METADATA for each topic"
-    CLOSE = "WATCH_PARTITION_UPDATE_CLOSE if a watcher was asked for"
+    CLOSE = "WATCH_PARTITION_UPDATE_CLOSE if the broker may have a watcher"
 
 
 TRANSITIONS: tuple[Transition[State, Event, Send], ...] = (
@@ -87,6 +87,7 @@ TRANSITIONS: tuple[Transition[State, Event, Send], ...] = (
     Transition(State.OFFLINE, Event.CONNECTED, State.POLLING),
     Transition(State.OFFLINE, Event.CLOSE, State.CLOSED),
     Transition(State.REGISTERING, Event.WATCHED, State.WATCHING),
+    Transition(State.REGISTERING, Event.REFUSED, State.POLLING, Send.CLOSE, when="in_doubt"),
     Transition(State.REGISTERING, Event.REFUSED, State.POLLING),
     Transition(State.REGISTERING, Event.FAILED, State.WAITING),
     Transition(State.REGISTERING, Event.DISCONNECTED, State.OFFLINE),
@@ -192,6 +193,7 @@ class PartitionWatch:
         self._registration = 0
         self._registered = False  # updates are for this watcher
         self._asked_to_watch = False  # the broker may have a watcher
+        self._unanswered = False  # a request was given up that the broker may still carry out
         self._version = 0  # of the last update since the last success
         self._outcome: bool | None = None  # of that update; None: the listener has not finished
         self._next: _Told | None = None
@@ -215,6 +217,11 @@ class PartitionWatch:
         """Whether a watcher can be asked for: pip247.client.needs-flag, pip247.client.switched-off, pip247.client.refused."""
         return self._enabled and self._flags.supports_partition_update_watchers and not self._refused
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the broker may have a watcher of which the client has heard nothing: a request of it was given up."""
+        return self._unanswered and not self._registered
+
     def connected(self, flags: FeatureFlags | None, now: float) -> None:
         """Take note of a new connection, to any broker of the cluster: pip247.client.reconnects, pip247.client.other-broker.
 
@@ -232,7 +239,7 @@ class PartitionWatch:
     def disconnected(self) -> None:
         """Take note that the connection is lost; what it still owed is void, and the counts stay."""
         self._forget_registration()
-        self._registered = self._asked_to_watch = False
+        self._registered = self._asked_to_watch = self._unanswered = False
         self._watch_request = None
         self._polls.clear()
         self._outbox.clear()
@@ -261,7 +268,7 @@ class PartitionWatch:
             return
         self._due = None
         if self.state in _ASKING:
-            self._watch_request = None
+            self._watch_request, self._unanswered = None, True
             self._failed(Refused(0, "the broker has not answered in time"), Event.FAILED, now)
         else:
             self._happened(Event.DUE, now)
@@ -286,6 +293,7 @@ class PartitionWatch:
                 self._due = now + self._timeout
                 messages.append(CommandWatchPartitionUpdate(request_id=self._watch_request, watcher_id=self.watcher_id, topics=self.topics))
             else:
+                self._asked_to_watch = self._unanswered = False  # whatever was asked for before ends with it
                 messages.append(CommandWatchPartitionUpdateClose(request_id=new_request_id(), watcher_id=self.watcher_id))
         self._results.clear()
         self._outbox.clear()
@@ -347,7 +355,7 @@ class PartitionWatch:
     def _error(self, error: CommandError, now: float) -> None:
         if self._polls.pop(error.request_id, None) is None and error.request_id == self._watch_request:
             self._watch_request = None
-            self._asked_to_watch = self._registered
+            self._asked_to_watch = self._registered or self._unanswered
             self._refused = error.error == NotAllowedError  # pip247.client.refused
             self._failed(Refused(error.error, error.message), Event.REFUSED if self._refused else Event.FAILED, now)
 

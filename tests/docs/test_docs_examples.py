@@ -42,6 +42,14 @@ def test_messages_are_filtered_as_the_page_says():
     assert f'"{ENTRY_POINT_GROUP}"' in (DOCS / "reference-broker.md").read_text()
 
 
+def test_partitions_grow_as_the_page_says():
+    (text,) = [text for text in examples("reference-broker.md") if "update_partitioned_topic" in text]
+    names = {}
+    exec(text, names)
+    assert {(names["TOPIC"], 2), (names["TOPIC"], 4)} >= set(names["heard"]) > set()
+    assert names["heard"][-1] == (names["TOPIC"], 4)
+
+
 def test_the_broker_without_sockets_is_used_as_the_page_says():
     names = {"octets": encode_frame(command("connect", client_version="reader", protocol_version=21))}
     exec(examples("reference-broker.md")[-1], names)

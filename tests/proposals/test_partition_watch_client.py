@@ -117,6 +117,19 @@ def test_refused_watch_polls_pip247_client_refused():
     assert peer.sent() == []
 
 
+def test_refused_after_a_request_that_was_given_up_closes_what_the_broker_may_have():
+    peer = peer_of(A)
+    peer.connect()
+    first = peer.request_id
+    peer.wait()
+    assert peer.wait() == (0.1, [("watch", A)])
+    assert peer.success((A, 2), request_id=first) is None  # too late, but the broker has a watcher
+    peer.error(NotAllowedError)
+    assert (peer.sent(), peer.watch.state) == ([("close", 7)], State.POLLING)
+    peer.watch.close()
+    assert peer.sent() == []
+
+
 @pytest.mark.parametrize("code", [AuthorizationError, ServiceNotReady, TooManyRequests])
 def test_failed_watch_is_repeated_pip247_client_retries(code):
     peer = peer_of(A)

@@ -2,7 +2,8 @@
 
 A seed decides everything: what is created and deleted and when, how connections are delayed, split and cut, when the broker is
 restarted on the same store. When it comes to rest, the client knows the topics that the broker has. On the way each connection
-is watched: nothing is announced before the answer to the watch, nothing twice, and each hash is that of the set.
+is watched: nothing is announced before the answer to the watch, nothing twice, and each hash is that of the set. Beside it a
+partitioned topic grows: see growth.py.
 
     python tests/simulation/simulation.py SEED        one seed, with what happened
 """
@@ -16,7 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from growth import Broken, CountsSpy, Growth
+
 from refimpl.broker import AdminRefused, Broker, Configuration
+from refimpl.broker.broker import PROPOSALS
 from refimpl.net.client import Client
 from refimpl.net.client_memory import memory_dial
 from refimpl.net.memory_link import NO_FAULTS, Faults, MemoryLink
@@ -33,10 +37,6 @@ REST = 300.0
 """Virtual seconds within which everything has to be right again: a few periods and the longest backoff."""
 
 
-class Broken(AssertionError):
-    """A rule that was broken on the way."""
-
-
 class Spy:
     """Reads what the broker sends on one connection, and what the client asked for, and keeps each watcher's set."""
 
@@ -46,11 +46,13 @@ class Spy:
         self._asked: dict[tuple[int, int], str | None] = {}
         self._sets: dict[int, set[str] | None] = {}  # None: the client had the list already
         self._closing: dict[int, int] = {}
+        self._counts = CountsSpy()
         self._note = note
 
     def sent(self, data: bytes) -> None:
         """Take what the client sends."""
         for frame in self._from_client.receive(data):
+            self._counts.sent(frame.command)
             name = command_name(frame.command)
             if name == "watchTopicList":
                 request = frame.command.watchTopicList
@@ -63,6 +65,7 @@ class Spy:
     def received(self, data: bytes) -> None:
         """Take what the client receives."""
         for frame in self._from_broker.receive(data):
+            self._counts.received(frame.command)
             name, message = command_name(frame.command), sub_message(frame.command)
             if name == "watchTopicListSuccess":
                 self._success(message)
@@ -149,6 +152,7 @@ class World:
         self.configuration = Configuration(
             enable_broker_topic_list_watcher=offered, keep_alive_interval_seconds=self.choice.choice([5, 30])
         )
+        self.growth = Growth.of(self.seed, self.store)
         self.broken: list[str] = []
         self.spies = 0
         self.link: MemoryLink | None = None
@@ -168,9 +172,12 @@ class World:
             largest_piece=self.choice.choice([0, 1, 40]),
             cut_after=self.choice.choice([None, (100, 3000), (1000, 20000)]),
         )
-        broker = Broker(self.configuration, store=self.store, profiles=self.profiles, service_url="pulsar://broker:6650")
+        proposals = PROPOSALS if self.growth is None or self.growth.is_offered() else PROPOSALS - {"pip247"}
+        broker = Broker(
+            self.configuration, store=self.store, profiles=self.profiles, proposals=proposals, service_url="pulsar://broker:6650"
+        )
         self.link = MemoryLink(broker, faults=bad if faults else NO_FAULTS, log=self.broken.append)
-        self.note(f"a broker starts: {bad if faults else 'no faults'}")
+        self.note(f"a broker starts: {bad if faults else 'no faults'}, {', '.join(sorted(proposals))}")
 
     def stop(self) -> None:
         """Stop the broker; its store stays."""
@@ -197,6 +204,8 @@ class World:
             self.start()
             return
         admin = self.link.broker.admin
+        if self.growth is not None and (done := self.growth.act(admin)):
+            self.note(done)
         name = f"persistent://{NAMESPACE}/{self.choice.choice(['t', 't', 't', 'x'])}-{self.choice.randrange(6)}"
         what = self.choice.choices(
             ["create", "delete", "partitions", "grow", "unpartition", "restart", "unload", "wipe"], [8, 5, 3, 2, 2, 1, 1, 0.5]
@@ -250,6 +259,7 @@ async def simulate(seed: int, *, verbose: bool = False) -> None:
     world.start(faults=world.choice.random() < 0.8)
     async with Client("pulsar://broker:6650", dial=world.dial, seed=seed, wall_clock_offset=0.0, profiles=world.profiles) as client:
         subscribing = asyncio.ensure_future(client.subscribe_pattern(PATTERN, "s", discovery_period=PERIOD, on_topics=on_topics))
+        consuming = asyncio.ensure_future(world.growth.subscribe(client)) if world.growth is not None else None
         for _ in range(world.choice.randint(5, 25)):
             await asyncio.sleep(world.choice.choice([0.0, 0.001, 0.05, 1.0, 7.0]) * world.choice.random())
             world.act()
@@ -262,9 +272,11 @@ async def simulate(seed: int, *, verbose: bool = False) -> None:
                 while subscription.topics != world.matching() or heard != world.matching():
                     changed.clear()
                     await changed.wait()
+                if world.growth is not None and consuming is not None:
+                    await world.growth.rest(world.link.broker, consuming)
         except TimeoutError:
             known = None if subscription is None else sorted(subscription.topics)
-            raise AssertionError(f"at rest the client knows {known}, the broker has {sorted(world.matching())}") from None
+            raise AssertionError(f"at rest the client knows {known}, the broker has {sorted(world.matching())}; {world.growth}") from None
         assert subscription.topics_hash == topics_hash(world.matching())
     world.stop()
     assert not world.broken, world.broken

@@ -1,16 +1,22 @@
 """A thousand seeds; each failure names its seed, and `python tests/simulation/simulation.py SEED` shows what happened."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
+from growth import Growth
 from simulation import run
 
 from conformance.mutants import Patches
+from refimpl.client.consumer_group import ConsumerGroup
 from refimpl.client.pattern_consumer import PatternConsumer
+from refimpl.proposals.partition_watch import PartitionWatchBroker
 from refimpl.proposals.topic_list import TopicListBroker
+from refimpl.store import MemoryStore
 
 SEEDS = 1000
 GROUP = 50
+GROWING = [seed for seed in range(SEEDS) if Growth.of(seed, MemoryStore()) is not None]
+"""The seeds with a partitioned topic that grows."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
@@ -47,19 +53,43 @@ def ignores_what_it_learns(apply: Callable) -> Callable:
     return lambda consumer, changes: None
 
 
+def loses_changes(changed: Callable) -> Callable:
+    return lambda broker, topic, now: []
+
+
+def counts_no_versions(update: Callable) -> Callable:
+    def unversioned(broker: PartitionWatchBroker, watcher: object, now: float) -> object:
+        told = update(broker, watcher, now)
+        if told is not None:
+            told.version = 1
+        return told
+
+    return unversioned
+
+
+def takes_partitions_as_attached(grow: Callable) -> Callable:
+    async def nothing(group: ConsumerGroup, topics: list[str]) -> None:
+        pass
+
+    return nothing
+
+
 @pytest.mark.parametrize(
-    ("owner", "name", "lie"),
+    ("owner", "name", "lie", "seeds"),
     [
-        (TopicListBroker, "_announce", says_everything_twice),
-        (TopicListBroker, "_announce", loses_what_is_deleted),
-        (PatternConsumer, "_apply", ignores_what_it_learns),
+        (TopicListBroker, "_announce", says_everything_twice, range(40)),
+        (TopicListBroker, "_announce", loses_what_is_deleted, range(40)),
+        (PatternConsumer, "_apply", ignores_what_it_learns, range(40)),
+        (PartitionWatchBroker, "changed", loses_changes, GROWING[:15]),
+        (PartitionWatchBroker, "_update", counts_no_versions, GROWING[:15]),
+        (ConsumerGroup, "grow", takes_partitions_as_attached, GROWING[:15]),
     ],
 )
-def test_a_liar_is_caught(owner: type, name: str, lie: Callable) -> None:
+def test_a_liar_is_caught(owner: type, name: str, lie: Callable, seeds: Iterable[int]) -> None:
     patches = Patches()
     patches.wrap(owner, name, lie)
     try:
-        caught = sum(fails(seed) for seed in range(40))
+        caught = sum(fails(seed) for seed in seeds)
     finally:
         patches.undo()
     assert caught > 2

@@ -262,10 +262,15 @@ def test_requirements_and_settings_that_a_target_does_not_meet(add, ping):
     add(ping.replace("ambient: []", "ambient: []\nrequires: [topic-list-watch]"))
     add(ping.replace("test/ping", "test/settings").replace("ambient: []", "ambient: []\ntarget_config: {a: b}"), "test/settings")
     add(ping.replace("test/ping", "test/absent").replace("ambient: []", 'ambient: []\nrequires: ["!connected-flags"]'), "test/absent")
+    other = ping.replace("test/ping", "test/other").replace(
+        "ambient: []", "ambient: []\nrequires: [partition-watch]\ntarget_config: {a: b}"
+    )
+    add(other, "test/other")
     home = add(ping.replace("test/ping", "test/room").replace("ambient: []", "ambient: []\nvars: {ns: {$fresh: namespace}}"), "test/room")
     results, _, _ = judged(home, Peer())
     assert {result.case: str(result.verdict) for result in results} == {
         "test/absent": "PASS",
+        "test/other": "NOT-APPLICABLE",  # nothing was started for its settings
         "test/ping": "NOT-APPLICABLE",
         "test/room": "UNTESTABLE",
         "test/settings": "UNTESTABLE",
