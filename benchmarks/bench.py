@@ -3,6 +3,7 @@
 suite    codec, engine, judging of all recordings, a whole run on a real broker
 rules    the hash of a changing set, patterns, messages through the broker without sockets
 peers    the reference broker beside a real one
+scalable a watch over scalable topics, also beside Apache Pulsar 5.0.0-M1
 """
 
 import argparse
@@ -10,12 +11,13 @@ import asyncio
 
 import peers
 import rules
+import scalable
 import suite as of_suite
 
 from conformance import recorder
 from conformance.suite import load_suite
 
-PARTS = ("suite", "rules", "peers")
+PARTS = ("suite", "rules", "peers", "scalable")
 
 
 def main() -> None:
@@ -43,6 +45,10 @@ def main() -> None:
         rules.messages()
     if "peers" in parts and not arguments.no_run:
         asyncio.run(peers.measure(version, suite))
+    if "scalable" in parts:
+        scalable.alone()
+        if not arguments.no_run:
+            asyncio.run(scalable.beside())
 
 
 if __name__ == "__main__":

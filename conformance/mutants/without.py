@@ -24,5 +24,10 @@ WITHOUT: Mapping[str, str] = {
     "pip145.pattern.second-separator": "A permission: a broker that does otherwise is a gap in the specification, not a failure.",
     "pip145.watch.look-around": "A permission: a broker may refuse it, like this one, and its case does not run then.",
     "pip145.watch.odd-namespace": "A permission: a broker watches such a namespace or refuses it, and its case takes both.",
+    "pr25648.diff.last-wins": "A permission: a broker tells the last change, all of them or none, and its cases take each.",
+    "pr25648.flag.absent-costs-connection": "A permission: a broker that does otherwise is a gap in the specification, not a failure.",
+    "pr25648.layout.deletion-silent": "A permission: a broker that tells it is a gap in the specification, not a failure.",
+    "pr25648.layout.not-created": "A permission: a broker refuses the look-up or creates the topic, and its case takes both.",
+    "pr25648.layout.ordinary-topic": "A permission: a broker that refuses the look-up is a gap in the specification, not a failure.",
 }
 """Reason by clause id."""

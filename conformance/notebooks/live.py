@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from google.protobuf.message import Message
 
 from conformance.report.rows import Row, notation
 from conformance.report.wording import plain_value
 from refimpl.broker import PROPOSALS, AdminRefused, Broker, Configuration, Session
+from refimpl.proposals.partition_watch import PartitionCounts, PartitionWatch
 from refimpl.proposals.profiles import PROFILES
+from refimpl.proposals.scalable_topics import ScalableTopicsWatch
 from refimpl.proposals.topic_list import TopicListWatch
 from refimpl.wire import FrameDecoder, command, encode_frame, sub_message, wrap
-from refimpl.wire.pulsar_api_pb2 import CommandConnected, FeatureFlags
+from refimpl.wire.pulsar_api_pb2 import BaseCommand, CommandConnected, FeatureFlags
+
+Listener = Callable[[PartitionCounts], bool]
+"""Takes the counts that a `PartitionWatch` tells of, and says whether it could apply them."""
 
 
 class Stage:
@@ -43,12 +48,18 @@ class Stage:
         self.rows: list[Row] = []
         self._peers: dict[str, _Peer] = {}
 
-    def connect(self, at: str = "", watch: TopicListWatch | None = None) -> FeatureFlags:
+    def connect(
+        self,
+        at: str = "",
+        watch: TopicListWatch | PartitionWatch | ScalableTopicsWatch | None = None,
+        listener: Listener = lambda _: True,
+    ) -> FeatureFlags:
         """Open a connection, and shake hands.
 
         Args:
             at: Its name.
-            watch: A client's side of PIP-145, which from now on sees what the broker says and says what it has to.
+            watch: A client's side of a proposal, which from now on sees what the broker says and says what it has to.
+            listener: That of a `PartitionWatch`.
 
         Returns:
             The flags of CONNECTED.
@@ -58,7 +69,7 @@ class Stage:
         (connected,) = self.say("connect", at, client_version="reference", protocol_version=21)
         assert isinstance(connected, CommandConnected)
         if watch is not None:
-            peer.watch = watch
+            peer.watch = _watching(watch, listener)
             watch.connected(connected.feature_flags if connected.HasField("feature_flags") else None, self.now)
             self._settle()
         return connected.feature_flags
@@ -124,7 +135,7 @@ class Stage:
         self._show(Row("note", f"the connection {at} is lost".replace("  ", " "), t=self.now))
         peer.session.eof(self.now)
         if peer.watch is not None:
-            peer.watch.disconnected()
+            peer.watch.lost(self.now)
 
     def heard(self, *names: str) -> list[Row]:
         """Return the rows without the exchanges of keep-alive and, if names are given, only those of their connections."""
@@ -159,12 +170,54 @@ class Stage:
         self.rows.append(row)
 
 
+class _Watching(Protocol):
+    """What all watches can do."""
+
+    def received(self, command: BaseCommand, now: float) -> object: ...
+    def commands(self, new_request_id: Callable[[], int], now: float) -> list[Message]: ...
+    def next_deadline(self) -> float | None: ...
+    def tick(self, now: float) -> None: ...
+    def lost(self, now: float) -> None: ...
+
+
+class _TopicList:
+    def __init__(self, watch: TopicListWatch) -> None:
+        self.received, self.next_deadline, self.tick = watch.received, watch.next_deadline, watch.tick
+        self.commands = watch.commands_to_send
+        self.lost = lambda _: watch.disconnected()
+
+
+class _Partitions:
+    def __init__(self, watch: PartitionWatch, listener: Listener) -> None:
+        self.received, self.next_deadline, self.tick = watch.received, watch.next_deadline, watch.tick
+        self.lost = lambda _: watch.disconnected()
+        self._watch, self._listener = watch, listener
+
+    def commands(self, new_request_id: Callable[[], int], now: float) -> list[Message]:
+        while (told := self._watch.next_call()) is not None:
+            self._watch.called(self._listener(told), now)
+        return self._watch.commands_to_send(new_request_id, now)
+
+
+class _ScalableTopics:
+    def __init__(self, watch: ScalableTopicsWatch) -> None:
+        self.received, self.next_deadline, self.tick = watch.received, watch.next_deadline, watch.tick
+        self.commands = lambda _, __: watch.commands_to_send()
+        self.lost = watch.disconnected
+
+
+def _watching(watch: TopicListWatch | PartitionWatch | ScalableTopicsWatch, listener: Listener) -> _Watching:
+    if isinstance(watch, TopicListWatch):
+        return _TopicList(watch)
+    return _Partitions(watch, listener) if isinstance(watch, PartitionWatch) else _ScalableTopics(watch)
+
+
 class _Peer:
     """One connection, as its client sees it."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.watch: TopicListWatch | None = None
+        self.watch: _Watching | None = None
         self._decoder = FrameDecoder()
         self._last_request = 0
 
@@ -180,7 +233,7 @@ class _Peer:
         if self.watch is not None:
             for message in messages:
                 self.watch.received(wrap(message), now)
-            made += [wrap(message) for message in self.watch.commands_to_send(self._new_request_id, now)]
+            made += [wrap(message) for message in self.watch.commands(self._new_request_id, now)]
         return [encode_frame(one) for one in made]
 
     def _new_request_id(self) -> int:

@@ -19,7 +19,8 @@ from refimpl.broker.admin import Admin
 from refimpl.broker.authorization import ACTIONS, Authorization
 from refimpl.broker.configuration import Configuration
 from refimpl.broker.filtering import SubscriptionFilters
-from refimpl.broker.names import TopicName, parse_topic, partition_name
+from refimpl.broker.names import DOMAINS, SCALABLE, SEGMENT, TopicName, parse_any_topic, parse_topic, partition_name
+from refimpl.broker.scalable import ScalableTopics
 from refimpl.broker.session import Session
 from refimpl.broker.timers import Timers
 from refimpl.broker.topic import MAX_U64, NonPersistentTopic, Topic
@@ -38,13 +39,16 @@ from refimpl.wire.pulsar_api_pb2 import (
     TopicNotFound,
 )
 
-PROPOSALS = frozenset({"pip145", "pip191", "pr7629"})
+PROPOSALS = frozenset({"pip145", "pip191", "pr7629", "pr25648"})
 """The proposals that this broker can speak, by the name of their clause register."""
 
 _COMMANDS: dict[str, frozenset[str]] = {
     "pip145": frozenset({"watchTopicList", "watchTopicListClose"}),
     "pip191": frozenset(),
     "pr7629": frozenset(),
+    "pr25648": frozenset(
+        {"watchScalableTopics", "watchScalableTopicsClose", "scalableTopicLookup", "scalableTopicClose", "scalableTopicSubscribe"}
+    ),
 }
 """The commands of each."""
 
@@ -63,6 +67,7 @@ class Broker:
 
     Attributes:
         now: The time of the call that is being carried out, in seconds.
+        scalable: The scalable topics.
 
     Raises:
         ValueError: The configuration contradicts itself.
@@ -103,6 +108,7 @@ class Broker:
             if "pr7629" in proposals
             else None
         )
+        self.scalable = ScalableTopics(self)
         self.admin = Admin(self)
         self.timers = Timers()
         self.now = 0.0
@@ -141,6 +147,7 @@ class Broker:
         self._sessions.pop(session, None)
         self._touched[session] = None
         self.topic_lists.disconnected(session)
+        self.scalable.disconnected(session)
         self._log(f"a connection has ended: {reason}")
 
     def sessions_with_output(self) -> list[Session]:
@@ -151,12 +158,13 @@ class Broker:
 
     def next_deadline(self) -> float | None:
         """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
-        return self.timers.next_deadline()
+        return min((at for at in (self.timers.next_deadline(), self.scalable.next_deadline()) if at is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Do what is due."""
         self.now = now
         self.timers.run(now)
+        self.scalable.tick(now)
 
     def feature_flags(self) -> FeatureFlags:
         """Return what CONNECTED says of this broker; the flags of what it does not know are absent."""
@@ -165,6 +173,8 @@ class Broker:
             self.topic_lists.advertise(flags)
         if self.message_filters is not None:
             self.message_filters.advertise(flags)
+        if "pr25648" in self.proposals:
+            self.scalable.advertise(flags)
         return flags
 
     def may_list(self, session: Session, namespace: str) -> bool:
@@ -172,6 +182,14 @@ class Broker:
         return self.authorization.allows(session.role, namespace, *ACTIONS)
 
     # Topics
+
+    def topic_name(self, text: str) -> TopicName:
+        """Read a topic name.
+
+        Raises:
+            Refused: InvalidTopicName.
+        """
+        return parse_any_topic(text) if "pr25648" in self.proposals else parse_topic(text)
 
     def persistent_topics(self, namespace: str) -> list[str]:
         """Return the persistent topics of a namespace, each partition by itself; none if there is no such namespace."""
@@ -199,6 +217,8 @@ class Broker:
 
     def exists(self, name: TopicName) -> bool:
         """Tell whether a topic without partitions, or a partition, exists."""
+        if name.domain not in DOMAINS:
+            return self.scalable.exists(name)
         if name.persistent:
             return name.full in self.namespace(name).topics
         return name.full in self._topics or name.partition in range(self.namespace(name).partitioned.get(name.partitioned, 0))
@@ -212,7 +232,9 @@ class Broker:
         found = self._topics.get(name.full)
         if found is None:
             if name.persistent:
-                found = Topic(name, self.namespace(name).topics[name.full], self.filters_of)
+                stored = self.scalable.segment(name) if name.domain == SEGMENT else self.namespace(name).topics[name.full]
+                assert stored is not None
+                found = Topic(name, stored, self.filters_of)
             else:
                 found = NonPersistentTopic(name, StoredTopic(0), self.filters_of)
             self._topics[name.full] = found
@@ -224,10 +246,12 @@ class Broker:
         Raises:
             Refused: There is none, or it is partitioned.
         """
+        if name.domain == SCALABLE:
+            raise Refused(NotAllowedError, f"{name.full} is a scalable topic: look up its segments, and use those")
         if self.partitions(name):  # core.producer.partitioned-base, core.subscribe.partitioned-base
             raise Refused(NotAllowedError, f"Found partitioned metadata for non-partitioned topic: {name.full}")
         if not self.exists(name):
-            if not create:  # core.subscribe.no-forced-creation
+            if not create or name.domain == SEGMENT:  # pr25648.layout.segment-unknown, core.subscribe.no-forced-creation
                 raise Refused(TopicNotFound, f"Topic {name.full} does not exist")
             if name.partition >= 0 or not self.configuration.allow_auto_topic_creation:  # core.producer.missing-partition
                 raise Refused(TopicNotFound, f"Topic not found {name.full}")
@@ -243,7 +267,9 @@ class Broker:
             Its number of partitions; 0: nothing was created.
         """
         settings = self.configuration
-        if name.partition >= 0 or not settings.allow_auto_topic_creation or settings.allow_auto_topic_creation_type != "partitioned":
+        if name.domain not in DOMAINS or name.partition >= 0:
+            return 0
+        if not settings.allow_auto_topic_creation or settings.allow_auto_topic_creation_type != "partitioned":
             return 0
         self.create_partitions(name, settings.default_num_partitions)
         return settings.default_num_partitions

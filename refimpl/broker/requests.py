@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
 
-from refimpl.broker import consuming, lookups, publishing
+from refimpl.broker import consuming, lookups, publishing, scalable
 from refimpl.proposals.refused import Refused
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
@@ -16,6 +16,8 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
     CommandPartitionedTopicMetadataResponse,
+    CommandScalableTopicSubscribe,
+    CommandScalableTopicSubscribeResponse,
     NotAllowedError,
 )
 
@@ -35,6 +37,7 @@ NOT_BUILT = (
     "endTxnOnPartition",
     "endTxnOnSubscription",
     "tcClientConnectRequest",
+    "scalableTopicSubscribe",
 )
 
 
@@ -53,6 +56,10 @@ REQUESTS: dict[str, Handler] = {
     "getTopicsOfNamespace": lookups.get_topics,
     "watchTopicList": lookups.watch_topic_list,
     "watchTopicListClose": lookups.watch_topic_list_close,
+    "scalableTopicLookup": scalable.lookup,
+    "scalableTopicClose": scalable.close_lookup,
+    "watchScalableTopics": scalable.watch,
+    "watchScalableTopicsClose": scalable.close_watch,
     "producer": publishing.producer,
     "send": publishing.send,
     "close_producer": publishing.close_producer,
@@ -77,4 +84,6 @@ def refusal(request: Any, refused: Refused) -> Message:
         return CommandLookupTopicResponse(response=CommandLookupTopicResponse.Failed, **details)
     if isinstance(request, CommandPartitionedTopicMetadata):
         return CommandPartitionedTopicMetadataResponse(response=CommandPartitionedTopicMetadataResponse.Failed, **details)
+    if isinstance(request, CommandScalableTopicSubscribe):
+        return CommandScalableTopicSubscribeResponse(**details)
     return CommandError(**details)

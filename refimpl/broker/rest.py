@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,6 +35,7 @@ class AdminRequest:
         method: "GET", "PUT", ...
         path: From its first slash on, still percent-encoded, without the query.
         query: Decoded parameters.
+        filters: All values of the parameter `property`, which may come several times.
         body: As it was sent.
         token: What the caller authenticates with.
     """
@@ -43,6 +45,7 @@ class AdminRequest:
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     token: str | None = None
+    filters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,7 @@ _NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
 _TOPICS = "/admin/v2/{domain}/{tenant}/{namespace}"
 _TOPIC = f"{_TOPICS}/{{topic}}"
 _SUBSCRIPTION = f"{_TOPIC}/subscription/{{subscription}}"
+_SCALABLE = "/admin/v2/scalable/{tenant}/{namespace}"
 _T, _NS, _S = ("topic",), ("namespace",), ("topic", "subscription")
 
 ROUTES = (
@@ -149,6 +153,11 @@ ROUTES = (
     Route("POST", f"{_SUBSCRIPTION}/skip/{{count}}", Admin.skip_messages, (*_S, "count")),
     Route("POST", f"{_SUBSCRIPTION}/skip_all", Admin.skip_messages, (*_S, "all")),
     Route("GET", f"{_SUBSCRIPTION}/position/{{count}}", _peek, (*_S, "count")),
+    Route("GET", _SCALABLE, Admin.scalable_topics, ("namespace", "filters")),
+    Route("PUT", f"{_SCALABLE}/{{topic}}", Admin.create_scalable_topic, ("scalable", "properties"), ("segments",)),
+    Route("GET", f"{_SCALABLE}/{{topic}}", Admin.scalable_topic, ("scalable",)),
+    Route("DELETE", f"{_SCALABLE}/{{topic}}", Admin.delete_scalable_topic, ("scalable",)),
+    Route("PUT", f"{_SCALABLE}/{{topic}}/properties", Admin.set_scalable_topic_properties, ("scalable", "properties")),
     Route("GET", "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}", Admin.lookup, _T, access="lookup"),
 )
 """The interface: what each method on each path means."""
@@ -266,6 +275,20 @@ def _count(found: Mapping[str, str], _: AdminRequest) -> int:
     return int(found["count"])
 
 
+def _properties(_: Mapping[str, str], request: AdminRequest) -> dict[str, str]:
+    properties = _table(request)
+    if not all(isinstance(value, str) for value in properties.values()):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, "the value of a property has to be a text")
+    return properties
+
+
+def _segments(_: Mapping[str, str], request: AdminRequest) -> int:
+    text = request.query.get("numInitialSegments", "1")
+    if not re.fullmatch("-?[0-9]{1,9}", text):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, f"numInitialSegments has to be a number, not {text!r}")
+    return int(text)
+
+
 def _new_namespace(found: Mapping[str, str], request: AdminRequest) -> str:
     _table(request)  # policies: read, and none of them is known here
     return f"{found['tenant']}/{found['namespace']}"
@@ -277,6 +300,10 @@ _ARGUMENTS: Mapping[str, Callable[[Mapping[str, str], AdminRequest], Any]] = {
     "new_namespace": _new_namespace,
     "domain": lambda found, _: found["domain"],
     "topic": lambda found, _: f"{found['domain']}://{found['tenant']}/{found['namespace']}/{found['topic']}",
+    "scalable": lambda found, _: f"topic://{found['tenant']}/{found['namespace']}/{found['topic']}",
+    "properties": _properties,
+    "segments": _segments,
+    "filters": lambda _, request: request.filters,
     "subscription": lambda found, _: found["subscription"],
     "role": lambda found, _: found["role"],
     "count": _count,

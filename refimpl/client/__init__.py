@@ -26,6 +26,7 @@ from refimpl.client.names import Target
 from refimpl.client.options import ClientOptions, ConsumerOptions, ProducerOptions
 from refimpl.client.pattern_consumer import PatternConsumer
 from refimpl.client.producer_group import ProducerGroup
+from refimpl.client.scalable_consumer import NamespaceConsumer
 from refimpl.client.scheduler import Pending, Scheduler
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "InvalidMessage",
     "Message",
     "MessageId",
+    "NamespaceConsumer",
     "OutgoingMessage",
     "PatternConsumer",
     "Pending",

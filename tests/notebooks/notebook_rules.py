@@ -30,7 +30,7 @@ LEAKS = {
     "a time": re.compile(r"\b[0-2]\d:[0-5]\d:[0-5]\d\b"),
 }
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_CITED = re.compile(r"`((?:core|pip145)\.[a-z0-9.-]+)`")
+_CITED = re.compile(r"`((?:core|pip\d+|pr\d+)\.[a-z0-9.-]+)`")
 
 Notebook = dict[str, Any]
 Rule = Callable[[str, Notebook], Iterator[str]]
@@ -194,7 +194,11 @@ def reference_places() -> frozenset[str]:
     }
     cases = {case_place(case) for case in suite().transcripts}
     places = clauses | cases
-    return frozenset(places | {place.partition("#")[0] for place in places} | {"reference/divergences.md", "reference/questions.md"})
+    return frozenset(
+        places
+        | {place.partition("#")[0] for place in places}
+        | {"reference/divergences.md", "reference/questions.md", "reference/results.md"}
+    )
 
 
 @rule

@@ -7,10 +7,14 @@ from simulation import run
 
 from conformance.mutants import Patches
 from refimpl.client.pattern_consumer import PatternConsumer
+from refimpl.proposals.scalable_topics import ScalableTopicsBroker
+from refimpl.proposals.scalable_topics_rules import FoldedChanges
 from refimpl.proposals.topic_list import TopicListBroker
 
 SEEDS = 1000
 GROUP = 50
+FOLLOWING = range(1, 121, 8)
+"""Seeds with a namespace consumer."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
@@ -43,23 +47,42 @@ def loses_what_is_deleted(announce: Callable) -> Callable:
     return lossy
 
 
+def says_nothing_of_scalable_topics(notified: Callable) -> Callable:
+    return lambda broker, path, now: None
+
+
+def answers_all_with_silence(watch: Callable) -> Callable:
+    def silent(broker: ScalableTopicsBroker, connection: object, request: object) -> object:
+        answer = watch(broker, connection, request)
+        return answer if not request.HasField("current_hash") else None  # type: ignore[attr-defined]
+
+    return silent
+
+
+def takes_nothing_away(fold: Callable) -> Callable:
+    return lambda changes, topic: None
+
+
 def ignores_what_it_learns(apply: Callable) -> Callable:
     return lambda consumer, changes: None
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "lie"),
+    ("owner", "name", "lie", "seeds"),
     [
-        (TopicListBroker, "_announce", says_everything_twice),
-        (TopicListBroker, "_announce", loses_what_is_deleted),
-        (PatternConsumer, "_apply", ignores_what_it_learns),
+        (TopicListBroker, "_announce", says_everything_twice, range(40)),
+        (TopicListBroker, "_announce", loses_what_is_deleted, range(40)),
+        (PatternConsumer, "_apply", ignores_what_it_learns, range(40)),
+        (ScalableTopicsBroker, "notified", says_nothing_of_scalable_topics, FOLLOWING),
+        (ScalableTopicsBroker, "watch", answers_all_with_silence, FOLLOWING),
+        (FoldedChanges, "remove", takes_nothing_away, FOLLOWING),
     ],
 )
-def test_a_liar_is_caught(owner: type, name: str, lie: Callable) -> None:
+def test_a_liar_is_caught(owner: type, name: str, lie: Callable, seeds: range) -> None:
     patches = Patches()
     patches.wrap(owner, name, lie)
     try:
-        caught = sum(fails(seed) for seed in range(40))
+        caught = sum(fails(seed) for seed in seeds)
     finally:
         patches.undo()
     assert caught > 2

@@ -1,0 +1,62 @@
+"""The suite inside a notebook: cases against the reference broker, as it is or wrong in one rule, and against recordings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import cache
+
+from conformance.engine import log
+from conformance.mutants.kill import load_mutants
+from conformance.recorder import load_target, without
+from conformance.results import judge_log
+from conformance.runner import Options, Silent, run_suite
+from conformance.suite import Suite, load_suite
+from conformance.targets import parse_target
+from refimpl.net.virtual_time import VirtualTimeLoop
+
+
+@cache
+def suite() -> Suite:
+    """Return all cases and clauses."""
+    return load_suite()
+
+
+def verdicts(*select: str, mutant: str = "", profile: str = "default") -> list[log.Result]:
+    """Run cases against the reference broker in this process, in virtual time.
+
+    Args:
+        select: Globs for the names of cases.
+        mutant: The lie that the broker is to tell; empty: none.
+        profile: `default` or `letter`.
+    """
+    with ThreadPoolExecutor(1) as pool:  # the thread of a notebook has a loop of its own
+        return pool.submit(_run, select, mutant, profile).result()
+
+
+def recorded_verdicts(release: str, *select: str) -> list[log.Result]:
+    """Judge what a real broker answered when it was recorded, anew.
+
+    Args:
+        release: Of Apache Pulsar, such as `4.2.4`.
+        select: Globs for the names of cases.
+
+    Raises:
+        LookupError: The release was not recorded.
+    """
+    run = load_target(f"apache-pulsar@{release}")
+    if run is None:
+        raise LookupError(f"there is no recording of {release}")
+    chosen = {case.id for case in suite().select(select, profile=run.header.profile)}
+    return judge_log(suite(), without(run, suite().transcripts.keys() - chosen)).results
+
+
+def _run(select: Sequence[str], mutant: str, profile: str) -> list[log.Result]:
+    target = parse_target("in-process" if profile == "default" else f"in-process@{profile}")
+    options = Options(select=select, profile=profile, seed=1)
+    lying = load_mutants()[mutant].applied() if mutant else nullcontext()
+    with lying, asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        run, _ = runner.run(run_suite(suite(), target, options, lambda _: None, Silent()))
+    return judge_log(suite(), run).results
