@@ -5,6 +5,7 @@ rules        the hash of a changing set, patterns, messages through the broker w
 batches      uniform batches against ordinary ones
 filters      decisions of message filters, and the octets that they save
 partitions   a changed number of partitions on its way to those who watch it
+scalable     a watch over scalable topics, also beside Apache Pulsar 5.0.0-M1
 peers        the reference broker beside a real one
 """
 
@@ -16,12 +17,13 @@ import filters
 import partitions
 import peers
 import rules
+import scalable
 import suite as of_suite
 
 from conformance import recorder
 from conformance.suite import load_suite
 
-PARTS = ("suite", "rules", "batches", "filters", "partitions", "peers")
+PARTS = ("suite", "rules", "batches", "filters", "partitions", "scalable", "peers")
 
 
 def main() -> None:
@@ -56,6 +58,10 @@ def main() -> None:
         asyncio.run(peers.measure(version, suite))
     if "partitions" in parts:
         asyncio.run(partitions.measure(None if arguments.no_run else version))
+    if "scalable" in parts:
+        scalable.alone()
+        if not arguments.no_run:
+            asyncio.run(scalable.beside())
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from refimpl.wire.pulsar_api_pb2 import BaseCommand
 _DEADLINE = 60.0
 
 
-class _Link(asyncio.Protocol):
+class Link(asyncio.Protocol):
     """A raw connection: sends commands, waits for some number of answers."""
 
     def __init__(self) -> None:
@@ -51,6 +51,24 @@ class _Link(asyncio.Protocol):
         assert self.transport is not None
         self.transport.write(encode_frame(command(name, **fields)))
 
+    @staticmethod
+    def now() -> float:
+        """Return the time on the clock of what was received."""
+        return time.perf_counter()
+
+    async def timed(self, name: str, then: str | None = None, **fields: object) -> float:
+        """Send a command, and another one behind it, and return how long it takes until what is expected has come."""
+        begin = self.now()
+        self.send(name, **fields)
+        if then is not None:
+            self.send(then)
+        return await self.arrived() - begin
+
+    def close(self) -> None:
+        """End the connection."""
+        assert self.transport is not None
+        self.transport.close()
+
     def expect(self, count: int) -> None:
         self.received.clear()
         self._wanted = count
@@ -64,12 +82,14 @@ class _Link(asyncio.Protocol):
 
 
 @dataclass
-class _Peer:
+class Peer:
+    """A broker that runs."""
+
     endpoint: Endpoint
     admin: AdminClient
 
-    async def link(self) -> _Link:
-        _, link = await asyncio.get_running_loop().create_connection(_Link, self.endpoint.host, self.endpoint.port)
+    async def link(self) -> Link:
+        _, link = await asyncio.get_running_loop().create_connection(Link, self.endpoint.host, self.endpoint.port)
         link.expect(1)
         link.send("connect", client_version="bench", protocol_version=21)
         await link.arrived()
@@ -93,9 +113,10 @@ class _Peer:
 
 
 @contextlib.asynccontextmanager
-async def _running(target: Target) -> AsyncIterator[_Peer]:
+async def running(target: Target) -> AsyncIterator[Peer]:
+    """Run a broker for the length of a block."""
     async with target.run() as endpoint, AdminClient(endpoint) as admin:
-        yield _Peer(endpoint, admin)
+        yield Peer(endpoint, admin)
 
 
 async def _starts(target: Target, rounds: int) -> list[float]:
@@ -107,7 +128,7 @@ async def _starts(target: Target, rounds: int) -> list[float]:
     return times
 
 
-async def _creations(peer: _Peer, namespace: str, watchers: int, rounds: int) -> list[float]:
+async def _creations(peer: Peer, namespace: str, watchers: int, rounds: int) -> list[float]:
     result = await peer.admin.call("create_namespace", namespace)
     assert result.ok, result
     link = await peer.link()
@@ -126,7 +147,7 @@ async def _creations(peer: _Peer, namespace: str, watchers: int, rounds: int) ->
     return times[20:]
 
 
-async def _lists(peer: _Peer, namespace: str, rounds: int) -> list[float]:
+async def _lists(peer: Peer, namespace: str, rounds: int) -> list[float]:
     link = await peer.link()
     times = []
     for number in range(rounds):
@@ -137,7 +158,7 @@ async def _lists(peer: _Peer, namespace: str, rounds: int) -> list[float]:
     return times
 
 
-async def _fill(peer: _Peer, namespace: str, topics: int) -> None:
+async def _fill(peer: Peer, namespace: str, topics: int) -> None:
     await peer.admin.call("create_namespace", namespace)
     names = iter(range(topics))
 
@@ -158,19 +179,19 @@ async def measure(version: str, suite: Suite) -> None:
         ours += await _starts(reference, 1)
         theirs += await _starts(real, 1)
     against("start", "from the start of the process until CONNECT is answered", ours, theirs, "10 times faster")
-    async with _running(reference) as one, _running(real) as other:
+    async with running(reference) as one, running(real) as other:
         row(
             "memory",
             f"{one.memory() / 1e6:.0f} MB",
             f"after the start; real: {other.memory() / 1e6:.0f} MB; {other.memory() / one.memory():.1f} times less; goal: a fifth",
         )
         pairs = [(await _creations(one, f"public/b{n}", 1, 25), await _creations(other, f"public/b{n}", 1, 25)) for n in range(4)]
-        against("update", "from the creation of a topic to its update, one watcher", *_joined(pairs), "no slower")
+        against("update", "from the creation of a topic to its update, one watcher", *joined(pairs), "no slower")
         pairs = [(await _creations(one, f"public/c{n}", 1000, 10), await _creations(other, f"public/c{n}", 1000, 10)) for n in range(2)]
-        against("updates", "to the last update of 1,000 watchers", *_joined(pairs), "no slower")
+        against("updates", "to the last update of 1,000 watchers", *joined(pairs), "no slower")
         await asyncio.gather(_fill(one, "public/d", 10_000), _fill(other, "public/d", 10_000))
         pairs = [(await _lists(one, "public/d", 15), await _lists(other, "public/d", 15)) for _ in range(4)]
-        against("list", "GET_TOPICS_OF_NAMESPACE with a pattern, 10,000 topics", *_joined(pairs), "no slower")
+        against("list", "GET_TOPICS_OF_NAMESPACE with a pattern, 10,000 topics", *joined(pairs), "no slower")
     times = []
     for number in range(3):
         begin = time.perf_counter()
@@ -183,5 +204,6 @@ async def measure(version: str, suite: Suite) -> None:
     )
 
 
-def _joined(pairs: list[tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:
+def joined(pairs: list[tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:
+    """Join the times of the rounds, of one broker and of the other."""
     return [t for ours, _ in pairs for t in ours], [t for _, theirs in pairs for t in theirs]

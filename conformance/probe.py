@@ -116,6 +116,7 @@ async def probe(endpoint: Endpoint) -> Probed:
     found["config"] = False
     found["auto-creation"] = True
     found["property-entry-filter"] = False
+    found["scalable-topic-properties"] = False
     return Probed(connected.server_version, connected.protocol_version, _with_declared(endpoint, found))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 from conformance.engine import log
@@ -139,15 +140,22 @@ def collect(node: Collect, seen: Seen, bindings: Mapping[str, Value]) -> tuple[M
     if not found:
         return found, False
     message = sub_message(seen.frame.command)
-    gathered = {}
-    for name, path in node.spec.into.items():
-        value = getattr(message, path)
-        gathered[name] = [*bindings.get(name, []), *(value if not isinstance(value, str | bytes | int | float) else [value])]
+    gathered = {name: [*bindings.get(name, []), *_values(message, path)] for name, path in node.spec.into.items()}
+    for name, fold in node.spec.fold.items():
+        gone = set(_values(message, fold.remove))
+        kept = [one for one in variables.get(name, []) if one not in gone]
+        gathered[name] = list(dict.fromkeys([*kept, *_values(message, fold.add)]))
     variables |= gathered
     if node.spec.each is not None:
         found += match_message(resolve(node.spec.each, variables), message, seen.name)
     complete = all(match(resolve(pattern, variables), variables[name]) for name, pattern in node.spec.until.items())
     return Match(found.differences, (*found.bindings, *gathered.items())), complete
+
+
+def _values(message: Any, path: str) -> list[Value]:
+    """Return what a field holds, as a list; the names in its path are joined by dots."""
+    value = reduce(getattr, path.split("."), message)
+    return [value] if isinstance(value, str | bytes | int | float) else list(value)
 
 
 def act_outcome(act: Act, event: log.End, bindings: Mapping[str, Value]) -> Match | str:

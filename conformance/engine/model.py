@@ -23,6 +23,7 @@ CAPABILITIES: dict[str, str] = {
     "message-filter": "feature flag supports_message_filter (PR 7629)",
     "partition-watch": "feature flag supports_partition_update_watchers (PIP-247)",
     "scalable-topics": "feature flag supports_scalable_topics (PR 25648)",
+    "scalable-topic-properties": "declared: the admin interface changes the properties of a scalable topic",
     "property-entry-filter": "declared: subscription properties switch the PropertyEntryFilter on (PIP-191)",
     "regex-look-around": "patterns with look-around and back-references are evaluated",
     "auto-creation": "a producer or consumer creates its topic",
@@ -223,13 +224,28 @@ class OptionalStep(_Strict):
     optional: Annotated[list[Step], Field(min_length=1)]
 
 
+class Fold(_Strict):
+    """Two fields of a frame that tell how a set has changed."""
+
+    remove: str = Field(description="path of the field whose values leave the set, first")
+    add: str = Field(description="path of the field whose values come into it, then")
+
+
 class CollectSpec(_Strict):
     """Takes frames while they fit and remembers what they carry."""
 
     frame: FrameSpec
-    into: Annotated[dict[str, str], Field(min_length=1)] = Field(description="variable: field path whose values are gathered into a list")
+    into: dict[str, str] = Field(default={}, description="variable: field path whose values are gathered into a list")
+    fold: dict[str, Fold] = Field(default={}, description="variable, a list without repetition: how each frame changes it")
     each: dict[str, Any] | None = Field(default=None, description="pattern for the command, with the variables as they are after it")
     until: Annotated[dict[str, Any], Field(min_length=1)] = Field(description="variable: pattern; complete when all fit")
+
+    @model_validator(mode="after")
+    def _remembers(self) -> CollectSpec:
+        unknown = set(self.until) - {*self.into, *self.fold}
+        if unknown or set(self.into) & set(self.fold):
+            raise ValueError(f"each variable of until is gathered by into or by fold (not: {', '.join(sorted(unknown)) or 'by both'})")
+        return self
 
 
 class CollectStep(_Expectation):

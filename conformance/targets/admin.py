@@ -67,7 +67,7 @@ class Operation:
             `{argument}` for its percent-encoded text.
         required: arguments that have to be given; a bare value stands for the first.
         optional: the others, with what they are when not given.
-        query: parameters; `{argument}` stands for its value.
+        query: parameters; `{argument}` stands for its value. A list is given one by one.
         body: what is sent.
         reads: changes nothing.
         text: what it does, in one line.
@@ -137,6 +137,10 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             "PUT", _SCALABLE, _T, "Create a scalable topic (`topic://..`).",
             {"properties": {}, "segments": 1}, {"numInitialSegments": "{segments}"}, body="properties",
         ),
+        "set_scalable_topic_properties": Operation(
+            "PUT", f"{_SCALABLE}/properties", ("topic", "properties"),
+            "Give a scalable topic other properties; no release of Apache Pulsar has this.", body="properties",
+        ),
         "delete_scalable_topic": Operation("DELETE", _SCALABLE, _T, "Delete a scalable topic.", _FORCE, {"force": "{force}"}),
         "namespaces": Operation("GET", "namespaces/{tenant}", ("tenant",), "List the namespaces of a tenant."),
         "namespace_exists": Operation("GET", "namespaces/{namespace}", _NS, "Read the policies of a namespace; 404: there is none."),
@@ -148,7 +152,11 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             "GET", "{domain}/{namespace}/partitioned", _NS, "List the topics with partitions of a namespace.",
             {"domain": "persistent", "system": False}, {"includeSystemTopic": "{system}"},
         ),
-        "list_scalable_topics": Operation("GET", "scalable/{namespace}", _NS, "List the scalable topics of a namespace."),
+        "list_scalable_topics": Operation(
+            "GET", "scalable/{namespace}", _NS, "List the scalable topics of a namespace that have properties (`key=value`).",
+            {"properties": []}, {"property": "{properties}"},
+        ),
+        "get_scalable_topic": Operation("GET", _SCALABLE, _T, "Read the segments and properties of a scalable topic."),
         "partitioned_metadata": Operation("GET", "{topic}/partitions", _T, "Read the number of partitions of a topic."),
         "topic_stats": Operation("GET", "{topic}/stats", _T, "Read the counters of a topic, its producers and subscriptions."),
         "clusters": Operation("GET", "clusters", (), "List the clusters."),
@@ -232,8 +240,10 @@ class AdminClient:
     def _ask(self, link: MemoryLink, method: str, path: str, body: bytes) -> AdminResult:
         """Ask a broker inside this process."""
         token = self._endpoint.token.get_secret_value() if self._endpoint.token else None
-        place, _, query = path.partition("?")
-        answer = link.admin(AdminRequest(method, f"/admin/v2/{place}", dict(parse_qsl(query, keep_blank_values=True)), body, token))
+        place, _, text = path.partition("?")
+        query = parse_qsl(text, keep_blank_values=True)
+        filters = tuple(value for key, value in query if key == "property")
+        answer = link.admin(AdminRequest(method, f"/admin/v2/{place}", dict(query), body, token, filters))
         return _result(answer.status, answer.body.decode(errors="replace"))
 
     async def remove_namespace(self, namespace: str) -> AdminResult:
@@ -338,7 +348,7 @@ def request(op: str, arguments: Mapping[str, object]) -> tuple[str, str, object]
     """
     operation = OPERATIONS[op]
     path = re.sub(r"\{(\w+)\}", lambda match: _path_of(match[1], arguments), operation.path)
-    query = {key: _query_text(value.format_map(arguments)) for key, value in operation.query.items()}
+    query = [(key, one) for key, value in operation.query.items() for one in _query_texts(value, arguments)]
     return operation.method, path + (f"?{urlencode(query)}" if query else ""), _body(operation.body, arguments)
 
 
@@ -380,8 +390,13 @@ def topic_path(topic: str, domains: tuple[str, ...]) -> str:
     return "/".join(quote(part, safe="") for part in match.groups())
 
 
-def _query_text(text: str) -> str:
-    return text.lower() if text in ("True", "False") else text
+def _query_texts(value: str, arguments: Mapping[str, object]) -> list[str]:
+    """Return the values of a parameter: of a list each, of anything else one."""
+    given = arguments.get(value.strip("{}"))
+    if isinstance(given, list):
+        return [str(one) for one in given]
+    text = value.format_map(arguments)
+    return [text.lower() if text in ("True", "False") else text]
 
 
 def _body(kind: Body, arguments: Mapping[str, object]) -> object:

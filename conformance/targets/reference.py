@@ -19,7 +19,7 @@ from refimpl.proposals.profiles import PROFILES
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 5.0
-CAPABILITIES = {"property-entry-filter": True}
+CAPABILITIES = {"property-entry-filter": True, "scalable-topic-properties": True}
 """What it can do that no flag tells."""
 
 

@@ -12,6 +12,7 @@ from refimpl.broker.authorization import ACTIONS
 from refimpl.broker.consuming import disconnect_consumers
 from refimpl.broker.errors import AdminRefused
 from refimpl.broker.names import DOMAINS, TopicName, is_namespace, parse_topic, partition_name
+from refimpl.broker.scalable_admin import ScalableTopicsAdmin
 from refimpl.broker.schemas import described, posted
 from refimpl.broker.stats import internal_stats, topic_stats
 from refimpl.broker.subscription import Subscription
@@ -28,7 +29,7 @@ MOST_PARTITIONS = 10_000
 """More partitions than this are refused, so that one call can't fill the memory."""
 
 
-class Admin:
+class Admin(ScalableTopicsAdmin):
     """The operations. Topics are given by full name, namespaces as "tenant/namespace".
 
     Raises:
@@ -36,7 +37,7 @@ class Admin:
     """
 
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+        super().__init__(broker)
         self._store = broker.store
 
     def check_access(self, role: str | None, tenant: str | None = None) -> None:
@@ -122,10 +123,13 @@ class Admin:
         stored = self._namespace(namespace)
         if force and not self._broker.configuration.force_delete_namespace_allowed:
             raise AdminRefused(405, "Broker doesn't allow forced deletion of namespaces")
-        if not force and (stored.partitioned or any(not is_system_topic(topic) for topic in stored.topics)):
+        scalable = list(self._broker.scalable.names(namespace))
+        if not force and (stored.partitioned or scalable or any(not is_system_topic(topic) for topic in stored.topics)):
             raise AdminRefused(409, "Cannot delete non empty namespace")
         for topic in [*stored.topics, *self._broker.non_persistent_topics(namespace)]:
             self._broker.delete_topic(parse_topic(topic))
+        for topic in scalable:
+            self._broker.scalable.delete(topic)
         del self._store.namespaces[namespace]
         for topic in stored.partitioned:
             self._broker.partitions_changed(topic)
@@ -135,6 +139,7 @@ class Admin:
         self._namespace(namespace)
         for topic in [*self._broker.persistent_topics(namespace), *self._broker.non_persistent_topics(namespace)]:
             self._broker.unload(parse_topic(topic))
+        self._broker.scalable.unload(namespace)
 
     def permissions(self, namespace: str) -> dict[str, list[str]]:
         """Return the allowed actions of each role."""

@@ -19,7 +19,8 @@ from refimpl.broker.admin import Admin
 from refimpl.broker.authorization import ACTIONS, Authorization
 from refimpl.broker.configuration import Configuration
 from refimpl.broker.filtering import SubscriptionFilters
-from refimpl.broker.names import TopicName, namespace_of, parse_topic, partition_name
+from refimpl.broker.names import DOMAINS, SCALABLE, SEGMENT, TopicName, parse_any_topic, parse_topic, partition_name
+from refimpl.broker.scalable import ScalableTopics
 from refimpl.broker.schemas import Schemas
 from refimpl.broker.session import Session
 from refimpl.broker.timers import Timers
@@ -29,6 +30,7 @@ from refimpl.proposals.partition_watch import PartitionWatchBroker
 from refimpl.proposals.profiles import DEFAULT, Profiles
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list import TopicListBroker
+from refimpl.proposals.topic_list_rules import namespace_of
 from refimpl.proposals.uniform_batches import BUILT_IN, EntryFilterFactory, SubscriptionEntryFilters
 from refimpl.store import MemoryStore, StoredNamespace, StoredTopic
 from refimpl.wire import FRAME_PADDING
@@ -42,7 +44,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     TopicNotFound,
 )
 
-PROPOSALS = frozenset({"pip145", "pip191", "pip247", "pr7629"})
+PROPOSALS = frozenset({"pip145", "pip191", "pip247", "pr7629", "pr25648"})
 """The proposals that this broker can speak, by the name of their clause register."""
 
 _COMMANDS: dict[str, frozenset[str]] = {
@@ -50,6 +52,9 @@ _COMMANDS: dict[str, frozenset[str]] = {
     "pip191": frozenset(),
     "pip247": frozenset({"watchPartitionUpdate", "partitionUpdateResult", "watchPartitionUpdateClose"}),
     "pr7629": frozenset(),
+    "pr25648": frozenset(
+        {"watchScalableTopics", "watchScalableTopicsClose", "scalableTopicLookup", "scalableTopicClose", "scalableTopicSubscribe"}
+    ),
 }
 """The commands of each."""
 
@@ -70,6 +75,7 @@ class Broker:
 
     Attributes:
         now: The time of the call that is being carried out, in seconds.
+        scalable: The scalable topics.
 
     Raises:
         ValueError: The configuration contradicts itself.
@@ -121,6 +127,7 @@ class Broker:
             else None
         )
         self.schemas = Schemas(self.store)
+        self.scalable = ScalableTopics(self)
         self.admin = Admin(self)
         self.timers = Timers()
         self.now = 0.0
@@ -160,6 +167,7 @@ class Broker:
         self._touched[session] = None
         self.topic_lists.disconnected(session)
         self.partition_watches.disconnected(session)
+        self.scalable.disconnected(session)
         self._log(f"a connection has ended: {reason}")
 
     def sessions_with_output(self) -> list[Session]:
@@ -170,7 +178,7 @@ class Broker:
 
     def next_deadline(self) -> float | None:
         """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
-        deadlines = (self.timers.next_deadline(), self.partition_watches.next_deadline())
+        deadlines = (self.timers.next_deadline(), self.partition_watches.next_deadline(), self.scalable.next_deadline())
         return min((when for when in deadlines if when is not None), default=None)
 
     def tick(self, now: float) -> None:
@@ -178,6 +186,7 @@ class Broker:
         self.now = now
         self.timers.run(now)
         self._announce(self.partition_watches.tick(now))
+        self.scalable.tick(now)
 
     def feature_flags(self) -> FeatureFlags:
         """Return what CONNECTED says of this broker; the flags of what it does not know are absent."""
@@ -188,6 +197,8 @@ class Broker:
             self.partition_watches.advertise(flags)
         if self.message_filters is not None:
             self.message_filters.advertise(flags)
+        if "pr25648" in self.proposals:
+            self.scalable.advertise(flags)
         return flags
 
     def may_list(self, session: Session, namespace: str) -> bool:
@@ -199,6 +210,14 @@ class Broker:
         return self.authorization.allows(session.role, namespace_of(topic), "produce", "consume")
 
     # Topics
+
+    def topic_name(self, text: str) -> TopicName:
+        """Read a topic name.
+
+        Raises:
+            Refused: InvalidTopicName.
+        """
+        return parse_any_topic(text) if "pr25648" in self.proposals else parse_topic(text)
 
     def persistent_topics(self, namespace: str) -> list[str]:
         """Return the persistent topics of a namespace, each partition by itself; none if there is no such namespace."""
@@ -235,6 +254,8 @@ class Broker:
 
     def exists(self, name: TopicName) -> bool:
         """Tell whether a topic without partitions, or a partition, exists."""
+        if name.domain not in DOMAINS:
+            return self.scalable.exists(name)
         if name.persistent:
             return name.full in self.namespace(name).topics
         return name.full in self._topics or name.partition in range(self.namespace(name).partitioned.get(name.partitioned, 0))
@@ -248,7 +269,9 @@ class Broker:
         found = self._topics.get(name.full)
         if found is None:
             if name.persistent:
-                found = Topic(name, self.namespace(name).topics[name.full], self.filters_of)
+                stored = self.scalable.segment(name) if name.domain == SEGMENT else self.namespace(name).topics[name.full]
+                assert stored is not None
+                found = Topic(name, stored, self.filters_of)
             else:
                 found = NonPersistentTopic(name, StoredTopic(0), self.filters_of)
             self._topics[name.full] = found
@@ -260,10 +283,12 @@ class Broker:
         Raises:
             Refused: There is none, or it is partitioned.
         """
+        if name.domain == SCALABLE:
+            raise Refused(NotAllowedError, f"{name.full} is a scalable topic: look up its segments, and use those")
         if self.partitions(name):  # core.producer.partitioned-base, core.subscribe.partitioned-base
             raise Refused(NotAllowedError, f"Found partitioned metadata for non-partitioned topic: {name.full}")
         if not self.exists(name):
-            if not create:  # core.subscribe.no-forced-creation
+            if not create or name.domain == SEGMENT:  # pr25648.layout.segment-unknown, core.subscribe.no-forced-creation
                 raise Refused(TopicNotFound, f"Topic {name.full} does not exist")
             if name.partition >= 0 or not self.configuration.allow_auto_topic_creation:  # core.producer.missing-partition
                 raise Refused(TopicNotFound, f"Topic not found {name.full}")
@@ -279,7 +304,9 @@ class Broker:
             Its number of partitions; 0: nothing was created.
         """
         settings = self.configuration
-        if name.partition >= 0 or not settings.allow_auto_topic_creation or settings.allow_auto_topic_creation_type != "partitioned":
+        if name.domain not in DOMAINS or name.partition >= 0:
+            return 0
+        if not settings.allow_auto_topic_creation or settings.allow_auto_topic_creation_type != "partitioned":
             return 0
         self.create_partitions(name, settings.default_num_partitions)
         return settings.default_num_partitions

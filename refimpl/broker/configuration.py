@@ -28,6 +28,7 @@ class Configuration:
         allow_auto_topic_creation_type: `non-partitioned` or `partitioned`.
         default_num_partitions: Partitions of a topic that is created on its own.
         acknowledgment_at_batch_index_level_enabled: Messages of a batch can be acknowledged one by one.
+        scalable_topics_enabled: Clients can watch and look up scalable topics.
         force_delete_namespace_allowed: A namespace can be deleted with its topics.
         dispatcher_entry_filter_rescheduled_message_delay: Milliseconds until an entry that a filter put off is offered again.
         authentication_enabled: CONNECT and admin calls need a token.
@@ -53,6 +54,7 @@ class Configuration:
     allow_auto_topic_creation_type: str = "non-partitioned"
     default_num_partitions: int = 1
     acknowledgment_at_batch_index_level_enabled: bool = False
+    scalable_topics_enabled: bool = True
     force_delete_namespace_allowed: bool = True
     dispatcher_entry_filter_rescheduled_message_delay: int = 1000
     authentication_enabled: bool = False

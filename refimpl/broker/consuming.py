@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.names import TopicName, parse_topic
+from refimpl.broker.names import TopicName
 from refimpl.broker.subscription import Consumer, Subscription, SubType, read_ack_set
 from refimpl.broker.topic import LATEST, MAX_U64, Topic
 from refimpl.proposals.message_filter import RequestedFilter
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def subscribe(session: Session, request: CommandSubscribe, frame: Frame) -> None:  # noqa: ARG001
     """Let a consumer in, and create topic and subscription if that is allowed."""
     broker = session.broker
-    name = parse_topic(request.topic)
+    name = broker.topic_name(request.topic)
     broker.authorization.check(session.role, name.namespace, "subscribe", "consume")
     if not request.subscription:  # core.subscribe.empty-name
         raise Refused(ProducerBusy, "Empty subscription name")
@@ -91,7 +91,7 @@ def _join_again(session: Session, request: CommandSubscribe, requested: Requeste
     if session.closing:
         return
     try:
-        name = parse_topic(request.topic)
+        name = session.broker.topic_name(request.topic)
         _check_properties(session, name, request)
         _join(session, session.broker.topic_to_use(name, create=request.force_topic_creation), request, requested)
     except Refused as refused:

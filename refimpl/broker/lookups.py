@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.names import is_namespace, parse_topic
+from refimpl.broker.names import is_namespace
 from refimpl.proposals.refused import Refused
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def lookup(session: Session, request: CommandLookupTopic, frame: Frame) -> None:  # noqa: ARG001
     """Answer where a topic is served: here. Creates nothing; the local name may be a pattern."""
     _check_room(session)
-    name = parse_topic(request.topic)
+    name = session.broker.topic_name(request.topic)
     session.broker.authorization.check(session.role, name.namespace, "Lookup", "produce", "consume")
     if name.namespace not in session.broker.store.namespaces:  # core.lookup.missing-namespace
         raise Refused(TopicNotFound, "Namespace not found")
@@ -52,7 +52,7 @@ def partitioned_metadata(session: Session, request: CommandPartitionedTopicMetad
     """Answer how many partitions a topic has; 0: it is not partitioned, or does not exist and may be created without."""
     _check_room(session)
     broker = session.broker
-    name = parse_topic(request.topic)
+    name = broker.topic_name(request.topic)
     broker.authorization.check(session.role, name.namespace, "Get Partition Metadata", "produce", "consume")
     if name.namespace not in broker.store.namespaces:  # core.partitions.missing-namespace
         raise Refused(TopicNotFound, "Namespace not found")

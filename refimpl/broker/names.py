@@ -3,6 +3,8 @@
 persistent://tenant/namespace/local-name        a topic
 persistent://tenant/namespace/local-name-partition-3    one partition of a partitioned topic
 local-name                                      short for persistent://public/default/local-name
+topic://tenant/namespace/local-name             a scalable topic
+segment://tenant/namespace/local-name/0000-ffff-0       one segment of a scalable topic
 """
 
 from __future__ import annotations
@@ -11,10 +13,14 @@ import re
 from dataclasses import dataclass
 
 from refimpl.proposals.refused import Refused
+from refimpl.proposals.scalable_topics import is_scalable_topic, namespace_of, parse_segment_topic
 from refimpl.proposals.topic_list import partitioned_topic_name
 from refimpl.wire.pulsar_api_pb2 import InvalidTopicName
 
 DOMAINS = ("persistent", "non-persistent")
+"""Those of ordinary topics."""
+SCALABLE, SEGMENT = "topic", "segment"
+"""Those of PR 25648."""
 _NAMESPACE_PART = re.compile(r"[-=:.\w]+", re.ASCII)
 
 
@@ -38,11 +44,11 @@ class TopicName:
     @property
     def persistent(self) -> bool:
         """Tell whether messages are stored."""
-        return self.domain == "persistent"
+        return self.domain in (DOMAINS[0], SEGMENT)
 
 
 def parse_topic(text: str) -> TopicName:
-    """Read a topic name.
+    """Read the name of an ordinary topic.
 
     Raises:
         Refused: InvalidTopicName; the texts are those of Apache Pulsar 4.2.4.
@@ -69,14 +75,23 @@ def parse_topic(text: str) -> TopicName:
     return TopicName(full, domain, "/".join(parts[:2]), partitioned, partition)
 
 
+def parse_any_topic(text: str) -> TopicName:
+    """Read a topic name, also that of a scalable topic or of a segment.
+
+    Raises:
+        Refused: InvalidTopicName.
+    """
+    domain, separator, _ = text.partition("://")
+    if not separator or domain not in (SCALABLE, SEGMENT):
+        return parse_topic(text)
+    if not (is_scalable_topic(text) if domain == SCALABLE else parse_segment_topic(text)):
+        raise _invalid(f"Invalid topic name {text}")
+    return TopicName(text, domain, namespace_of(text), text, -1)
+
+
 def partition_name(partitioned: str, partition: int) -> str:
     """Return the full name of one partition."""
     return f"{partitioned}-partition-{partition}"
-
-
-def namespace_of(topic: str) -> str:
-    """Return the namespace of a topic by its full name."""
-    return "/".join(topic.split("/", 4)[2:4])
 
 
 def is_namespace(text: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.names import parse_topic
 from refimpl.broker.topic import Producer
 from refimpl.proposals.refused import Refused
 from refimpl.store import Entry
@@ -34,7 +33,7 @@ ACCESS_MODES = (ProducerAccessMode.Shared, ProducerAccessMode.Exclusive)
 def producer(session: Session, request: CommandProducer, frame: Frame) -> None:  # noqa: ARG001
     """Let a producer in, and create the topic if that is allowed."""
     broker = session.broker
-    name = parse_topic(request.topic)
+    name = broker.topic_name(request.topic)
     broker.authorization.check(session.role, name.namespace, "Produce", "produce")
     if request.producer_access_mode not in ACCESS_MODES:
         mode = ProducerAccessMode.Name(request.producer_access_mode)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
 
-from refimpl.broker import consuming, lookups, publishing, schemas
+from refimpl.broker import consuming, lookups, publishing, scalable, schemas
 from refimpl.proposals.refused import Refused
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
@@ -20,6 +20,8 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
     CommandPartitionedTopicMetadataResponse,
+    CommandScalableTopicSubscribe,
+    CommandScalableTopicSubscribeResponse,
     NotAllowedError,
 )
 
@@ -37,6 +39,7 @@ NOT_BUILT = (
     "endTxnOnPartition",
     "endTxnOnSubscription",
     "tcClientConnectRequest",
+    "scalableTopicSubscribe",
 )
 
 
@@ -60,6 +63,10 @@ REQUESTS: dict[str, Handler] = {
     "watchPartitionUpdate": lookups.watch_partition_update,
     "partitionUpdateResult": lookups.partition_update_result,
     "watchPartitionUpdateClose": lookups.watch_partition_update_close,
+    "scalableTopicLookup": scalable.lookup,
+    "scalableTopicClose": scalable.close_lookup,
+    "watchScalableTopics": scalable.watch,
+    "watchScalableTopicsClose": scalable.close_watch,
     "producer": publishing.producer,
     "send": publishing.send,
     "close_producer": publishing.close_producer,
@@ -87,4 +94,6 @@ def refusal(request: Any, refused: Refused) -> Message:
     if isinstance(request, CommandGetSchema | CommandGetOrCreateSchema):
         answer = CommandGetSchemaResponse if isinstance(request, CommandGetSchema) else CommandGetOrCreateSchemaResponse
         return answer(request_id=request.request_id, error_code=refused.code, error_message=refused.message)  # type: ignore[arg-type]
+    if isinstance(request, CommandScalableTopicSubscribe):
+        return CommandScalableTopicSubscribeResponse(**details)
     return CommandError(**details)

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,6 +35,7 @@ class AdminRequest:
         method: "GET", "PUT", ...
         path: From its first slash on, still percent-encoded, without the query.
         query: Decoded parameters.
+        filters: All values of the parameter `property`, which may come several times.
         body: As it was sent.
         token: What the caller authenticates with.
     """
@@ -43,6 +45,7 @@ class AdminRequest:
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     token: str | None = None
+    filters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,7 @@ _TOPICS = "/admin/v2/{domain}/{tenant}/{namespace}"
 _TOPIC = f"{_TOPICS}/{{topic}}"
 _SCHEMAS = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 _SUBSCRIPTION = f"{_TOPIC}/subscription/{{subscription}}"
+_SCALABLE = "/admin/v2/scalable/{tenant}/{namespace}"
 _T, _NS, _S = ("topic",), ("namespace",), ("topic", "subscription")
 
 ROUTES = (
@@ -152,7 +156,12 @@ ROUTES = (
     Route("GET", f"{_SUBSCRIPTION}/position/{{count}}", _peek, (*_S, "count")),
     Route("GET", f"{_SCHEMAS}/schema", Admin.schema, ("schema_topic", "newest")),
     Route("GET", f"{_SCHEMAS}/schema/{{version}}", Admin.schema, ("schema_topic", "version")),
-    Route("POST", f"{_SCHEMAS}/schema", Admin.add_schema, ("schema_topic", "schema_type", "schema_definition", "schema_properties")),
+    Route("POST", f"{_SCHEMAS}/schema", Admin.add_schema, ("schema_topic", "schema_type", "schema_definition", "properties")),
+    Route("GET", _SCALABLE, Admin.scalable_topics, ("namespace", "filters")),
+    Route("PUT", f"{_SCALABLE}/{{topic}}", Admin.create_scalable_topic, ("scalable", "scalable_properties"), ("segments",)),
+    Route("GET", f"{_SCALABLE}/{{topic}}", Admin.scalable_topic, ("scalable",)),
+    Route("DELETE", f"{_SCALABLE}/{{topic}}", Admin.delete_scalable_topic, ("scalable",)),
+    Route("PUT", f"{_SCALABLE}/{{topic}}/properties", Admin.set_scalable_topic_properties, ("scalable", "scalable_properties")),
     Route("GET", "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}", Admin.lookup, _T, access="lookup"),
 )
 """The interface: what each method on each path means."""
@@ -271,6 +280,13 @@ def _properties(_: Mapping[str, str], request: AdminRequest) -> dict[str, str]:
     return found
 
 
+def _scalable_properties(_: Mapping[str, str], request: AdminRequest) -> dict[str, str]:
+    found = _table(request).get("properties") or {}
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, "properties have to be texts by name")
+    return found
+
+
 def _count(found: Mapping[str, str], _: AdminRequest) -> int:
     if not (found["count"].isascii() and found["count"].isdecimal() and len(found["count"]) < 19):
         raise AdminRefused(HTTPStatus.NOT_FOUND, f"{found['count']!r} is not a number of messages")
@@ -289,11 +305,11 @@ def _text(value: object, what: str) -> str:
     return value
 
 
-def _schema_properties(_: Mapping[str, str], request: AdminRequest) -> dict[str, str]:
-    properties = _table(request).get("properties") or {}
-    if not isinstance(properties, dict):
-        raise AdminRefused(HTTPStatus.BAD_REQUEST, "properties has to be an object")
-    return {key: _text(value, "a property") for key, value in properties.items()}
+def _segments(_: Mapping[str, str], request: AdminRequest) -> int:
+    text = request.query.get("numInitialSegments", "1")
+    if not re.fullmatch("-?[0-9]{1,9}", text):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, f"numInitialSegments has to be a number, not {text!r}")
+    return int(text)
 
 
 def _new_namespace(found: Mapping[str, str], request: AdminRequest) -> str:
@@ -307,6 +323,10 @@ _ARGUMENTS: Mapping[str, Callable[[Mapping[str, str], AdminRequest], Any]] = {
     "new_namespace": _new_namespace,
     "domain": lambda found, _: found["domain"],
     "topic": lambda found, _: f"{found['domain']}://{found['tenant']}/{found['namespace']}/{found['topic']}",
+    "scalable": lambda found, _: f"topic://{found['tenant']}/{found['namespace']}/{found['topic']}",
+    "scalable_properties": _scalable_properties,
+    "segments": _segments,
+    "filters": lambda _, request: request.filters,
     "subscription": lambda found, _: found["subscription"],
     "role": lambda found, _: found["role"],
     "count": _count,
@@ -325,7 +345,6 @@ _ARGUMENTS: Mapping[str, Callable[[Mapping[str, str], AdminRequest], Any]] = {
     "version": _version,
     "schema_type": lambda _, request: _text(_table(request).get("type"), "type"),
     "schema_definition": lambda _, request: _text(_table(request).get("schema"), "schema"),
-    "schema_properties": _schema_properties,
 }
 
 

@@ -27,6 +27,7 @@ from refimpl.client.options import ClientOptions, ConsumerOptions, ProducerOptio
 from refimpl.client.pattern_consumer import PatternConsumer
 from refimpl.client.producer_group import ProducerGroup
 from refimpl.client.producer_stats import ProducerStats
+from refimpl.client.scalable_consumer import NamespaceConsumer
 from refimpl.client.scheduler import Pending, Scheduler
 from refimpl.client.schemas import avro_schema, json_schema
 from refimpl.proposals.message_filter import MessageFilterPolicy
@@ -47,6 +48,7 @@ __all__ = [
     "Message",
     "MessageFilterPolicy",
     "MessageId",
+    "NamespaceConsumer",
     "OutgoingMessage",
     "PatternConsumer",
     "Pending",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from random import Random
@@ -13,14 +13,17 @@ from refimpl.client.backoff import Backoff
 from refimpl.client.connection import Connection
 from refimpl.client.consumer_group import ConsumerGroup
 from refimpl.client.errors import ClientError
-from refimpl.client.names import full_topic_name, partition_name
+from refimpl.client.names import full_topic_name, is_scalable, partition_name
 from refimpl.client.options import ClientOptions, ConsumerOptions, ProducerOptions
 from refimpl.client.pattern_consumer import PatternConsumer
 from refimpl.client.pool import Pool
 from refimpl.client.producer_group import ProducerGroup
+from refimpl.client.scalable_consumer import NamespaceConsumer, ScalableConsumer
+from refimpl.client.scalable_producer import ScalableProducer
 from refimpl.client.scheduler import Pending, Process, Scheduler
 from refimpl.proposals.message_filter import BUILT_IN_REGISTRY, FilterRegistry
 from refimpl.proposals.profiles import DEFAULT, Profiles
+from refimpl.proposals.scalable_topics import ScalableTopicChanges
 from refimpl.proposals.topic_list import TopicChanges
 
 Part = ProducerGroup | ConsumerGroup
@@ -86,7 +89,7 @@ class ClientCore:
     # The application; in a block of `entered`
 
     def create_producer(self, topic: str, options: ProducerOptions | None = None) -> Process[ProducerGroup]:
-        """Begin to produce to a topic, on all partitions that it has.
+        """Begin to produce to a topic, on all partitions or segments that it has.
 
         Raises:
             ValueError: The name can't be that of a topic.
@@ -94,7 +97,7 @@ class ClientCore:
         return self.scheduler.spawn(self._create_producer(full_topic_name(topic), options or ProducerOptions()))
 
     def subscribe(self, topic: str, options: ConsumerOptions) -> Process[ConsumerGroup]:
-        """Subscribe to a topic, with all partitions that it has.
+        """Subscribe to a topic, with all partitions or segments that it has.
 
         Raises:
             ValueError: The name can't be that of a topic.
@@ -123,6 +126,29 @@ class ClientCore:
         group = PatternConsumer(self, pattern, options, discovery_period, on_topics)
         self._parts[group] = None
         return self.scheduler.spawn(self._opened(group))
+
+    def subscribe_namespace(
+        self,
+        namespace: str,
+        options: ConsumerOptions,
+        *,
+        property_filters: Mapping[str, str] | None = None,
+        on_topics: Callable[[ScalableTopicChanges], None] | None = None,
+    ) -> Process[NamespaceConsumer]:
+        """Subscribe to all scalable topics in a namespace that have certain properties, now and later.
+
+        Args:
+            namespace: "tenant/namespace".
+            options: For each of them.
+            property_filters: What topics must have; none: all are wanted.
+            on_topics: Is called with each change of the set.
+
+        Raises:
+            ValueError: It is no namespace.
+        """
+        group = NamespaceConsumer(self, namespace, options, property_filters or {}, on_topics)
+        self._parts[group] = None
+        return self.scheduler.spawn(self._told(group))
 
     def close(self) -> Process[None]:
         """Close all producers and consumers, then all connections; comes when that is done."""
@@ -168,16 +194,18 @@ class ClientCore:
         self._parts.pop(part, None)
 
     async def _create_producer(self, topic: str, options: ProducerOptions) -> ProducerGroup:
-        count = await self._partitions(topic)
-        group = ProducerGroup(self, topic, options)
+        scalable = is_scalable(topic)
+        count = 0 if scalable else await self._partitions(topic)
+        group = ScalableProducer(self, topic, options) if scalable else ProducerGroup(self, topic, options)
         self._parts[group] = None
         await group.add(_names(topic, count))
         group.follow(count)
         return group
 
     async def _subscribe(self, topic: str, options: ConsumerOptions) -> ConsumerGroup:
-        count = await self._partitions(topic)
-        group = ConsumerGroup(self, options)
+        scalable = is_scalable(topic)
+        count = 0 if scalable else await self._partitions(topic)
+        group = ScalableConsumer(self, options) if scalable else ConsumerGroup(self, options)
         self._parts[group] = None
         await group.add(_names(topic, count))
         group.follow(topic, count)
@@ -187,6 +215,10 @@ class ClientCore:
         return await self.patiently(lambda: self.pool.partitions(topic))
 
     async def _opened(self, group: PatternConsumer) -> PatternConsumer:
+        await group.open()
+        return group
+
+    async def _told(self, group: NamespaceConsumer) -> NamespaceConsumer:
         await group.open()
         return group
 

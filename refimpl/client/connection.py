@@ -55,8 +55,10 @@ _PUSHED_TO = {
     "reachedEndOfTopic": "consumer_id",
     "watchTopicUpdate": "watcher_id",
     "partitionUpdate": "watcher_id",
+    "scalableTopicUpdate": "session_id",
+    "watchScalableTopicsUpdate": "watch_id",
 }
-_IGNORED = frozenset({"pong", "topicMigrated", "scalableTopicUpdate", "watchScalableTopicsUpdate"})
+_IGNORED = frozenset({"pong", "topicMigrated"})
 
 
 class Peer(Protocol):
@@ -166,7 +168,7 @@ class Connection:
         """Let a peer get what names it.
 
         Args:
-            kind: "producer_id", "consumer_id" or "watcher_id".
+            kind: The field that names it: "producer_id", "consumer_id", "watcher_id", "session_id" or "watch_id".
             number: The id.
             peer: Who it is.
         """
@@ -242,7 +244,7 @@ class Connection:
         elif name in _PUSHED_TO:
             kind = _PUSHED_TO[name]
             peer = self._peers.get((kind, getattr(getattr(command, name), kind)))
-            if peer is not None:  # else it has left; pip145.client.watch-unknown-id
+            if peer is not None:  # else it has left; pip145.client.watch-unknown-id, pr25648.client.unknown-id
                 peer.received(frame)
         elif name not in _IGNORED:
             self.end(ProtocolError(f"{self.target} sent {type_name(command)}, which is not for clients"))

@@ -3,6 +3,7 @@
 persistent://tenant/namespace/local-name                a topic
 persistent://tenant/namespace/local-name-partition-3    one partition of a partitioned topic
 local-name                                              short for persistent://public/default/local-name
+topic://tenant/namespace/local-name                     a scalable topic
 pulsar://host:6650, pulsar+ssl://host:6651              a broker
 """
 
@@ -74,6 +75,11 @@ def full_topic_name(topic: str) -> str:
     if len(parts) not in (1, 3) or not all(parts):
         raise ValueError(f"{topic!r} is neither a local name nor tenant/namespace/local-name")
     return f"persistent://{topic}" if len(parts) == 3 else f"persistent://public/default/{topic}"
+
+
+def is_scalable(topic: str) -> bool:
+    """Tell whether a full name is that of a scalable topic: PR 25648."""
+    return topic.startswith("topic://")
 
 
 def partition_name(topic: str, partition: int) -> str:

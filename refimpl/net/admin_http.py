@@ -69,6 +69,7 @@ def _request(request: web.BaseRequest, body: bytes) -> AdminRequest:
         method=request.method,
         path=request.raw_path.partition("?")[0],
         query=dict(request.query),
+        filters=tuple(request.query.getall("property", ())),
         body=body,
         token=token.strip() if scheme.lower() == "bearer" else None,
     )

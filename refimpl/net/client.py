@@ -29,6 +29,7 @@ from refimpl.client import (
     ConsumerOptions,
     Message,
     MessageId,
+    NamespaceConsumer,
     OutgoingMessage,
     PatternConsumer,
     Pending,
@@ -38,12 +39,13 @@ from refimpl.client import (
 )
 from refimpl.client.names import parse_service_url
 from refimpl.client.producer import Producer as PartitionProducer
-from refimpl.net.client_driver import ClientDriver, Dial
+from refimpl.net.client_driver import ClientDriver, Dial, tcp_dial
 from refimpl.proposals.message_filter import BUILT_IN_REGISTRY, FilterRegistry
 from refimpl.proposals.profiles import DEFAULT, Profiles
+from refimpl.proposals.scalable_topics import ScalableTopicChanges
 from refimpl.proposals.topic_list import TopicChanges
 
-__all__ = ["Client", "Consumer", "Dial", "PatternSubscription", "Producer", "Reader"]
+__all__ = ["Client", "Consumer", "Dial", "NamespaceSubscription", "PatternSubscription", "Producer", "Reader"]
 
 T = TypeVar("T")
 OptionsT = TypeVar("OptionsT", ProducerOptions, ConsumerOptions)
@@ -85,7 +87,7 @@ class Client:
         options = options or ClientOptions()
         if token is not None:
             options = replace(options, token=token if callable(token) else lambda: token)
-        self._dial = dial or _tcp(tls, parse_service_url(service_url).tls)
+        self._dial = dial or tcp_dial(tls, parse_service_url(service_url).tls)
         self._core = partial(ClientCore, service_url, options, profiles=profiles, message_filters=message_filters, log=log)
         self._seed = seed
         self._offset = wall_clock_offset
@@ -116,7 +118,7 @@ class Client:
             await driver.close()
 
     async def create_producer(self, topic: str, options: ProducerOptions | None = None, **choices: Any) -> Producer:
-        """Produce to a topic, on all partitions that it has.
+        """Produce to a topic, on all partitions or segments that it has.
 
         Args:
             topic: Its name, in full or local.
@@ -133,7 +135,7 @@ class Client:
         return Producer(driver, group)
 
     async def subscribe(self, topic: str, subscription: str, **choices: Any) -> Consumer:
-        """Subscribe to a topic, with all partitions that it has.
+        """Subscribe to a topic, with all partitions or segments that it has.
 
         Args:
             topic: Its name, in full or local.
@@ -177,7 +179,42 @@ class Client:
         def begin() -> Pending[PatternConsumer]:
             return driver.core.subscribe_pattern(pattern, options, discovery_period=discovery_period, on_topics=announce)
 
-        return PatternSubscription(driver, await driver.result(begin, PatternConsumer.close))
+        group = await driver.result(begin, PatternConsumer.close)
+        return PatternSubscription(driver, group)
+
+    async def subscribe_namespace(
+        self,
+        namespace: str,
+        subscription: str,
+        *,
+        property_filters: Mapping[str, str] | None = None,
+        on_topics: Callable[[ScalableTopicChanges], None] | None = None,
+        **choices: Any,
+    ) -> NamespaceSubscription:
+        """Subscribe to all scalable topics in a namespace that have certain properties, now and later: PR 25648.
+
+        Args:
+            namespace: "tenant/namespace".
+            subscription: The subscription's name, on each of them.
+            property_filters: What topics must have, all of it exactly; none: all topics are wanted.
+            on_topics: Is called, by the event loop, after each change of the set.
+            choices: The other fields of `ConsumerOptions`.
+
+        Raises:
+            ClientError: It can't be, such as with a broker that has no scalable topics.
+            ValueError: The namespace or a choice is wrong.
+        """
+        driver, options = self._open(), ConsumerOptions(subscription, **choices)
+
+        def announce(changes: ScalableTopicChanges) -> None:
+            if on_topics is not None:
+                driver.loop.call_soon(on_topics, changes)
+
+        def begin() -> Pending[NamespaceConsumer]:
+            return driver.core.subscribe_namespace(namespace, options, property_filters=property_filters, on_topics=announce)
+
+        group = await driver.result(begin, NamespaceConsumer.close)
+        return NamespaceSubscription(driver, group)
 
     async def create_reader(self, topic: str, start: MessageId = LATEST, **choices: Any) -> Reader:
         """Read a topic without a subscription that stays.
@@ -421,23 +458,31 @@ class Consumer:
         return await self._driver.result(lambda: self._driver.core.scheduler.spawn(coroutine))
 
 
-class PatternSubscription(Consumer):
-    """Receives the messages of all topics that match a pattern; made by `Client.subscribe_pattern`."""
+class Following(Consumer):
+    """Receives the messages of topics that come and go."""
 
-    _group: PatternConsumer
+    _group: PatternConsumer | NamespaceConsumer
 
-    def __init__(self, driver: ClientDriver, group: PatternConsumer) -> None:
+    def __init__(self, driver: ClientDriver, group: PatternConsumer | NamespaceConsumer) -> None:
         super().__init__(driver, group)
 
     @property
     def topics(self) -> frozenset[str]:
-        """Return the full names of the topics that match, as the list says; partitions by their own names."""
+        """Return the full names of the topics that are followed, as the broker says; partitions by their own names."""
         return self._group.topics
 
     @property
     def topics_hash(self) -> str | None:
-        """Return the hash of that list."""
+        """Return the hash of that set."""
         return self._group.topics_hash
+
+
+class PatternSubscription(Following):
+    """Receives the messages of all topics that match a pattern; made by `Client.subscribe_pattern`."""
+
+
+class NamespaceSubscription(Following):
+    """Receives the messages of all scalable topics that were selected; made by `Client.subscribe_namespace`."""
 
 
 class Reader(Consumer):
@@ -466,14 +511,3 @@ def _with_listener(driver: ClientDriver, options: OptionsT) -> OptionsT:
             await outcome
 
     return replace(options, partitions_update_listener=lambda topics, counts: driver.awaited(call(topics, counts)))
-
-
-def _tcp(tls: ssl.SSLContext | None, wanted: bool) -> Dial:
-    """Return what dials by TCP, with TLS if that is wanted."""
-    context = (tls or ssl.create_default_context()) if wanted else None
-
-    async def dial(host: str, port: int, protocol_factory: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
-        transport, _ = await asyncio.get_running_loop().create_connection(protocol_factory, host, port, ssl=context)
-        return transport
-
-    return dial

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -221,3 +222,19 @@ def _settle(future: asyncio.Future[T], pending: Pending[T]) -> None:
         future.set_result(pending.value())
     else:
         future.set_exception(pending.error)
+
+
+def tcp_dial(tls: ssl.SSLContext | None, wanted: bool) -> Dial:
+    """Return what dials by TCP.
+
+    Args:
+        tls: Trusted certificates and more; None: those of the system.
+        wanted: Whether TLS is spoken.
+    """
+    context = (tls or ssl.create_default_context()) if wanted else None
+
+    async def dial(host: str, port: int, protocol_factory: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        transport, _ = await asyncio.get_running_loop().create_connection(protocol_factory, host, port, ssl=context)
+        return transport
+
+    return dial

@@ -111,14 +111,14 @@ def parse_segment_topic(name: str) -> tuple[str, Segment] | None:
         return None
     topic = f"topic://{found['topic']}"
     segment = Segment(int(found["number"]), int(found["start"], 16), int(found["end"], 16))
-    return (topic, segment) if _is_topic(topic) and segment.start <= segment.end else None
+    return (topic, segment) if is_scalable_topic(topic) and segment.start <= segment.end else None
 
 
-def attachable_topics(update: CommandScalableTopicUpdate) -> tuple[str, ...]:
-    """Return the topics that a client has to attach to for all active segments of an update: pr25648.layout.client-attaches."""
+def active_segments(update: CommandScalableTopicUpdate) -> dict[str, Segment]:
+    """Return the segments that a client attaches to, by the names of their topics: pr25648.layout.client-attaches."""
     active = (one for one in update.dag.segments if one.state == ACTIVE)
     segments = (Segment(one.segment_id, one.hash_start, one.hash_end, legacy_topic=one.legacy_topic_name) for one in active)
-    return tuple(segment_topic(update.resolved_topic_name, segment) for segment in segments)
+    return {segment_topic(update.resolved_topic_name, segment): segment for segment in segments}
 
 
 def supersedes(update: CommandScalableTopicUpdate, known_epoch: int | None) -> bool:
@@ -269,11 +269,12 @@ def _names_of(text: str) -> tuple[str, str]:
     if not separator:
         domain, rest = "persistent", text if "/" in text else f"public/default/{text}"
     topic = f"topic://{rest}"
-    if domain not in ("topic", "persistent") or not _is_topic(topic) or (domain == "persistent" and rest.count("/") > 2):
+    if domain not in ("topic", "persistent") or not is_scalable_topic(topic) or (domain == "persistent" and rest.count("/") > 2):
         raise Refused(InvalidTopicName, f"Invalid topic name: {text}")
     return topic, f"persistent://{rest}" if domain == "persistent" else ""
 
 
-def _is_topic(topic: str) -> bool:
+def is_scalable_topic(topic: str) -> bool:
+    """Tell whether a text that begins with topic:// can be the full name of a scalable topic."""
     parts = topic.removeprefix("topic://").split("/", 2)
     return len(parts) == 3 and is_namespace("/".join(parts[:2])) and bool(parts[2].strip())

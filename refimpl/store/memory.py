@@ -99,6 +99,21 @@ class StoredTopic:
 
 
 @dataclass(slots=True)
+class StoredScalableTopic:
+    """A scalable topic.
+
+    Attributes:
+        properties: What it is selected by.
+        segments: How many it has.
+        topics: What its segments hold, by full name, as far as anybody has used them.
+    """
+
+    properties: dict[str, str] = field(default_factory=dict)
+    segments: int = 1
+    topics: dict[str, StoredTopic] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class StoredNamespace:
     """A namespace.
 
@@ -121,16 +136,26 @@ class MemoryStore:
     Attributes:
         tenants: Roles that administer a tenant, by tenant.
         namespaces: By "tenant/namespace".
+        scalable: Scalable topics by full name, by "tenant/namespace"; the namespace need not exist, as on Apache Pulsar 5.0.0-M1.
     """
 
     def __init__(self) -> None:
         self.tenants: dict[str, set[str]] = {"public": set(), "pulsar": set()}
         self.namespaces: dict[str, StoredNamespace] = {"public/default": StoredNamespace(), "pulsar/system": StoredNamespace()}
+        self.scalable: dict[str, dict[str, StoredScalableTopic]] = {}
         self._ledgers = 0
 
     def create_topic(self, namespace: str, topic: str) -> StoredTopic:
         """Create an empty topic in a namespace that exists."""
-        self._ledgers += 1
-        stored = StoredTopic(self._ledgers)
-        self.namespaces[namespace].topics[topic] = stored
+        stored = self.namespaces[namespace].topics[topic] = self._empty()
         return stored
+
+    def segment(self, topic: StoredScalableTopic, name: str) -> StoredTopic:
+        """Return what a segment of a scalable topic holds."""
+        if name not in topic.topics:
+            topic.topics[name] = self._empty()
+        return topic.topics[name]
+
+    def _empty(self) -> StoredTopic:
+        self._ledgers += 1
+        return StoredTopic(self._ledgers)

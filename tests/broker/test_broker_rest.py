@@ -21,7 +21,7 @@ NS = "public/default"
 T = f"persistent://{NS}/t"
 VALUES = {
     "tenant": "acme", "namespace": "public/n", "topic": T, "role": "reader", "actions": ["consume"], "partitions": 2,
-    "subscription": "s",
+    "subscription": "s", "properties": {},
 }  # fmt: skip
 PRIVATE = {"check_access", "authenticate"}
 
@@ -47,10 +47,9 @@ def broker() -> Broker:
 
 def test_every_operation_of_the_suite_has_a_route_and_none_is_answered_as_unknown():
     for op, operation in OPERATIONS.items():
-        if "scalable" in op:
-            continue
         broker = Broker()
         arguments = {name: VALUES[name] for name in operation.required}
+        arguments |= {"topic": f"topic://{NS}/t"} if "scalable_topic" in op and "topic" in arguments else {}
         arguments |= {"allowed_clusters": []} if op == "create_tenant" else {}
         status, body = call(broker, op, arguments)
         unknown = isinstance(body, dict) and re.match(r"there is nothing at|.* takes ", str(body.get("reason")))
@@ -200,7 +199,7 @@ def test_names_that_no_topic_has(broker):
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "", "/admin", "/admin/v2", "/admin/v2/nothing", "/admin/v3/clusters", f"/admin/v2/topic/{NS}/t", f"/admin/v2/scalable/{NS}",
+    ["/", "", "/admin", "/admin/v2", "/admin/v2/nothing", "/admin/v3/clusters", f"/admin/v2/topic/{NS}/t",
      f"/admin/v2/persistent/{NS}/t/u/v/w", "/admin/v2/persistent/public//t", "/ADMIN/v2/clusters"],
 )  # fmt: skip
 def test_unknown_paths(broker, path):

@@ -50,6 +50,13 @@ def test_partitions_grow_as_the_page_says():
     assert names["heard"][-1] == (names["TOPIC"], 4)
 
 
+def test_a_namespace_of_scalable_topics_is_followed_as_the_page_says():
+    (text,) = [text for text in examples("reference-broker.md") if "subscribe_namespace" in text]
+    names = {}
+    exec(text, names)
+    assert (names["message"].payload, names["message"].topic) == (b"one", "segment://public/default/orders/0000-ffff-0")
+
+
 def test_the_broker_without_sockets_is_used_as_the_page_says():
     names = {"octets": encode_frame(command("connect", client_version="reader", protocol_version=21))}
     exec(examples("reference-broker.md")[-1], names)

@@ -3,6 +3,7 @@
 import pytest
 
 from conformance.engine.machine import MachineError
+from conformance.engine.source import SourceProblem
 from conformance.engine.verdict import Verdict
 from refimpl.proposals.topic_list import topics_hash
 
@@ -231,6 +232,43 @@ def test_collect_folds_and_checks_each(play):
     bad = play(COLLECT, ["acts", good[0], update(gone=["c"], topics_hash=left[0])])
     assert bad.diagnosis.clause == "test.two"
     assert "topics_hash" in bad.diagnosis.summary
+
+
+FOLD = """
+vars: {known: [a, b], topics: $known}
+steps:
+  - client: {ping: {}}
+  - collect:
+      frame: {watchScalableTopicsUpdate: {watch_id: 7}}
+      into: {names: diff.added}
+      fold: {topics: {remove: diff.removed, add: diff.added}}
+      until: {topics: {$bag: [b, c]}}
+    clause: test.two
+  - observe: {order: $topics, names: $names}
+"""
+
+
+def diff(*, added=(), removed=()):
+    return {"watchScalableTopicsUpdate": {"watch_id": 7, "diff": {"added": list(added), "removed": list(removed)}}}
+
+
+def test_collect_applies_fields_of_a_frame_to_a_set(play):
+    outcome = play(FOLD, ["acts", diff(added=["b", "d"], removed=["b"]), diff(removed=["a", "d", "x"], added=["c", "c"])])
+    assert outcome.verdict is Verdict.PASS
+    assert outcome.observed == {"order": ["b", "c"], "names": ["b", "d", "c", "c"]}
+    missed = play(FOLD, ["acts", diff(added=["c"]), "deadline"])
+    assert missed.diagnosis.clause == "test.two"
+
+
+@pytest.mark.parametrize(
+    ("into", "fold"), [("{names: diff.added}", "{}"), ("{topics: diff.added}", "{topics: {remove: diff.removed, add: diff.added}}")]
+)
+def test_collect_gathers_each_variable_in_one_way(play, into, fold):
+    text = FOLD.replace("into: {names: diff.added}", f"into: {into}").replace(
+        "fold: {topics: {remove: diff.removed, add: diff.added}}", f"fold: {fold}"
+    )
+    with pytest.raises(SourceProblem, match="by into or by fold"):
+        play(text, [])
 
 
 SILENCE = """

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import pytest
 from frame_proxy import FrameProxy, frame_proxy
+from java_client import VERSIONS
 from stock_clients import Admin, Client, ClientProcess
 
 from conformance.targets import AdminClient, ApachePulsar, Endpoint, TargetError
@@ -98,6 +99,16 @@ def broker(request: pytest.FixtureRequest, loop: BackgroundLoop) -> Iterator[End
         yield endpoint
 
 
+@pytest.fixture(scope="session", params=["reference", pytest.param("real", marks=pytest.mark.real)])
+def scalable_broker(request: pytest.FixtureRequest, loop: BackgroundLoop) -> Iterator[Endpoint]:
+    """Run a broker that has scalable topics."""
+    if request.param == "real":
+        require_java()
+    target = ApachePulsar("5.0.0-M1") if request.param == "real" else ReferenceTarget()
+    with loop.entered(target.run()) as endpoint:
+        yield endpoint
+
+
 @pytest.fixture
 def proxy(broker: Endpoint, loop: BackgroundLoop) -> Iterator[FrameProxy]:
     with loop.entered(frame_proxy(broker.service_url)) as proxy:
@@ -121,7 +132,7 @@ def client_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
 
 @pytest.fixture(params=["python", "java"])
 def client(request: pytest.FixtureRequest, client_process: Callable[[str], ClientProcess], proxy: FrameProxy) -> Iterator[Client]:
-    if request.param == "java":
+    if request.param in VERSIONS:
         require_java()
     client = Client(client_process(request.param), proxy.service_url)
     yield client

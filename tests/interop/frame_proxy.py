@@ -1,6 +1,6 @@
 """A TCP proxy between a stock client and a broker that decodes and records every frame, and can change, drop and cut.
 
-LOOKUP answers always lead back to the proxy, so that a client never leaves it.
+Answers that say where a topic is served always lead back to the proxy, so that a client never leaves it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class FrameProxy:
         broker = urlsplit(broker_url)
         self._broker = (broker.hostname, broker.port)
         self.service_url = ""
-        self.change: dict[str, Change] = {"lookupTopicResponse": self._lead_back}
+        self.change: dict[str, Change] = {"lookupTopicResponse": self._lead_back, "scalableTopicUpdate": self._lead_segments_back}
         self.defects: list[str] = []
         self._records: list[Recorded] = []
         self._news = threading.Condition()
@@ -220,6 +220,12 @@ class FrameProxy:
             answer.brokerServiceUrl = self.service_url
             answer.ClearField("brokerServiceUrlTls")
             answer.proxy_through_service_url = False
+        return command
+
+    def _lead_segments_back(self, command: BaseCommand) -> BaseCommand:
+        for place in command.scalableTopicUpdate.dag.segment_brokers:
+            place.broker_url = self.service_url
+            place.ClearField("broker_url_tls")
         return command
 
     def _record(self, number: int, direction: Direction, frame: Frame | None, dropped: bool = False) -> None:

@@ -1,4 +1,7 @@
-"""The Maven client: its jars, copied by Maven into the project's cache once, and the command that starts `java/Client.java` with them."""
+"""The Maven clients: their jars, copied by Maven into the project's cache once, and the command that starts `Client.java` with them.
+
+`java` is the client for ordinary topics, `java_v5` the one for scalable topics; each folder has what it needs.
+"""
 
 from __future__ import annotations
 
@@ -13,36 +16,39 @@ from pathlib import Path
 from conformance.targets.jars import cache_folder
 from conformance.targets.java_tools import find_java, find_maven
 
-VERSION = "4.2.4"
-_SOURCES = Path(__file__).with_name("java")
+VERSIONS = {"java": "4.2.4", "java_v5": "5.0.0-M1"}
+_FOLDER = Path(__file__).parent
 _RESOLVE_SECONDS = 900
 # Poms of Pulsar name further repositories that may not answer: an empty folder in their place makes Maven go on to Central at once.
 _SETTINGS = "<settings><mirrors><mirror><id>empty</id><mirrorOf>external:*,!central</mirrorOf><url>{}</url></mirror></mirrors></settings>"
 
 
-def java_command() -> list[str]:
+def java_command(client: str) -> list[str]:
     """Give the command that runs the Java side.
+
+    Args:
+        client: "java" or "java_v5".
 
     Raises:
         TargetError: Java or Maven is missing.
         subprocess.SubprocessError: Maven could not fetch the jars; with its words.
     """
     java = asyncio.run(find_java()).program
-    lib = cache_folder() / "java-client" / VERSION
+    lib = cache_folder() / client.replace("java", "java-client").replace("_", "-") / VERSIONS[client]
     if not lib.exists():
-        _resolve(lib, find_maven(), java)
-    return [str(java), "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{lib}/*", str(_SOURCES / "Client.java")]
+        _resolve(lib, _FOLDER / client / "pom.xml", find_maven(), java)
+    return [str(java), "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{lib}/*", str(_FOLDER / client / "Client.java")]
 
 
-def _resolve(lib: Path, maven: Path, java: Path) -> None:
+def _resolve(lib: Path, pom: Path, maven: Path, java: Path) -> None:
     lib.parent.mkdir(parents=True, exist_ok=True)
-    with lib.with_name(f"{VERSION}.lock").open("a") as lock:
+    with lib.with_name(f"{lib.name}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if lib.exists():  # another process was faster
             return
         with tempfile.TemporaryDirectory(dir=lib.parent) as name:
             work = Path(name)
-            shutil.copy(_SOURCES / "pom.xml", work)
+            shutil.copy(pom, work)
             (work / "empty").mkdir()
             (work / "settings.xml").write_text(_SETTINGS.format((work / "empty").as_uri()))
             place = "-gs" if (Path.home() / ".m2" / "settings.xml").exists() else "-s"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from java_client import java_command
+from java_client import VERSIONS, java_command
 
 from conformance.targets.process import tail
 
@@ -53,14 +53,14 @@ class ClientProcess:
     """A child process that drives one stock client by JSON lines; its group is killed at the end.
 
     Args:
-        language: "python" or "java".
+        language: "python", "java", or "java_v5": the Maven client for scalable topics.
         log: file that gets the client's own log.
     """
 
     def __init__(self, language: str, log: Path) -> None:
         self.language = language
         self.log = log
-        command = java_command() if language == "java" else [sys.executable, str(Path(__file__).with_name("python_client.py"))]
+        command = java_command(language) if language in VERSIONS else [sys.executable, str(Path(__file__).with_name("python_client.py"))]
         with log.open("ab") as file:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True, start_new_session=True
@@ -154,10 +154,12 @@ class Client:
         return Producer(self.process, self._make("producer", topic=topic, **options))
 
     def consumer(self, topic: str = "", *, subscription: str = "s", **options: object) -> Consumer:
-        """Subscribe; options: pattern, type, position, nack_delay_ms, and for Java only subscription_properties, discovery_period and
-        partitions_interval (seconds).
+        """Subscribe.
+
+        Options: pattern, type, position, nack_delay_ms; of Java subscription_properties, discovery_period and partitions_interval
+        (seconds); of Java V5 namespace and filters, instead of a topic.
         """
-        of = {} if "pattern" in options else {"topic": topic}
+        of = {} if {"pattern", "namespace"} & options.keys() else {"topic": topic}
         return Consumer(self.process, self._make("consumer", subscription=subscription, **of, **options))
 
     def reader(self, topic: str, position: str) -> Reader:
@@ -183,10 +185,13 @@ class Producer:
         self._process = process
         self._name = name
 
-    def send(self, *texts: str, properties: Sequence[Mapping[str, str]] = ()) -> list[str]:
-        """Send messages, with the properties of each or none, flush, and return their ids."""
+    def send(self, *texts: str, properties: Sequence[Mapping[str, str]] = (), **options: object) -> list[str]:
+        """Send messages, with the properties of each or none, flush, and return their ids.
+
+        Options: keyed, so that each text is its own key (Java V5 only).
+        """
         each = [dict(one) for one in properties] or [{} for _ in texts]
-        ids: list[str] = self._process.call("send", name=self._name, texts=texts, properties=each)
+        ids: list[str] = self._process.call("send", name=self._name, texts=texts, properties=each, **options)
         return ids
 
     def close(self) -> None:

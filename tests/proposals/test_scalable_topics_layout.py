@@ -11,7 +11,7 @@ from refimpl.proposals.scalable_topics import (
     Layout,
     LayoutBroker,
     Segment,
-    attachable_topics,
+    active_segments,
     first_layout,
     parse_segment_topic,
     segment_topic,
@@ -69,7 +69,7 @@ def test_one_segment_pr25648_layout_answer():
     assert (update.session_id, update.dag.epoch, update.resolved_topic_name) == (2**64 - 1, 0, T1)  # pr25648.layout.resolved-name
     (place,) = update.dag.segment_brokers  # pr25648.layout.brokers
     assert (place.segment_id, place.broker_url, place.HasField("broker_url_tls")) == (0, URL, False)
-    assert attachable_topics(update) == ("segment://public/a7/t1/0000-ffff-0",)  # pr25648.layout.segment-name
+    assert tuple(active_segments(update)) == ("segment://public/a7/t1/0000-ffff-0",)  # pr25648.layout.segment-name
 
 
 def test_tls_pr25648_layout_brokers():
@@ -136,7 +136,7 @@ def test_other_names_are_no_segments(name):
 def test_an_ordinary_topic_is_its_own_segment_pr25648_layout_ordinary_topic(name, ordinary):
     update = Broker().lookup(name)
     assert (update.dag.epoch, update.resolved_topic_name) == (0, ordinary.replace("persistent", "topic", 1))
-    assert attachable_topics(update) == (ordinary,)
+    assert tuple(active_segments(update)) == (ordinary,)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_close_pr25648_layout_close_silent():
 def test_sealed_segments_are_not_attached_to_pr25648_layout_client_attaches():
     update = Broker(first_layout(T1, 2)).lookup()
     update.dag.segments[0].state = SEALED
-    assert attachable_topics(update) == ("segment://public/a7/t1/8000-ffff-1",)
+    assert tuple(active_segments(update)) == ("segment://public/a7/t1/8000-ffff-1",)
 
 
 @pytest.mark.parametrize(("known", "epoch", "applied"), [(None, 0, True), (0, 0, True), (0, 1, True), (2, 1, False), (2, 2, True)])

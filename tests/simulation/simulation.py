@@ -3,7 +3,8 @@
 A seed decides everything: what is created and deleted and when, how connections are delayed, split and cut, when the broker is
 restarted on the same store. When it comes to rest, the client knows the topics that the broker has. On the way each connection
 is watched: nothing is announced before the answer to the watch, nothing twice, and each hash is that of the set. Beside it a
-partitioned topic grows: see growth.py.
+partitioned topic grows (growth.py), and with every eighth seed a watch over scalable topics on the same connections is followed
+(scalable.py).
 
     python tests/simulation/simulation.py SEED        one seed, with what happened
 """
@@ -18,6 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from growth import Broken, CountsSpy, Growth
+from scalable import Follower, ScalableSpy, selected
+from scalable import act as act_on_scalable
 
 from refimpl.broker import AdminRefused, Broker, Configuration
 from refimpl.broker.broker import PROPOSALS
@@ -40,7 +43,8 @@ REST = 300.0
 class Spy:
     """Reads what the broker sends on one connection, and what the client asked for, and keeps each watcher's set."""
 
-    def __init__(self, note: Callable[[str], None]) -> None:
+    def __init__(self, note: Callable[[str], None], scalable: ScalableSpy) -> None:
+        self._scalable = scalable
         self._from_broker = FrameDecoder(max_frame_size=1 << 26)
         self._from_client = FrameDecoder(max_frame_size=1 << 26)
         self._asked: dict[tuple[int, int], str | None] = {}
@@ -53,6 +57,7 @@ class Spy:
         """Take what the client sends."""
         for frame in self._from_client.receive(data):
             self._counts.sent(frame.command)
+            self._scalable.sent(frame)
             name = command_name(frame.command)
             if name == "watchTopicList":
                 request = frame.command.watchTopicList
@@ -66,6 +71,8 @@ class Spy:
         """Take what the client receives."""
         for frame in self._from_broker.receive(data):
             self._counts.received(frame.command)
+            if broken := self._scalable.received(frame):
+                raise Broken(broken)
             name, message = command_name(frame.command), sub_message(frame.command)
             if name == "watchTopicListSuccess":
                 self._success(message)
@@ -147,6 +154,8 @@ class World:
 
     def __post_init__(self) -> None:
         self.choice = random.Random(self.seed)
+        self.follows_scalable = self.seed % 8 == 1
+        self.scalable_choice = random.Random(f"{self.seed} scalable")
         self.profiles = PROFILES["letter" if self.choice.random() < 0.15 else "default"]
         offered = self.choice.random() < 0.85
         self.configuration = Configuration(
@@ -155,6 +164,7 @@ class World:
         self.growth = Growth.of(self.seed, self.store)
         self.broken: list[str] = []
         self.spies = 0
+        self.scalable_sets: dict[str, frozenset[str]] = {}
         self.link: MemoryLink | None = None
         self.loop = asyncio.get_running_loop()
         self.loop.set_exception_handler(lambda _, context: self.broken.append(repr(context.get("exception") or context["message"])))
@@ -191,7 +201,8 @@ class World:
         if self.link is None:
             raise ConnectionRefusedError("the broker is down")
         self.spies += 1
-        number, spy = self.spies, Spy(lambda text: self.note(f"{number:3} {text}"))
+        scalable = ScalableSpy(self.scalable_sets, self.profiles.pr25648)
+        number, spy = self.spies, Spy(lambda text: self.note(f"{number:3} {text}"), scalable)
 
         def watched() -> Any:
             return _Watched(factory(), spy)
@@ -203,6 +214,8 @@ class World:
         if self.link is None:
             self.start()
             return
+        if self.follows_scalable and self.scalable_choice.random() < 0.6:
+            self.note(act_on_scalable(self.link, self.scalable_choice))
         admin = self.link.broker.admin
         if self.growth is not None and (done := self.growth.act(admin)):
             self.note(done)
@@ -236,6 +249,19 @@ class World:
         """Return the topics that the pattern selects, by the store."""
         return {topic for topic in self.store.namespaces[NAMESPACE].topics if topic.startswith(f"persistent://{NAMESPACE}/t-")}
 
+    async def follows(self, follower: Follower) -> None:
+        """Wait until the namespace consumer has what the store has, and again after some changes that only a push can tell."""
+        assert self.link is not None
+        try:
+            async with asyncio.timeout(REST):
+                await follower.agrees(self.link.broker)
+                for _ in range(4):
+                    self.note(act_on_scalable(self.link, self.scalable_choice))
+                await follower.agrees(self.link.broker)
+        except TimeoutError:
+            known = follower.subscription and (sorted(follower.subscription.topics), sorted(follower.subscription.attached))
+            raise AssertionError(f"at rest the namespace consumer has {known}, the broker {sorted(selected(self.store))}") from None
+
 
 async def simulate(seed: int, *, verbose: bool = False) -> None:
     """Run one seed.
@@ -258,6 +284,7 @@ async def simulate(seed: int, *, verbose: bool = False) -> None:
 
     world.start(faults=world.choice.random() < 0.8)
     async with Client("pulsar://broker:6650", dial=world.dial, seed=seed, wall_clock_offset=0.0, profiles=world.profiles) as client:
+        follower = Follower(client) if world.follows_scalable else None
         subscribing = asyncio.ensure_future(client.subscribe_pattern(PATTERN, "s", discovery_period=PERIOD, on_topics=on_topics))
         consuming = asyncio.ensure_future(world.growth.subscribe(client)) if world.growth is not None else None
         for _ in range(world.choice.randint(5, 25)):
@@ -278,6 +305,8 @@ async def simulate(seed: int, *, verbose: bool = False) -> None:
             known = None if subscription is None else sorted(subscription.topics)
             raise AssertionError(f"at rest the client knows {known}, the broker has {sorted(world.matching())}; {world.growth}") from None
         assert subscription.topics_hash == topics_hash(world.matching())
+        if follower is not None:
+            await world.follows(follower)
     world.stop()
     assert not world.broken, world.broken
 

@@ -10,6 +10,8 @@ from conformance.mutants import Patches
 from refimpl.client.consumer_group import ConsumerGroup
 from refimpl.client.pattern_consumer import PatternConsumer
 from refimpl.proposals.partition_watch import PartitionWatchBroker
+from refimpl.proposals.scalable_topics import ScalableTopicsBroker
+from refimpl.proposals.scalable_topics_rules import FoldedChanges
 from refimpl.proposals.topic_list import TopicListBroker
 from refimpl.store import MemoryStore
 
@@ -17,6 +19,8 @@ SEEDS = 1000
 GROUP = 50
 GROWING = [seed for seed in range(SEEDS) if Growth.of(seed, MemoryStore()) is not None]
 """The seeds with a partitioned topic that grows."""
+FOLLOWING = range(1, 121, 8)
+"""Seeds with a namespace consumer."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
@@ -47,6 +51,22 @@ def loses_what_is_deleted(announce: Callable) -> Callable:
         return updates if is_new else []
 
     return lossy
+
+
+def says_nothing_of_scalable_topics(notified: Callable) -> Callable:
+    return lambda broker, path, now: None
+
+
+def answers_all_with_silence(watch: Callable) -> Callable:
+    def silent(broker: ScalableTopicsBroker, connection: object, request: object) -> object:
+        answer = watch(broker, connection, request)
+        return answer if not request.HasField("current_hash") else None  # type: ignore[attr-defined]
+
+    return silent
+
+
+def takes_nothing_away(fold: Callable) -> Callable:
+    return lambda changes, topic: None
 
 
 def ignores_what_it_learns(apply: Callable) -> Callable:
@@ -83,6 +103,9 @@ def takes_partitions_as_attached(grow: Callable) -> Callable:
         (PartitionWatchBroker, "changed", loses_changes, GROWING[:15]),
         (PartitionWatchBroker, "_update", counts_no_versions, GROWING[:15]),
         (ConsumerGroup, "grow", takes_partitions_as_attached, GROWING[:15]),
+        (ScalableTopicsBroker, "notified", says_nothing_of_scalable_topics, FOLLOWING),
+        (ScalableTopicsBroker, "watch", answers_all_with_silence, FOLLOWING),
+        (FoldedChanges, "remove", takes_nothing_away, FOLLOWING),
     ],
 )
 def test_a_liar_is_caught(owner: type, name: str, lie: Callable, seeds: Iterable[int]) -> None:

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterator
 from datetime import date
+from pathlib import Path
 
 import pytest
 
+import refimpl
 from conformance import recorder
 from conformance.baseline import HOME as BASELINES
 from conformance.baseline import load_baseline, unknown_cases
@@ -113,9 +115,16 @@ def test_baseline_speaks_of_cases_and_clauses_that_exist(path):
 def test_findings_speak_of_cases_and_clauses_that_exist():
     known = {*SUITE.clauses, *SUITE.transcripts}
     for path in (HOME.parent / "docs" / "findings").glob("*.md"):
-        named = re.findall(r"`((?:core|pip145)[./][a-z0-9./-]+)`", path.read_text())
+        named = re.findall(r"`((?:core|p(?:ip|r)[0-9]+)[./][a-z0-9./-]+)`", path.read_text())
         assert [name for name in named if name not in known] == [], path.name
         assert named or path.name == "README.md"
+
+
+def test_rules_cite_clauses_that_exist():
+    registers = "|".join(sorted({clause.partition(".")[0] for clause in SUITE.clauses} - {"core"}))
+    for path in Path(refimpl.__path__[0]).rglob("*.py"):
+        cited = set(re.findall(rf"\b((?:{registers})\.[a-z0-9.-]+[a-z0-9])", path.read_text(encoding="utf-8")))
+        assert cited <= set(SUITE.clauses), path.name
 
 
 def test_baselines_link_to_findings_that_exist():

@@ -1,0 +1,293 @@
+"""Consumers of scalable topics: of one, or of all in a namespace that have certain properties, as PR 25648 tells of them.
+
+namespace --> watch --> topics come and go --> look up each --> its segments come and go --> a consumer for each segment
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from refimpl.client.connection import Connection
+from refimpl.client.consumer import Consumer
+from refimpl.client.consumer_group import ConsumerGroup
+from refimpl.client.errors import BrokerRefused, ClientError
+from refimpl.client.options import ConsumerOptions
+from refimpl.client.scheduler import Pending, Process, Timer
+from refimpl.client.segment_lookup import SegmentLookup
+from refimpl.proposals.scalable_topics import ScalableTopicChanges, ScalableTopicsWatch, Segment, State, is_namespace
+from refimpl.wire import Frame
+from refimpl.wire.pulsar_api_pb2 import TopicNotFound
+
+if TYPE_CHECKING:
+    from refimpl.client.client import ClientCore
+
+RETRY_SECONDS = 10.0
+"""How long a topic that can't be attached to, although it is listed, is left alone."""
+
+
+class ScalableConsumer(ConsumerGroup):
+    """Consumers of the segments of scalable topics.
+
+    Args:
+        core: The client.
+        options: For each consumer; none of them creates a topic.
+
+    Attributes:
+        lookups: What is looked up, by the full name of the scalable topic.
+    """
+
+    def __init__(self, core: ClientCore, options: ConsumerOptions) -> None:
+        super().__init__(core, replace(options, force_topic_creation=False))
+        self.lookups: dict[str, SegmentLookup] = {}
+        self._segments: dict[str, dict[str, Pending[Connection]]] = {}  # by scalable topic and segment
+
+    async def add(self, topics: Iterable[str]) -> None:
+        """Attach to scalable topics.
+
+        Raises:
+            ClientError: One of them can't be attached to; then the group is closed.
+        """
+        try:
+            for attaching in [self._add(topic) for topic in topics]:
+                await attaching
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> Pending[None]:
+        """Leave all topics; comes when the brokers have confirmed it, or can't."""
+        lookups, self.lookups, self._segments = self.lookups, {}, {}
+        for lookup in lookups.values():
+            lookup.close()
+        return super().close()
+
+    def _add(self, topic: str) -> Process[None]:
+        """Begin to attach to a topic; comes with the first consumers of all its segments."""
+        lookup = SegmentLookup(self._core, topic, partial(self._apply_segments, topic), self._lookup_ended)
+        self.lookups[topic] = lookup
+        self._segments[topic] = {}
+        return self._core.scheduler.spawn(self._attached(lookup))
+
+    async def _attached(self, lookup: SegmentLookup) -> None:
+        await lookup.start()
+        for attaching in list(self._segments.get(lookup.topic, {}).values()):
+            await attaching
+
+    def _remove(self, topic: str) -> None:
+        lookup = self.lookups.pop(topic, None)
+        if lookup is not None:
+            lookup.close()
+        self._apply_segments(topic, {})
+        self._segments.pop(topic, None)
+
+    def _apply_segments(self, topic: str, segments: Mapping[str, Segment]) -> None:
+        """Attach to segments that are new, and leave those that are gone."""
+        known = self._segments.get(topic, {})
+        for name in [name for name in known if name not in segments]:
+            del known[name]
+            if (consumer := self.members.pop(name, None)) is not None:
+                consumer.close()
+        for name in segments:
+            if name not in known:
+                known[name] = self._start(name)
+
+    def _lookup_ended(self, lookup: SegmentLookup, error: ClientError) -> None:
+        if self.lookups.get(lookup.topic) is lookup:
+            self._lost(lookup.topic, error)
+
+    def _ended(self, consumer: Consumer, error: ClientError) -> None:
+        if self.members.get(consumer.topic) is consumer:
+            del self.members[consumer.topic]
+            for topic in [topic for topic, segments in self._segments.items() if consumer.topic in segments]:
+                self._lost(topic, error)
+
+    def _lost(self, topic: str, error: ClientError) -> None:
+        """Leave a topic that can't be attached to any more; the group ends with the last."""
+        self._remove(topic)
+        if not self.lookups:
+            self._end(error)
+
+
+class NamespaceConsumer(ScalableConsumer):
+    """Consumers of all scalable topics in a namespace that have certain properties.
+
+    Args:
+        core: The client.
+        namespace: "tenant/namespace".
+        options: For each consumer.
+        property_filters: What topics must have; none: all are wanted.
+        on_topics: Is called with each change of the set.
+
+    Attributes:
+        watch: What is known of the topics.
+
+    Raises:
+        ValueError: It is no namespace.
+    """
+
+    def __init__(
+        self,
+        core: ClientCore,
+        namespace: str,
+        options: ConsumerOptions,
+        property_filters: Mapping[str, str],
+        on_topics: Callable[[ScalableTopicChanges], None] | None,
+    ) -> None:
+        super().__init__(core, options)
+        if not is_namespace(namespace):
+            raise ValueError(f"{namespace!r} is not of the form tenant/namespace")
+        self.watch = ScalableTopicsWatch(
+            namespace,
+            core.new_id("watch"),
+            core.random,
+            property_filters=property_filters,
+            profile=core.profiles.pr25648,
+            operation_timeout=core.options.operation_timeout,
+        )
+        self._scheduler = core.scheduler
+        self._on_topics = on_topics
+        self._connection: Connection | None = None
+        self._connecting: Process[None] | None = None
+        self._reason: ClientError | None = None
+        self._first: Pending[None] = Pending(self._scheduler)
+        self._adding: dict[str, Pending[None]] = {}
+        self._timer: Timer | None = None
+        self._retry_timer: Timer | None = None
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Return the full names of the topics that are selected, as far as the broker has told."""
+        return self.watch.topics
+
+    @property
+    def topics_hash(self) -> str | None:
+        """Return the hash of `topics`; None before the first set."""
+        return self.watch.topics_hash
+
+    async def open(self) -> None:
+        """Begin; through when the topics of the first set are attached to.
+
+        Raises:
+            ClientError: The set can't be had, or one of the topics can't be attached to; then the group is closed.
+        """
+        try:
+            self.watch.start()
+            self._go_on()
+            await self._first
+            first, self._adding = self._adding, {}
+            for topic, attaching in first.items():
+                await self._unless_gone(topic, attaching)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> Pending[None]:
+        """Stop watching and leave all topics; comes when the brokers have confirmed it, or can't."""
+        if self.error is None:
+            for waiting in (self._retry_timer, self._connecting):
+                if waiting is not None:
+                    waiting.cancel()
+            self.watch.close()
+            self._go_on()
+        return super().close()
+
+    def received(self, frame: Frame) -> None:
+        """Take an update of the watch."""
+        self.watch.received(frame.command, self._scheduler.now)
+        self._told()
+        self._go_on()
+
+    def connection_lost(self, connection: Connection) -> None:
+        """Take note that the connection has ended."""
+        if connection is self._connection:
+            self._connection = None
+            self._not_connected(connection.reason)
+
+    # What the watch wants
+
+    def _go_on(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._connection is not None:
+            for command in self.watch.commands_to_send():
+                self._connection.send(command)
+        if self.watch.state in (State.CLOSED, State.FAILED) and self._connection is not None:
+            self._connection.detach("watch_id", self.watch.watch_id, self)
+            self._connection = None
+        if self.watch.state is State.FAILED:
+            self._first.fail(self._failure())
+        if self.watch.wants_connection and (self._connecting is None or self._connecting.done):
+            self._connecting = self._scheduler.spawn(self._connect())
+        deadline = self.watch.next_deadline()
+        if deadline is not None:
+            self._timer = self._scheduler.call_at(deadline, self._due)
+
+    async def _connect(self) -> None:
+        """Any broker tells, so the service URL is asked, and nothing looked up."""
+        try:
+            connection = await self._core.pool.connection()
+        except ClientError as error:
+            self._not_connected(error)
+            return
+        self._connection = connection
+        connection.attach("watch_id", self.watch.watch_id, self)  # pr25648.client.registers-first
+        self.watch.connected(connection.flags, self._scheduler.now)
+        self._reason = None
+        self._go_on()
+
+    def _not_connected(self, reason: ClientError | None) -> None:
+        self._reason = reason
+        self.watch.disconnected(self._scheduler.now)
+        self._go_on()
+
+    def _failure(self) -> ClientError:
+        refused = self.watch.failure
+        assert refused is not None
+        return self._reason or BrokerRefused(refused.code, refused.message)
+
+    def _due(self) -> None:
+        self._timer = None
+        self.watch.tick(self._scheduler.now)
+        self._go_on()
+
+    def _told(self) -> None:
+        """Follow what the broker has told: pr25648.client.late-listener."""
+        if not self.watch.is_started or self.error is not None:
+            return
+        if not self._first.done:
+            self._adding = {topic: self._add(topic) for topic in sorted(self.watch.topics)}
+            self._first.succeed(None)
+        changes = self.watch.take_changes()
+        if changes is None:
+            return
+        for topic in changes.removed:
+            self._remove(topic)
+        for topic in changes.added:
+            self._add(topic)
+        if self._on_topics is not None:
+            self._on_topics(changes)
+
+    # Topics
+
+    def _lost(self, topic: str, error: ClientError) -> None:
+        """Leave it at that if the topic has gone; if it is listed all the same, try again after a while."""
+        self._remove(topic)
+        self._core.note(f"{topic} is left: {error}")
+        if self._retry_timer is None and self.error is None:
+            self._retry_timer = self._scheduler.call_at(self._scheduler.now + RETRY_SECONDS, self._add_missing)
+
+    def _add_missing(self) -> None:
+        self._retry_timer = None
+        for topic in sorted(self.watch.topics - self.lookups.keys()):
+            self._add(topic)
+
+    async def _unless_gone(self, topic: str, attaching: Pending[None]) -> None:
+        try:
+            await attaching
+        except ClientError as error:
+            if self.error is not None or (topic in self.watch.topics and error.code != TopicNotFound):
+                raise

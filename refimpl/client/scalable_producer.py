@@ -1,0 +1,109 @@
+"""What an application produces to a scalable topic with: the producers of its segments, and who of them gets which message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from refimpl.client.errors import ClientError
+from refimpl.client.messages import OutgoingMessage
+from refimpl.client.options import ProducerOptions
+from refimpl.client.producer import Producer
+from refimpl.client.producer_group import ProducerGroup
+from refimpl.client.segment_lookup import SegmentLookup
+from refimpl.proposals.scalable_topics import LAST_HASH, Segment
+
+if TYPE_CHECKING:
+    from refimpl.client.client import ClientCore
+
+_MASK = 0xFFFF_FFFF
+
+
+def segment_hash(key: str) -> int:
+    """Hash a key as the Java V5 client does, so that all clients agree on its segment.
+
+    Returns:
+        The lowest 16 bits of MurmurHash3 (32 bits, seed 0) of its UTF-8 octets.
+    """
+    octets = key.encode()
+    value = 0
+    for place in range(0, len(octets), 4):
+        block = octets[place : place + 4]
+        scrambled = int.from_bytes(block, "little") * 0xCC9E2D51 & _MASK
+        value ^= _rotated(scrambled, 15) * 0x1B873593 & _MASK
+        if len(block) == 4:
+            value = (_rotated(value, 13) * 5 + 0xE6546B64) & _MASK
+    value ^= len(octets)
+    value = (value ^ value >> 16) * 0x85EBCA6B & _MASK
+    value = (value ^ value >> 13) * 0xC2B2AE35 & _MASK
+    return (value ^ value >> 16) & LAST_HASH
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> (32 - bits)) & _MASK
+
+
+class ScalableProducer(ProducerGroup):
+    """Producers of the active segments of one scalable topic."""
+
+    def __init__(self, core: ClientCore, topic: str, options: ProducerOptions) -> None:
+        super().__init__(core, topic, options)
+        self._segments: dict[str, tuple[Segment, Producer]] = {}
+        self._lookup = SegmentLookup(core, topic, self._apply, lambda _, error: self._given_up(error))
+
+    async def add(self, topics: Iterable[str]) -> None:  # noqa: ARG002
+        """Attach to all segments.
+
+        Raises:
+            ClientError: There is no such topic, or a segment can't be attached to; then the group is closed.
+        """
+        try:
+            await self._lookup.start()
+            for producer in list(self.members):
+                await producer.attached()
+        except BaseException:
+            self.close()
+            raise
+
+    def route(self, message: OutgoingMessage) -> Producer:
+        """Choose the producer of a message: by the range that the hash of its key is in, or else in turn.
+
+        Raises:
+            ClientError: The group has ended.
+        """
+        if self.error is None and message.key is not None:
+            value = segment_hash(message.key)
+            return next((one for segment, one in self._segments.values() if segment.start <= value <= segment.end), self.members[0])
+        return super().route(message)
+
+    def _apply(self, segments: Mapping[str, Segment]) -> None:
+        """Attach to segments that are new, and leave those that are gone once what was sent to them has its receipts."""
+        gone = [self._segments.pop(name)[1] for name in list(self._segments) if name not in segments]
+        for name, segment in segments.items():
+            if name not in self._segments:
+                producer = Producer(self._core, name, self.options, self._ended)
+                self._segments[name] = segment, producer
+                producer.start()
+        self.members = [producer for _, producer in sorted(self._segments.values(), key=lambda one: one[0].start)]
+        for producer in gone:
+            self._core.scheduler.spawn(_left(producer))
+
+    def _ended(self, producer: Producer, error: ClientError) -> None:
+        if producer in self.members:
+            self._given_up(error)
+
+    def _given_up(self, error: ClientError) -> None:
+        if self.error is None:
+            self._end(error)
+            for producer in self.members:
+                producer.close()
+
+    def _end(self, error: ClientError) -> None:
+        super()._end(error)
+        self._lookup.close()
+
+
+async def _left(producer: Producer) -> None:
+    if producer.connection is not None:
+        await producer.flush()
+    producer.close()

@@ -1,0 +1,105 @@
+"""What a scalable topic is made of, as its broker says, and kept up to date over reconnects: PR 25648, commands 70 to 72."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import Message as Command
+
+from refimpl.client.attached import Attached
+from refimpl.client.connection import Connection
+from refimpl.client.errors import BrokerRefused, ClientError, ConnectionLost, ProtocolError
+from refimpl.client.pool import MAX_PARTITIONS
+from refimpl.client.scheduler import Pending
+from refimpl.proposals.scalable_topics import Segment, active_segments, supersedes
+from refimpl.wire import Frame
+from refimpl.wire.pulsar_api_pb2 import (
+    CommandScalableTopicClose,
+    CommandScalableTopicLookup,
+    CommandScalableTopicUpdate,
+    UnsupportedVersionError,
+)
+
+if TYPE_CHECKING:
+    from refimpl.client.client import ClientCore
+
+OnSegments = Callable[[dict[str, Segment]], None]
+"""Gets the active segments by the names of the topics that stand for them."""
+
+
+class SegmentLookup(Attached):
+    """A look-up that stays open.
+
+    Args:
+        core: The client.
+        topic: Full name; a scalable topic's, or an ordinary one's.
+        on_segments: Is called with each layout, also if nothing has changed.
+        on_end: Is called when it has ended for good.
+    """
+
+    kind = "session_id"
+
+    def __init__(self, core: ClientCore, topic: str, on_segments: OnSegments, on_end: Callable[[SegmentLookup, ClientError], None]) -> None:
+        super().__init__(core, topic, core.new_id("session"))
+        self._on_segments = on_segments
+        self._report_end = on_end
+        self._epoch: int | None = None
+        self._answer: Pending[CommandScalableTopicUpdate] = Pending(self._scheduler)
+
+    def lose(self, *, at_once: bool = False) -> None:
+        """Take note that its connection has ended."""
+        self._answer.fail(ConnectionLost(f"the connection was lost while {self.topic} was looked up"))
+        super().lose(at_once=at_once)
+
+    def received(self, frame: Frame) -> None:
+        """Take an update; the first on a connection is the answer."""
+        update = frame.command.scalableTopicUpdate
+        if not self._answer.done:
+            self._answer.succeed(update)
+        elif update.HasField("error"):
+            self.lose()
+        else:
+            self._apply(update)
+
+    async def _register(self, connection: Connection) -> None:
+        if not connection.flags.supports_scalable_topics:  # pr25648.client.needs-flag
+            raise BrokerRefused(UnsupportedVersionError, "the broker does not support scalable topics")
+        self._answer = Pending(self._scheduler)
+        connection.send(CommandScalableTopicLookup(session_id=self.number, topic=self.topic))
+        seconds = self._core.options.operation_timeout
+        update = await self._scheduler.limit(self._answer, seconds, f"the broker did not say what {self.topic} is made of")
+        if update.HasField("error"):
+            raise BrokerRefused(update.error, update.message)
+        self._epoch = None  # of another broker perhaps, which counts anew
+        if not self._apply(update):
+            raise ProtocolError(f"{connection.target} says not what {self.topic} is made of")
+
+    def _apply(self, update: CommandScalableTopicUpdate) -> bool:
+        """Follow an update, unless it is an old one, or makes no sense."""
+        if not supersedes(update, self._epoch) or len(update.dag.segments) > MAX_PARTITIONS:  # pr25648.layout.client-epoch
+            return False
+        segments = active_segments(update)  # pr25648.layout.client-attaches
+        if segments:
+            self._epoch = update.dag.epoch
+            self._on_segments(segments)
+        return bool(segments)
+
+    @property
+    def _called(self) -> str:
+        return "look-up"
+
+    async def _say_goodbye(self, place: Connection | None) -> None:
+        """Tell the broker, which does not answer: pr25648.layout.close-silent."""
+        if place is not None:
+            place.send(self._goodbye())
+
+    def _goodbye(self) -> Command:
+        return CommandScalableTopicClose(session_id=self.number)
+
+    def _on_attached(self, connection: Connection) -> None:
+        """Nothing was interrupted."""
+
+    def _on_end(self, error: ClientError) -> None:
+        self._answer.fail(error)
+        self._report_end(self, error)
