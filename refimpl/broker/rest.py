@@ -281,10 +281,10 @@ def _properties(_: Mapping[str, str], request: AdminRequest) -> dict[str, str]:
 
 
 def _scalable_properties(_: Mapping[str, str], request: AdminRequest) -> dict[str, str]:
-    found = _table(request).get("properties") or {}
-    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
-        raise AdminRefused(HTTPStatus.BAD_REQUEST, "properties have to be texts by name")
-    return found
+    properties = _table(request)
+    if not all(isinstance(value, str) for value in properties.values()):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, "the value of a property has to be a text")
+    return properties
 
 
 def _count(found: Mapping[str, str], _: AdminRequest) -> int:
