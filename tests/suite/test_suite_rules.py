@@ -6,24 +6,21 @@ from pathlib import Path
 import refimpl.proposals
 from conformance.suite import load_suite
 
-SUITE = load_suite()
-ROOT = Path(__file__).parent.parent.parent
+CLAUSES = load_suite().clauses
+TESTS = Path(__file__).parent.parent
 RULES = sorted(Path(refimpl.proposals.__file__).parent.glob("*.py"))
 
 
-def test_the_rules_cite_published_clauses_that_exist() -> None:
-    published = {name.partition(".")[0] for name in SUITE.clauses}
-    cited = {
-        found
-        for module in RULES
-        for found in re.findall(r"\b(?:pip|pr)\d+\.[a-z-]+\.[a-z0-9-]*[a-z0-9]", module.read_text(encoding="utf-8"))
-    }
-    assert {name for name in cited if name.partition(".")[0] in published} - set(SUITE.clauses) == set()
+def test_the_rules_cite_clauses_that_exist() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in RULES)
+    cited = set(re.findall(r"\b(?:pip|pr)[0-9]+\.[a-z0-9-]+\.[a-z0-9-]*[a-z0-9]", text))
+    assert {name.partition(".")[0] for name in cited} == {name.partition(".")[0] for name in CLAUSES} - {"core"}
+    assert cited - set(CLAUSES) == set()
 
 
-def test_an_excluded_clause_names_tests_that_exist() -> None:
-    named = [found for clause in SUITE.clauses.values() for found in re.findall(r"(test_\w+), (tests/\S+\.py)", clause.excluded or "")]
-    assert named
-    assert [
-        (test, path) for test, path in named if not re.search(rf"^(?:async )?def {test}\(", (ROOT / path).read_text(), re.MULTILINE)
-    ] == []
+def test_the_tests_that_cover_excluded_clauses_exist() -> None:
+    paths = list(TESTS.rglob("test_*.py"))
+    defined = {found for path in paths for found in re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8"))}
+    named = {found for clause in CLAUSES.values() for found in re.findall(r"\btest_\w+", clause.excluded or "")}
+    assert len(named) > 50
+    assert named - defined - {path.stem for path in paths} == set()
