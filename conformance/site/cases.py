@@ -142,7 +142,7 @@ def _conversation(sources: Sources, case: Transcript) -> tuple[str, list[str]] |
             several = len(results) > 1
             caption = f"The cell {code(name)}, one of {len(results)}. " if several else ""
             trials = f"The trial shown is one of {number_of(result.trials, 'trial')}. " if result.trials > 1 else ""
-            lines = [f'<div class="pc-drawing" data-search-exclude markdown="0">{drawing}</div>']
+            lines = [f'<div class="pc-drawing" data-search-exclude markdown="0">{drawing.replace("][", "]&#91;")}</div>']  # no link
             shown = [caption + trials] if caption or trials else []
             return f"With Apache Pulsar {released.name}", [*shown, *([""] if shown else []), *lines]
     return None
