@@ -254,15 +254,17 @@ def serves_a_schema_that_is_no_record(patches: Patches) -> None:
 
 
 @mutant("pr7629.avro.hostile-payload")
-def loses_all_connections_to_a_recursive_schema(patches: Patches) -> None:
-    """A recursive schema ends every connection, as the end of the process would."""
+def loses_producers_to_a_recursive_schema(patches: Patches) -> None:
+    """A consumer with a recursive schema ends the connections of the topic's producers."""
 
     def changed(session: Session, request: CommandSubscribe, frame: Frame) -> None:
         try:
             consuming.subscribe(session, request, frame)
         except Refused as refused:
-            for one in session.broker.sessions if "recursive" in refused.message else ():
-                one.end("the broker ran out of stack")
+            topic = session.broker.loaded(parse_topic(request.topic).full)
+            if topic is not None and "recursive" in refused.message:
+                for producer in list(topic.producers.values()):
+                    producer.session.end("the topic ran out of stack")
             raise
 
     patches.request("subscribe", lambda _: changed)
