@@ -39,7 +39,7 @@ from refimpl.client import (
 )
 from refimpl.client.names import parse_service_url
 from refimpl.client.producer import Producer as PartitionProducer
-from refimpl.net.client_driver import ClientDriver, Dial, tcp_dial
+from refimpl.net.client_driver import ClientDriver, Dial, tcp_dial, with_listener
 from refimpl.proposals.message_filter import BUILT_IN_REGISTRY, FilterRegistry
 from refimpl.proposals.profiles import DEFAULT, Profiles
 from refimpl.proposals.scalable_topics import ScalableTopicChanges
@@ -48,7 +48,6 @@ from refimpl.proposals.topic_list import TopicChanges
 __all__ = ["Client", "Consumer", "Dial", "NamespaceSubscription", "PatternSubscription", "Producer", "Reader"]
 
 T = TypeVar("T")
-OptionsT = TypeVar("OptionsT", ProducerOptions, ConsumerOptions)
 
 
 class Client:
@@ -130,7 +129,7 @@ class Client:
             ValueError: The name or a choice is wrong.
         """
         driver = self._open()
-        chosen = _with_listener(driver, options or ProducerOptions(**choices))
+        chosen = with_listener(driver, options or ProducerOptions(**choices))
         group = await driver.result(lambda: driver.core.create_producer(topic, chosen), ProducerGroup.close)
         return Producer(driver, group)
 
@@ -235,7 +234,7 @@ class Client:
 
     async def _subscribe(self, topic: str, options: ConsumerOptions) -> ConsumerGroup:
         driver = self._open()
-        chosen = _with_listener(driver, options)
+        chosen = with_listener(driver, options)
         return await driver.result(lambda: driver.core.subscribe(topic, chosen), ConsumerGroup.close)
 
     def _open(self) -> ClientDriver:
@@ -497,17 +496,3 @@ class Reader(Consumer):
         message = await super().receive()
         await self.acknowledge_cumulative(message)
         return message
-
-
-def _with_listener(driver: ClientDriver, options: OptionsT) -> OptionsT:
-    """Let the application's listener run on the event loop, by itself, be it a coroutine function or not."""
-    listener = options.partitions_update_listener
-    if listener is None:
-        return options
-
-    async def call(topics: tuple[str, ...], counts: tuple[int, ...]) -> None:
-        outcome = listener(topics, counts)
-        if outcome is not None:
-            await outcome
-
-    return replace(options, partitions_update_listener=lambda topics, counts: driver.awaited(call(topics, counts)))

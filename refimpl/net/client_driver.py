@@ -12,12 +12,14 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from refimpl.client import ClientCore, Closed, Connection, Pending
+from refimpl.client import ClientCore, Closed, Connection, ConsumerOptions, Pending, ProducerOptions
 
 T = TypeVar("T")
+OptionsT = TypeVar("OptionsT", ProducerOptions, ConsumerOptions)
 
 CLOSE_SECONDS = 1.0
 """How long a transport has to send what is left, and to end."""
@@ -238,3 +240,17 @@ def tcp_dial(tls: ssl.SSLContext | None, wanted: bool) -> Dial:
         return transport
 
     return dial
+
+
+def with_listener(driver: ClientDriver, options: OptionsT) -> OptionsT:
+    """Let the application's listener run on the event loop, by itself, be it a coroutine function or not."""
+    listener = options.partitions_update_listener
+    if listener is None:
+        return options
+
+    async def call(topics: tuple[str, ...], counts: tuple[int, ...]) -> None:
+        outcome = listener(topics, counts)
+        if outcome is not None:
+            await outcome
+
+    return replace(options, partitions_update_listener=lambda topics, counts: driver.awaited(call(topics, counts)))

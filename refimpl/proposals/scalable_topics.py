@@ -48,12 +48,12 @@ from refimpl.proposals.scalable_topics_rules import (
     filters_of,
     fits,
     is_namespace,
-    namespace_of,
     record_path,
     retry_delay,
     topic_of_path,
 )
 from refimpl.proposals.scalable_topics_watch import TRANSITIONS, Event, ScalableTopicsWatch, Send, State
+from refimpl.proposals.topic_list_rules import namespace_of
 from refimpl.proposals.topics_hash import EMPTY_HASH, TopicSet, topics_hash
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,

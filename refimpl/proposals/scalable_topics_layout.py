@@ -21,7 +21,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.scalable_topics_rules import WATCHES_PER_CONNECTION, is_namespace, namespace_of
+from refimpl.proposals.scalable_topics_rules import WATCHES_PER_CONNECTION, is_namespace
+from refimpl.proposals.topic_list_rules import namespace_of
 from refimpl.wire.pulsar_api_pb2 import (
     ACTIVE,
     AuthorizationError,

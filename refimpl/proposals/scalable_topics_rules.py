@@ -95,11 +95,6 @@ def topic_of_path(path: str) -> str | None:
     return f"topic://{parts[0]}/{parts[1]}/{unquote(parts[2])}"
 
 
-def namespace_of(topic: str) -> str:
-    """Return the namespace, `tenant/namespace`, of a full topic name."""
-    return "/".join(topic.partition("://")[2].split("/", 2)[:2])
-
-
 def retry_delay(failures: int, random: Random) -> float:
     """Return how long a client waits before it comes back, in seconds: pr25648.client.backoff, .backoff-jitter.
 

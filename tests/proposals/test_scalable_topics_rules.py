@@ -15,9 +15,9 @@ from refimpl.proposals.scalable_topics_rules import (
     filters_of,
     fits,
     is_namespace,
-    namespace_of,
     topic_of_path,
 )
+from refimpl.proposals.topic_list_rules import namespace_of
 
 LOCAL = st.text(min_size=1)
 
