@@ -30,7 +30,8 @@ from refimpl.net.virtual_time import VirtualTimeLoop
 SLOW_SECONDS = 2.0
 """A case that lets more time pass than this is in the group `slow`: it runs beside all others."""
 ATTEMPTS = 3
-"""A conversation that the harness could not bring to an end (an admin call failed, it was late itself) is tried so often."""
+"""A conversation that says nothing of the target (an admin call failed, the harness was late itself) is tried so often."""
+_SAYS_NOTHING = frozenset({Verdict.INCONCLUSIVE, Verdict.ERROR})
 NAMESPACE_PREFIX = "pc-"
 _PLUGIN_KEYS = ("token",)
 """Settings that a broker hands to its plugins and does not list as its own."""
@@ -232,10 +233,10 @@ class _Run:
         lag = asyncio.create_task(_watch_lag(active))
         try:
             await _all(converse(unit) for unit in sorted(units, key=lambda unit: not is_slow(unit.case)))
-            for unit in [unit for unit, outcome in outcomes if outcome.verdict is Verdict.INCONCLUSIVE]:
+            for unit in [unit for unit, outcome in outcomes if outcome.verdict in _SAYS_NOTHING]:
                 for attempt in range(1, ATTEMPTS):
                     outcome = await self._converse(replace(unit, attempt=attempt), around, active)
-                    if outcome.verdict is not Verdict.INCONCLUSIVE:
+                    if outcome.verdict not in _SAYS_NOTHING:
                         break
         finally:
             lag.cancel()

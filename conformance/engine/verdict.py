@@ -180,7 +180,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 def sum_up(transcript: Transcript, cell: Mapping[str, Value], outcomes: Sequence[Outcome]) -> log.Result:
     """Sum up all trials of one cell of a case.
 
-    A trial that fails counts against `trials.fail_over`; an inconclusive one is replaced by its last attempt.
+    A trial that fails counts against `trials.fail_over`; one that says nothing of the target is replaced by its last attempt.
     """
     last: dict[str, Outcome] = {}
     for outcome in outcomes:

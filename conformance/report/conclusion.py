@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from conformance.baseline import case_name
+from conformance.engine.verdict import Verdict
 from conformance.report.model import Report
-from conformance.report.wording import clean, number_of
+from conformance.report.wording import clean, number_of, one_line, short
 
 Kind: TypeAlias = Literal["conformant", "not conformant", "stale", "inconclusive", "incomplete", "nothing tested"]
 
@@ -28,7 +30,9 @@ def conclude(report: Report) -> Conclusion:
     if not report.run.complete:
         return Conclusion("incomplete", f"incomplete: {why_incomplete(report)}" + (f"; before that, {what}" if bad else ""))
     if cases["ERROR"]:
-        text = f"incomplete: {number_of(cases['ERROR'], 'case')} could not be run by the harness"
+        first = next(result for result in report.results if result.verdict == Verdict.ERROR)
+        text = f"incomplete: {number_of(cases['ERROR'], 'case')} could not be run by the harness; see {one_line(case_name(first))}"
+        text += f" ({short(first.summary)})" if first.summary else ""
         return Conclusion("incomplete", text + (f"; of the rest, {what}" if bad else ""))
     if bad:
         return Conclusion("not conformant", f"not conformant: {what}" + (" (warnings count)" if report.strict else ""))

@@ -96,10 +96,10 @@ class Progress:
             self._bar.update(self._task, total=conversations or None)
 
     def ended(self, case: m.Transcript, outcome: Outcome) -> None:
-        """Count a conversation; tell at once if it did not pass."""
+        """Count a conversation; tell at once if the target failed it. What could not be run is tried again, and stands in the report."""
         again = "~" in outcome.key
         self.done += 0 if again else 1
-        if outcome.verdict in (Verdict.FAIL, Verdict.ERROR, Verdict.WARN) and case.id not in self.bad:
+        if outcome.verdict in (Verdict.FAIL, Verdict.WARN) and case.id not in self.bad:
             self.bad[case.id] = outcome.verdict
             summary = outcome.diagnosis.summary if outcome.diagnosis is not None else ""
             self._line(_verdict_line(outcome.verdict, outcome.key, short(summary)))

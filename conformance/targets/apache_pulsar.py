@@ -22,6 +22,7 @@ from conformance.targets.process import Supervised, free_ports, poll_until, supe
 from conformance.targets.properties import properties_text
 
 READY_SECONDS = 120.0
+SERVER_ERROR = 500
 STOP_SECONDS = 2.0
 _PORT_ATTEMPTS = 3
 _PORT_TAKEN = ("Address already in use", "BindException", "Failed to bind")
@@ -44,6 +45,13 @@ _USUAL_SETTINGS = {
     "forceDeleteNamespaceAllowed": "true",
 }
 _CHOSEN_SETTINGS = frozenset({"brokerServicePort", "webServicePort", "bookiePort", "bindAddress", "advertisedAddress", "clusterName"})
+_FIRST_TOPIC = "persistent://public/default/pulsar-conformance-first"
+_FIRST_CALLS: Sequence[tuple[str, Mapping[str, object]]] = (
+    ("create_topic", {"topic": _FIRST_TOPIC}),
+    ("create_subscription", {"topic": _FIRST_TOPIC, "subscription": "first"}),
+    ("delete_topic", {"topic": _FIRST_TOPIC, "force": True}),
+)
+"""A broker that has just started refuses its first subscription now and then, while it begins to read the namespace's topic of policies."""
 _OPENED = [
     "java.base/java.io",
     "java.base/java.util.zip",
@@ -214,10 +222,13 @@ async def _await_ready(endpoint: Endpoint, child: Supervised) -> None:
 
         async def answers() -> bool:
             try:
-                result = await admin.call("namespace_exists", "public/default")
+                namespace = await admin.call("namespace_exists", "public/default")
+                if namespace.status not in (200, 401, 403):
+                    return False
+                statuses = [(await admin.call(name, arguments)).status for name, arguments in _FIRST_CALLS]
             except AdminUnreachable:
                 return False
-            return result.status in (200, 401, 403)
+            return max(statuses) < SERVER_ERROR
 
         await poll_until(answers, seconds=READY_SECONDS, what=endpoint.name, child=child)
 

@@ -5,17 +5,21 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import date
 
 import pytest
 import trustme
 from pydantic import SecretStr
 
+from conformance.baseline import Baseline
 from conformance.engine import log
 from conformance.engine.verdict import Verdict
+from conformance.report.conclusion import conclude
+from conformance.report.model import build_report
 from conformance.results import judge_log
 from conformance.runner import Options, run_suite
 from conformance.suite import load_suite
-from conformance.targets import AttachedTarget, Endpoint, TargetError
+from conformance.targets import AdminClient, AdminResult, AttachedTarget, Endpoint, InProcessTarget, TargetError
 from refimpl.wire import FrameDecoder, WireError, command, command_name, encode_frame
 
 PONG = encode_frame(command("pong"))
@@ -164,6 +168,32 @@ def test_verdicts_on_peers(add, peer, verdict, words):
     assert stopped is None
     assert [result.verdict for result in results] == [verdict]
     assert words in results[0].summary
+
+
+NEEDS_ADMIN = """\
+  - admin: {create_topic: "persistent://public/default/${n}"}
+  - client: {ping: {}}"""
+
+
+@pytest.mark.parametrize(("refusals", "verdict", "attempts"), [(0, "PASS", 1), (1, "PASS", 2), (2, "PASS", 3), (9, "ERROR", 3)])
+def test_what_the_harness_could_not_run_is_tried_again(add, ping, monkeypatch, refusals, verdict, attempts):
+    answers = iter([AdminResult(409, None, "another is at work")] * refusals)
+    call = AdminClient.call
+
+    async def refused_at_first(self, name, arguments):
+        refusal = next(answers, None) if name == "create_topic" else None
+        return refusal or await call(self, name, arguments)
+
+    monkeypatch.setattr(AdminClient, "call", refused_at_first)
+    text = ping.replace("clauses:", "vars: {n: {$fresh: name}}\nclauses:").replace("  - client: {ping: {}}", NEEDS_ADMIN)
+    suite = load_suite(add(text))
+    run, stopped = asyncio.run(run_suite(suite, InProcessTarget(), Options(), lambda _: None, Silent()))
+    (result,) = judge_log(suite, run).results
+    assert stopped is None
+    assert (result.verdict, len(result.keys)) == (verdict, attempts)
+    if verdict == "ERROR":
+        sentence = conclude(build_report(suite, run, Baseline(format=1, target="x"), date(2026, 1, 1))).sentence
+        assert sentence.startswith("incomplete: 1 case could not be run by the harness; see test/ping (admin create_topic")
 
 
 @pytest.mark.parametrize("peer", [PongTwice(), Flood()])
