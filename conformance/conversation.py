@@ -69,6 +69,7 @@ class Conversation:
         self._answers: set[asyncio.Task[None]] = set()
         self._number = 0
         self._begun = False
+        self._stuck: ValueError | RuntimeError | None = None
         self.talk = Talk(begin)
 
     async def run(self) -> Talk:
@@ -115,6 +116,8 @@ class Conversation:
         machine = self._machine
         while True:
             self._drain()
+            if self._stuck is not None:
+                raise self._stuck
             if machine.failure is not None or machine.done:
                 return
             wanted = machine.wanted()
@@ -142,7 +145,10 @@ class Conversation:
         self._number += 1
         self.talk.events.append(event)
         self._around.write(event)
-        self._machine.feed(event)
+        try:
+            self._machine.feed(event)
+        except (MachineError, ValueProblem) as error:  # raised where the conversation goes on: this may be a callback of a socket
+            self._stuck = self._stuck or error
         self._changed.set()
 
     async def _perform(self, group: Acts, bindings: Mapping[str, Value]) -> None:

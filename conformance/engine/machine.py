@@ -6,7 +6,9 @@ can't are dropped; when none is left, the case has failed at that event. There i
 What a state takes of an event:
 - expectations are ordered on each connection, not among connections;
 - a pending group of acts blocks everything behind it; a running one blocks only the next group;
-- a choice is opened as soon as nothing but expectations stands before it.
+- a choice is opened as soon as nothing but expectations stands before it;
+- a frame for a step that speaks of a variable which another connection's frame is still to bind is kept until that has come, and so is
+  everything behind it on its connection.
 """
 
 from __future__ import annotations
@@ -19,12 +21,14 @@ from typing import Any, Final
 from conformance.engine import log
 from conformance.engine.matchers import Difference, Match
 from conformance.engine.matching import (
+    Arrival,
     Clock,
     Running,
     Seen,
     act_outcome,
     acts_begun,
     acts_ended,
+    bound_names,
     expected,
     first_acts,
     match_frame,
@@ -34,7 +38,7 @@ from conformance.engine.matching import (
     take,
 )
 from conformance.engine.program import Act, Acts, Choice, Expect, Interleave, Node, Observe, Program, Silence
-from conformance.engine.values import Value, ValueProblem, resolve
+from conformance.engine.values import NotSet, Value, ValueProblem, resolve
 
 STATE_LIMIT: Final = 2000
 
@@ -102,6 +106,8 @@ class Machine:
         self.last_act = 0.0
         self.failure: Failure | None = None
         self.ambient: list[log.Frame] = []
+        self._bindable = bound_names(program.nodes)
+        self._kept: list[Arrival] = []
         self.states: list[State] = self._settled([State(program.nodes, {})])
 
     @property
@@ -140,8 +146,9 @@ class Machine:
             self._end(event)
         elif isinstance(event, log.Deadline):
             self.failure = Failure(event, tuple(self.states))
-        elif isinstance(event, log.Frame | log.Closed | log.Garbage):
-            self._take(event)
+        elif isinstance(event, Arrival):
+            self._kept.append(event)
+        self._take_kept()
 
     def _begin(self, event: log.Begin) -> None:
         number, lane, place = event.place()
@@ -188,7 +195,27 @@ class Machine:
             moved.append(replace(state, nodes=acts_ended(state.nodes, number), bindings=bound, taken=taken))
         self.states = self._settled(moved)
 
-    def _take(self, event: log.Frame | log.Closed | log.Garbage) -> None:
+    def _take_kept(self) -> None:
+        """Take what has arrived, in order on each connection; what can't be judged yet stays, with all behind it."""
+        waiting: set[str] = set()
+        for event in tuple(self._kept):
+            if self.failure is not None:
+                return
+            if event.at in waiting:
+                continue
+            try:
+                self._take(event)
+            except NotSet as problem:
+                if problem.name not in self._bindable:
+                    raise
+                waiting.add(event.at)
+            else:
+                self._kept.remove(event)
+                if waiting:
+                    self._take_kept()
+                    return
+
+    def _take(self, event: Arrival) -> None:
         seen = see(event)
         before = tuple(self.states)
         moved = [new for state in before for new in self._taken_by(state, seen)]
@@ -203,7 +230,10 @@ class Machine:
     def would_take(self, event: log.Frame) -> bool:
         """Tell whether a step, rather than an ambient rule, takes the frame."""
         seen = see(event)
-        return any(True for state in self.states for _ in self._taken_by(state, seen))
+        try:
+            return any(True for state in self.states for _ in self._taken_by(state, seen))
+        except NotSet:
+            return True
 
     def ambient_rule(self, seen: Seen) -> Any:
         """Return the ambient rule that a frame fits, or None."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 from conformance.engine import log
 from conformance.engine.matchers import FITS, Difference, Match, match, match_message
@@ -25,11 +25,15 @@ class Running(Node):
     left: int
 
 
+Arrival: TypeAlias = log.Frame | log.Closed | log.Garbage
+"""An event of the role under test."""
+
+
 @dataclass(frozen=True)
 class Seen:
     """An event of the role under test, decoded once."""
 
-    event: log.Frame | log.Closed | log.Garbage
+    event: Arrival
     name: str
     frame: WireFrame | None = None
 
@@ -43,7 +47,7 @@ class Clock:
     slow: float
 
 
-def see(event: log.Frame | log.Closed | log.Garbage) -> Seen:
+def see(event: Arrival) -> Seen:
     """Decode an event of the role under test."""
     if not isinstance(event, log.Frame):
         return Seen(event, "")
@@ -176,6 +180,32 @@ def sent_bindings(spec: Any, variables: Environment) -> dict[str, Value]:
     if isinstance(spec, list):
         return {k: v for inner in spec for k, v in sent_bindings(inner, variables).items()}
     return {}
+
+
+def bound_names(nodes: Sequence[Node]) -> set[str]:
+    """Return the variables that frames bind: every `$bind` in an expectation, and what a collecting step gathers."""
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, Expect):
+            found |= set(_binds([node.frame, node.payload]))
+        elif isinstance(node, Collect):
+            found |= {*_binds(node.spec.frame), *_binds(node.spec.each), *node.spec.into, *node.spec.fold}
+        elif isinstance(node, Interleave):
+            found |= bound_names([inner for sequence in node.sequences for inner in sequence])
+        elif isinstance(node, Silence):
+            found |= bound_names(node.until)
+        elif isinstance(node, Choice):
+            found |= bound_names([inner for alternative in node.alternatives for inner in alternative.nodes])
+    return found
+
+
+def _binds(spec: Any) -> Iterator[str]:
+    if isinstance(spec, Mapping):
+        for key, value in spec.items():
+            yield from [value] if key == "$bind" else _binds(value)
+    elif isinstance(spec, list):
+        for value in spec:
+            yield from _binds(value)
 
 
 def connections(node: Node) -> set[str]:

@@ -28,6 +28,14 @@ class ValueProblem(ValueError):
     """A variable that is not set, an unknown expression or an argument that doesn't fit."""
 
 
+class NotSet(ValueProblem):
+    """A variable that is not set, or not yet."""
+
+    def __init__(self, name: str, known: str) -> None:
+        super().__init__(f"the variable ${name} is not set here (set: {known})")
+        self.name = name
+
+
 def resolve(value: Value, environment: Environment) -> Value:
     """Replace variables and expressions by what they stand for.
 
@@ -92,7 +100,7 @@ def _look_up(name: str, environment: Environment) -> Value:
         return environment[name]
     except KeyError:
         known = ", ".join(sorted(key for key in environment if not key.startswith("@"))) or "none"
-        raise ValueProblem(f"the variable ${name} is not set here (set: {known})") from None
+        raise NotSet(name, known) from None
 
 
 def _map(argument: Value, environment: Environment) -> Value:

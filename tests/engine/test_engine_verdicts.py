@@ -4,6 +4,7 @@ import pytest
 
 from conformance.engine.machine import MachineError
 from conformance.engine.source import SourceProblem
+from conformance.engine.values import ValueProblem
 from conformance.engine.verdict import Verdict
 from refimpl.proposals.topic_list import topics_hash
 
@@ -373,3 +374,59 @@ steps:
     answer = {"producer_success": {"request_id": 9, "producer_name": "x"}}
     assert play(text, ["acts", answer, success(9)]).observed == {"name": "name x"}
     assert play(text, ["acts", answer, success(8)]).verdict is Verdict.FAIL
+
+
+TOLD_ELSEWHERE = """
+steps:
+  - client: {ping: {}}
+  - {at: p, broker: {success: {request_id: {$bind: r}}}}
+  - {broker: {watchTopicListSuccess: {request_id: $r, watcher_id: 7, topic: [], topics_hash: "00000000"}}, clause: test.two}
+  - {broker: {success: {request_id: 9}}}
+"""
+
+
+def listed(number):
+    return {"watchTopicListSuccess": {"request_id": number, "watcher_id": 7, "topic": [], "topics_hash": "00000000"}}
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [("on", "p", success(5)), listed(5), success(9)],
+        [listed(5), ("on", "p", success(5)), success(9)],
+        [listed(5), success(9), ("on", "p", success(5))],
+        [listed(5), success(9), 9, ("on", "p", success(5))],
+    ],
+)
+def test_connections_may_overtake_each_other_even_if_one_tells_what_the_other_is_compared_with(play, script):
+    assert play(TOLD_ELSEWHERE, ["acts", *script]).verdict is Verdict.PASS
+
+
+def test_what_was_kept_is_judged_once_the_variable_is_set(play):
+    outcome = play(TOLD_ELSEWHERE, ["acts", listed(6), success(9), ("on", "p", success(5))])
+    assert outcome.verdict is Verdict.FAIL
+    assert outcome.diagnosis.clause == "test.two"
+    assert "watchTopicListSuccess.request_id: expected 5, got 6" in outcome.diagnosis.summary
+    late = play(TOLD_ELSEWHERE, ["acts", 11, listed(5), ("on", "p", success(5))])
+    assert late.diagnosis.differences[0].path == "time"
+
+
+def test_a_variable_that_never_comes_is_waited_for(play):
+    outcome = play(TOLD_ELSEWHERE, ["acts", listed(5), success(9), 10, "deadline"])
+    assert outcome.verdict is Verdict.FAIL
+    assert outcome.diagnosis.summary.startswith('nothing came: the case waits for success{request_id: {$bind: "r"}} on p')
+
+
+def test_a_frame_that_fits_nothing_is_not_kept(play):
+    outcome = play(TOLD_ELSEWHERE, ["acts", update(), ("on", "p", success(5))])
+    assert outcome.diagnosis.kind == "unexpected"
+
+
+def test_the_end_of_a_connection_stays_behind_what_is_kept(play):
+    text = TOLD_ELSEWHERE.replace("{broker: {success: {request_id: 9}}}", "closed: {}")
+    assert play(text, ["acts", listed(5), "closed", ("on", "p", success(5))]).verdict is Verdict.PASS
+
+
+def test_a_variable_that_nothing_binds_is_an_error_of_the_case(play):
+    with pytest.raises(ValueProblem, match=r"the variable \$r is not set here"):
+        play(ASK.replace("$bind: r, example: 5", "$bind: s, example: 5"), ["acts", success(5)])
