@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,7 +22,8 @@ from conformance.targets.process import Supervised, free_ports, poll_until, supe
 from conformance.targets.properties import properties_text
 
 READY_SECONDS = 120.0
-SERVER_ERROR = 500
+FIRST_SECONDS = 10.0
+SERVER_ERROR, NO_ANSWER = 500, 999
 STOP_SECONDS = 2.0
 _PORT_ATTEMPTS = 3
 _PORT_TAKEN = ("Address already in use", "BindException", "Failed to bind")
@@ -46,7 +47,7 @@ _USUAL_SETTINGS = {
 }
 _CHOSEN_SETTINGS = frozenset({"brokerServicePort", "webServicePort", "bookiePort", "bindAddress", "advertisedAddress", "clusterName"})
 _FIRST_TOPIC = "persistent://public/default/pulsar-conformance-first"
-_FIRST_CALLS: Sequence[tuple[str, Mapping[str, object]]] = (
+_FIRST_CALLS: Sequence[tuple[str, object]] = (
     ("create_topic", {"topic": _FIRST_TOPIC}),
     ("create_subscription", {"topic": _FIRST_TOPIC, "subscription": "first"}),
     ("delete_topic", {"topic": _FIRST_TOPIC, "force": True}),
@@ -218,19 +219,24 @@ def _command(installation: _Installation, work: Path, ports: _Ports) -> Sequence
 
 
 async def _await_ready(endpoint: Endpoint, child: Supervised) -> None:
+    """Wait until it reads a namespace, and then for its first subscription, which some settings never allow."""
     async with AdminClient(endpoint, seconds=5.0) as admin:
 
-        async def answers() -> bool:
-            try:
-                namespace = await admin.call("namespace_exists", "public/default")
-                if namespace.status not in (200, 401, 403):
-                    return False
-                statuses = [(await admin.call(name, arguments)).status for name, arguments in _FIRST_CALLS]
-            except AdminUnreachable:
-                return False
-            return max(statuses) < SERVER_ERROR
+        async def reads() -> bool:
+            return max(await statuses(("namespace_exists", "public/default"))) in (200, 401, 403)
 
-        await poll_until(answers, seconds=READY_SECONDS, what=endpoint.name, child=child)
+        async def subscribes() -> bool:
+            return max(await statuses(*_FIRST_CALLS)) < SERVER_ERROR
+
+        async def statuses(*calls: tuple[str, object]) -> list[int]:
+            try:
+                return [(await admin.call(name, arguments)).status for name, arguments in calls]
+            except AdminUnreachable:
+                return [NO_ANSWER]
+
+        await poll_until(reads, seconds=READY_SECONDS, what=endpoint.name, child=child)
+        with suppress(TargetError):
+            await poll_until(subscribes, seconds=FIRST_SECONDS, what=endpoint.name, child=child)
 
 
 async def _unconfirmed(endpoint: Endpoint) -> frozenset[str]:
