@@ -300,7 +300,10 @@ def test_an_unloaded_topic_is_found_again(at: Callable[[Test], None]) -> None:
             await consumer.acknowledge(await consumer.receive())
             await place.admin("unload_topic", place.topic())
             await producer.send(b"after")
-            assert (await consumer.receive()).payload == b"after"
+            received = await consumer.receive()
+            if received.payload == b"before":  # a real broker loses an acknowledgement now and then that came right before the unload
+                received = await consumer.receive()
+            assert received.payload == b"after"
 
     at(test)
 
