@@ -223,25 +223,28 @@ class _Run:
                 units += [Unit(case, cell, trial) for cell in cells(case) for trial in range(self._trials(case))]
         around = Surroundings(endpoint, admin, self.write, self.started, self.options.slow)
         active: set[Conversation] = set()
+        made: list[str] = []
         room = asyncio.Semaphore(self.options.jobs)
         outcomes: list[tuple[Unit, Outcome]] = []
 
         async def converse(unit: Unit) -> None:
             async with contextlib.nullcontext() if is_slow(unit.case) else room:
-                outcomes.append((unit, await self._converse(unit, around, active)))
+                outcomes.append((unit, await self._converse(unit, around, active, made)))
 
         lag = asyncio.create_task(_watch_lag(active))
         try:
             await _all(converse(unit) for unit in sorted(units, key=lambda unit: not is_slow(unit.case)))
             for unit in [unit for unit, outcome in outcomes if outcome.verdict in _SAYS_NOTHING]:
                 for attempt in range(1, ATTEMPTS):
-                    outcome = await self._converse(replace(unit, attempt=attempt), around, active)
+                    outcome = await self._converse(replace(unit, attempt=attempt), around, active, made)
                     if outcome.verdict not in _SAYS_NOTHING:
                         break
         finally:
             lag.cancel()
+            if admin is not None and not endpoint.thrown_away:  # not earlier: a deletion can fail the first producer of another
+                await _remove_namespaces(admin, made, self.options.jobs)
 
-    async def _converse(self, unit: Unit, around: Surroundings, active: set[Conversation]) -> Outcome:
+    async def _converse(self, unit: Unit, around: Surroundings, active: set[Conversation], made: list[str]) -> Outcome:
         earlier = self.options.like.talks.get(unit.key) if self.options.like else None
         if earlier is not None:
             fresh, seed = dict(earlier.begin.fresh), earlier.begin.seed
@@ -266,8 +269,8 @@ class _Run:
         namespaces = [fresh[name] for name, kind in fresh_names(unit.case).items() if kind == "namespace"]
         self.talks[unit.key] = conversation.talk
         try:
-            async with _namespaces(around.admin, namespaces) as refused:
-                talk = conversation.give_up(refused) if refused else await conversation.run()
+            refused = await _create_namespaces(around.admin, namespaces, made)
+            talk = conversation.give_up(refused) if refused else await conversation.run()
         finally:
             active.discard(conversation)
         outcome = judge(program, talk, self.suite.levels, around.slow)
@@ -387,26 +390,27 @@ async def _watch_lag(active: set[Conversation]) -> None:
                 conversation.late(late)
 
 
-@contextlib.asynccontextmanager
-async def _namespaces(admin: AdminClient | None, names: Sequence[str]) -> AsyncIterator[str | None]:
-    """Create namespaces for the length of a block; yields why one could not be created, None if all were."""
-    made: list[str] = []
-    refused = None
-    try:
-        for name in names if admin is not None else ():
-            assert admin is not None
-            result = await admin.call("create_namespace", name)
-            if not result.ok:
-                refused = f"namespace {name} can't be created: {result.status} {result.reason}"
-                break
-            made.append(name)
-        yield refused
-    finally:
-        for name in made:
-            assert admin is not None
+async def _create_namespaces(admin: AdminClient | None, names: Sequence[str], made: list[str]) -> str | None:
+    """Create namespaces and note them in `made`; return why one could not be created, None if all were."""
+    for name in names if admin is not None else ():
+        assert admin is not None
+        result = await admin.call("create_namespace", name)
+        if not result.ok:
+            return f"namespace {name} can't be created: {result.status} {result.reason}"
+        made.append(name)
+    return None
+
+
+async def _remove_namespaces(admin: AdminClient, names: Iterable[str], at_once: int) -> None:
+    room = asyncio.Semaphore(at_once)
+
+    async def remove(name: str) -> None:
+        async with room:
             result = await admin.remove_namespace(name)
-            if not result.ok:
-                print(f"namespace {name} is left over: {result.status} {result.reason}; `doctor` removes it", file=sys.stderr)
+        if not result.ok:
+            print(f"namespace {name} is left over: {result.status} {result.reason}; `doctor` removes it", file=sys.stderr)
+
+    await _all(remove(name) for name in names)
 
 
 __all__ = ["NAMESPACE_PREFIX", "Options", "Silent", "Watcher", "is_slow", "run_suite"]

@@ -166,6 +166,7 @@ class ApachePulsar:
             token=self.token or own_token(config),
             config=dict(config),
             log_file=work / "broker.log",
+            thrown_away=True,
         )
         try:
             _write_files(work, ports, config)

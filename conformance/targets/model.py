@@ -56,6 +56,7 @@ class Endpoint:
             release does not know yet; those of plugins and of the storage below are not listed either).
         capabilities: what the target's author declares that it can and can't do.
         log_file: its log while it runs; None when it was not started here.
+        thrown_away: it was started for this run, and all its data go with it.
         in_process: the broker inside this process that is meant instead of the addresses; None: the addresses are meant.
     """
 
@@ -70,6 +71,7 @@ class Endpoint:
     unconfirmed_config: frozenset[str] = frozenset()
     capabilities: Mapping[str, bool] = field(default_factory=dict)
     log_file: Path | None = None
+    thrown_away: bool = False
     in_process: MemoryLink | None = None
 
     @property

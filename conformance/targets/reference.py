@@ -86,6 +86,7 @@ class ReferenceTarget:
                     config=dict(config),
                     capabilities=CAPABILITIES,
                     log_file=log,
+                    thrown_away=True,
                 )
 
 
@@ -143,6 +144,7 @@ class InProcessTarget:
                 token=self.token or own_token(config),
                 config=dict(config),
                 capabilities=CAPABILITIES,
+                thrown_away=True,
                 in_process=link,
             )
         finally:

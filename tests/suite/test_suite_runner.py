@@ -20,6 +20,7 @@ from conformance.results import judge_log
 from conformance.runner import Options, run_suite
 from conformance.suite import load_suite
 from conformance.targets import AdminClient, AdminResult, AttachedTarget, Endpoint, InProcessTarget, TargetError
+from refimpl.net.embedded import EmbeddedBroker
 from refimpl.wire import FrameDecoder, WireError, command, command_name, encode_frame
 
 PONG = encode_frame(command("pong"))
@@ -349,3 +350,45 @@ def test_interrupted_run_keeps_what_was_measured(add, ping):
     assert stopped == "interrupted"
     assert not run.complete
     assert records[-1].record == "finished"
+
+
+OWN_NAMESPACES = """\
+format: 1
+id: test/own
+title: A case with two namespaces
+tests: [broker]
+clauses: [test.pong]
+ambient: []
+vars: {a: {$fresh: namespace}, b: {$fresh: namespace}}
+steps:
+  - admin: {create_topic: "persistent://${a}/t"}
+  - open: c
+  - client: {ping: {}}
+  - broker: {pong: {}}
+  - advance: 600
+end: none
+"""
+
+
+def own_namespaces(broker):
+    return [name for name in broker.call(lambda one: one.admin.namespaces("public")) if "/pc-" in name]
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_namespaces_are_gone_after_a_run_on_a_broker_that_stays(add, interrupted):
+    text = OWN_NAMESPACES if interrupted else OWN_NAMESPACES.replace("  - advance: 600\n", "")
+    suite = load_suite(add(text, "test/own"))
+
+    async def go():
+        async with EmbeddedBroker() as broker:
+            target = AttachedTarget(Endpoint(name="attached", service_url=broker.service_url, admin_url=broker.admin_url))
+            run = asyncio.create_task(run_suite(suite, target, Options(), lambda _: None, Silent()))
+            if interrupted:
+                async with asyncio.timeout(60):
+                    while len(own_namespaces(broker)) < 2:
+                        await asyncio.sleep(0)
+                run.cancel()
+            _, stopped = await run
+            return stopped, own_namespaces(broker)
+
+    assert asyncio.run(go()) == ("interrupted" if interrupted else None, [])
