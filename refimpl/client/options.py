@@ -45,9 +45,32 @@ class ClientOptions:
                 raise ValueError(f"{name} is a number of seconds above 0, not {getattr(self, name)!r}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class PartitionGrowthOptions:
+    """What producers and consumers alike can choose about topics that get more partitions.
+
+    Attributes:
+        auto_update_partitions: Whether partitions that a topic gets later are attached to.
+        auto_update_partitions_interval: Seconds between two looks at their number, where the broker does not tell it.
+        enable_notification_for_partition_update: Whether the broker is asked to tell it (PIP-247), if it can.
+        partitions_update_listener: Is called with topics and their numbers of partitions whenever these are told, after new ones were
+            attached to; if it raises, or what it returns fails, the broker tells them again.
+    """
+
+    auto_update_partitions: bool = True
+    auto_update_partitions_interval: float = 60.0
+    enable_notification_for_partition_update: bool = True
+    partitions_update_listener: PartitionsUpdateListener | None = None
+
+    def __post_init__(self) -> None:
+        if not self.auto_update_partitions_interval > 0:
+            seconds = self.auto_update_partitions_interval
+            raise ValueError(f"auto_update_partitions_interval is a number of seconds above 0, not {seconds!r}")
+
+
 @dataclass(frozen=True)
-class ProducerOptions:
-    """Choices for a producer.
+class ProducerOptions(PartitionGrowthOptions):
+    """Choices for a producer, beside those of `PartitionGrowthOptions`.
 
     Attributes:
         name: The producer's name; None: the broker makes one up. With a name the sequence goes on where the last one of that name ended.
@@ -66,11 +89,6 @@ class ProducerOptions:
         batch_of_one: PIP-191: how a batch of one message is written with that setting, see `uniform_batches.Profile`; None: as the
             client's profile says.
         batcher: `key_based`, a batch for each key, is not supported.
-        auto_update_partitions: Whether a producer of a partitioned topic goes on to partitions that it gets later.
-        auto_update_partitions_interval: Seconds between two looks at their number, where the broker does not tell it.
-        enable_notification_for_partition_update: Whether the broker is asked to tell it (PIP-247), if it can.
-        partitions_update_listener: Is called with topics and their numbers of partitions whenever these are told, after new ones were
-            attached to; if it raises, or what it returns fails, the broker tells them again.
     """
 
     name: str | None = None
@@ -84,10 +102,6 @@ class ProducerOptions:
     access_mode: int = ProducerAccessMode.Shared
     schema: Schema | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
-    auto_update_partitions: bool = True
-    auto_update_partitions_interval: float = 60.0
-    enable_notification_for_partition_update: bool = True
-    partitions_update_listener: PartitionsUpdateListener | None = None
     restrict_same_values_in_batch_properties: Mapping[str, Sequence[str]] = field(default_factory=dict)
     batch_of_one: Literal["batch", "java_single"] | None = None
     batcher: Literal["default", "key_based"] = "default"
@@ -106,12 +120,12 @@ class ProducerOptions:
             raise ValueError("batch_messages, batch_bytes and max_pending_messages are at least 1")
         if self.access_mode not in (ProducerAccessMode.Shared, ProducerAccessMode.Exclusive, ProducerAccessMode.ExclusiveWithFencing):
             raise ValueError(f"access mode {self.access_mode} is not supported")
-        _check_interval(self.auto_update_partitions_interval)
+        super().__post_init__()
 
 
 @dataclass(frozen=True)
-class ConsumerOptions:
-    """Choices for a consumer.
+class ConsumerOptions(PartitionGrowthOptions):
+    """Choices for a consumer, beside those of `PartitionGrowthOptions`.
 
     Attributes:
         subscription: Its name.
@@ -130,11 +144,6 @@ class ConsumerOptions:
         schema: What the consumer reads by; None: whatever the topic has.
         message_filter_policy: Which messages are wanted; None: all. All consumers of a subscription have the same.
         without_message_filters: What to do where the broker has no message filters: `refuse` to subscribe, or `filter` here.
-        auto_update_partitions: Whether a consumer of a partitioned topic goes on to partitions that it gets later.
-        auto_update_partitions_interval: Seconds between two looks at their number, where the broker does not tell it.
-        enable_notification_for_partition_update: Whether the broker is asked to tell it (PIP-247), if it can.
-        partitions_update_listener: Is called with topics and their numbers of partitions whenever these are told, after new ones were
-            attached to; if it raises, or what it returns fails, the broker tells them again.
     """
 
     subscription: str
@@ -151,10 +160,6 @@ class ConsumerOptions:
     properties: Mapping[str, str] = field(default_factory=dict)
     subscription_properties: Mapping[str, str] = field(default_factory=dict)
     schema: Schema | None = None
-    auto_update_partitions: bool = True
-    auto_update_partitions_interval: float = 60.0
-    enable_notification_for_partition_update: bool = True
-    partitions_update_listener: PartitionsUpdateListener | None = None
     message_filter_policy: MessageFilterPolicy | None = None
     without_message_filters: Literal["refuse", "filter"] = "refuse"
 
@@ -167,14 +172,9 @@ class ConsumerOptions:
             raise ValueError(f"{self.initial_position} is no initial position")
         if self.without_message_filters not in ("refuse", "filter"):
             raise ValueError(f"without_message_filters is refuse or filter, not {self.without_message_filters!r}")
-        _check_interval(self.auto_update_partitions_interval)
+        super().__post_init__()
 
     @property
     def ordered(self) -> bool:
         """Tell whether messages come in their order, to one consumer at a time."""
         return self.type in (CommandSubscribe.Exclusive, CommandSubscribe.Failover)
-
-
-def _check_interval(seconds: float) -> None:
-    if not seconds > 0:
-        raise ValueError(f"auto_update_partitions_interval is a number of seconds above 0, not {seconds!r}")

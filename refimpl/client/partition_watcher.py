@@ -13,7 +13,7 @@ from refimpl.client.backoff import Backoff
 from refimpl.client.connection import Connection
 from refimpl.client.errors import ClientError, Closed, ProtocolError
 from refimpl.client.names import partition_name
-from refimpl.client.options import ConsumerOptions, ProducerOptions
+from refimpl.client.options import PartitionGrowthOptions
 from refimpl.client.pool import MAX_PARTITIONS
 from refimpl.client.requests import refusal_of
 from refimpl.client.scheduler import Pending, Process, Timer
@@ -44,7 +44,7 @@ class PartitionUpdateWatcher:
         core: ClientCore,
         topic: str,
         count: int,
-        options: ProducerOptions | ConsumerOptions,
+        options: PartitionGrowthOptions,
         grow: Callable[[list[str]], Coroutine[Pending[Any], None, None]],
     ) -> None:
         self.topic = topic

@@ -16,10 +16,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from refimpl.client import ClientCore, Closed, Connection, ConsumerOptions, Pending, ProducerOptions
+from refimpl.client import ClientCore, Closed, Connection, Pending
+from refimpl.client.options import PartitionGrowthOptions
 
 T = TypeVar("T")
-OptionsT = TypeVar("OptionsT", ProducerOptions, ConsumerOptions)
+OptionsT = TypeVar("OptionsT", bound=PartitionGrowthOptions)
 
 CLOSE_SECONDS = 1.0
 """How long a transport has to send what is left, and to end."""
