@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from google.protobuf.message import Message
 
@@ -15,10 +15,13 @@ from refimpl.proposals.profiles import PROFILES
 from refimpl.proposals.scalable_topics import ScalableTopicsWatch
 from refimpl.proposals.topic_list import TopicListWatch
 from refimpl.wire import FrameDecoder, command, encode_frame, sub_message, wrap
-from refimpl.wire.pulsar_api_pb2 import BaseCommand, CommandConnected, FeatureFlags
+from refimpl.wire.pulsar_api_pb2 import CommandConnected, FeatureFlags
 
 Listener = Callable[[PartitionCounts], bool]
 """Takes the counts that a `PartitionWatch` tells of, and says whether it could apply them."""
+
+Watch = TopicListWatch | PartitionWatch | ScalableTopicsWatch
+"""A client's side of a proposal."""
 
 
 class Stage:
@@ -48,12 +51,7 @@ class Stage:
         self.rows: list[Row] = []
         self._peers: dict[str, _Peer] = {}
 
-    def connect(
-        self,
-        at: str = "",
-        watch: TopicListWatch | PartitionWatch | ScalableTopicsWatch | None = None,
-        listener: Listener = lambda _: True,
-    ) -> FeatureFlags:
+    def connect(self, at: str = "", watch: Watch | None = None, listener: Listener = lambda _: True) -> FeatureFlags:
         """Open a connection, and shake hands.
 
         Args:
@@ -64,12 +62,12 @@ class Stage:
         Returns:
             The flags of CONNECTED.
         """
-        self._peers[at] = peer = _Peer(self.broker.connect(self.now))
+        self._peers[at] = peer = _Peer(self.broker.connect(self.now), listener)
         self._show(Row("out", "opens a connection", at=at, t=self.now))
         (connected,) = self.say("connect", at, client_version="reference", protocol_version=21)
         assert isinstance(connected, CommandConnected)
         if watch is not None:
-            peer.watch = _watching(watch, listener)
+            peer.watch = watch
             watch.connected(connected.feature_flags if connected.HasField("feature_flags") else None, self.now)
             self._settle()
         return connected.feature_flags
@@ -135,7 +133,7 @@ class Stage:
         self._show(Row("note", f"the connection {at} is lost".replace("  ", " "), t=self.now))
         peer.session.eof(self.now)
         if peer.watch is not None:
-            peer.watch.lost(self.now)
+            peer.watch.disconnected(self.now)
 
     def heard(self, *names: str) -> list[Row]:
         """Return the rows without the exchanges of keep-alive and, if names are given, only those of their connections."""
@@ -170,54 +168,13 @@ class Stage:
         self.rows.append(row)
 
 
-class _Watching(Protocol):
-    """What all watches can do."""
-
-    def received(self, command: BaseCommand, now: float) -> object: ...
-    def commands(self, new_request_id: Callable[[], int], now: float) -> list[Message]: ...
-    def next_deadline(self) -> float | None: ...
-    def tick(self, now: float) -> None: ...
-    def lost(self, now: float) -> None: ...
-
-
-class _TopicList:
-    def __init__(self, watch: TopicListWatch) -> None:
-        self.received, self.next_deadline, self.tick = watch.received, watch.next_deadline, watch.tick
-        self.commands = watch.commands_to_send
-        self.lost = lambda _: watch.disconnected()
-
-
-class _Partitions:
-    def __init__(self, watch: PartitionWatch, listener: Listener) -> None:
-        self.received, self.next_deadline, self.tick = watch.received, watch.next_deadline, watch.tick
-        self.lost = lambda _: watch.disconnected()
-        self._watch, self._listener = watch, listener
-
-    def commands(self, new_request_id: Callable[[], int], now: float) -> list[Message]:
-        while (told := self._watch.next_call()) is not None:
-            self._watch.called(self._listener(told), now)
-        return self._watch.commands_to_send(new_request_id, now)
-
-
-class _ScalableTopics:
-    def __init__(self, watch: ScalableTopicsWatch) -> None:
-        self.received, self.next_deadline, self.tick = watch.received, watch.next_deadline, watch.tick
-        self.commands = lambda _, __: watch.commands_to_send()
-        self.lost = watch.disconnected
-
-
-def _watching(watch: TopicListWatch | PartitionWatch | ScalableTopicsWatch, listener: Listener) -> _Watching:
-    if isinstance(watch, TopicListWatch):
-        return _TopicList(watch)
-    return _Partitions(watch, listener) if isinstance(watch, PartitionWatch) else _ScalableTopics(watch)
-
-
 class _Peer:
     """One connection, as its client sees it."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, listener: Listener) -> None:
         self.session = session
-        self.watch: _Watching | None = None
+        self.watch: Watch | None = None
+        self._listener = listener
         self._decoder = FrameDecoder()
         self._last_request = 0
 
@@ -233,8 +190,16 @@ class _Peer:
         if self.watch is not None:
             for message in messages:
                 self.watch.received(wrap(message), now)
-            made += [wrap(message) for message in self.watch.commands(self._new_request_id, now)]
+            made += [wrap(message) for message in self._commands(self.watch, now)]
         return [encode_frame(one) for one in made]
+
+    def _commands(self, watch: Watch, now: float) -> list[Message]:
+        if isinstance(watch, ScalableTopicsWatch):
+            return watch.commands_to_send()
+        if isinstance(watch, PartitionWatch):
+            while (told := watch.next_call()) is not None:
+                watch.called(self._listener(told), now)
+        return watch.commands_to_send(self._new_request_id, now)
 
     def _new_request_id(self) -> int:
         self._last_request += 1

@@ -87,7 +87,7 @@ class PartitionUpdateWatcher:
         """Take note that the connection has ended."""
         if connection is self._connection:
             self._connection = None
-            self.watch.disconnected()
+            self.watch.disconnected(self._scheduler.now)
             self._go_on()
             self._lost.succeed(None)
 

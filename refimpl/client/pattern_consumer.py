@@ -142,7 +142,7 @@ class PatternConsumer(ConsumerGroup):
         """Take note that the connection has ended."""
         if connection is self._connection:
             self._connection = None
-            self.watch.disconnected()
+            self.watch.disconnected(self._scheduler.now)
             self._lost.succeed(None)
 
     async def _stay(self) -> None:

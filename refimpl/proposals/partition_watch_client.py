@@ -229,21 +229,21 @@ class PartitionWatch:
             flags: Those of CONNECTED; None: it had none.
             now: Seconds.
         """
-        self.disconnected()
+        self.disconnected(now)
         self._flags = flags if flags is not None else FeatureFlags()
         self._refused = False
         self._failures = 0
         self._told_at = now if self._told_at is None else self._told_at
         self._happened(Event.CONNECTED, now)
 
-    def disconnected(self) -> None:
+    def disconnected(self, now: float) -> None:
         """Take note that the connection is lost; what it still owed is void, and the counts stay."""
         self._forget_registration()
         self._registered = self._asked_to_watch = self._unanswered = False
         self._watch_request = None
         self._polls.clear()
         self._outbox.clear()
-        self._happened(Event.DISCONNECTED, None)
+        self._happened(Event.DISCONNECTED, now)
 
     def close(self) -> None:
         """Take note that nobody is interested any more; a watcher is closed: pip247.client.closes."""

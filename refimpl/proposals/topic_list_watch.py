@@ -228,19 +228,19 @@ class TopicListWatch:
             flags: Those of CONNECTED; None: it had none.
             now: Seconds.
         """
-        self.disconnected()
+        self.disconnected(now)
         self._flags = flags if flags is not None else FeatureFlags()
         self._refused = False
         self._failures = 0
         self._happened(Event.CONNECTED, now)
 
-    def disconnected(self) -> None:
+    def disconnected(self, now: float) -> None:
         """Take note that the connection is lost; what it still owed is void, and the known topics stay."""
         self._was_registered |= self._registered
         self._registered = self._asked_to_watch = False
         self._asked.clear()
         self._outbox.clear()
-        self._happened(Event.DISCONNECTED, None)
+        self._happened(Event.DISCONNECTED, now)
 
     def close(self) -> None:
         """Take note that nobody is interested any more; a watcher is closed: pip145.client.watch-close.

@@ -151,7 +151,7 @@ class BothSides(RuleBasedStateMachine):
         late = list(self.to_client) if stale else []
         self.side.disconnected(self.connection)
         assert (self.side.watcher_count(self.connection), self.side.next_deadline()) == (0, None)
-        self.watch.disconnected()
+        self.watch.disconnected(self.now)
         self.to_broker.clear()
         self.to_client.clear()
         self.connection = None

@@ -341,7 +341,7 @@ def test_reconnect_pip247_client_reconnects():
     peer = watching((A, 2))
     peer.update(9, (A, 3))
     peer.finish()
-    peer.watch.disconnected()
+    peer.watch.disconnected(peer.now)
     assert (peer.sent(), peer.watch.next_deadline(), peer.watch.counts) == ([], None, {A: 3})
     assert peer.update(10, (A, 9)) is None
     assert peer.connect() == [("watch", A)]
@@ -368,7 +368,7 @@ def test_what_was_told_before_the_end_of_a_connection_is_still_applied():
     peer = watching((A, 2))
     peer.update(1, (A, 3))
     peer.update(2, (A, 4))
-    peer.watch.disconnected()
+    peer.watch.disconnected(peer.now)
     assert peer.finish(success=False) == [(A, 4)]
     assert peer.finish() is None
     assert (peer.watch.counts, peer.sent()) == ({A: 4}, [])

@@ -84,7 +84,7 @@ class BothSides(RuleBasedStateMachine):
     def disconnect(self, broker_first):
         stale = list(self.to_client)
         self.side.disconnected(self.connection)
-        self.watch.disconnected()
+        self.watch.disconnected(self.now)
         if not broker_first:
             for command in stale:
                 assert self.watch.received(wrap(command), self.now) is None

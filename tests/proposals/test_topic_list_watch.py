@@ -293,7 +293,7 @@ def test_answer_for_another_watcher_is_not_taken_for_ours():
 
 def test_reconnect_pip145_client_watch_hash_on_reconnect():
     peer = watching(T1)
-    peer.watch.disconnected()
+    peer.watch.disconnected(peer.now)
     assert (peer.watch.topics, peer.watch.next_deadline(), peer.sent()) == ({T1}, None, [])
     assert peer.update([T2], after=[T1, T2]) is None
     assert peer.connect() == [("watch", H1)]
@@ -376,7 +376,7 @@ def test_close_before_a_watch_was_sent():
     peer.list(T1)
     peer.sent()
     peer.watch.close()
-    peer.watch.disconnected()
+    peer.watch.disconnected(peer.now)
     assert peer.watch.state is State.CLOSED
 
 
