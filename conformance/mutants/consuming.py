@@ -1,6 +1,7 @@
 """Brokers that lie to consumers: when they subscribe, while they get messages, when they leave."""
 
 from dataclasses import replace
+from typing import Any
 
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session, consuming, subscription
@@ -131,8 +132,8 @@ def keeps_the_subscription_of_a_reader(patches: Patches) -> None:
     """A non-durable subscription stays when its consumer closes."""
     subscribe = Topic.subscribe
 
-    def changed(topic: Topic, name: str, index: int, *, durable: bool, properties: dict[str, str]) -> Subscription:  # noqa: ARG001
-        return subscribe(topic, name, index, durable=True, properties=properties)
+    def changed(topic: Topic, name: str, index: int, **others: Any) -> Subscription:
+        return subscribe(topic, name, index, **{**others, "durable": True})
 
     patches.replace(Topic, "subscribe", changed)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from conformance.mutants.model import Patches, mutant
 from conformance.targets import reference
@@ -54,8 +55,8 @@ def keeps_the_properties_of_the_latest_subscribe(patches: Patches) -> None:
     """The properties of a subscription are those of the SUBSCRIBE that came last."""
     subscribe = Topic.subscribe
 
-    def changed(topic: Topic, name: str, index: int, *, durable: bool, properties: dict[str, str]) -> Subscription:
-        found = subscribe(topic, name, index, durable=durable, properties=properties)
+    def changed(topic: Topic, name: str, index: int, *, properties: dict[str, str], **others: Any) -> Subscription:
+        found = subscribe(topic, name, index, properties=properties, **others)
         found.cursor.properties = properties
         return found
 
@@ -138,10 +139,10 @@ def judges_each_entry_once(patches: Patches) -> None:
 def filters_a_topic_as_its_first_subscription_asks(patches: Patches) -> None:
     """All subscriptions of a topic have the filter of the one that was created first."""
 
-    def changed(topic: Topic, name: str, cursor: Cursor, durable: bool) -> Subscription:
+    def changed(topic: Topic, name: str, cursor: Cursor, durable: bool, filters: SubscriptionFilters) -> Subscription:
         present = getattr(topic, "subscriptions", {})
-        first = next((one.cursor for one in present.values()), cursor)
-        return Subscription(topic, name, cursor, topic._filters_of(first.properties), durable=durable)
+        first = next((topic._filters_of(one.cursor.properties) for one in present.values()), filters)
+        return Subscription(topic, name, cursor, first, durable=durable)
 
     patches.replace(Topic, "_subscription", changed)
 
@@ -186,9 +187,9 @@ def forgets_entry_filters_for_a_message_filter(patches: Patches) -> None:
 def forgets_filters_when_a_topic_is_unloaded(patches: Patches) -> None:
     """A subscription that was there before its topic was loaded gets every entry."""
 
-    def changed(topic: Topic, name: str, cursor: Cursor, durable: bool) -> Subscription:
+    def changed(topic: Topic, name: str, cursor: Cursor, durable: bool, filters: SubscriptionFilters) -> Subscription:
         is_restored = not hasattr(topic, "subscriptions")
-        return Subscription(topic, name, cursor, topic._filters_of({} if is_restored else cursor.properties), durable=durable)
+        return Subscription(topic, name, cursor, topic._filters_of({}) if is_restored else filters, durable=durable)
 
     patches.replace(Topic, "_subscription", changed)
 
@@ -201,8 +202,8 @@ def takes_a_hyphen_for_the_dot(patches: Patches) -> None:
     def dotted(key: str) -> str:
         return key if key == MISSING else re.sub("^entry-filter-", PREFIX, key)
 
-    def changed(broker: Broker, properties: Mapping[str, str]) -> SubscriptionFilters:
-        return filters_of(broker, {dotted(key): value for key, value in properties.items()})
+    def changed(broker: Broker, properties: Mapping[str, str], *, is_new: bool = False) -> SubscriptionFilters:
+        return filters_of(broker, {dotted(key): value for key, value in properties.items()}, is_new=is_new)
 
     patches.replace(Broker, "filters_of", changed)
 
@@ -212,8 +213,8 @@ def lets_every_subscribe_change_the_filter(patches: Patches) -> None:
     """A SUBSCRIBE with properties changes the filter of a subscription that exists."""
     subscribe = Topic.subscribe
 
-    def changed(topic: Topic, name: str, index: int, *, durable: bool, properties: dict[str, str]) -> Subscription:
-        found = subscribe(topic, name, index, durable=durable, properties=properties)
+    def changed(topic: Topic, name: str, index: int, *, properties: dict[str, str], **others: Any) -> Subscription:
+        found = subscribe(topic, name, index, properties=properties, **others)
         if properties:
             found.filters.entry_filters = topic._filters_of(properties).entry_filters
         return found

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from conformance.mutants.model import Patches, mutant
-from refimpl.broker import consuming
+from refimpl.broker import Broker
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.subscription import Consumer, NonPersistentSubscription
 from refimpl.proposals.entry_filters import FilterCounts, PropertyEntryFilter, SubscriptionEntryFilters, Verdict
@@ -22,7 +22,8 @@ def change_judge(patches: Patches, changed: Callable[[Judge, PropertyEntryFilter
 @mutant("pip191.filter.invalid")
 def takes_properties_that_it_can_not_use(patches: Patches) -> None:
     """A SUBSCRIBE with entry-filter. or entry-filter-missing=drop creates a subscription."""
-    patches.replace(consuming, "filters_of", lambda *_: {})
+    filters_of = Broker.filters_of
+    patches.replace(Broker, "filters_of", lambda broker, properties, **_: filters_of(broker, properties))
 
 
 @mutant("pip191.filter.values-exact")

@@ -31,7 +31,7 @@ from refimpl.proposals.profiles import DEFAULT, Profiles
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list import TopicListBroker
 from refimpl.proposals.topic_list_rules import namespace_of
-from refimpl.proposals.uniform_batches import BUILT_IN, EntryFilterFactory, SubscriptionEntryFilters
+from refimpl.proposals.uniform_batches import BUILT_IN, EntryFilterFactory, SubscriptionEntryFilters, filters_of
 from refimpl.store import MemoryStore, StoredNamespace, StoredTopic
 from refimpl.wire import FRAME_PADDING
 from refimpl.wire.pulsar_api_pb2 import (
@@ -137,10 +137,21 @@ class Broker:
         self._topics: dict[str, Topic] = {}
         self._producers = 0
 
-    def filters_of(self, properties: Mapping[str, str]) -> SubscriptionFilters:
-        """Return what judges the entries of a subscription with these properties."""
+    def filters_of(self, properties: Mapping[str, str], *, is_new: bool = False) -> SubscriptionFilters:
+        """Return what judges the entries of a subscription with these properties.
+
+        Args:
+            properties: Be they good or not, if the subscription exists.
+            is_new: It is about to be created.
+
+        Raises:
+            Refused: NotAllowedError: it is new, and its properties can't be used: pip191.filter.invalid.
+        """
         delay = self.configuration.dispatcher_entry_filter_rescheduled_message_delay / 1000
-        entry_filters = SubscriptionEntryFilters.restored(properties, self.entry_filters, delay=delay, log=self._log)
+        if is_new:
+            entry_filters = SubscriptionEntryFilters(filters_of(properties, self.entry_filters), delay=delay, log=self._log)
+        else:
+            entry_filters = SubscriptionEntryFilters.restored(properties, self.entry_filters, delay=delay, log=self._log)
         return SubscriptionFilters(entry_filters, self.message_filters.subscription() if self.message_filters is not None else None)
 
     # Connections

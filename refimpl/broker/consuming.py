@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from refimpl.broker.errors import ProtocolViolation
+from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.names import TopicName
 from refimpl.broker.subscription import Consumer, Subscription, SubType, read_ack_set
 from refimpl.broker.topic import LATEST, MAX_U64, Topic
 from refimpl.proposals.message_filter import RequestedFilter
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.uniform_batches import filters_of
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     CommandAck,
@@ -47,30 +47,34 @@ def subscribe(session: Session, request: CommandSubscribe, frame: Frame) -> None
     if request.subType == SubType.Key_Shared:
         raise Refused(NotAllowedError, "Subscription type Key_Shared is not supported by this broker")
     if request.consumer_id not in session.consumers:  # core.subscribe.repeated
-        filters = broker.message_filters
-        requested = filters.requested(request, broker.schemas.access(name)) if filters is not None else None
+        offered = broker.message_filters
+        requested = offered.requested(request, broker.schemas.access(name)) if offered is not None else None
         if request.HasField("schema") and request.schema.type != Schema.AutoConsume:
             broker.schemas.check(request.schema)
-        _check_properties(session, name, request)
+        filters = _new_filters(session, name, request)
         topic = broker.topic_to_use(name, create=request.force_topic_creation)
         owner = _owner_elsewhere(session, topic, request)
         if owner is not None:  # core.subscribe.dead-owner-replaced
             owner.check_liveness(lambda _: _join_again(session, request, requested))
             return
-        _join(session, topic, request, requested)
+        _join(session, topic, request, requested, filters)
     else:
         session.send(CommandSuccess(request_id=request.request_id))
 
 
-def _check_properties(session: Session, name: TopicName, request: CommandSubscribe) -> None:
-    """Let properties pass that entry filters can use, or that count for nothing: pip191.filter.properties-of-first.
+def _new_filters(session: Session, name: TopicName, request: CommandSubscribe) -> SubscriptionFilters | None:
+    """Make the filters of a new subscription, before anything is created for it.
+
+    Returns:
+        None if the subscription exists, so that the properties count for nothing: pip191.filter.properties-of-first.
 
     Raises:
         Refused: NotAllowedError: pip191.filter.invalid.
     """
     broker = session.broker
-    if not broker.exists(name) or request.subscription not in broker.topic(name).subscriptions:
-        filters_of(_properties(request), broker.entry_filters)
+    if broker.exists(name) and request.subscription in broker.topic(name).subscriptions:
+        return None
+    return broker.filters_of(_properties(request), is_new=True)
 
 
 def _properties(request: CommandSubscribe) -> dict[str, str]:
@@ -92,20 +96,24 @@ def _join_again(session: Session, request: CommandSubscribe, requested: Requeste
         return
     try:
         name = session.broker.topic_name(request.topic)
-        _check_properties(session, name, request)
-        _join(session, session.broker.topic_to_use(name, create=request.force_topic_creation), request, requested)
+        filters = _new_filters(session, name, request)
+        _join(session, session.broker.topic_to_use(name, create=request.force_topic_creation), request, requested, filters)
     except Refused as refused:
         session.refuse(request, refused)
 
 
-def _join(session: Session, topic: Topic, request: CommandSubscribe, requested: RequestedFilter | None) -> None:
+def _join(
+    session: Session, topic: Topic, request: CommandSubscribe, requested: RequestedFilter | None, filters: SubscriptionFilters | None
+) -> None:
     found = topic.subscriptions.get(request.subscription)
     if found is not None:
         found.check_joins(request.subType)
         found.filters.check_joins(requested)
     if request.HasField("schema"):
         session.broker.schemas.join(topic, request.schema)
-    subscription = topic.subscribe(request.subscription, _start(topic, request), durable=request.durable, properties=_properties(request))
+    subscription = topic.subscribe(
+        request.subscription, _start(topic, request), durable=request.durable, properties=_properties(request), filters=filters
+    )
     epoch = request.consumer_epoch if request.HasField("consumer_epoch") else None
     consumer = Consumer(request.consumer_id, session, subscription, request.consumer_name, request.priority_level, epoch)
     consumer.auto_schema = request.HasField("schema") and request.schema.type == Schema.AutoConsume

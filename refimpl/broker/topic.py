@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from refimpl.broker.filtering import FiltersOf
+from refimpl.broker.filtering import FiltersOf, SubscriptionFilters
 from refimpl.broker.names import TopicName
 from refimpl.broker.subscription import NonPersistentSubscription, Subscription
 from refimpl.proposals.refused import Refused
@@ -49,7 +49,8 @@ class Topic:
         self._filters_of = filters_of
         self.producers: dict[str, Producer] = {}
         self.subscriptions: dict[str, Subscription] = {
-            subscription: self._subscription(subscription, cursor, True) for subscription, cursor in stored.cursors.items()
+            subscription: self._subscription(subscription, cursor, True, filters_of(cursor.properties))
+            for subscription, cursor in stored.cursors.items()
         }
         self.messages_in = 0
         self.octets_in = 0
@@ -127,21 +128,30 @@ class Topic:
 
     # Subscriptions
 
-    def subscribe(self, name: str, index: int, *, durable: bool, properties: dict[str, str]) -> Subscription:
+    def subscribe(
+        self, name: str, index: int, *, durable: bool, properties: dict[str, str], filters: SubscriptionFilters | None = None
+    ) -> Subscription:
         """Return a subscription; one that does not exist begins at an index.
 
-        The properties are those of the first SUBSCRIBE: later ones don't change them.
+        The properties are those of the first SUBSCRIBE, and so are the filters: later ones don't change them.
+
+        Args:
+            name: Unique in the topic.
+            index: Of the first entry that is not acknowledged.
+            durable: It outlives its consumers.
+            properties: Kept with it; entry filters are chosen by them.
+            filters: What was made of the properties already; None: nothing was.
         """
         found = self.subscriptions.get(name)
         if found is None:
             cursor = Cursor(mark_delete=index, properties=properties)
-            found = self.subscriptions[name] = self._subscription(name, cursor, durable)
+            found = self.subscriptions[name] = self._subscription(name, cursor, durable, filters or self._filters_of(properties))
             if durable:
                 self.stored.cursors[name] = cursor
         return found
 
-    def _subscription(self, name: str, cursor: Cursor, durable: bool) -> Subscription:
-        return Subscription(self, name, cursor, self._filters_of(cursor.properties), durable=durable)
+    def _subscription(self, name: str, cursor: Cursor, durable: bool, filters: SubscriptionFilters) -> Subscription:
+        return Subscription(self, name, cursor, filters, durable=durable)
 
     def unsubscribe(self, name: str) -> None:
         """Remove a subscription."""
@@ -167,5 +177,5 @@ class NonPersistentTopic(Topic):
             assert isinstance(subscription, NonPersistentSubscription)
             subscription.offer(entry)
 
-    def _subscription(self, name: str, cursor: Cursor, durable: bool) -> Subscription:
-        return NonPersistentSubscription(self, name, cursor, self._filters_of(cursor.properties), durable=durable)
+    def _subscription(self, name: str, cursor: Cursor, durable: bool, filters: SubscriptionFilters) -> Subscription:
+        return NonPersistentSubscription(self, name, cursor, filters, durable=durable)

@@ -157,6 +157,18 @@ def test_a_factory_that_fails_refuses_the_subscription_and_nothing_else() -> Non
     assert not peer.session.closing
 
 
+def test_a_filter_is_made_once_for_each_subscription() -> None:
+    world = World()
+    consumer = world.subscribed(LOUD, 10, subType="Shared")
+    assert len(world.moody) == 1, "what was made to check the properties is what judges"
+    send_named(world.producing(), "a")
+    assert (consumer.entries(), world.asked) == ([0], ["a"])
+    world.subscribed(LOUD, subType="Shared")
+    assert len(world.moody) == 1, "the subscription has its filter"
+    world.subscribed(LOUD, subscription="second")
+    assert len(world.moody) == 2
+
+
 # Filters of other distributions
 
 

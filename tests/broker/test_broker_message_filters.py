@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,16 @@ from broker_peer import TOPIC, Peer, make_broker
 
 from refimpl.broker import Broker, Configuration
 from refimpl.broker.subscription import PAUSE, REJECTED_AT_ONCE
-from refimpl.proposals.message_filter import BASIC_AVRO_FILTER, BYTES_PREFIX_FILTER, PREFIX_KEY, REGEX_FILTER, REGEX_KEY
+from refimpl.proposals.message_filter import (
+    BASIC_AVRO_FILTER,
+    BYTES_PREFIX_FILTER,
+    PREFIX_KEY,
+    REGEX_FILTER,
+    REGEX_KEY,
+    FilterRegistry,
+    SchemaAccess,
+)
+from refimpl.proposals.message_filter_kinds import BytesPrefixFilter
 from refimpl.proposals.profiles import LETTER
 from refimpl.wire import compress, encode_payload
 from refimpl.wire.pulsar_api_pb2 import (
@@ -239,6 +249,25 @@ def test_a_bad_filter_creates_nothing() -> None:
         assert answer.error == NotAllowedError
     assert peer.broker.admin.topics("public/default", "persistent") == []
     assert peer.subscribe().request_id == 2, "the id is free"
+
+
+def test_a_filter_of_somebody_else_is_built_once_for_each_subscribe() -> None:
+    built: list[BytesPrefixFilter] = []
+
+    def counting(properties: Mapping[str, str], schemas: SchemaAccess) -> BytesPrefixFilter:
+        built.append(BytesPrefixFilter(properties, schemas))
+        return built[-1]
+
+    wanted = meta("others.Counting", **{PREFIX_KEY: "3"})
+    peer = filtered(Broker(filter_registry=FilterRegistry({"others.Counting": counting})), wanted, "Shared")
+    assert len(built) == 1, "what was built to check it is what judges"
+    peer.publish("1", "30")
+    peer.frames()
+    assert peer.flow(10) == ["30"]
+    assert peer.subscribe(kind="Shared", filter_meta=wanted).request_id == 2
+    assert len(built) == 1, "a repeated SUBSCRIBE needs none"
+    assert peer.subscribe(consumer_id=2, kind="Shared", filter_meta=wanted).request_id == 2
+    assert len(built) == 2
 
 
 def test_one_filter_for_each_subscription() -> None:
