@@ -28,6 +28,7 @@ from refimpl.proposals.topic_list import TopicChanges
 
 Part = ProducerGroup | ConsumerGroup
 T = TypeVar("T")
+OpenedT = TypeVar("OpenedT", PatternConsumer, NamespaceConsumer)
 
 
 class ClientCore:
@@ -148,7 +149,7 @@ class ClientCore:
         """
         group = NamespaceConsumer(self, namespace, options, property_filters or {}, on_topics)
         self._parts[group] = None
-        return self.scheduler.spawn(self._told(group))
+        return self.scheduler.spawn(self._opened(group))
 
     def close(self) -> Process[None]:
         """Close all producers and consumers, then all connections; comes when that is done."""
@@ -214,11 +215,7 @@ class ClientCore:
     async def _partitions(self, topic: str) -> int:
         return await self.patiently(lambda: self.pool.partitions(topic))
 
-    async def _opened(self, group: PatternConsumer) -> PatternConsumer:
-        await group.open()
-        return group
-
-    async def _told(self, group: NamespaceConsumer) -> NamespaceConsumer:
+    async def _opened(self, group: OpenedT) -> OpenedT:
         await group.open()
         return group
 

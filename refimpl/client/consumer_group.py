@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from refimpl.client.connection import Connection
 from refimpl.client.consumer import Consumer
@@ -45,7 +45,7 @@ class ConsumerGroup:
             ClientError: One of them can't be attached to; then the group is closed.
         """
         try:
-            for attaching in [self._start(topic) for topic in topics]:
+            for attaching in [self._add(topic) for topic in topics]:
                 await attaching
         except BaseException:
             self.close()
@@ -174,6 +174,10 @@ class ConsumerGroup:
         goodbyes = [consumer.close() for consumer in list(self.members.values())]
         self.members = {}
         return self._core.scheduler.spawn(_all(goodbyes))
+
+    def _add(self, topic: str) -> Pending[Any]:
+        """Begin to attach to a topic; comes when that is done."""
+        return self._start(topic)
 
     def _start(self, topic: str) -> Pending[Connection]:
         consumer = Consumer(self._core, topic, self.options, self.inbox, self._ended)

@@ -5,7 +5,7 @@ namespace --> watch --> topics come and go --> look up each --> its segments com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -44,19 +44,6 @@ class ScalableConsumer(ConsumerGroup):
         self.lookups: dict[str, SegmentLookup] = {}
         self._segments: dict[str, dict[str, Pending[Connection]]] = {}  # by scalable topic and segment
 
-    async def add(self, topics: Iterable[str]) -> None:
-        """Attach to scalable topics.
-
-        Raises:
-            ClientError: One of them can't be attached to; then the group is closed.
-        """
-        try:
-            for attaching in [self._add(topic) for topic in topics]:
-                await attaching
-        except BaseException:
-            self.close()
-            raise
-
     def close(self) -> Pending[None]:
         """Leave all topics; comes when the brokers have confirmed it, or can't."""
         lookups, self.lookups, self._segments = self.lookups, {}, {}
@@ -65,7 +52,7 @@ class ScalableConsumer(ConsumerGroup):
         return super().close()
 
     def _add(self, topic: str) -> Process[None]:
-        """Begin to attach to a topic; comes with the first consumers of all its segments."""
+        """Begin to attach to a scalable topic; comes with the first consumers of all its segments."""
         lookup = SegmentLookup(self._core, topic, partial(self._apply_segments, topic), self._lookup_ended)
         self.lookups[topic] = lookup
         self._segments[topic] = {}
