@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -236,8 +236,11 @@ async def _await_ready(endpoint: Endpoint, child: Supervised) -> None:
                 return [NO_ANSWER]
 
         await poll_until(reads, seconds=READY_SECONDS, what=endpoint.name, child=child)
-        with suppress(TargetError):
+        try:
             await poll_until(subscribes, seconds=FIRST_SECONDS, what=endpoint.name, child=child)
+        except TargetError:
+            if child.exit_code is not None:
+                raise
 
 
 async def _unconfirmed(endpoint: Endpoint) -> frozenset[str]:
