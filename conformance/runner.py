@@ -223,7 +223,7 @@ class _Run:
                 units += [Unit(case, cell, trial) for cell in cells(case) for trial in range(self._trials(case))]
         around = Surroundings(endpoint, admin, self.write, self.started, self.options.slow)
         active: set[Conversation] = set()
-        made: list[str] = []
+        made: set[str] = set()
         room = asyncio.Semaphore(self.options.jobs)
         outcomes: list[tuple[Unit, Outcome]] = []
 
@@ -244,7 +244,7 @@ class _Run:
             if admin is not None and not endpoint.thrown_away:  # not earlier: a deletion can fail the first producer of another
                 await _remove_namespaces(admin, made, self.options.jobs)
 
-    async def _converse(self, unit: Unit, around: Surroundings, active: set[Conversation], made: list[str]) -> Outcome:
+    async def _converse(self, unit: Unit, around: Surroundings, active: set[Conversation], made: set[str]) -> Outcome:
         earlier = self.options.like.talks.get(unit.key) if self.options.like else None
         if earlier is not None:
             fresh, seed = dict(earlier.begin.fresh), earlier.begin.seed
@@ -269,6 +269,8 @@ class _Run:
         namespaces = [fresh[name] for name, kind in fresh_names(unit.case).items() if kind == "namespace"]
         self.talks[unit.key] = conversation.talk
         try:
+            if earlier is not None and around.admin is not None:  # recordings of several runs have names in common
+                await _remove_namespaces(around.admin, made & set(namespaces), 1)
             refused = await _create_namespaces(around.admin, namespaces, made)
             talk = conversation.give_up(refused) if refused else await conversation.run()
         finally:
@@ -390,14 +392,14 @@ async def _watch_lag(active: set[Conversation]) -> None:
                 conversation.late(late)
 
 
-async def _create_namespaces(admin: AdminClient | None, names: Sequence[str], made: list[str]) -> str | None:
+async def _create_namespaces(admin: AdminClient | None, names: Sequence[str], made: set[str]) -> str | None:
     """Create namespaces and note them in `made`; return why one could not be created, None if all were."""
     for name in names if admin is not None else ():
         assert admin is not None
         result = await admin.call("create_namespace", name)
         if not result.ok:
             return f"namespace {name} can't be created: {result.status} {result.reason}"
-        made.append(name)
+        made.add(name)
     return None
 
 

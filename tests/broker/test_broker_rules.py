@@ -185,3 +185,28 @@ def test_a_broker_from_before_the_proposal() -> None:
 def test_what_is_not_built_is_refused_politely(name: str) -> None:
     answer = Peer(make_broker()).ask(name, request_id=9)
     assert (answer.request_id, answer.error if name == "newTxn" else answer.DESCRIPTOR.name) is not None
+
+
+@pytest.mark.parametrize(
+    ("local", "status"),
+    [
+        *((f"a-partition-{number}", 412) for number in ("0", "01", "00", "+1", "-1", "2147483648", "99999999999", "\u0663")),
+        *((f"a-partition-{text}", None) for text in ("", "1x", " 1", "1-partition-02")),
+        ("A-Partition-0", None),
+        ("p-partition-01", None),
+        ("p-partition-1", 409),
+        ("p-partition-5", 412),
+    ],
+)
+def test_a_topic_that_ends_like_a_partition_can_be_created_only_where_it_may_be_one(local, status):
+    """Observed on Apache Pulsar 2.10.5 and 4.2.4."""
+    broker = Broker(Configuration())
+    broker.admin.create_partitioned_topic("persistent://public/default/p", 2)
+    topic = f"persistent://public/default/{local}"
+    if status is None:
+        broker.admin.create_topic(topic)
+        assert topic in broker.admin.topics("public/default", "persistent")
+    else:
+        with pytest.raises(AdminRefused) as caught:
+            broker.admin.create_topic(topic)
+        assert caught.value.status == status
