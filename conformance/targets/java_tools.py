@@ -27,8 +27,11 @@ class Java:
     major: int
 
 
-async def find_java() -> Java:
+async def find_java(whose: str = "Apache Pulsar") -> Java:
     """Choose the Java runtime: the one in JAVA_HOME, else the one on PATH; the first that is new enough.
+
+    Args:
+        whose: what needs it, for the messages.
 
     Returns:
         The runtime.
@@ -46,8 +49,8 @@ async def find_java() -> Java:
             return Java(program, major)
         too_old.append(f"{program} is Java {major or 'of an unknown version'}")
     if too_old:
-        raise TargetError(f"Apache Pulsar needs Java {OLDEST_JAVA} or newer, but {' and '.join(too_old)}", hint=_JAVA_HINT)
-    raise TargetError("Java was not found", hint=_JAVA_HINT)
+        raise TargetError(f"{whose} needs Java {OLDEST_JAVA} or newer, but {' and '.join(too_old)}", hint=_JAVA_HINT)
+    raise TargetError(f"{whose} needs Java, which was not found", hint=_JAVA_HINT)
 
 
 async def _major_version(program: Path) -> int:

@@ -68,7 +68,7 @@ def start(version: str, config: dict[str, str] | None = None) -> None:
 def test_missing_java_is_told(bare: Path) -> None:
     with pytest.raises(TargetError) as caught:
         start("4.2.4")
-    assert str(caught.value) == f"Java was not found ({JAVA_HINT})"
+    assert str(caught.value) == f"Apache Pulsar needs Java, which was not found ({JAVA_HINT})"
 
 
 def test_old_java_is_told(bare: Path) -> None:

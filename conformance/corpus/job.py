@@ -1,0 +1,170 @@
+"""What all jobs have in common: command line, progress, result and exit code.
+
+A job checks laws. It exits with 0 if all hold, with 1 if one is broken, and with 2 if it could not be run. The result is one JSON file,
+which appears when it is complete and never in part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from conformance import __version__
+from conformance.corpus.errors import reason_of
+from conformance.corpus.session import MEGABYTES, SparkError, is_submitted, spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOLD, BROKEN, NOT_RUN = 0, 1, 2
+EXAMPLES = 20
+"""So many rows that break a law are kept."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """What was found of one law.
+
+    Attributes:
+        name: What it is called, such as `round-trip`.
+        text: What has to hold.
+        checked: Rows, pairs or whatever the law speaks of.
+        broken: How many of them break it.
+        examples: Some that do, smallest first, as JSON can hold them.
+    """
+
+    name: str
+    text: str
+    checked: int
+    broken: int
+    examples: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether something was checked, and nothing breaks it."""
+        return self.checked > 0 and self.broken == 0
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a job found: laws, and numbers besides (`counters`: whatever JSON can hold)."""
+
+    laws: Sequence[Law]
+    counters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Run:
+    """What a job works with.
+
+    Attributes:
+        spark: The session.
+        options: The command line.
+        timings: Seconds of each part that was timed.
+    """
+
+    spark: SparkSession
+    options: argparse.Namespace
+    timings: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Tell that a part has begun, and time it."""
+        print(f"{name} ..", file=sys.stderr, flush=True)
+        began = time.perf_counter()
+        yield
+        self.timings[name] = round(time.perf_counter() - began, 3)
+        print(f"{name}: {self.timings[name]:.1f} s", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job.
+
+    Attributes:
+        name: Its module's, which is how it is started.
+        text: What it checks, for the help.
+        check: Does it.
+        add_options: Adds options of its own to the common ones.
+    """
+
+    name: str
+    text: str
+    check: Callable[[Run], Findings]
+    add_options: Callable[[argparse.ArgumentParser], None] = lambda _: None
+
+    def main(self, arguments: Sequence[str] | None = None) -> int:
+        """Run it as a program; return the exit code."""
+        options = self.parser().parse_args(arguments)
+        try:
+            with spark_session(self.name, cores=options.cores, megabytes=options.memory) as spark:
+                run = Run(spark, options)
+                began = time.perf_counter()
+                findings = self.check(run)
+                result = self._result(run, findings, time.perf_counter() - began)
+        except SparkError as error:
+            print(f"{self.name}: {error}", file=sys.stderr)
+            return NOT_RUN
+        except Exception as error:
+            reason = reason_of(error)
+            if reason is None:
+                raise
+            print(f"{self.name}: {reason}", file=sys.stderr)
+            return NOT_RUN
+        write_result(options.result, result)
+        for law in findings.laws:
+            print(f"{'holds ' if law.holds else 'BROKEN'} {law.name}: {law.broken:,} of {law.checked:,} break it. {law.text}")
+            for example in law.examples[:3]:
+                print(f"       {json.dumps(example, ensure_ascii=False)}")
+        print(f"result {options.result}")
+        return HOLD if all(law.holds for law in findings.laws) else BROKEN
+
+    def parser(self) -> argparse.ArgumentParser:
+        """Return the parser of its command line."""
+        parser = argparse.ArgumentParser(prog=f"python -m conformance.corpus.jobs.{self.name}", description=self.text)
+        parser.add_argument("--rows", type=int, default=100_000, help="rows of a synthetic corpus (%(default)s)")
+        parser.add_argument("--seed", type=int, default=1, help="of everything that is drawn (%(default)s)")
+        parser.add_argument("--cores", type=int, help="cores of this machine to use; a cluster decides by itself")
+        parser.add_argument("--memory", type=int, default=MEGABYTES, help="MiB for the driver (%(default)s); a cluster decides by itself")
+        parser.add_argument("--result", type=Path, default=Path("reports/corpus") / f"{self.name}.json", help="where the result goes (%(default)s)")
+        self.add_options(parser)
+        return parser
+
+    def _result(self, run: Run, findings: Findings, seconds: float) -> dict[str, Any]:
+        options = {name: value for name, value in vars(run.options).items() if name not in ("result", "seed")}
+        return {
+            "job": self.name,
+            "holds": all(law.holds for law in findings.laws),
+            "laws": [asdict(law) for law in findings.laws],
+            "counters": findings.counters,
+            "options": {name: str(value) if isinstance(value, Path) else value for name, value in options.items()},
+            "seed": run.options.seed,
+            "versions": {
+                "suite": __version__,
+                "spark": run.spark.version,
+                "python": platform.python_version(),
+                "cluster": is_submitted(),
+                "cores": run.spark.sparkContext.defaultParallelism,
+            },
+            "seconds": {**run.timings, "all": round(seconds, 3)},
+        }
+
+
+def write_result(path: Path, result: Mapping[str, Any]) -> None:
+    """Write a result in one step: whoever looks sees the old one, or the new one as a whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        new.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)

@@ -1,0 +1,127 @@
+"""Starts Spark, or says in one line what it lacks.
+
+Under `spark-submit` master, memory and environment are the cluster's; otherwise it runs in this process, on as many cores as asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from conformance.targets import TargetError
+from conformance.targets.java_tools import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MEGABYTES = 1024
+"""What the driver gets if nothing else is said, in MiB: enough for 10 million rows in blocks."""
+OVERHEAD_MEGABYTES = 512
+"""What Java and the Python workers take besides, in MiB."""
+_LOGGING = Path(__file__).parent / "log4j2.properties"
+_SETTINGS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.ansi.enabled": "true",
+}
+_LOCAL: Mapping[str, str] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+class SparkError(TargetError):
+    """Spark can't be used here: what is missing, and what to do about it."""
+
+
+@contextmanager
+def spark_session(
+    name: str, *, cores: int | None = None, megabytes: int = MEGABYTES, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """Start Spark for the length of a block, with the data sources of this package.
+
+    Args:
+        name: What the run is called.
+        cores: How many cores are used in this process; None: all. A cluster decides by itself.
+        megabytes: Memory of the driver in MiB. A cluster decides by itself.
+        settings: Spark's own settings, on top of those that suit this package.
+
+    Raises:
+        SparkError: Spark is not installed, Java is missing or too old, or there is not enough memory.
+    """
+    java = check(megabytes)
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    from conformance.corpus.sources import register_all  # noqa: PLC0415
+
+    builder: SparkSession.Builder = SparkSession.builder.appName(name)
+    chosen = {**_SETTINGS, **(settings or {})}
+    if not is_submitted():
+        os.environ["JAVA_HOME"] = str(java.resolve().parents[1])
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        logging = f"-Dlog4j2.configurationFile=file:{_LOGGING}"
+        chosen = {
+            **_LOCAL,
+            "spark.driver.memory": f"{megabytes}m",
+            "spark.driver.extraJavaOptions": logging,
+            "spark.sql.shuffle.partitions": str(cores or os.cpu_count() or 1),
+            **chosen,
+        }
+        builder = builder.master(f"local[{cores or '*'}]")
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    try:
+        register_all(spark)
+        yield spark
+    finally:
+        spark.stop()
+
+
+def is_submitted() -> bool:
+    """Tell whether `spark-submit` started this program."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def check(megabytes: int = MEGABYTES) -> Path:
+    """Look for what Spark needs.
+
+    Args:
+        megabytes: Memory of the driver in MiB.
+
+    Returns:
+        The Java that it will use.
+
+    Raises:
+        SparkError: Something is missing.
+    """
+    if find_spec("pyspark") is None or find_spec("pyarrow") is None:
+        raise SparkError("PySpark is not installed", hint="pip install 'pulsar-conformance[spark]'")
+    try:
+        java = asyncio.run(find_java("Spark"))
+    except TargetError as error:
+        raise SparkError(error.message, hint=error.hint) from None
+    free = available_megabytes()
+    if free is not None and not is_submitted() and free < megabytes + OVERHEAD_MEGABYTES:
+        raise SparkError(
+            f"Spark needs {megabytes + OVERHEAD_MEGABYTES} MiB of memory, and {free} MiB are free",
+            hint="free some, or give less with --memory",
+        )
+    return java.program
+
+
+def available_megabytes() -> int | None:
+    """Return how much memory is free, in MiB; None where the system does not tell."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    free = next((line.split()[1] for line in lines if line.startswith("MemAvailable:")), None)
+    return None if free is None else int(free) // 1024

@@ -1,0 +1,17 @@
+"""Where the rows come from: Spark data sources, each with a fixed schema and a table of its options.
+
+spark.read.format("synthetic_topics").option("rows", 1_000_000).load()
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
+
+SOURCES: tuple[type[DataSource], ...] = ()
+
+
+def register_all(spark: SparkSession) -> None:
+    """Make the sources known to a session by their names."""
+    for source in SOURCES:
+        spark.dataSource.register(source)
