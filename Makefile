@@ -21,8 +21,13 @@ $(VENV)/run.stamp: requirements.txt pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-# What developing it needs, on top.
-$(VENV)/dev.stamp: requirements-dev.txt $(VENV)/run.stamp
+# What running over corpora with Spark needs, on top.
+$(VENV)/spark.stamp: requirements-spark.txt $(VENV)/run.stamp
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements-spark.txt
+	@touch $@
+
+# What developing it needs, on top of both.
+$(VENV)/dev.stamp: requirements-dev.txt $(VENV)/spark.stamp
 	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
 	@touch $@
 

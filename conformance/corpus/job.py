@@ -135,7 +135,9 @@ class Job:
         parser.add_argument("--seed", type=int, default=1, help="of everything that is drawn (%(default)s)")
         parser.add_argument("--cores", type=int, help="cores of this machine to use; a cluster decides by itself")
         parser.add_argument("--memory", type=int, default=MEGABYTES, help="MiB for the driver (%(default)s); a cluster decides by itself")
-        parser.add_argument("--result", type=Path, default=Path("reports/corpus") / f"{self.name}.json", help="where the result goes (%(default)s)")
+        parser.add_argument(
+            "--result", type=Path, default=Path("reports/corpus") / f"{self.name}.json", help="where the result goes (%(default)s)"
+        )
         self.add_options(parser)
         return parser
 

@@ -23,7 +23,8 @@ MEGABYTES = 1024
 """What the driver gets if nothing else is said, in MiB: enough for 10 million rows in blocks."""
 OVERHEAD_MEGABYTES = 512
 """What Java and the Python workers take besides, in MiB."""
-_LOGGING = Path(__file__).parent / "log4j2.properties"
+LOGGING = f"-Dlog4j2.configurationFile=file:{Path(__file__).parent / 'log4j2.properties'}"
+"""Tells Java where it reads what Spark may log."""
 _SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -66,11 +67,10 @@ def spark_session(
     if not is_submitted():
         os.environ["JAVA_HOME"] = str(java.resolve().parents[1])
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-        logging = f"-Dlog4j2.configurationFile=file:{_LOGGING}"
         chosen = {
             **_LOCAL,
             "spark.driver.memory": f"{megabytes}m",
-            "spark.driver.extraJavaOptions": logging,
+            "spark.driver.extraJavaOptions": LOGGING,
             "spark.sql.shuffle.partitions": str(cores or os.cpu_count() or 1),
             **chosen,
         }

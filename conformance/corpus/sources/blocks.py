@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -68,7 +69,7 @@ class _BlockReader(DataSourceReader):
         blocks = -(-self._source.chosen["rows"] // BLOCK)
         parts = max(1, min(blocks, self._source.chosen["partitions"]))
         borders = [blocks * part // parts for part in range(parts + 1)]
-        return [BlockRange(first, last) for first, last in zip(borders, borders[1:], strict=False)]
+        return [BlockRange(first, last) for first, last in pairwise(borders)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         rows = self._source.chosen["rows"]

@@ -55,9 +55,9 @@ def _read(source: str, option: Option, text: str | None) -> Any:
         if option.default is None:
             raise CorpusError(f"{source}: the option {option.name} has to be given ({option.text})")
         return option.default
-    kind = type(option.default) if option.default is not None else str
+    kind: Any = type(option.default) if option.default is not None else str
     try:
-        value = kind(text)
+        value: Any = kind(text)
     except ValueError:
         raise CorpusError(f"{source}: {option.name} is a number ({option.text}), not {text!r}") from None
     if option.choices and value not in option.choices:
