@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 TARGET ?= reference
 REPORT ?= reports
+ROWS ?= 10000000
 ARGS ?=
 
-.PHONY: help conformance test interop mutants recordings bench docs notebooks lab proto lint clean
+.PHONY: help conformance test interop mutants recordings spark spark-cluster bench docs notebooks lab proto lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this help
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  TARGET=reference | apache-pulsar@VERSION | pulsar://HOST:PORT | FILE.toml   what is tested (now: $(TARGET))"
 	@echo "  ARGS='--admin-url URL --select GLOB ...'                                    further options of 'run'"
 
@@ -45,7 +46,7 @@ conformance: $(VENV)/run.stamp  ## Judge TARGET: the reference broker unless tol
 	$(BIN)/pulsar-conformance run $(TARGET) --report $(REPORT) $(ARGS)
 
 test: $(VENV)/dev.stamp  ## Run the project's own tests; stock clients meet the reference broker only
-	$(BIN)/python -m pytest -m "not (interop and real)" $(ARGS)
+	$(BIN)/python -m pytest -m "not (interop and real) and not cluster" $(ARGS)
 
 interop: $(VENV)/dev.stamp  ## Let stock clients meet the reference broker and a real Apache Pulsar
 	$(BIN)/python -m pytest tests/interop $(ARGS)
@@ -56,6 +57,12 @@ mutants: $(VENV)/dev.stamp  ## Run each mutant of the reference against all case
 recordings: TARGET = apache-pulsar@4.2.4
 recordings: $(VENV)/run.stamp  ## Record TARGET anew for the suite's own tests and pages
 	$(BIN)/pulsar-conformance run $(TARGET) --record --seed 1 --report $(REPORT) $(ARGS)
+
+spark: $(VENV)/spark.stamp  ## Check the laws of the Spark side on PySpark's jars and ROWS synthetic rows
+	$(BIN)/python -m conformance.corpus.jobs --rows $(ROWS) $(ARGS)
+
+spark-cluster: $(VENV)/dev.stamp  ## Run a job on a standalone Spark cluster of this machine: ARGS="JOB [options]", or the test of it
+	$(if $(ARGS),$(BIN)/python -m conformance.corpus.cluster $(ARGS),$(BIN)/python -m pytest -m cluster tests/corpus)
 
 bench: $(VENV)/dev.stamp  ## Measure the suite, the rules, and the reference broker beside a real one
 	$(BIN)/python benchmarks/bench.py $(ARGS)

@@ -1,0 +1,59 @@
+"""All laws on all corpora, one job after the other: `python -m conformance.corpus.jobs --rows 10000000`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from conformance.corpus.job import BROKEN, HOLD, NOT_RUN
+from conformance.corpus.session import MEGABYTES
+
+RUNS: Mapping[str, Sequence[str]] = {
+    "round_trip": [],
+    "filtering_agrees-jars": ["--corpus", "jars"],
+    "filtering_agrees-synthetic": ["--corpus", "synthetic"],
+    "hashes_agree-jars": ["--corpus", "jars"],
+    "hashes_agree-synthetic": ["--corpus", "synthetic"],
+    "batches_agree-jars": ["--corpus", "jars"],
+    "batches_agree-synthetic": ["--corpus", "synthetic"],
+    "replay_watches": [],
+}
+"""The runs: the name of a job, behind a hyphen the corpus, and the options of the job."""
+
+
+def main() -> int:
+    """Run them; return 0 if every law holds, 1 if one is broken, 2 if one could not be checked."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.corpus.jobs", description=__doc__)
+    parser.add_argument("--rows", type=int, default=100_000, help="rows of the synthetic corpora (%(default)s)")
+    parser.add_argument("--memory", type=int, default=MEGABYTES, help="MiB for Spark's driver (%(default)s)")
+    parser.add_argument("--results", type=Path, default=Path("reports/corpus"), help="folder for the results (%(default)s)")
+    parser.add_argument("runs", nargs="*", choices=[*RUNS, []], metavar="RUN", help=f"which; all if none is named: {', '.join(RUNS)}")
+    options = parser.parse_args()
+    codes = []
+    for name in options.runs or RUNS:
+        result = options.results / f"{name}.json"
+        result.unlink(missing_ok=True)
+        common = ["--rows", str(options.rows), "--memory", str(options.memory), "--result", str(result)]
+        print(f"== {name}", flush=True)
+        began = time.monotonic()
+        job = f"conformance.corpus.jobs.{name.partition('-')[0]}"
+        done = subprocess.run([sys.executable, "-m", job, *RUNS[name], *common], check=False)
+        codes.append(done.returncode)
+        print(f"   {_outcome(done.returncode, result)}, {time.monotonic() - began:.0f} s", flush=True)
+    return NOT_RUN if set(codes) - {HOLD, BROKEN} else max(codes)
+
+
+def _outcome(code: int, result: Path) -> str:
+    if code not in (HOLD, BROKEN):
+        return f"could not be run (exit code {code})"
+    laws = json.loads(result.read_text(encoding="utf-8"))["laws"]
+    return f"{sum(law['broken'] == 0 for law in laws)} of {len(laws)} laws hold"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
