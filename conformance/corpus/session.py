@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -67,6 +68,7 @@ def spark_session(
     if not is_submitted():
         os.environ["JAVA_HOME"] = str(java.resolve().parents[1])
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers are whatever python3 is on the path
         chosen = {
             **_LOCAL,
             "spark.driver.memory": f"{megabytes}m",

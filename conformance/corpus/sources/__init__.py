@@ -8,7 +8,10 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
-SOURCES: tuple[type[DataSource], ...] = ()
+from conformance.corpus.sources.jar_topics import JarSource
+from conformance.corpus.sources.pulsar_capture import CaptureSource
+
+SOURCES: tuple[type[DataSource], ...] = (CaptureSource, JarSource)
 
 
 def register_all(spark: SparkSession) -> None:

@@ -1,0 +1,259 @@
+"""The data source `pulsar_capture`: the frames of recordings, of event logs and of raw captures, one row each.
+
+What `path` may be: an event log (`.jsonl` or `.jsonl.gz`), a folder with `index.jsonl` (a raw capture), or a folder with any of these
+in it, at any depth. On a cluster each node has to see it under the same path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from conformance.corpus.captures import INDEX, MAX_FRAME_SIZE, Entry, FrameRow, Origin, borders, log_rows, part_rows, read_index
+from conformance.corpus.captures.rows import MISSING
+from conformance.corpus.errors import CorpusError
+from conformance.corpus.sources.options import Option, read_options
+
+RECORDINGS = Path(__file__).parents[2] / "recordings"
+"""Those of this suite: `conformance.recorder.HOME`, which takes much longer to import than a task of Spark takes to start."""
+FAIL, DROP, KEEP = "fail", "drop", "keep"
+OPTIONS = (
+    Option("path", "", "a log, a raw capture, or a folder with some; the recordings of this suite if not given"),
+    Option("mode", KEEP, "what becomes of what is no frame: an error, nothing, or a row with `_corrupt`", choices=(FAIL, DROP, KEEP)),
+    Option("max_frame_size", MAX_FRAME_SIZE, "octets of the largest frame; a larger one is a header that can't be right", least=8),
+    Option("partition_size", 16 << 20, "octets of one partition of Spark, more or less", least=1),
+)
+SCHEMA = (
+    "file STRING, connection STRING, direction STRING, offset BIGINT, time DOUBLE, size BIGINT, command STRING, octets BINARY, "
+    "target STRING, release STRING, started DOUBLE, _corrupt STRING"
+)
+ARROW_SCHEMA = pa.schema(
+    [
+        ("file", pa.string()),
+        ("connection", pa.string()),
+        ("direction", pa.string()),
+        ("offset", pa.int64()),
+        ("time", pa.float64()),
+        ("size", pa.int64()),
+        ("command", pa.string()),
+        ("octets", pa.binary()),
+        ("target", pa.string()),
+        ("release", pa.string()),
+        ("started", pa.float64()),
+        ("_corrupt", pa.string()),
+    ]
+)
+_LOG_ENDINGS = (".jsonl", ".jsonl.gz")
+_GZIP_WEIGHT = 12
+"""An octet of a compressed log is so many octets to read: what the recordings of this suite come to."""
+_BATCH_ROWS, _BATCH_OCTETS = 4096, 8 << 20
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Something to read: an event log, or a part of a file of octets.
+
+    Attributes:
+        path: Where it is.
+        origin: What the rows say of it; for a log just its name.
+        start: First octet.
+        end: Octet after the last.
+    """
+
+    path: Path
+    origin: Origin
+    start: int
+    end: int
+
+    @property
+    def weight(self) -> int:
+        """How much it is to read, in octets."""
+        return (self.end - self.start) * (_GZIP_WEIGHT if self.path.suffix == ".gz" else 1)
+
+    def rows(self, limit: int) -> Iterator[FrameRow]:
+        """Read it."""
+        if self.origin.connection is None:
+            return log_rows(self.path, self.origin.file, self.end, limit)
+        return part_rows(self.path, self.origin, self.start, self.end, limit)
+
+
+@dataclass
+class CapturePartition(InputPartition):
+    """What one task reads: pieces, and rows that are known already because a file is missing or a line of an index is bad."""
+
+    pieces: Sequence[Piece]
+    rows: Sequence[FrameRow] = ()
+
+
+class CaptureSource(DataSource):
+    """Frames of captures."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self.chosen = read_options(self.name(), OPTIONS, options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `spark.read.format`."""
+        return "pulsar_capture"
+
+    def schema(self) -> str:
+        """Return the columns."""
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what Spark reads from."""
+        return _CaptureReader(self.chosen, schema.fieldNames())
+
+
+class _CaptureReader(DataSourceReader):
+    def __init__(self, chosen: Mapping[str, Any], columns: Sequence[str]) -> None:
+        self._chosen = chosen
+        self._columns = columns
+        self._home = corpus_path(chosen["path"])
+
+    def partitions(self) -> Sequence[InputPartition]:
+        pieces, rows = find_pieces(self._home, self._chosen["partition_size"], self._chosen["max_frame_size"])
+        return divide(pieces, rows, self._chosen["partition_size"])
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        limit = self._chosen["max_frame_size"]
+        found = (row for rows in (partition.rows, *(piece.rows(limit) for piece in partition.pieces)) for row in rows)
+        for batch in batches(by_mode(found, self._chosen["mode"], self._home)):
+            yield batch.select(self._columns)
+
+
+def corpus_path(text: str) -> Path:
+    """Return where a corpus is; the recordings of this suite if the text is empty.
+
+    Raises:
+        CorpusError: It is not a path of the file system.
+    """
+    scheme, separator, rest = text.partition(":")
+    if separator and scheme == "file":
+        text = "/" + rest.lstrip("/")
+    elif separator and rest.startswith("//"):
+        raise CorpusError(f"{text}: captures are read from the file system; copy it, or mount it on each node")
+    return Path(text) if text else RECORDINGS
+
+
+def find_pieces(home: Path, part: int, limit: int) -> tuple[list[Piece], list[FrameRow]]:
+    """Look for everything that can be read under a path.
+
+    Args:
+        home: The path.
+        part: Octets after which a large file of octets is divided.
+        limit: Octets of the largest frame.
+
+    Returns:
+        Pieces, in the order of their names, and rows about indexes that are not right.
+
+    Raises:
+        CorpusError: There is nothing to read.
+    """
+    if not home.exists():
+        raise CorpusError(f"{home}: there is no such file or folder")
+    if home.is_file() and home.name != INDEX:
+        if not home.name.endswith(_LOG_ENDINGS):
+            raise CorpusError(f"{home}: is no event log ({' or '.join(_LOG_ENDINGS)}); a file of octets needs a folder with an index.jsonl")
+        return [_log(home, home.name)], []
+    folder = home.parent if home.is_file() else home
+    pieces: list[Piece] = []
+    rows: list[FrameRow] = []
+    for index in sorted(folder.rglob(INDEX)):
+        prefix = "" if index.parent == folder else f"{index.parent.relative_to(folder).as_posix()}/"
+        for found in read_index(index.parent, prefix):
+            if isinstance(found, Entry):
+                _add_file(index.parent / found.file, found.origin(prefix), (part, limit), pieces, rows)
+            else:
+                rows.append(found)
+    logs = (path for path in sorted(folder.rglob("*")) if path.name.endswith(_LOG_ENDINGS) and path.name != INDEX and path.is_file())
+    pieces += [_log(path, path.relative_to(folder).as_posix()) for path in logs]
+    if not pieces and not rows:
+        what = "it is empty" if not any(folder.iterdir()) else f"there is no {INDEX} and no event log ({' or '.join(_LOG_ENDINGS)})"
+        raise CorpusError(f"{folder}: no capture to read: {what}")
+    return pieces, rows
+
+
+def _log(path: Path, name: str) -> Piece:
+    return Piece(path, Origin(name), 0, path.stat().st_size)
+
+
+def _add_file(path: Path, origin: Origin, sizes: tuple[int, int], pieces: list[Piece], rows: list[FrameRow]) -> None:
+    try:
+        length = path.stat().st_size  # taken once: what a file grows by from here on is not read
+        parts = borders(path, length, *sizes) if length > sizes[0] else [(0, length)]
+    except OSError as error:
+        rows.append(FrameRow(origin, 0, 0, b"", corrupt=f"{MISSING}: the index names this file: {error.strerror or error}"))
+        return
+    pieces += [Piece(path, origin, start, end) for start, end in parts]
+
+
+def divide(pieces: Iterable[Piece], rows: Sequence[FrameRow], size: int) -> list[CapturePartition]:
+    """Put pieces together into partitions, in their order.
+
+    Args:
+        pieces: What is read.
+        rows: What is known already; goes to the first.
+        size: Octets of a partition, more or less.
+    """
+    partitions: list[list[Piece]] = [[]]
+    weight = 0
+    for piece in pieces:
+        if weight >= size:
+            partitions.append([])
+            weight = 0
+        partitions[-1].append(piece)
+        weight += piece.weight
+    return [CapturePartition(found, rows if number == 0 else ()) for number, found in enumerate(partitions)]
+
+
+def by_mode(rows: Iterable[FrameRow], mode: str, home: Path) -> Iterator[FrameRow]:
+    """Let rows through that are no frames, leave them out, or stop at the first.
+
+    Raises:
+        CorpusError: The mode is `fail`, and there is one.
+    """
+    for row in rows:
+        if row.corrupt is not None and mode == FAIL:
+            folder = home.parent if home.is_file() else home
+            raise CorpusError(f"{folder / row.origin.file}: at octet {row.offset}{_stream(row.origin)}: {row.corrupt}; mode keep shows it")
+        if row.corrupt is None or mode == KEEP:
+            yield row
+
+
+def _stream(origin: Origin) -> str:
+    return "" if origin.connection is None else f" of the {origin.direction} in {origin.connection}"
+
+
+def batches(rows: Iterable[FrameRow]) -> Iterator[pa.RecordBatch]:
+    """Put rows into Arrow batches of limited size."""
+    waiting: list[FrameRow] = []
+    octets = 0
+    for row in rows:
+        waiting.append(row)
+        octets += len(row.octets)
+        if len(waiting) >= _BATCH_ROWS or octets >= _BATCH_OCTETS:
+            yield _batch(waiting)
+            waiting, octets = [], 0
+    if waiting:
+        yield _batch(waiting)
+
+
+def _batch(rows: Sequence[FrameRow]) -> pa.RecordBatch:
+    origins = [row.origin for row in rows]
+    columns: Mapping[str, list[Any]] = {
+        **{
+            name: [getattr(origin, name) for origin in origins]
+            for name in ("file", "connection", "direction", "target", "release", "started")
+        },
+        **{name: [getattr(row, name) for row in rows] for name in ("offset", "time", "size", "command", "octets")},
+        "_corrupt": [row.corrupt for row in rows],
+    }
+    return pa.RecordBatch.from_pydict(columns, schema=ARROW_SCHEMA)
