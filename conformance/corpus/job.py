@@ -12,6 +12,7 @@ import os
 import platform
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -117,8 +118,8 @@ class Job:
         except Exception as error:
             reason = reason_of(error)
             if reason is None:
-                raise
-            print(f"{self.name}: {reason}", file=sys.stderr)
+                traceback.print_exc()  # a defect of the job, which must not be taken for a broken law
+            print(f"{self.name}: {reason or f'stopped by an error of its own: {type(error).__name__}'}", file=sys.stderr)
             return NOT_RUN
         write_result(options.result, result)
         for law in findings.laws:

@@ -173,12 +173,17 @@ def find_pieces(home: Path, part: int, limit: int) -> tuple[list[Piece], list[Fr
                 _add_file(index.parent / found.file, found.origin(prefix), (part, limit), pieces, rows)
             else:
                 rows.append(found)
-    logs = (path for path in sorted(folder.rglob("*")) if path.name.endswith(_LOG_ENDINGS) and path.name != INDEX and path.is_file())
+    known = {piece.path for piece in pieces}
+    logs = (path for path in sorted(folder.rglob("*")) if _is_log(path) and path not in known)
     pieces += [_log(path, path.relative_to(folder).as_posix()) for path in logs]
     if not pieces and not rows:
         what = "it is empty" if not any(folder.iterdir()) else f"there is no {INDEX} and no event log ({' or '.join(_LOG_ENDINGS)})"
         raise CorpusError(f"{folder}: no capture to read: {what}")
     return pieces, rows
+
+
+def _is_log(path: Path) -> bool:
+    return path.name.endswith(_LOG_ENDINGS) and path.name != INDEX and path.is_file()
 
 
 def _log(path: Path, name: str) -> Piece:

@@ -1,0 +1,160 @@
+"""Topics and messages that are in captures: the names that commands speak of, and what producers sent.
+
+Messages are those that a client sent, batches opened; encrypted ones can't be read and are left out, and so is what a producer sends that
+was opened before the capture began. A producer's name gets its connection and file added, since captures may repeat names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from google.protobuf.message import Message
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from refimpl.broker.names import SCALABLE, SEGMENT, parse_any_topic
+from refimpl.proposals.refused import Refused
+from refimpl.wire import Frame, WireError, command_name, decode_batch, decode_frame, decompress, is_batch, sub_message
+from refimpl.wire.pulsar_api_pb2 import BaseCommand, MessageMetadata, SingleMessageMetadata
+
+_FIELDS = frozenset({"topic", "topics", "new_topics", "deleted_topics", "added", "removed", "resolved_topic_name", "segment_topic"})
+"""Fields that hold names of topics, in whatever command; what is no such name is left out."""
+_MAP = pa.map_(pa.string(), pa.string())
+_TOPICS = pa.schema([("topic", pa.string()), ("kind", pa.string())])
+_MESSAGES = pa.schema(
+    [
+        ("file", pa.string()),
+        ("connection", pa.string()),
+        ("place", pa.int64()),
+        ("topic", pa.string()),
+        ("producer_name", pa.string()),
+        ("sequence_id", pa.int64()),
+        ("publish_time", pa.int64()),
+        ("key", pa.string()),
+        ("properties", _MAP),
+        ("payload", pa.binary()),
+        ("payload_size", pa.int32()),
+    ]
+)
+
+
+def topics(frames: DataFrame) -> DataFrame:
+    """Return the topics that frames speak of, each once, sorted; `kind` is the domain, or `partition`."""
+    found = frames.select("octets").mapInArrow(_topic_batches, "topic STRING, kind STRING").distinct()
+    number = F.row_number().over(Window.orderBy("topic")) - F.lit(1)
+    return found.select(number.cast("bigint").alias("id"), "topic", "kind", F.create_map().cast("map<string,string>").alias("properties"))
+
+
+def messages(frames: DataFrame) -> DataFrame:
+    """Return the messages that clients sent; those of one connection have to fit into memory."""
+    schema = (
+        "file STRING, connection STRING, place BIGINT, topic STRING, producer_name STRING, sequence_id BIGINT, publish_time BIGINT, "
+        "key STRING, properties MAP<STRING, STRING>, payload BINARY, payload_size INT"
+    )
+    wanted = frames.where(F.col("command").isin("producer", "producer_success", "send"))
+    sent = (
+        wanted.select("file", "connection", "direction", "offset", "octets").groupBy("file", "connection").applyInArrow(_of_group, schema)
+    )
+    number = F.row_number().over(Window.orderBy("file", "connection", "place")) - F.lit(1)
+    return sent.withColumn("id", number.cast("bigint")).drop("file", "connection", "place")
+
+
+def _topic_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        names = {name for octets in batch.column("octets").to_pylist() for name in topics_in(decode_frame(octets).command)}
+        rows = [{"topic": topic, "kind": kind} for topic, kind in sorted(names)]
+        yield pa.RecordBatch.from_pylist(rows, schema=_TOPICS)
+
+
+def topics_in(command: BaseCommand) -> set[tuple[str, str]]:
+    """Return the topics that a command speaks of: full name, and kind."""
+    found = set()
+    for text in _names(sub_message(command)):
+        try:
+            name = parse_any_topic(text)
+        except Refused:
+            continue
+        ordinary = name.full.partition("://")[0] not in (SCALABLE, SEGMENT)
+        found.add((name.full, "partition" if ordinary and name.partition >= 0 else name.full.partition("://")[0]))
+    return found
+
+
+def _names(message: Message) -> Iterator[str]:
+    for field, value in message.ListFields():
+        values = [value] if isinstance(value, str | Message) else value if isinstance(value, Iterable) else []
+        for one in values:
+            if isinstance(one, Message):
+                yield from _names(one)
+            elif isinstance(one, str) and field.name in _FIELDS:
+                yield one
+
+
+def _of_group(table: pa.Table) -> pa.Table:
+    rows = sorted(table.to_pylist(), key=lambda row: (row["direction"], row["offset"]))
+    sent = [row["octets"] for row in rows if row["direction"] == "client"]
+    received = [row["octets"] for row in rows if row["direction"] == "broker"]
+    where = {"file": rows[0]["file"], "connection": rows[0]["connection"]}
+    found = messages_of(sent, received, f"{where['connection']} in {where['file']}")
+    return pa.Table.from_pylist([{**where, "place": place, **message} for place, message in enumerate(found)], schema=_MESSAGES)
+
+
+def messages_of(sent: Sequence[bytes], received: Sequence[bytes], whose: str) -> Iterator[dict[str, Any]]:
+    """Return the messages that a client sent on one connection.
+
+    Args:
+        sent: Its frames, in their order; others than those of producers do not matter.
+        received: The broker's frames, in their order.
+        whose: What is added to the producers' names.
+    """
+    names = _producer_names(received)
+    producers: dict[int, tuple[str, str]] = {}
+    sequence: dict[tuple[str, str], int] = {}
+    for octets in sent:
+        frame = decode_frame(octets)
+        kind = command_name(frame.command)
+        if kind == "producer":
+            opened = frame.command.producer
+            name = opened.producer_name or names.get(opened.request_id, f"producer {opened.producer_id}")
+            try:
+                producers[opened.producer_id] = parse_any_topic(opened.topic).full, f"{name} of {whose}"
+            except Refused:
+                producers.pop(opened.producer_id, None)
+        elif kind == "send" and (producer := producers.get(frame.command.send.producer_id)) is not None:
+            for row in _opened(frame):
+                number = sequence.get(producer, 0)
+                sequence[producer] = number + 1
+                yield {"topic": producer[0], "producer_name": producer[1], "sequence_id": number, **row}
+
+
+def _producer_names(received: Iterable[bytes]) -> Mapping[int, str]:
+    commands = (decode_frame(octets).command for octets in received)
+    answers = (command.producer_success for command in commands if command_name(command) == "producer_success")
+    return {answer.request_id: answer.producer_name for answer in answers}
+
+
+def _opened(frame: Frame) -> Iterator[dict[str, Any]]:
+    try:
+        payload = frame.payload()
+        metadata = payload.metadata
+        if metadata.encryption_keys:
+            return
+        body = decompress(payload.body, metadata.compression, metadata.uncompressed_size)
+        if not is_batch(metadata):
+            yield _message(metadata, metadata, body)
+            return
+        for single in decode_batch(body, metadata.num_messages_in_batch):
+            yield _message(metadata, single.metadata, single.body)
+    except WireError:
+        return
+
+
+def _message(outer: MessageMetadata, own: MessageMetadata | SingleMessageMetadata, body: bytes) -> dict[str, Any]:
+    return {
+        "publish_time": outer.publish_time,
+        "key": own.partition_key if own.HasField("partition_key") else None,
+        "properties": {pair.key: pair.value for pair in own.properties},
+        "payload": body,
+        "payload_size": len(body),
+    }

@@ -1,0 +1,230 @@
+"""The job `round_trip`: what is decoded and encoded again is what it was, for every frame of a capture, however it is cut into pieces."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from conformance.corpus import round_trip as rules
+from conformance.corpus.captures import MAX_FRAME_SIZE, defect_class, write_capture
+from conformance.corpus.errors import CorpusError
+from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
+from conformance.corpus.sources.pulsar_capture import Piece, corpus_path, find_pieces
+from refimpl.wire import decode_frame
+
+_LAWS: Mapping[str, str] = {
+    rules.COMMAND: "A frame that is decoded and encoded again has the same octets, or is written in a form that no encoder chooses.",
+    rules.VALUE: "What a frame says is the same after it was encoded and decoded once more.",
+    rules.PAYLOAD: "So it is with the metadata, checksum and body that follow SEND and MESSAGE.",
+    rules.BATCH: "So it is with the messages of a batch.",
+    rules.COMPRESSION: "A body that is compressed and decompressed is what it was.",
+    "pieces": "Frames that arrive in any pieces are the same frames.",
+}
+_COUNTED = pa.schema(
+    [(name, pa.string()) for name in ("law", "what", "command", "release")] + [("count", pa.int64()), ("example", pa.binary())],
+)
+_COUNTED_DDL = "law STRING, what STRING, command STRING, release STRING, count BIGINT, example BINARY"
+_DIGITS = re.compile(r"\d[\d,]*")
+_Key = tuple[str, str, str, str]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this job."""
+    parser.add_argument(
+        "--corpus", default="", help="an event log, a raw capture, or a folder with some; the recordings of this suite if not given"
+    )
+    parser.add_argument("--max-frame-size", type=int, default=MAX_FRAME_SIZE, help="octets of the largest frame (%(default)s)")
+    parser.add_argument(
+        "--scratch", type=Path, help="folder for a raw capture that is written and read; on a cluster one that all nodes see"
+    )
+
+
+def check(run: Run) -> Findings:
+    """Apply the laws to a capture."""
+    options = run.options
+    path = options.corpus.removeprefix("capture:")
+    frames = _read(run, path)
+    with run.part("round trip"):
+        seed = options.seed
+        counted = frames.mapInArrow(lambda batches: count_batches(batches, seed), _COUNTED_DDL)
+        rows = (
+            counted.groupBy("law", "what", "command", "release")
+            .agg(F.sum("count").alias("count"), F.min("example").alias("example"))
+            .collect()
+        )
+    laws = [_law(name, text, rows) for name, text in _LAWS.items()]
+    if laws[0].checked == 0:
+        raise CorpusError(f"{corpus_path(path)}: there is no frame in it")
+    with run.part("raw capture"):
+        raw_laws, raw_counters = _raw(run, path, frames)
+    return Findings([*(law for law in laws if law.checked), *raw_laws], {**_counters(rows), "raw capture": raw_counters})
+
+
+def _read(run: Run, path: str, **options: Any) -> DataFrame:
+    chosen = {"path": path, "max_frame_size": run.options.max_frame_size, **options}
+    return run.spark.read.format("pulsar_capture").options(**chosen).load()
+
+
+def count_batches(batches: Iterable[pa.RecordBatch], seed: int) -> Iterator[pa.RecordBatch]:
+    """Apply the laws to frames, and count what they come to.
+
+    Args:
+        batches: Columns of `pulsar_capture`.
+        seed: What the pieces are drawn from in which frames arrive.
+    """
+    for batch in batches:
+        counts: Counter[_Key] = Counter()
+        examples: dict[_Key, bytes] = {}
+        rows = batch.to_pylist()
+        for row in rows:
+            for law, what in _row_findings(row):
+                key = law, what, row["command"] or "", row["release"] or ""
+                counts[key] += 1
+                if what == rules.BROKEN and len(row["octets"]) < len(examples.get(key, row["octets"] + b"-")):
+                    examples[key] = row["octets"]
+        for key, count, octets in _piece_findings(rows, seed):
+            counts[key] += count
+            if key[1] == rules.BROKEN:
+                examples[key] = octets
+        found = [(*key, count, examples.get(key)) for key, count in counts.items()]
+        yield pa.RecordBatch.from_pylist([dict(zip(_COUNTED.names, one, strict=True)) for one in found], schema=_COUNTED)
+
+
+def _row_findings(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if row["_corrupt"] is not None:
+        yield "corrupt", f"{defect_class(row['_corrupt'])}: {_DIGITS.sub('N', row['_corrupt'].partition(': ')[2])}"
+        return
+    yield "frames", row["direction"]
+    if rules.unknown_fields(decode_frame(row["octets"]).command):
+        yield "unknown fields", row["direction"]
+    for finding in rules.findings(row["octets"]):
+        yield finding.law, finding.what
+
+
+def _piece_findings(rows: Sequence[Mapping[str, Any]], seed: int) -> Iterator[tuple[_Key, int, bytes]]:
+    """Let frames arrive in pieces: those that follow each other in one stream, as far as they are in one batch."""
+    good = [row for row in rows if row["_corrupt"] is None]
+    for stream, group in groupby(sorted(good, key=_place), key=lambda row: _place(row)[:3]):
+        runs: list[list[Mapping[str, Any]]] = []
+        for row in group:
+            if not runs or runs[-1][-1]["offset"] + runs[-1][-1]["size"] != row["offset"]:
+                runs.append([])
+            runs[-1].append(row)
+        for found in runs:
+            same = rules.any_pieces([row["octets"] for row in found], f"{seed} {stream} {found[0]['offset']}")
+            what = rules.SAME if same else rules.BROKEN
+            yield ("pieces", what, "", found[0]["release"] or ""), len(found), b"".join(row["octets"] for row in found)
+
+
+def _place(row: Mapping[str, Any]) -> tuple[str, str, str, int]:
+    return row["file"], row["connection"], row["direction"], row["offset"]
+
+
+def _law(name: str, text: str, rows: Sequence[Any]) -> Law:
+    found = [row for row in rows if row["law"] == name and not row["what"].startswith("refused: ")]
+    broken = [row for row in found if row["what"] == rules.BROKEN]
+    smallest = sorted(broken, key=lambda row: (len(row["example"]), row["example"]))[:EXAMPLES]
+    examples = [{"command": row["command"], "release": row["release"], "octets": row["example"].hex()} for row in smallest]
+    return Law(name, text, sum(row["count"] for row in found), sum(row["count"] for row in broken), examples)
+
+
+def _counters(rows: Sequence[Any]) -> dict[str, Any]:
+    def by(law: str, *columns: str) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for row in rows:
+            if row["law"] == law:
+                found[" ".join(row[column] for column in columns).strip() or "not known"] += row["count"]
+        return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+
+    return {
+        "frames by direction": by("frames", "what"),
+        "frames by command": by("frames", "command"),
+        "frames by release": by("frames", "release"),
+        "frames by release and command": by("frames", "release", "command"),
+        "frames with unknown fields, by command": by("unknown fields", "command"),
+        "what is no frame, by class": by("corrupt", "what"),
+        **{f"forms of a {law}": by(law, "what") for law in (rules.COMMAND, rules.PAYLOAD, rules.BATCH, rules.COMPRESSION)},
+    }
+
+
+def _raw(run: Run, path: str, frames: DataFrame) -> tuple[list[Law], dict[str, Any]]:
+    """Read raw captures divided and whole; what is an event log is written as a raw capture first."""
+    limit = run.options.max_frame_size
+    home = corpus_path(path)
+    pieces, _ = find_pieces(home, sys.maxsize, limit)
+    logs = [piece for piece in pieces if piece.origin.connection is None]
+    files = [piece for piece in pieces if piece.origin.connection is not None]
+    laws = []
+    if run.options.scratch is not None:
+        run.options.scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="capture-", dir=run.options.scratch) as scratch:
+        counters: dict[str, Any] = {}
+        if logs:
+            folder = Path(scratch) / "raw"
+            written = write_capture(folder, (row for piece in logs for row in piece.rows(limit)))
+            counters = {
+                "streams written": written.streams,
+                "frames written": written.frames,
+                "rows that can't be written": written.left_out,
+            }
+            laws.append(_written_law(run, folder, frames))
+            files += find_pieces(folder, sys.maxsize, limit)[0]
+        splits = run.spark.sparkContext.parallelize(files, max(1, min(len(files), 32))).map(lambda piece: _split(piece, limit))
+        total = splits.fold(rules.Splits(), _add)
+    counters |= {"files": total.files, "parts": total.parts, "rows": total.rows}
+    examples = [{"file": file} for file in total.broken[:EXAMPLES]]
+    laws.append(
+        Law(
+            "splits",
+            "A file that is divided at its frames gives the rows that it gives as a whole.",
+            total.rows,
+            len(total.broken),
+            examples,
+        )
+    )
+    return laws, counters
+
+
+def _split(piece: Piece, limit: int) -> rules.Splits:
+    return rules.split_file(piece.path, piece.origin, piece.end, limit)
+
+
+def _add(one: rules.Splits, other: rules.Splits) -> rules.Splits:
+    broken = sorted([*one.broken, *other.broken])
+    return rules.Splits(one.files + other.files, one.parts + other.parts, one.rows + other.rows, broken)
+
+
+def _written_law(run: Run, folder: Path, frames: DataFrame) -> Law:
+    logged = _signatures(frames.where(F.col("file").endswith(".jsonl") | F.col("file").endswith(".jsonl.gz")))
+    size = max(1, sum(path.stat().st_size for path in folder.iterdir()) // 8)
+    read = _signatures(_read(run, str(folder), partition_size=size))
+    different = sorted(key for key in {*logged, *read} if logged.get(key) != read.get(key))
+    text = "Frames of an event log, written as a raw capture and read in eight partitions, are the same frames."
+    broken = sum(max(logged.get(key, (0,))[0], read.get(key, (0,))[0]) for key in different)
+    examples = [{"target": key[0], "command": key[1]} for key in different[:EXAMPLES]]
+    return Law("raw", text, sum(count for count, *_ in logged.values()), broken, examples)
+
+
+def _signatures(frames: DataFrame) -> dict[tuple[str, str], tuple[int, int, int]]:
+    """Return, for each target and command, frames, octets, and a sum of hashes that does not depend on the order."""
+    hashed = F.xxhash64("direction", "octets", "started")
+    good = frames.where(F.col("_corrupt").isNull()).groupBy("target", "command")
+    rows = good.agg(F.count("*").alias("count"), F.sum("size").alias("size"), F.bit_xor(hashed).alias("hash")).collect()
+    return {(row["target"] or "", row["command"]): (row["count"], row["size"], row["hash"]) for row in rows}
+
+
+JOB = Job("round_trip", "Decodes and encodes every frame of a capture, and reads it in pieces.", check, add_options)
+
+if __name__ == "__main__":
+    sys.exit(JOB.main())

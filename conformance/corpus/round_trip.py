@@ -1,0 +1,271 @@
+"""Encoding what was decoded gives the same octets: the rules of the job `round_trip`, for one frame, one run of frames and one file.
+
+An encoder writes each value in one way. A peer may write it in another that means the same, such as fields in another order; then the
+octets differ and the values must not. `other_form` finds such a place in the octets themselves, with the scanner and not with the decoder,
+so that a difference without such a place is a broken law.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
+
+from conformance.corpus.captures import MAX_FRAME_SIZE, FrameRow, Origin, borders, part_rows
+from refimpl.wire import (
+    Frame,
+    FrameDecoder,
+    Payload,
+    WireError,
+    compress,
+    decode_batch,
+    decode_frame,
+    decompress,
+    encode_batch,
+    encode_frame,
+    encode_payload,
+    is_batch,
+)
+from refimpl.wire.commands import CARRY_PAYLOAD
+from refimpl.wire.payload import BROKER_ENTRY_MAGIC, CHECKSUM_MAGIC
+from refimpl.wire.pulsar_api_pb2 import BaseCommand, BrokerEntryMetadata, MessageMetadata, SingleMessageMetadata
+from refimpl.wire.scan import Piece, scan
+from refimpl.wire.schema import descriptor_of, inner_message, is_repeated
+
+SAME, BROKEN = "same octets", "broken"
+COMMAND, VALUE, PAYLOAD, BATCH, COMPRESSION = "command", "value", "payload", "batch", "compression"
+_MODULUS = 1 << 64
+_SMALL_FILE = 1 << 16
+_PARTS = 64
+
+
+@dataclass
+class _Seen:
+    last: int = 0
+    unknown: bool = False
+
+
+def other_form(descriptor: Descriptor, octets: bytes) -> str | None:
+    """Find the first place where a message is written in a way that an encoder does not choose.
+
+    Args:
+        descriptor: What the octets are.
+        octets: A message that can be decoded.
+
+    Returns:
+        What is different there; None if there is no such place.
+    """
+    seen = {0: _Seen()}
+    for piece in scan(descriptor, octets):
+        here = seen[piece.depth]
+        if piece.field is None or _is_unknown_value(piece):
+            here.unknown = True
+            continue
+        found = _order(here, piece, piece.field) or _number(piece, piece.field, octets)
+        if found is not None:
+            return found
+        here.last = piece.number
+        if inner_message(piece.field) is not None:
+            seen[piece.depth + 1] = _Seen()
+    return None
+
+
+def _is_unknown_value(piece: Piece) -> bool:
+    assert piece.field is not None
+    return (
+        piece.field.enum_type is not None
+        and not isinstance(piece.value, list)
+        and piece.value not in piece.field.enum_type.values_by_number
+    )
+
+
+def _order(here: _Seen, piece: Piece, field: FieldDescriptor) -> str | None:
+    if here.unknown:
+        return "something that the schema does not have stands before something that it has"
+    if piece.number < here.last:
+        return "fields are not in the order of their numbers"
+    if piece.number == here.last and not is_repeated(field):
+        return "a field stands twice"
+    return None
+
+
+def _number(piece: Piece, field: FieldDescriptor, octets: bytes) -> str | None:
+    packed = bool(cast(Any, field).GetOptions().packed)
+    if is_repeated(field) and isinstance(piece.value, list) != packed:
+        return "a repeated field is packed where the schema does not say so, or the other way round"
+    tag = octets[piece.start] & 7
+    head = _varint(piece.number << 3 | tag)
+    if tag == 2:
+        head += _varint(piece.end - piece.value_start)
+    shortest = octets[piece.start : piece.value_start] == head
+    if tag == 0 and isinstance(piece.value, int):
+        shortest = shortest and octets[piece.value_start : piece.end] == _varint(piece.value % _MODULUS)
+    return None if shortest else "a number is written with more octets than it needs, or with bits that do not count"
+
+
+def _varint(value: int) -> bytes:
+    octets = bytearray()
+    while value > 0x7F:
+        octets.append(value & 0x7F | 0x80)
+        value >>= 7
+    octets.append(value)
+    return bytes(octets)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a law says of one frame: `SAME`, in which other form it is written, or `BROKEN`."""
+
+    law: str
+    what: str
+
+
+def findings(octets: bytes) -> Iterator[Finding]:
+    """Apply the laws to one frame.
+
+    Args:
+        octets: A whole frame that the decoder takes.
+
+    Yields:
+        One finding for each law that speaks of it. A payload that can't be parsed is one, too: `refused` and the reason.
+    """
+    frame = decode_frame(octets)
+    again = encode_frame(frame.command, frame.payload_octets)
+    size = int.from_bytes(octets[4:8], "big")
+    yield Finding(COMMAND, _same(octets, again, [(descriptor_of(BaseCommand), octets[8 : 8 + size])]))
+    twice = decode_frame(again)
+    yield Finding(VALUE, SAME if (twice.command, twice.payload_octets) == (frame.command, frame.payload_octets) else BROKEN)
+    if frame.command.type in CARRY_PAYLOAD:
+        yield from _payload_findings(frame)
+
+
+def _same(octets: bytes, again: bytes, messages: Sequence[tuple[Descriptor, bytes]]) -> str:
+    if octets == again:
+        return SAME
+    forms = (other_form(descriptor, encoded) for descriptor, encoded in messages)
+    return next((form for form in forms if form is not None), BROKEN)
+
+
+def _payload_findings(frame: Frame) -> Iterator[Finding]:
+    octets = frame.payload_octets or b""
+    try:
+        payload = frame.payload()
+    except WireError as error:
+        yield Finding(PAYLOAD, f"refused: {error.reason}")
+        return
+    checksum = "absent" if payload.checksum is None else payload.checksum
+    again = encode_payload(
+        payload.metadata, payload.body, checksum=cast(Any, checksum), broker_entry_metadata=payload.broker_entry_metadata
+    )
+    yield Finding(PAYLOAD, _same(octets, again, list(_headers(octets))))
+    yield from _body_findings(payload)
+
+
+def _headers(octets: bytes) -> Iterator[tuple[Descriptor, bytes]]:
+    place = 0
+    if octets.startswith(BROKER_ENTRY_MAGIC):
+        place = 6 + int.from_bytes(octets[2:6], "big")
+        yield descriptor_of(BrokerEntryMetadata), octets[6:place]
+    if octets.startswith(CHECKSUM_MAGIC, place):
+        place += 6
+    size = int.from_bytes(octets[place : place + 4], "big")
+    yield descriptor_of(MessageMetadata), octets[place + 4 : place + 4 + size]
+
+
+def _body_findings(payload: Payload) -> Iterator[Finding]:
+    metadata = payload.metadata
+    if metadata.encryption_keys:
+        return
+    try:
+        body = decompress(payload.body, metadata.compression, metadata.uncompressed_size)
+    except WireError as error:
+        yield Finding(COMPRESSION, f"refused: {error.reason.partition(':')[0]}")
+        return
+    if metadata.compression:
+        again = decompress(compress(body, metadata.compression), metadata.compression, len(body))
+        yield Finding(COMPRESSION, SAME if again == body else BROKEN)
+    if not is_batch(metadata):
+        return
+    try:
+        messages = decode_batch(body, metadata.num_messages_in_batch)
+    except WireError as error:
+        yield Finding(BATCH, f"refused: {error.reason}")
+        return
+    singles = _single_headers(body, [len(message.body) for message in messages])
+    headers = [(descriptor_of(SingleMessageMetadata), header) for header in singles]
+    yield Finding(BATCH, _same(body, encode_batch(messages), headers))
+
+
+def _single_headers(body: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
+    place = 0
+    for size in sizes:
+        end = place + 4 + int.from_bytes(body[place : place + 4], "big")
+        yield body[place + 4 : end]
+        place = end + size
+
+
+def unknown_fields(message: Message) -> int:
+    """Count the octets of a message, and of those in it, that the schema does not know."""
+    known = type(message)()
+    known.CopyFrom(message)
+    cast(Any, known).DiscardUnknownFields()
+    return message.ByteSize() - known.ByteSize()
+
+
+def any_pieces(frames: Sequence[bytes], seed: str) -> bool:
+    """Tell whether the decoder finds the same frames again when they arrive in pieces.
+
+    Args:
+        frames: Some that follow each other.
+        seed: What the pieces are drawn from. All sizes occur: single octets, parts of frames, several frames at once.
+    """
+    drawn = random.Random(seed)
+    octets = b"".join(frames)
+    decoder = FrameDecoder(MAX_FRAME_SIZE)
+    found: list[bytes] = []
+    place = 0
+    while place < len(octets):
+        size = drawn.choice((1, drawn.randint(1, 16), drawn.randint(1, 4096), drawn.randint(1, 1 << 18)))
+        found += [frame.octets for frame in decoder.receive(octets[place : place + size])]
+        place += size
+    return found == list(frames) and decoder.pending == 0
+
+
+@dataclass
+class Splits:
+    """What dividing files came to: how many, into how many parts, and which of them give other rows then."""
+
+    files: int = 0
+    parts: int = 0
+    rows: int = 0
+    broken: list[str] = field(default_factory=list)
+
+
+def split_file(path: Path, origin: Origin, length: int, limit: int = MAX_FRAME_SIZE) -> Splits:
+    """Read a file of octets as a whole, and divided at each of its frames or, if it is large, into 64 parts.
+
+    Args:
+        path: The file.
+        origin: What the rows say of it.
+        length: Octets that are read.
+        limit: Octets of the largest frame.
+    """
+    parts = borders(path, length, 1 if length <= _SMALL_FILE else length // _PARTS, limit)
+    whole, rows = _digest(part_rows(path, origin, 0, length, limit))
+    divided, _ = _digest(row for start, end in parts for row in part_rows(path, origin, start, end, limit))
+    return Splits(1, len(parts), rows, [] if whole == divided else [origin.file])
+
+
+def _digest(rows: Iterable[FrameRow]) -> tuple[str, int]:
+    digest = hashlib.sha256()
+    count = 0
+    for row in rows:
+        count += 1
+        digest.update(f"{row.offset} {row.size} {row.command} {row.corrupt} {len(row.octets)} ".encode() + row.octets)
+    return digest.hexdigest(), count
