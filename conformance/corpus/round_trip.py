@@ -139,10 +139,17 @@ def findings(octets: bytes) -> Iterator[Finding]:
     again = encode_frame(frame.command, frame.payload_octets)
     size = int.from_bytes(octets[4:8], "big")
     yield Finding(COMMAND, _same(octets, again, [(descriptor_of(BaseCommand), octets[8 : 8 + size])]))
-    twice = decode_frame(again)
-    yield Finding(VALUE, SAME if (twice.command, twice.payload_octets) == (frame.command, frame.payload_octets) else BROKEN)
+    yield Finding(VALUE, SAME if _says(again, frame) else BROKEN)
     if frame.command.type in CARRY_PAYLOAD:
         yield from _payload_findings(frame)
+
+
+def _says(octets: bytes, frame: Frame) -> bool:
+    try:
+        again = decode_frame(octets)
+    except WireError:
+        return False
+    return (again.command, again.payload_octets) == (frame.command, frame.payload_octets)
 
 
 def _same(octets: bytes, again: bytes, messages: Sequence[tuple[Descriptor, bytes]]) -> str:
@@ -232,7 +239,10 @@ def any_pieces(frames: Sequence[bytes], seed: str) -> bool:
     place = 0
     while place < len(octets):
         size = drawn.choice((1, drawn.randint(1, 16), drawn.randint(1, 4096), drawn.randint(1, 1 << 18)))
-        found += [frame.octets for frame in decoder.receive(octets[place : place + size])]
+        try:
+            found += [frame.octets for frame in decoder.receive(octets[place : place + size])]
+        except WireError:
+            return False
         place += size
     return found == list(frames) and decoder.pending == 0
 

@@ -9,6 +9,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -107,7 +108,8 @@ def check(megabytes: int = MEGABYTES) -> Path:
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
         raise SparkError("PySpark is not installed", hint="pip install 'pulsar-conformance[spark]'")
     try:
-        java = asyncio.run(find_java("Spark"))
+        with ThreadPoolExecutor(1) as thread:  # in a notebook this thread has an event loop already
+            java = thread.submit(lambda: asyncio.run(find_java("Spark"))).result()
     except TargetError as error:
         raise SparkError(error.message, hint=error.hint) from None
     free = available_megabytes()
