@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -101,12 +102,13 @@ def _read(spark: SparkSession, corpus: str, what: str, drawn: Mapping[str, int])
 def _parquet(spark: SparkSession, path: str) -> DataFrame:
     try:
         return spark.read.parquet(path)
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise CorpusError(f"{path}: can't be read as Parquet: {_first_line(error)}") from None
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(":. ")
+    text = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
+    return str(text).strip().partition("\n")[0].rstrip(":. ")
 
 
 def check_columns(frame: DataFrame, columns: Mapping[str, str], what: str) -> DataFrame:

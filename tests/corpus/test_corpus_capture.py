@@ -155,6 +155,23 @@ def test_of_a_long_rest_the_first_octets_are_kept():
     assert (row.size, len(row.octets), row.octets[:4]) == (10_004, 4096, TOO_LARGE)
 
 
+@pytest.mark.parametrize(
+    ("start", "kind"),
+    [
+        (b"\xd4\xc3\xb2\xa1\x02\x00", "a pcap file"),
+        (b"\x0a\x0d\x0d\x0a\x00", "a pcapng file"),
+        (b"\x16\x03\x01\x02\x00", "TLS"),
+        (gzip.compress(PING), "a gzip file"),
+        (b"GET / HTTP/1.1", "HTTP"),
+    ],
+)
+def test_foreign_octets_are_named(start, kind):
+    (row,) = rows_of(start)
+    assert row.corrupt.startswith("header: a frame of ")
+    assert row.corrupt.endswith(f" are allowed (this looks like {kind})")
+    assert "looks like" not in rows_of(PING + start)[1].corrupt
+
+
 def test_a_stream_that_ends_inside_a_frame():
     assert rows_of(PING + LIST[:-1])[1].corrupt == f"truncated: the stream ends {len(LIST) - 1} octets into a frame of {len(LIST)}"
     assert rows_of(PING + LIST[:3])[1].corrupt == "truncated: the stream ends 3 octets into a frame"
@@ -431,7 +448,6 @@ def test_a_folder_without_an_index_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda home: home / "gone", r"gone: there is no such file or folder"),
         (lambda home: home, r"no capture to read: it is empty"),
         (lambda home: raw(home, ("client", PING), index=False), r"no capture to read: there is no index\.jsonl and no event log"),
         (
@@ -468,8 +484,10 @@ def test_a_file_of_octets_is_no_log_whatever_it_is_called(tmp_path):
 
 
 def test_other_file_systems_are_refused():
-    assert str(corpus_path("file:///a/b")) == "/a/b"
+    assert str(corpus_path("file:///tmp")) == "/tmp"
     assert corpus_path("") == RECORDINGS == recorder.HOME
+    with pytest.raises(CorpusError, match=r"/gone/x: there is no such file or folder"):
+        corpus_path("/gone/x")
     with pytest.raises(CorpusError, match=r"s3://bucket/x: captures are read from the file system"):
         corpus_path("s3://bucket/x")
 

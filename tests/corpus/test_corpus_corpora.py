@@ -159,7 +159,7 @@ def test_what_is_no_corpus_is_named(spark, tmp_path):
 def test_a_corpus_that_can_not_be_written_leaves_what_was_there(spark, tmp_path):
     path = f"{tmp_path}/a.parquet"
     save(spark.range(3), path)
-    with pytest.raises(Exception, match="raise_error|boom"):
+    with pytest.raises(Exception, match=r"raise_error|boom"):
         save(spark.range(3).selectExpr("if(id = 2, raise_error('boom'), id) AS id"), path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.parquet"]
     assert spark.read.parquet(path).count() == 3
@@ -177,7 +177,7 @@ def test_captures_give_topics_and_messages(spark, tmp_path):
         for name, frames in sent.items()
         for row in captured.messages_of(frames["client"], frames["broker"], name)
     )
-    assert len(expected) > 100
+    assert len(expected) >= 20
     frame = messages(spark, f"capture:{tmp_path / 'c'}").collect()
     assert sorted((row["topic"], row["sequence_id"], bytes(row["payload"])) for row in frame) == expected
     assert sorted(row["id"] for row in frame) == list(range(len(expected)))

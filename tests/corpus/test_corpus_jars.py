@@ -190,6 +190,13 @@ def test_the_jars_of_pyspark_are_a_corpus():
     assert all(parse_topic(row["topic"]).full == row["topic"] for row in found)
 
 
+def test_the_jars_of_pyspark_are_found_out_of_its_archive_too(tmp_path, monkeypatch):
+    make_jar(tmp_path / "spark" / "jars" / "x.jar", ["a"])
+    for place in ("spark/__init__.py", "spark/python/lib/pyspark.zip/pyspark/__init__.py"):
+        monkeypatch.setattr("pyspark.__file__", str(tmp_path / place))
+        assert jar_folder("") == tmp_path / "spark" / "jars"
+
+
 def test_spark_reads_topics_and_messages(spark, folder):
     for kind in ("topics", "messages"):
         frame = spark.read.format("jar_topics").options(path=str(folder), partitions=2, **{"as": kind}).load()

@@ -28,6 +28,17 @@ MAX_FRAME_SIZE = 8 * DEFAULT_MAX_FRAME_SIZE
 KEPT = 4096
 """So many octets are kept of what is no frame."""
 _HEADER = 4
+_FOREIGN = {
+    b"\xd4\xc3\xb2\xa1": "a pcap file",
+    b"\xa1\xb2\xc3\xd4": "a pcap file",
+    b"\x0a\x0d\x0d\x0a": "a pcapng file",
+    b"\x16\x03": "TLS",
+    b"\x1f\x8b": "a gzip file",
+    b"GET ": "HTTP",
+    b"POST": "HTTP",
+    b"HTTP": "HTTP",
+}
+"""How octets start that are taken for a capture by mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +149,7 @@ class Stream:
             self._hidden = 0
         del self._pending[:place]
         if defect is not None:
-            self._break(f"{HEADER}: {defect}")
+            self._break(f"{HEADER}: {defect}{self._foreign()}")
         return rows
 
     def feed_cut(self, head: bytes, hidden: int, tail: bytes, time: float | None = None) -> list[FrameRow]:
@@ -192,6 +203,11 @@ class Stream:
         self.broken = why
         self._rest = len(self._pending) + self._hidden
         del self._pending[KEPT:]
+
+    def _foreign(self) -> str:
+        start = bytes(self._pending[:_HEADER])
+        kind = next((name for magic, name in _FOREIGN.items() if start.startswith(magic)), None)
+        return f" (this looks like {kind})" if kind is not None and self._offset == 0 else ""
 
     def _expected(self) -> str:
         return f" of {_HEADER + int.from_bytes(self._pending[:_HEADER], 'big'):,}" if len(self._pending) >= _HEADER else ""

@@ -16,7 +16,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,7 @@ class JarSource(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self.chosen = read_options(self.name(), OPTIONS, options)
+        jar_paths(jar_folder(self.chosen["path"]))
 
     @classmethod
     def name(cls) -> str:
@@ -127,14 +128,32 @@ class _JarReader(DataSourceReader):
         return divide(find_jars(jar_folder(self._chosen["path"])), self._chosen["partitions"])
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        folder = jar_folder(self._chosen["path"])  # PySpark's may be elsewhere on this node
         for jar in partition.jars:
-            for batch in jar_batches(jar, self._chosen):
+            for batch in jar_batches(replace(jar, path=folder / jar.path.name), self._chosen):
                 yield batch.select(self._columns)
 
 
 def jar_folder(text: str) -> Path:
-    """Return the folder of jars; that of PySpark if the text is empty."""
-    return Path(text.removeprefix("file:")) if text else Path(pyspark.__file__).parent / "jars"
+    """Return the folder of jars; that of PySpark if the text is empty, also where PySpark is read out of its archive, as in workers."""
+    if text:
+        return Path(text.removeprefix("file:"))
+    home = Path(pyspark.__file__).parent
+    return next((folder for parent in (home, *home.parents) if (folder := parent / "jars").is_dir()), home / "jars")
+
+
+def jar_paths(folder: Path) -> list[Path]:
+    """List the jars of a folder by their names.
+
+    Raises:
+        CorpusError: The folder or the jars are missing.
+    """
+    paths = sorted(folder.glob("*.jar")) if folder.is_dir() else []
+    if not paths:
+        raise CorpusError(
+            f"{folder}: {'no *.jar in this folder' if folder.is_dir() else 'there is no such folder'}; path names one with jars"
+        )
+    return paths
 
 
 def find_jars(folder: Path) -> list[Jar]:

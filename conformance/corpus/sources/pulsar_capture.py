@@ -7,7 +7,7 @@ in it, at any depth. On a cluster each node has to see it under the same path.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,7 @@ class CaptureSource(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self.chosen = read_options(self.name(), OPTIONS, options)
+        corpus_path(self.chosen["path"])
 
     @classmethod
     def name(cls) -> str:
@@ -116,15 +117,18 @@ class _CaptureReader(DataSourceReader):
     def __init__(self, chosen: Mapping[str, Any], columns: Sequence[str]) -> None:
         self._chosen = chosen
         self._columns = columns
-        self._home = corpus_path(chosen["path"])
+        found = corpus_path(chosen["path"])
+        self._home = found.parent if found.is_file() else found
 
     def partitions(self) -> Sequence[InputPartition]:
-        pieces, rows = find_pieces(self._home, self._chosen["partition_size"], self._chosen["max_frame_size"])
+        pieces, rows = find_pieces(corpus_path(self._chosen["path"]), self._chosen["partition_size"], self._chosen["max_frame_size"])
         return divide(pieces, rows, self._chosen["partition_size"])
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         limit = self._chosen["max_frame_size"]
-        found = (row for rows in (partition.rows, *(piece.rows(limit) for piece in partition.pieces)) for row in rows)
+        home = self._home if self._chosen["path"] else RECORDINGS  # which may be elsewhere on this node
+        pieces = [replace(piece, path=home / piece.path.relative_to(self._home)) for piece in partition.pieces]
+        found = (row for rows in (partition.rows, *(piece.rows(limit) for piece in pieces)) for row in rows)
         for batch in batches(by_mode(found, self._chosen["mode"], self._home)):
             yield batch.select(self._columns)
 
@@ -133,14 +137,17 @@ def corpus_path(text: str) -> Path:
     """Return where a corpus is; the recordings of this suite if the text is empty.
 
     Raises:
-        CorpusError: It is not a path of the file system.
+        CorpusError: It is not a path of the file system, or there is nothing.
     """
     scheme, separator, rest = text.partition(":")
     if separator and scheme == "file":
         text = "/" + rest.lstrip("/")
     elif separator and rest.startswith("//"):
         raise CorpusError(f"{text}: captures are read from the file system; copy it, or mount it on each node")
-    return Path(text) if text else RECORDINGS
+    path = Path(text) if text else RECORDINGS
+    if not path.exists():
+        raise CorpusError(f"{path}: there is no such file or folder")
+    return path
 
 
 def find_pieces(home: Path, part: int, limit: int) -> tuple[list[Piece], list[FrameRow]]:
@@ -157,8 +164,6 @@ def find_pieces(home: Path, part: int, limit: int) -> tuple[list[Piece], list[Fr
     Raises:
         CorpusError: There is nothing to read.
     """
-    if not home.exists():
-        raise CorpusError(f"{home}: there is no such file or folder")
     if home.is_file() and home.name != INDEX:
         if not home.name.endswith(_LOG_ENDINGS):
             raise CorpusError(f"{home}: is no event log ({' or '.join(_LOG_ENDINGS)}); a file of octets needs a folder with an index.jsonl")
@@ -227,8 +232,7 @@ def by_mode(rows: Iterable[FrameRow], mode: str, home: Path) -> Iterator[FrameRo
     """
     for row in rows:
         if row.corrupt is not None and mode == FAIL:
-            folder = home.parent if home.is_file() else home
-            raise CorpusError(f"{folder / row.origin.file}: at octet {row.offset}{_stream(row.origin)}: {row.corrupt}; mode keep shows it")
+            raise CorpusError(f"{home / row.origin.file}: at octet {row.offset}{_stream(row.origin)}: {row.corrupt}; mode keep shows it")
         if row.corrupt is None or mode == KEEP:
             yield row
 
