@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the corpus side; without Java they are skipped with the reason, in CI they fail."""
+"""One Spark session for all tests of the corpus; where Spark can't be used they are skipped with the reason, in CI they fail."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
 from conformance.corpus.session import SparkError, spark_session
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[object]:
+def spark() -> Iterator[SparkSession]:
     try:
-        started = spark_session("tests", cores=2)
-        session = started.__enter__()
+        with spark_session("tests", cores=2) as session:
+            yield session
     except SparkError as error:
         if os.environ.get("CI"):
             pytest.fail(f"this machine lacks what the test needs: {error}")
         pytest.skip(str(error))
-    yield session
-    started.__exit__(None, None, None)

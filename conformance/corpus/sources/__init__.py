@@ -10,8 +10,9 @@ from pyspark.sql.datasource import DataSource
 
 from conformance.corpus.sources.jar_topics import JarSource
 from conformance.corpus.sources.pulsar_capture import CaptureSource
+from conformance.corpus.sources.synthetic_topics import SyntheticTopics
 
-SOURCES: tuple[type[DataSource], ...] = (CaptureSource, JarSource)
+SOURCES: tuple[type[DataSource], ...] = (CaptureSource, JarSource, SyntheticTopics)
 
 
 def register_all(spark: SparkSession) -> None:

@@ -1,0 +1,116 @@
+"""topics_hash of namespaces that no process holds: sorted by Spark, hashed range by range, and put together.
+
+Spark orders text by code point, and the hash by UTF-16 code units; so topics are sorted by their octets in UTF-16BE. Each range of a
+namespace becomes one row, so the driver gets as many rows as there are namespaces, and one more for each border between ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from crc32c import crc32c
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from conformance.corpus.filtering.checksums import Part, hexadecimal, joined
+from conformance.corpus.filtering.sql import matched_name
+from refimpl.proposals.topics_hash import EMPTY_HASH, topics_hash
+
+_RANGES = pa.schema(
+    [("namespace", pa.string()), ("first", pa.binary()), ("checksum", pa.int64()), ("octets", pa.int64()), ("topics", pa.int64())]
+)
+
+
+def utf16_order(topic: Column | str = "topic") -> Column:
+    """Return what topics are sorted by: their UTF-16 code units, as Java compares strings."""
+    return F.encode(topic, "UTF-16BE")
+
+
+def namespace_of() -> Column:
+    """Return the namespace of a topic, `tenant/namespace`."""
+    return F.substring_index(matched_name(), "/", 2)
+
+
+def namespace_hashes(topics: DataFrame, parts: int | None = None) -> dict[str, tuple[str, int]]:
+    """Hash the topics of each namespace.
+
+    Args:
+        topics: With a column `topic`, and `namespace` where it is not that of the topic; all rows count, so leave out what a list does not
+            show.
+        parts: Into how many ranges they are divided; None: as Spark does.
+
+    Returns:
+        By namespace its hash, as `refimpl.proposals.topics_hash` gives it, and how many topics it has.
+    """
+    if "namespace" not in topics.columns:
+        topics = topics.withColumn("namespace", namespace_of())
+    keyed = topics.select("namespace", "topic", utf16_order().alias("_order"))
+    by = ("namespace", "_order")
+    divided = keyed.repartitionByRange(*by) if parts is None else keyed.repartitionByRange(parts, *by)
+    ranges = divided.sortWithinPartitions(*by).mapInArrow(_hash_ranges, _ddl(_RANGES)).toArrow().to_pylist()
+    ranges.sort(key=lambda row: (row["namespace"], row["first"]))
+    return {namespace: _whole(list(rows)) for namespace, rows in groupby(ranges, key=lambda row: row["namespace"])}
+
+
+def whole_hash(topics: DataFrame, parts: int | None = None) -> str:
+    """Hash all topics as those of one namespace; `EMPTY_HASH` if there are none."""
+    found = namespace_hashes(topics.select("topic", F.lit("").alias("namespace")), parts)
+    return found[""][0] if found else EMPTY_HASH
+
+
+def reference_hashes(topics: DataFrame) -> DataFrame:
+    """Hash the topics of each namespace by the reference, which holds one namespace at a time: columns namespace, hash and topics."""
+
+    def hashed(table: pa.Table) -> pa.Table:
+        names = table.column("topic").to_pylist()
+        return pa.table({"namespace": table.column("namespace")[:1], "hash": [topics_hash(names)], "topics": [len(names)]})
+
+    named = topics.select(namespace_of().alias("namespace"), "topic")
+    return named.groupBy("namespace").applyInArrow(hashed, "namespace STRING, hash STRING, topics LONG")
+
+
+def _ddl(schema: pa.Schema) -> str:
+    names = {pa.string(): "STRING", pa.binary(): "BINARY", pa.int64(): "LONG"}
+    return ", ".join(f"{field.name} {names[field.type]}" for field in schema)
+
+
+def _whole(rows: list[dict[str, Any]]) -> tuple[str, int]:
+    part = joined(Part(row["checksum"], row["octets"]) for row in rows)
+    assert part is not None
+    return hexadecimal(part.checksum), sum(row["topics"] for row in rows)
+
+
+def _hash_ranges(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Hash sorted topics; a namespace that goes on in the next batch is one range all the same."""
+    current: dict[str, Any] | None = None
+    for batch in batches:
+        done = []
+        for namespace, first, names in _runs(batch):
+            text = pc.binary_join(pa.ListArray.from_arrays([0, len(names)], names.cast(pa.binary())), b",")[0].as_buffer()
+            if current is not None and current["namespace"] == namespace:
+                current["checksum"] = crc32c(text, crc32c(b",", current["checksum"]))
+                current["octets"] += text.size + 1
+                current["topics"] += len(names)
+                continue
+            if current is not None:
+                done.append(current)
+            current = {"namespace": namespace, "first": first, "checksum": crc32c(text), "octets": text.size, "topics": len(names)}
+        if done:
+            yield pa.RecordBatch.from_pylist(done, schema=_RANGES)
+    if current is not None:
+        yield pa.RecordBatch.from_pylist([current], schema=_RANGES)
+
+
+def _runs(batch: pa.RecordBatch) -> Iterator[tuple[str, bytes, pa.Array]]:
+    """Divide a batch into runs of one namespace: its name, the order of its first topic, and its topics."""
+    if not batch.num_rows:
+        return
+    ends = pc.run_end_encode(batch.column("namespace"), run_end_type=pa.int32())
+    start = 0
+    for namespace, end in zip(ends.values.to_pylist(), ends.run_ends.to_pylist(), strict=True):
+        yield namespace, batch.column("_order")[start].as_py(), batch.column("topic").slice(start, end - start)
+        start = end

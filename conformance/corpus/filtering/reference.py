@@ -1,0 +1,95 @@
+"""The rules as the reference has them: plain Python, one row after the other."""
+
+from __future__ import annotations
+
+import base64
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from conformance.corpus.errors import CorpusError
+from conformance.corpus.filtering.patterns import PatternSet
+from conformance.corpus.filtering.rules import (
+    HasProperties,
+    IsSystemTopic,
+    MatchedName,
+    MatchesAny,
+    Matching,
+    PayloadBeginsWith,
+    PayloadFits,
+    Rule,
+)
+from refimpl.proposals.message_filter_kinds import (
+    PREFIX_BASE64_KEY,
+    REGEX_KEY,
+    BytesPrefixFilter,
+    Candidate,
+    InvalidFilter,
+    MessageFilter,
+    RegexFilter,
+    SchemaAccess,
+)
+from refimpl.proposals.scalable_topics_rules import fits
+from refimpl.proposals.topic_list_rules import is_system_topic, matched_name
+from refimpl.proposals.topic_patterns import PatternIndex, compile_pattern
+from refimpl.wire.pulsar_api_pb2 import MessageMetadata
+
+
+def evaluator(rule: Rule) -> Callable[[Any], Any]:
+    """Return the function of a rule: of one value of its input, the value that it gives.
+
+    Raises:
+        CorpusError: A filter of messages that the reference refuses.
+    """
+    match rule:
+        case MatchedName():
+            return matched_name
+        case IsSystemTopic():
+            return is_system_topic
+        case Matching(patterns):
+            return _matching(patterns)
+        case MatchesAny(patterns):
+            matching = _matching(patterns)
+            return lambda topic: bool(matching(topic))
+        case HasProperties(filters):
+            return lambda properties: fits(dict(properties or ()), dict(filters))
+        case PayloadFits(pattern):
+            return _judging(lambda: RegexFilter({REGEX_KEY: pattern}, SchemaAccess()), pattern)
+        case PayloadBeginsWith(prefix):
+            encoded = base64.b64encode(prefix).decode()
+            return _judging(lambda: BytesPrefixFilter({PREFIX_BASE64_KEY: encoded}, SchemaAccess()), encoded)
+    raise TypeError(rule)
+
+
+def column(rule: Rule) -> Callable[[pa.RecordBatch], pa.Array]:
+    """Return the function of a rule for batches."""
+    evaluate = evaluator(rule)
+    (name,) = rule.inputs
+    return lambda batch: pa.array(map(evaluate, batch.column(name).to_pylist()), rule.type)
+
+
+def _matching(patterns: PatternSet) -> Callable[[str], list[int]]:
+    """Return what a broker does when a topic is created: look it up among the patterns that are watched."""
+    index = PatternIndex()
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, pattern in enumerate(patterns.patterns):
+        index.add(compile_pattern(pattern.text))
+        places[pattern.text].append(place)
+
+    def matching(topic: str) -> list[int]:
+        if is_system_topic(topic):
+            return []
+        return sorted(place for text in index.matching(matched_name(topic)) for place in places[text])
+
+    return matching
+
+
+def _judging(build: Callable[[], MessageFilter], shown: str) -> Callable[[bytes | None], bool]:
+    try:
+        message_filter = build()
+    except InvalidFilter as error:
+        raise CorpusError(f"the message filter {shown!r} can't be used: {error.reason}") from None
+    metadata = MessageMetadata()
+    return lambda payload: message_filter.matches(Candidate(payload or b"", metadata))

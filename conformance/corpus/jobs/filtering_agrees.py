@@ -1,0 +1,193 @@
+"""The job `filtering_agrees`: all formulations of the filters give the same on each row of a corpus."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from conformance.corpus.errors import CorpusError
+from conformance.corpus.filtering import corpora, costs, sql
+from conformance.corpus.filtering.comparing import INSIDE, Comparison, Disagreements, compare, matcher, reference_fits
+from conformance.corpus.filtering.dialect import DIVERGENCES
+from conformance.corpus.filtering.drawing import drawn_patterns
+from conformance.corpus.filtering.formulations import FORMULATIONS, formulations_of
+from conformance.corpus.filtering.patterns import PatternSet, pattern_set, read_patterns
+from conformance.corpus.filtering.rules import (
+    IsSystemTopic,
+    MatchedName,
+    MatchesAny,
+    Matching,
+    PayloadBeginsWith,
+    PayloadFits,
+    Rule,
+    property_filters,
+)
+from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this job."""
+    corpora.add_options(parser)
+    parser.add_argument("--formulations", default="reference,sql,arrow,sql-plain", help=f"some of {','.join(FORMULATIONS)} (%(default)s)")
+    parser.add_argument("--patterns", type=int, default=100, help="how many patterns are drawn from the names of the corpus (%(default)s)")
+    parser.add_argument("--pattern-file", type=Path, help="patterns, one on each line, instead of drawn ones")
+    parser.add_argument("--inside", action="store_true", help="draw patterns of the common dialect only")
+    parser.add_argument("--property", action="append", metavar="KEY=VALUE", help="a property that topics have to have; can be repeated")
+    parser.add_argument("--payload-regex", default=r'(?s)[^"]*ns-[0-9]/.*', help="what payloads have to fit (%(default)s)")
+    parser.add_argument("--payload-prefix", default="persistent://tenant-1", help="what payloads have to begin with (%(default)s)")
+
+
+def check(run: Run) -> Findings:
+    """Compare the formulations on each row, and find out what filters cost and save."""
+    options = run.options
+    formulations = formulations_of(options.formulations)
+    topics = corpora.read_topics(run.spark, options)
+    with run.part("patterns"):
+        patterns = _patterns(run, topics)
+    rules = _rules(options, patterns)
+    messages = corpora.with_payload(topics)
+    comparisons = {}
+    for rule in rules:
+        with run.part(f"compare {rule.name}"):
+            comparisons[rule.name] = compare(messages if "payload" in rule.inputs else topics, rule, formulations)
+    if not any(comparison.rows for comparison in comparisons.values()):
+        raise CorpusError("the corpus has no topics; give it rows, or another folder")
+    laws = [_agreement(name, comparisons, patterns) for name in formulations[1:]]
+    laws += [_any_is_some(run, topics, rules, formulations), _classes_are_real(run.spark, formulations[1:])]
+    counters = _counters(patterns, comparisons)
+    with run.part("costs"):
+        counters["costs"] = costs.by_shape(topics, patterns)
+    counters["speed"] = dict(_speeds(run, topics, messages, rules, formulations, comparisons))
+    counters["refused by Java"] = sql.refused(run.spark, [pattern.text for pattern in patterns.patterns])[:EXAMPLES]
+    return Findings(laws, counters)
+
+
+def _patterns(run: Run, topics: DataFrame) -> PatternSet:
+    options = run.options
+    if options.pattern_file is not None:
+        return read_patterns(options.pattern_file)
+    if options.patterns < 1:
+        raise CorpusError(f"--patterns is at least 1, not {options.patterns}")
+    names = corpora.names_to_draw_from(topics)
+    return pattern_set(drawn_patterns(names, options.patterns, options.seed, outside=not options.inside))
+
+
+def _rules(options: argparse.Namespace, patterns: PatternSet) -> list[Rule]:
+    return [
+        MatchedName(),
+        IsSystemTopic(),
+        Matching(patterns),
+        property_filters(options.property or ["region=eu-west", "tier=gold"]),
+        PayloadFits(options.payload_regex),
+        PayloadBeginsWith(options.payload_prefix.encode()),
+    ]
+
+
+def _agreement(formulation: str, comparisons: Mapping[str, Comparison], patterns: PatternSet) -> Law:
+    found = [one for comparison in comparisons.values() for one in comparison.found if one.formulation == formulation]
+    broken = [one for one in found if one.class_name == INSIDE]
+    checked = sum(comparison.inside(formulation) for comparison in comparisons.values())
+    return Law(
+        f"{formulation}-agrees",
+        f"In the dialect {formulation} gives what the reference gives: by each rule, on each row, for each of {len(patterns)} patterns.",
+        checked,
+        sum(one.count for one in broken),
+        [_shown(one) for one in sorted(broken, key=lambda one: sum(map(len, one.shrunk)))[:EXAMPLES]],
+    )
+
+
+def _shown(one: Disagreements) -> dict[str, Any]:
+    return {**asdict(one), "shrunk": list(one.shrunk)}
+
+
+def _any_is_some(run: Run, topics: DataFrame, rules: Sequence[Rule], formulations: Sequence[str]) -> Law:
+    """Compare what is found by looking for any pattern with what is found by looking for each."""
+    patterns = next(rule.patterns for rule in rules if isinstance(rule, Matching))
+    rows = broken = 0
+    examples: list[dict[str, Any]] = []
+    with run.part("compare any with each"):
+        for name in formulations:
+            both = FORMULATIONS[name](
+                FORMULATIONS[name](topics.select("id", "topic"), Matching(patterns), "each"), MatchesAny(patterns), "any"
+            )
+            differing = both.where((F.size("each") > 0) != F.col("any"))
+            rows += topics.count()
+            broken += differing.count()
+            examples += (
+                [{"formulation": name, **row.asDict()} for row in differing.orderBy("id").limit(EXAMPLES).collect()] if broken else []
+            )
+    return Law(
+        "any-is-some", "A topic fits any pattern if and only if there is one that it fits, in each formulation.", rows, broken, examples
+    )
+
+
+def _classes_are_real(spark: SparkSession, formulations: Sequence[str]) -> Law:
+    """Try the witness of each class: the formulations that it names part from the reference, and the others do not."""
+    java = int(spark.sql("SELECT reflect('java.lang.System', 'getProperty', 'java.specification.version')").collect()[0][0])
+    examples = []
+    for one in DIVERGENCES:
+        agrees_by_now = one.agrees_from_java is not None and java >= one.agrees_from_java
+        for name in formulations:
+            parts = matcher(spark, name)(*one.witness) is not reference_fits(*one.witness)
+            if parts is not (name in one.formulations and not agrees_by_now):
+                examples.append({"class": one.name, "formulation": name, "witness": list(one.witness), "parts": parts, "java": java})
+    return Law(
+        "classes-are-real",
+        "The witness of each class outside of the dialect is answered otherwise by the formulations that it names, and by no others.",
+        len(DIVERGENCES) * len(formulations),
+        len(examples),
+        examples,
+    )
+
+
+def _counters(patterns: PatternSet, comparisons: Mapping[str, Comparison]) -> dict[str, Any]:
+    rules = {}
+    for name, comparison in comparisons.items():
+        rules[name] = {
+            "rows": comparison.rows,
+            "pairs": comparison.pairs,
+            "pairs outside": comparison.outside,
+            "disagreements": [_shown(one) for one in comparison.found],
+        }
+    return {
+        "patterns": {"all": len(patterns), **Counter(pattern.shape for pattern in patterns.patterns)},
+        "rules": rules,
+    }
+
+
+def _speeds(
+    run: Run,
+    topics: DataFrame,
+    messages: DataFrame,
+    rules: Sequence[Rule],
+    formulations: Sequence[str],
+    comparisons: Mapping[str, Comparison],
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Time each rule in each formulation, with the reading of the corpus."""
+    cores = run.spark.sparkContext.defaultParallelism
+    for rule in rules:
+        frame = (messages if "payload" in rule.inputs else topics).select("id", *rule.inputs)
+        speeds: dict[str, float] = {}
+        for name in formulations:
+            began = time.perf_counter()
+            with run.part(f"{rule.name} by {name}"):
+                FORMULATIONS[name](frame, rule, "_value").write.format("noop").mode("overwrite").save()
+            speeds[name] = round(comparisons[rule.name].rows / (time.perf_counter() - began) / cores)
+        yield rule.name, speeds
+
+
+JOB = Job(
+    "filtering_agrees", "Compare all formulations of the filters on each row of a corpus, and count what filters cost.", check, add_options
+)
+
+if __name__ == "__main__":
+    sys.exit(JOB.main())

@@ -1,0 +1,122 @@
+"""The job `hashes_agree`: the hash of a list of topics is the same, however it is come by."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from conformance.corpus.errors import CorpusError
+from conformance.corpus.filtering import corpora
+from conformance.corpus.filtering.hashes import namespace_hashes, namespace_of, reference_hashes, whole_hash
+from conformance.corpus.filtering.sql import is_system_topic
+from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
+from refimpl.proposals.topics_hash import TopicSet
+
+COMES, GOES = 0, 1
+"""The numbers of topics that only the later listing has, and only the earlier one."""
+_HASHED = "namespace STRING, hash STRING, topics LONG"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this job."""
+    corpora.add_options(parser)
+    parser.add_argument("--ranges", type=int, default=16, help="into how many ranges topics are divided to be hashed (%(default)s)")
+    parser.add_argument("--changed", type=int, default=20, help="one of so many topics goes, and one comes, in a diff (%(default)s)")
+    parser.add_argument(
+        "--held", type=int, default=1_000_000, help="most topics of a namespace that the reference holds at once (%(default)s)"
+    )
+
+
+def check(run: Run) -> Findings:
+    """Hash each namespace, all topics as one namespace, and what diffs make of lists."""
+    options = run.options
+    if options.changed < 2 or options.ranges < 1:
+        raise CorpusError("--changed is at least 2, and --ranges at least 1")
+    topics = corpora.read_topics(run.spark, options).where(~is_system_topic()).select("topic")
+    with run.part("hash each namespace"):
+        hashes = namespace_hashes(topics, options.ranges)
+    if not hashes:
+        raise CorpusError("the corpus has no topics that a list shows; give it rows, or another folder")
+    held = {namespace for namespace, (_, count) in hashes.items() if count <= options.held}
+    of_held = topics if len(held) == len(hashes) else topics.where(namespace_of().isin(*held))
+    with run.part("hash each namespace by the reference"):
+        reference = {row.namespace: (row.hash, row.topics) for row in reference_hashes(of_held).collect()}
+    laws = [
+        _equal(
+            "distributed-hash",
+            "The hash of a namespace from hashed ranges is that of the reference.",
+            {namespace: hashes[namespace] for namespace in held},
+            reference,
+        )
+    ]
+    laws += _after_diffs(run, topics, held)
+    with run.part("hash all as one namespace"):
+        of_parts = {str(parts): (whole_hash(topics, parts), 0) for parts in (1, options.ranges)}
+    one = of_parts["1"]
+    laws.append(
+        _equal(
+            "any-division", "The hash is the same into however many ranges the topics are divided.", of_parts, dict.fromkeys(of_parts, one)
+        )
+    )
+    sizes = sorted((count for _, count in hashes.values()), reverse=True)
+    counters = {
+        "topics": sum(sizes),
+        "namespaces": len(sizes),
+        "largest namespace": sizes[0],
+        "namespaces that the reference did not hold": len(hashes) - len(held),
+        "hash of all as one namespace": one[0],
+    }
+    return Findings(laws, counters)
+
+
+def _equal(name: str, text: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> Law:
+    differing = [key for key in sorted({*found, *expected}) if found.get(key) != expected.get(key)]
+    examples = [{"namespace": key, "found": found.get(key), "expected": expected.get(key)} for key in differing[:EXAMPLES]]
+    return Law(name, text, len({*found, *expected}), len(differing), examples)
+
+
+def _after_diffs(run: Run, topics: DataFrame, held: set[str]) -> list[Law]:
+    """Take a listing, and a later one from which some topics are gone and to which others have come; go from one to the other by a diff."""
+    options = run.options
+    number = F.pmod(F.xxhash64("topic", F.lit(options.seed)), F.lit(options.changed))
+    numbered = topics.withColumn("_number", number)
+    earlier, later = (numbered.where(F.col("_number") != other).select("topic") for other in (COMES, GOES))
+    with run.part("hash the later listing"):
+        listing = namespace_hashes(later, options.ranges)
+    with run.part("hash the earlier listing after the diff"):
+        added, removed = later.join(earlier, "topic", "left_anti"), earlier.join(later, "topic", "left_anti")
+        applied = namespace_hashes(earlier.join(removed, "topic", "left_anti").union(added), options.ranges)
+    with run.part("apply the diff by the reference"):
+        changed = numbered.select(namespace_of().alias("namespace"), "topic", "_number").where(F.col("namespace").isin(*held))
+        hashed = changed.groupBy("namespace").applyInArrow(_apply_diff, _HASHED).collect()
+        stepwise = {row.namespace: (row.hash, row.topics) for row in hashed if row.topics}
+    text = "The hash of a set to which a diff is applied is that of the listing"
+    of_held = {namespace: found for namespace, found in listing.items() if namespace in held}
+    return [
+        _equal("diff-applied", f"{text}.", applied, listing),
+        _equal("diff-applied-stepwise", f"{text}, in the set of the reference.", stepwise, of_held),
+    ]
+
+
+def _apply_diff(table: pa.Table) -> pa.Table:
+    """Go from the earlier listing of a namespace to the later one, topic by topic, as a client does."""
+    rows = list(zip(table.column("topic").to_pylist(), table.column("_number").to_pylist(), strict=True))
+    topics = TopicSet(topic for topic, number in rows if number != COMES)
+    for topic, number in rows:
+        if number == GOES:
+            topics.remove(topic)
+        elif number == COMES:
+            topics.add(topic)
+    return pa.table({"namespace": table.column("namespace")[:1], "hash": [topics.hash], "topics": [len(topics)]})
+
+
+JOB = Job("hashes_agree", "Hash namespaces in ranges and by the reference, and after diffs.", check, add_options)
+
+if __name__ == "__main__":
+    sys.exit(JOB.main())
