@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -190,7 +191,7 @@ def _explained(rule: Rule, value: Any, formulation: str, expected: Any, found: A
 
 
 def _by_class(pattern: str, subject: str, formulation: str, direction: str) -> Iterator[dict[str, str | None]]:
-    for name in classes_of(pattern, subject, formulation) or (INSIDE,):
+    for name in _classes(pattern, subject, formulation):
         yield {"class": name, "direction": direction, "pattern": pattern, "subject": subject}
 
 
@@ -206,10 +207,8 @@ def matcher(spark: SparkSession, formulation: str) -> Callable[[str, str], bool 
     def java_fits(pattern: str, subject: str) -> bool | None:
         try:
             return bool(jvm.java.util.regex.Pattern.compile(framed(pattern)).matcher(subject).find())
-        except Exception as error:
-            if "PatternSyntaxException" in str(error):
-                return None
-            raise
+        except IllegalArgumentException:
+            return None
 
     return java_fits
 
@@ -232,7 +231,7 @@ def _arrow_fits(pattern: str, subject: str) -> bool | None:
 def _shrunk(spark: SparkSession, rule: Rule, group: Mapping[str, Any]) -> Disagreements:
     example, formulation = group["example"], group["formulation"]
     parts = (example["subject"],) if example["pattern"] is None else (example["pattern"], example["subject"])
-    holds = _stays(spark, rule, formulation, group["class"], group["direction"])
+    holds = _stays(spark, rule, formulation, parts, group["class"], group["direction"])
     small = shrink(parts, holds) if holds is not None and holds(parts) else parts
     return Disagreements(
         formulation,
@@ -247,20 +246,30 @@ def _shrunk(spark: SparkSession, rule: Rule, group: Mapping[str, Any]) -> Disagr
     )
 
 
-def _stays(spark: SparkSession, rule: Rule, formulation: str, class_name: str, direction: str) -> Callable[[tuple[str, ...]], bool] | None:
-    """Return what tells whether a smaller example is of the same class and direction; None: this can't be told here."""
+def _stays(
+    spark: SparkSession, rule: Rule, formulation: str, example: tuple[str, ...], class_name: str, direction: str
+) -> Callable[[tuple[str, ...]], bool] | None:
+    """Return what tells whether a smaller example is of the same class and direction, and of no class that the first was not of.
+
+    None where it can't be told here.
+    """
     if isinstance(rule, Matching | MatchesAny | PayloadFits):
         fits = matcher(spark, formulation)
+        classes = set(_classes(*example, formulation))
 
         def stays(parts: tuple[str, ...]) -> bool:
             pattern, subject = parts
             expected = reference_fits(pattern, subject)
             if expected is not (direction == MISSING) or bool(fits(pattern, subject)) is expected:
                 return False
-            return class_name in (classes_of(pattern, subject, formulation) or (INSIDE,))
+            return class_name in (found := _classes(pattern, subject, formulation)) and classes.issuperset(found)
 
         return stays
     if isinstance(rule, MatchedName | IsSystemTopic) and formulation == ARROW:
         evaluate, column = reference.evaluator(rule), arrow.column(rule)
         return lambda parts: column(pa.RecordBatch.from_pydict({"topic": [parts[0]]}))[0].as_py() != evaluate(parts[0])
     return None
+
+
+def _classes(pattern: str, subject: str, formulation: str) -> tuple[str, ...]:
+    return classes_of(pattern, subject, formulation) or (INSIDE,)
