@@ -10,9 +10,10 @@ from pyspark.sql.datasource import DataSource
 
 from conformance.corpus.sources.jar_topics import JarSource
 from conformance.corpus.sources.pulsar_capture import CaptureSource
+from conformance.corpus.sources.synthetic_messages import SyntheticMessages
 from conformance.corpus.sources.synthetic_topics import SyntheticTopics
 
-SOURCES: tuple[type[DataSource], ...] = (CaptureSource, JarSource, SyntheticTopics)
+SOURCES: tuple[type[DataSource], ...] = (CaptureSource, JarSource, SyntheticMessages, SyntheticTopics)
 
 
 def register_all(spark: SparkSession) -> None:

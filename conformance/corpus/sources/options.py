@@ -62,6 +62,6 @@ def _read(source: str, option: Option, text: str | None) -> Any:
         raise CorpusError(f"{source}: {option.name} is a number ({option.text}), not {text!r}") from None
     if option.choices and value not in option.choices:
         raise CorpusError(f"{source}: {option.name} is one of {', '.join(option.choices)}, not {text!r}")
-    if option.least is not None and not isinstance(value, str) and value < option.least:
+    if option.least is not None and not float(value) >= option.least:  # nor is it no number at all
         raise CorpusError(f"{source}: {option.name} is at least {option.least:g}, not {text}")
     return value
