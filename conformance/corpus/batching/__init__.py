@@ -1,0 +1,12 @@
+"""Uniform batches (PIP-191) over large corpora: who shares an entry, what that costs, and what an entry filter can tell from it.
+
+settings   what is tried: extracted properties, limits, and consumers that want one value
+windows    batches as window expressions
+reference  batches as the reference's own `UniformBatcher` makes them, of each producer's messages in order
+octets     what messages and entries take up on the wire, as SQL expressions
+entries    from messages to entries, counters and laws
+
+Both formulations take the columns of `messages` and number each producer's batches from 0. Time is the producer's clock: the
+latest `publish_time` so far, since a clock that is set back closes no batch. A batch whose time is up closes before a message of
+that instant is added, so with a delay of 0 each message goes alone.
+"""

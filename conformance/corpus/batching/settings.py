@@ -1,0 +1,142 @@
+"""What is tried on a corpus: settings of producers, and consumers that want one value of a property."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as sql
+
+from conformance.corpus.errors import CorpusError
+from refimpl.proposals.uniform_batches import MISSING, PREFIX, Allowed, Profile, allowed_values
+
+MESSAGES = 1000
+"""Most messages in a batch unless said otherwise: what Java clients have."""
+OCTETS = 128 * 1024
+"""Most octets in a batch unless said otherwise: what Java clients have."""
+DELAY = 1
+"""Milliseconds that a batch waits at most unless said otherwise: what Java clients have."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How producers make batches.
+
+    Attributes:
+        name: What it is called in results.
+        allowed: Allowed values by property name (`restrictSameValuesInBatchProperties`); empty: batches as without the proposal.
+        max_messages: Most messages in a batch.
+        max_octets: Most octets in a batch, as producers estimate them.
+        delay: Milliseconds that the first message of a batch waits for others at most.
+        batch_of_one: How a batch of one message is written.
+    """
+
+    name: str
+    allowed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    max_messages: int = MESSAGES
+    max_octets: int = OCTETS
+    delay: int = DELAY
+    batch_of_one: Literal["batch", "java_single"] = "batch"
+
+    def __post_init__(self) -> None:
+        try:
+            allowed_values(self.allowed)
+        except ValueError as error:
+            raise CorpusError(f"setting {self.name}: {error}") from None
+        if min(self.max_messages, self.max_octets) < 1 or self.delay < 0:
+            limits = f"{self.max_messages}, {self.max_octets}, {self.delay}"
+            raise CorpusError(f"setting {self.name}: a batch has at least 1 message and 1 octet, and waits 0 ms or more, not {limits}")
+
+    @property
+    def rule(self) -> Allowed:
+        """The allowed values as the reference takes them; its order is that of extracted sets."""
+        return allowed_values(self.allowed)
+
+    @property
+    def profile(self) -> Profile:
+        """Whose reading it is."""
+        return Profile(batch_of_one=self.batch_of_one)
+
+
+@dataclass(frozen=True)
+class Want:
+    """A consumer that wants one value of a property, through an entry filter.
+
+    Attributes:
+        name: Of the property.
+        value: That it has to have; without a comma, which separates values in the subscription's property.
+        missing: What becomes of an entry whose header lacks the property.
+    """
+
+    name: str
+    value: str
+    missing: Literal["accept", "reject"] = "accept"
+
+    def __post_init__(self) -> None:
+        if not self.name or "," in self.value:
+            raise CorpusError(f"a consumer wants a property that has a name, and a value without a comma, not {self.name!r} {self.value!r}")
+
+    @property
+    def subscription_properties(self) -> dict[str, str]:
+        """What its subscription asks for."""
+        return {PREFIX + self.name: self.value, MISSING: self.missing}
+
+    def is_safe(self, setting: Setting) -> bool:
+        """Tell whether the filter may lose nothing: what lacks the property passes, or the value is one that producers extract."""
+        return self.missing == "accept" or self.value in setting.allowed.get(self.name, ())
+
+
+def frequent_values(messages: DataFrame, names: Sequence[str], most: int) -> dict[str, tuple[str, ...]]:
+    """Return the most frequent values of properties in a corpus.
+
+    Args:
+        messages: With the column `properties`.
+        names: Of the properties.
+        most: How many values of each.
+
+    Returns:
+        Values by name, the most frequent first, equally frequent ones in the order of their octets; those of a property that no message
+        has are empty.
+    """
+    pairs = messages.select(sql.explode("properties").alias("name", "value")).where(sql.col("name").isin(list(names)))
+    ranked = sql.row_number().over(Window.partitionBy("name").orderBy(sql.desc("count"), "value"))
+    rows = pairs.groupBy("name", "value").count().withColumn("rank", ranked).where(sql.col("rank") <= most).sort("rank").collect()
+    return {name: tuple(row["value"] for row in rows if row["name"] == name) for name in names}
+
+
+def sweep(frequent: Mapping[str, Sequence[str]]) -> list[Setting]:
+    """Return settings that differ from the usual one in one respect each.
+
+    Args:
+        frequent: From `frequent_values`, the properties in the order in which they are added to the setting.
+
+    Returns:
+        First without the proposal, then with one property, two, all; then fewer values, other limits, and the Java form of a batch of one.
+    """
+    names = list(frequent)
+    first = {name: tuple(frequent[name]) for name in names[:1]}
+    usual = Setting(f"{names[0]}: {len(frequent[names[0]])} values", first)
+    wider = [
+        Setting(" and ".join(names[:count]), {name: tuple(frequent[name]) for name in names[:count]}) for count in range(2, len(names) + 1)
+    ]
+    return [
+        Setting("without the proposal"),
+        usual,
+        *wider,
+        replace(usual, name=f"{names[0]}: 1 value", allowed={names[0]: tuple(frequent[names[0]][:1])}),
+        replace(usual, name="10 messages", max_messages=10),
+        replace(usual, name="4 KiB", max_octets=4096),
+        replace(usual, name="delay 10 ms", delay=10),
+        replace(usual, name="delay 100 ms", delay=100),
+        replace(usual, name="delay 100 ms, without the proposal", allowed={}, delay=100),
+        replace(usual, name="batches of one as Java writes them", batch_of_one="java_single"),
+    ]
+
+
+def wants(frequent: Mapping[str, Sequence[str]]) -> list[Want]:
+    """Return consumers of the most and the least frequent of the values, one that accepts and one that rejects what lacks the property."""
+    values = [(name, value) for name in frequent for value in dict.fromkeys([frequent[name][0], frequent[name][-1]]) if "," not in value]
+    kinds: tuple[Literal["accept", "reject"], ...] = ("accept", "reject")
+    return [Want(name, value, missing) for name, value in values for missing in kinds]

@@ -1,0 +1,147 @@
+"""Batches as window expressions.
+
+1. Runs. Neighbours with equal extracted sets are a run: a comparison with the message before, and a running sum.
+2. Next. If a batch began at message i of its run, the next one would begin at
+
+       next(i) = min(i + max_messages, first j with time(j) >= time(i) + delay, first j that max_octets leaves no room for, end of the run)
+
+   Each term is a window: time and the sum of sizes before a message never decrease in a run, so the last message within reach is
+   the maximum of the positions in a range frame that begins at the start of the run, which costs one step per message.
+3. Stretches. `next` never decreases, so where next(i - 1) = i a batch begins at i, whatever the ones before: there a stretch begins.
+   Most stretches are a single batch and done.
+4. In the others batches begin at first, next(first), next(next(first)), ..: the only part that is sequential. The values of `next` that
+   lie in the stretch are collected (sorting them puts them in order, since they never decrease), and the higher-order function
+   `aggregate` jumps from one to the next.
+5. A running sum over the beginnings numbers the batches.
+
+What a task holds in memory is one stretch, a number for each of its messages; everything else is spilled by Spark. Beginnings are
+kept in pieces of 1,000, since appending to an array copies it.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as sql
+
+from conformance.corpus.batching.octets import estimated_size
+from conformance.corpus.batching.settings import Setting
+
+PRODUCER = ("topic", "producer_name")
+_RUN = (*PRODUCER, "run")
+_STRETCH = (*_RUN, "stretch")
+_PIECE = 1000
+
+
+def extracted(setting: Setting) -> Column:
+    """Return the extracted set of a message: for each name of the setting the value, or null if it is missing or not allowed."""
+    return sql.array(*(_extracted_value(name, values) for name, values in setting.rule.items())).cast("array<string>")
+
+
+def _extracted_value(name: str, values: frozenset[str]) -> Column:
+    value = sql.try_element_at("properties", sql.lit(name))
+    return sql.when(value.isin(sorted(values)), value) if values else sql.lit(None).cast("string")
+
+
+def with_batches(messages: DataFrame, setting: Setting) -> DataFrame:
+    """Number the batches that a producer with this setting makes.
+
+    Args:
+        messages: With the columns of `messages`; others are kept, except for those below and `run`, `stretch`, `place`.
+        setting: The producer's.
+
+    Returns:
+        The rows with, in addition: `extracted` ARRAY<STRING>, in the order of the setting; `time` LONG, the producer's clock in ms; `size`
+        LONG, the octets that it counts for; `number` LONG, from 0 in each producer; `batch` LONG, from 0 in each producer; `position`
+        INT, from 0 in each batch; `next_time` LONG and `next_extracted`, of the producer's next message, null for its last.
+    """
+    rows = _with_runs(messages, setting)
+    pointers = _with_pointers(rows, setting)
+    begins = _inner_begins(pointers).withColumn("inner", sql.lit(True))
+    marked = pointers.join(begins, [*_RUN, "place"], "left")
+    producer = _ordered(PRODUCER, "sequence_id")
+    is_first = sql.col("border") | sql.coalesce(sql.col("inner"), sql.lit(False))
+    numbered = marked.withColumns(
+        {
+            "batch": sql.sum(sql.when(is_first, 1).otherwise(0)).over(producer) - 1,
+            "number": sql.row_number().over(producer).cast("long") - 1,
+        }
+    )
+    position = sql.col("place") - sql.max(sql.when(is_first, sql.col("place"))).over(_ordered(_RUN, "place"))
+    added = ("extracted", "time", "size", "number", "batch", "position", "next_time", "next_extracted")
+    return numbered.withColumn("position", position.cast("int")).select(*messages.columns, *added)
+
+
+def _with_runs(messages: DataFrame, setting: Setting) -> DataFrame:
+    producer = _ordered(PRODUCER, "sequence_id")
+    rows = messages.withColumns(
+        {
+            "extracted": extracted(setting),
+            "time": sql.max("publish_time").over(producer),
+            "size": estimated_size(sql.col("properties"), sql.col("key"), sql.col("payload_size")),
+        }
+    )
+    before = sql.lag("extracted").over(producer)
+    rows = rows.withColumns(
+        {
+            "other": before.isNull() | (before != sql.col("extracted")),
+            "next_time": sql.lead("time").over(producer),
+            "next_extracted": sql.lead("extracted").over(producer),
+        }
+    )
+    return rows.withColumn("run", sql.sum(sql.when(sql.col("other"), 1).otherwise(0)).over(producer)).drop("other")
+
+
+def _with_pointers(rows: DataFrame, setting: Setting) -> DataFrame:
+    """Add the place in the run, from 1, where the next batch would begin, and the stretch."""
+    run = _ordered(_RUN, "sequence_id")
+    whole = Window.partitionBy(*_RUN)
+    rows = rows.withColumns(
+        {
+            "place": sql.row_number().over(run).cast("long"),
+            "before": sql.coalesce(sql.sum("size").over(run.rowsBetween(Window.unboundedPreceding, -1)), sql.lit(0).cast("long")),
+            "end": sql.count("*").over(whole) + 1,
+            "total": sql.sum("size").over(whole),
+        }
+    )
+    first = Window.unboundedPreceding
+    rows = rows.withColumns(
+        {
+            "late": sql.max("place").over(_ordered(_RUN, "time").rangeBetween(first, setting.delay - 1)) + 1,
+            "full": sql.max("place").over(_ordered(_RUN, "before").rangeBetween(first, setting.max_octets)),
+        }
+    )
+    all_fit = sql.col("total") <= sql.col("before") + setting.max_octets
+    by_octets = sql.when(all_fit, sql.col("end")).otherwise(sql.col("full"))
+    after = sql.col("place") + 1
+    by_delay = sql.coalesce(sql.col("late"), after)
+    chosen = sql.least(sql.col("end"), sql.col("place") + setting.max_messages, sql.greatest(after, sql.least(by_delay, by_octets)))
+    rows = rows.withColumn("next", chosen)
+    rows = rows.withColumn("border", sql.coalesce(sql.lag("next").over(run) <= sql.col("place"), sql.lit(True)))
+    return rows.withColumn("stretch", sql.sum(sql.when(sql.col("border"), 1).otherwise(0)).over(run))
+
+
+def _inner_begins(pointers: DataFrame) -> DataFrame:
+    """Return where batches begin within stretches, their first ones apart."""
+    last = sql.max("place").over(Window.partitionBy(*_STRETCH))
+    inside = pointers.select(*_STRETCH, "place", "next", last.alias("last")).where(sql.col("next") <= sql.col("last"))
+    stretches = inside.groupBy(*_STRETCH).agg(sql.min("place").alias("first"), sql.sort_array(sql.collect_list("next")).alias("nexts"))
+    none, no_pieces = "cast(array() AS array<bigint>)", "cast(array() AS array<array<bigint>>)"
+    jump = "nexts[cast(acc.at - first AS int)]"
+    begins = f"""
+        aggregate(
+            nexts,
+            named_struct('at', first, 'piece', {none}, 'pieces', {no_pieces}),
+            (acc, _) -> CASE
+                WHEN acc.at - first >= size(nexts) THEN acc
+                WHEN size(acc.piece) < {_PIECE} THEN
+                    named_struct('at', {jump}, 'piece', array_append(acc.piece, {jump}), 'pieces', acc.pieces)
+                ELSE
+                    named_struct('at', {jump}, 'piece', array_append({none}, {jump}), 'pieces', array_append(acc.pieces, acc.piece))
+            END,
+            acc -> flatten(array_append(acc.pieces, acc.piece))
+        )"""
+    return stretches.select(*_RUN, sql.explode(sql.expr(begins)).alias("place"))
+
+
+def _ordered(parts: tuple[str, ...], column: str) -> WindowSpec:
+    return Window.partitionBy(*parts).orderBy(column)
