@@ -184,15 +184,8 @@ def _raw(run: Run, path: str, frames: DataFrame) -> tuple[list[Law], dict[str, A
         total = splits.fold(rules.Splits(), _add)
     counters |= {"files": total.files, "parts": total.parts, "rows": total.rows}
     examples = [{"file": file} for file in total.broken[:EXAMPLES]]
-    laws.append(
-        Law(
-            "splits",
-            "A file that is divided at its frames gives the rows that it gives as a whole.",
-            total.rows,
-            len(total.broken),
-            examples,
-        )
-    )
+    text = "A file that is divided at its frames gives the rows that it gives as a whole."
+    laws.append(Law("splits", text, total.files, len(total.broken), examples))
     return laws, counters
 
 
