@@ -77,7 +77,10 @@ def test_patterns_agree_in_the_dialect(messages: DataFrame, names: list[str], mo
     assert folded.shrunk == ("(?i)k", "\u212a")
     assert folded.count <= comparison.outside[SQL]["case-of-subject"]
     assert found[SQL, "named-group", MISSING].pattern == r"(?P<x>.*)\n.*"
-    assert found[SQL_PLAIN, "line-separator", MISSING].shrunk in {(".", "\u2028"), (".*", "\u2028\n"), (".*", "\u2028a"), (".*", "\u2028")}
+    pattern, subject = found[SQL_PLAIN, "line-separator", MISSING].shrunk
+    assert pattern in {".", ".*"}
+    assert len(subject) <= 2
+    assert SEPARATORS & {*subject}
     assert found[SQL_PLAIN, "end-of-subject", TOO_MUCH].shrunk == ("", "\n")
     any_of = compare(messages, MatchesAny(pattern_set(drawn_patterns(names, 30, 1, outside=False))), [REFERENCE, SQL, ARROW])
     assert any_of.found == []

@@ -255,7 +255,7 @@ def _stays(
     """
     if isinstance(rule, Matching | MatchesAny | PayloadFits):
         fits = matcher(spark, formulation)
-        classes = set(_classes(*example, formulation))
+        classes = set(_classes(example[0], example[1], formulation))
 
         def stays(parts: tuple[str, ...]) -> bool:
             pattern, subject = parts
