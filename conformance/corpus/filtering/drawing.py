@@ -105,6 +105,26 @@ def _boundary(name: str, _: Random) -> str:
     return escaped(_split(name)[0]) + r".*\b\W*"
 
 
+def _named(name: str, _: Random) -> str:
+    return escaped(_split(name)[0]) + "(?P<local>.*)"
+
+
+def _nested(name: str, _: Random) -> str:
+    return escaped(_split(name)[0]) + "[a-z&&[^k]].*"
+
+
+def _octets(name: str, _: Random) -> str:
+    return escaped(_split(name)[0]) + r"(?:\C\C)*"
+
+
+def _vertical(name: str, _: Random) -> str:
+    return "(?s)" + escaped(_split(name)[0]) + r".*\v.*"
+
+
+def _ungreedy(name: str, _: Random) -> str:
+    return "(?U)" + escaped(_split(name)[0]) + r"[\w-]*"
+
+
 INSIDE: Sequence[Callable[[str, Random], str]] = (
     _beginning,
     _everything,
@@ -117,7 +137,20 @@ INSIDE: Sequence[Callable[[str, Random], str]] = (
     _any_namespace,
 )
 """What draws a pattern of the common dialect from a name, shape by shape."""
-OUTSIDE: Sequence[Callable[[str, Random], str]] = (_folded, _folded_anywhere, _space, _inner_end, _letters, _lines, _boundary)
+OUTSIDE: Sequence[Callable[[str, Random], str]] = (
+    _folded,
+    _folded_anywhere,
+    _space,
+    _inner_end,
+    _letters,
+    _lines,
+    _boundary,
+    _named,
+    _nested,
+    _octets,
+    _vertical,
+    _ungreedy,
+)
 """What draws others."""
 
 

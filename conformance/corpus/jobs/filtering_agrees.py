@@ -21,6 +21,7 @@ from conformance.corpus.filtering.dialect import DIVERGENCES
 from conformance.corpus.filtering.drawing import drawn_patterns
 from conformance.corpus.filtering.formulations import FORMULATIONS, formulations_of
 from conformance.corpus.filtering.patterns import PatternSet, pattern_set, read_patterns
+from conformance.corpus.filtering.rare import rare_pairs
 from conformance.corpus.filtering.rules import (
     IsSystemTopic,
     MatchedName,
@@ -64,6 +65,8 @@ def check(run: Run) -> Findings:
     laws = [_agreement(name, comparisons, len(patterns)) for name in formulations[1:]]
     laws += [_any_is_some(run, topics, patterns, formulations), _classes_are_real(run.spark, formulations[1:])]
     counters = _counters(patterns, comparisons)
+    corpus = f"{options.corpus}, rows {options.rows}, seed {options.seed}, {len(patterns)} patterns"
+    counters["rare"] = [asdict(one) for one in rare_pairs(run.spark, comparisons[Matching.name].found, corpus)]
     with run.part("costs"):
         counters["costs"] = costs.by_shape(topics, patterns)
     counters["speed"] = dict(_speeds(run, topics, messages, rules, formulations, comparisons))
