@@ -21,10 +21,7 @@ _ESTIMATED_PER_PROPERTY = 6
 
 def varint_octets(number: Column) -> Column:
     """Return the octets of a number from 0 to 2 ** 63 - 1 as varint."""
-    octets: Column = sql.lit(1)
-    for bits in range(7, 63, 7):
-        octets += sql.when(number >= sql.lit(1 << bits), 1).otherwise(0)
-    return octets
+    return sql.floor((sql.char_length(sql.bin(number)) + 6) / 7)
 
 
 def number_octets(number: Column, *, tag: int = 1) -> Column:

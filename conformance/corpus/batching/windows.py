@@ -9,13 +9,14 @@
    the maximum of the positions in a range frame that begins at the start of the run, which costs one step per message.
 3. Stretches. `next` never decreases, so where next(i - 1) = i a batch begins at i, whatever the ones before: there a stretch begins.
    Most stretches are a single batch and done.
-4. In the others batches begin at first, next(first), next(next(first)), ..: the only part that is sequential. The values of `next` that
-   lie in the stretch are collected (sorting them puts them in order, since they never decrease), and the higher-order function
-   `aggregate` jumps from one to the next.
+4. In the others batches begin at first, next(first), next(next(first)), ..: the only part that is sequential. Stretches are cut
+   into pieces of 256 messages, and the values of `next` in each are collected (sorting puts them in order, since they never decrease). The
+   function `aggregate` jumps through one piece after the other and notes where it enters each; then the pieces are gone through
+   for all beginnings, each by itself.
 5. A running sum over the beginnings numbers the batches.
 
-What a task holds in memory is one stretch, a number for each of its messages; everything else is spilled by Spark. Beginnings are
-kept in pieces of 1,000, since appending to an array copies it.
+What a task holds in memory is one stretch, a number for each of its messages that is not in the last batch; everything else is spilled
+by Spark. `aggregate` copies what it accumulates at each step, hence the pieces: for n messages it costs 128 n + (n / 256)^2 / 2 copies.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from conformance.corpus.batching.settings import Setting
 PRODUCER = ("topic", "producer_name")
 _RUN = (*PRODUCER, "run")
 _STRETCH = (*_RUN, "stretch")
-_PIECE = 1000
+_PIECE = 256
 
 
 def extracted(setting: Setting) -> Column:
@@ -121,26 +122,56 @@ def _with_pointers(rows: DataFrame, setting: Setting) -> DataFrame:
 
 
 def _inner_begins(pointers: DataFrame) -> DataFrame:
-    """Return where batches begin within stretches, their first ones apart."""
-    last = sql.max("place").over(Window.partitionBy(*_STRETCH))
-    inside = pointers.select(*_STRETCH, "place", "next", last.alias("last")).where(sql.col("next") <= sql.col("last"))
-    stretches = inside.groupBy(*_STRETCH).agg(sql.min("place").alias("first"), sql.sort_array(sql.collect_list("next")).alias("nexts"))
-    none, no_pieces = "cast(array() AS array<bigint>)", "cast(array() AS array<array<bigint>>)"
-    jump = "nexts[cast(acc.at - first AS int)]"
-    begins = f"""
-        aggregate(
-            nexts,
-            named_struct('at', first, 'piece', {none}, 'pieces', {no_pieces}),
+    """Return the places where batches begin in stretches that have several."""
+    stretch = Window.partitionBy(*_STRETCH)
+    first, last = sql.min("place").over(stretch), sql.max("place").over(stretch)
+    inside = pointers.select(*_STRETCH, "place", "next", first.alias("first"), last.alias("last")).where("next <= last")
+    pieces = inside.withColumn("piece", sql.floor((sql.col("place") - sql.col("first")) / _PIECE)).groupBy(*_STRETCH, "first", "piece")
+    collected = pieces.agg(sql.min("place").alias("begin"), sql.sort_array(sql.collect_list("next")).alias("nexts"))
+    stretches = collected.groupBy(*_STRETCH, "first").agg(sql.sort_array(sql.collect_list(sql.struct("begin", "nexts"))).alias("pieces"))
+    entered = stretches.select(*_RUN, "first", "pieces", sql.explode(sql.expr(_ENTERED)).alias("entry"))
+    entered = entered.withColumn("piece", sql.get("pieces", sql.floor((sql.col("entry") - sql.col("first")) / _PIECE).cast("int")))
+    return entered.select(*_RUN, sql.explode(sql.expr(_BEGINS)).alias("place"))
+
+
+_NO_PLACES = "cast(array() AS array<bigint>)"
+_ENTERED = f"""
+    aggregate(
+        pieces,
+        named_struct('at', first, 'entries', {_NO_PLACES}),
+        (acc, piece) -> CASE
+            WHEN acc.at >= piece.begin + size(piece.nexts) THEN acc
+            ELSE named_struct(
+                'at', aggregate(
+                    piece.nexts,
+                    acc.at,
+                    (at, _) -> CASE WHEN at < piece.begin + size(piece.nexts) THEN piece.nexts[cast(at - piece.begin AS int)] ELSE at END
+                ),
+                'entries', array_append(acc.entries, acc.at)
+            )
+        END,
+        acc -> array_append(acc.entries, acc.at)
+    )"""
+"""Where batches begin first in each piece: what leaves a piece enters a later one, or is the beginning of the stretch's last batch."""
+
+_BEGINS = f"""
+    CASE
+        WHEN piece IS NULL THEN array(entry)
+        ELSE aggregate(
+            piece.nexts,
+            named_struct('at', entry, 'begins', array_append({_NO_PLACES}, entry)),
             (acc, _) -> CASE
-                WHEN acc.at - first >= size(nexts) THEN acc
-                WHEN size(acc.piece) < {_PIECE} THEN
-                    named_struct('at', {jump}, 'piece', array_append(acc.piece, {jump}), 'pieces', acc.pieces)
-                ELSE
-                    named_struct('at', {jump}, 'piece', array_append({none}, {jump}), 'pieces', array_append(acc.pieces, acc.piece))
+                WHEN get(piece.nexts, cast(acc.at - piece.begin AS int)) < piece.begin + size(piece.nexts) THEN
+                    named_struct(
+                        'at', piece.nexts[cast(acc.at - piece.begin AS int)],
+                        'begins', array_append(acc.begins, piece.nexts[cast(acc.at - piece.begin AS int)])
+                    )
+                ELSE acc
             END,
-            acc -> flatten(array_append(acc.pieces, acc.piece))
-        )"""
-    return stretches.select(*_RUN, sql.explode(sql.expr(begins)).alias("place"))
+            acc -> acc.begins
+        )
+    END"""
+"""All places of a piece where batches begin."""
 
 
 def _ordered(parts: tuple[str, ...], column: str) -> WindowSpec:

@@ -1,0 +1,139 @@
+"""Batches of PIP-191: windows and the reference agree, nothing wanted is lost, and what settings and distributions cost and save.
+
+python -m conformance.corpus.jobs.batches_agree --rows 100000
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.storagelevel import StorageLevel
+
+from conformance.corpus.batching.entries import entries
+from conformance.corpus.batching.laws import LAWS, Found, find
+from conformance.corpus.batching.reference import with_reference_batches
+from conformance.corpus.batching.settings import Setting, Want, frequent_values, sweep, wants
+from conformance.corpus.batching.windows import with_batches
+from conformance.corpus.errors import CorpusError
+from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
+
+PROPERTIES: Mapping[str, Sequence[str]] = {"synthetic": ("region", "version"), "jars": ("jar", "extension")}
+"""What producers extract if nothing else is said."""
+COLUMNS = ("topic", "producer_name", "sequence_id", "publish_time", "key", "properties", "payload_size")
+
+DISTRIBUTIONS: Mapping[str, Mapping[str, object]] = {
+    "2 values": {"values": 2},
+    "1,000 values": {"values": 1000},
+    "all values equally frequent": {"exponent": 0},
+    "no runs": {"burst": 1},
+    "runs of 64": {"burst": 64},
+    "all equal": {"values": 1, "absent": 0, "producers": 1},
+}
+"""Options of `synthetic_messages` that are tried besides the usual ones, with the usual setting and a delay of 100 ms."""
+
+
+def main() -> int:
+    """Run the job."""
+    return JOB.main()
+
+
+def check(run: Run) -> Findings:
+    """Try the settings on the corpus, and the distributions if it is synthetic."""
+    options = run.options
+    found: dict[str, Found] = {}
+    with run.part("read the corpus"):
+        corpus = _corpus(run, {})
+        names = options.properties or PROPERTIES.get(options.corpus)
+        if not names:
+            raise CorpusError(f"{options.corpus}: say with --properties which properties producers extract")
+        frequent = frequent_values(corpus, names, options.values)
+    empty = [name for name, values in frequent.items() if not values]
+    if empty:
+        raise CorpusError(f"{options.corpus}: no message has the property {empty[0]}; choose others with --properties")
+    for setting in sweep(frequent)[: options.settings]:
+        with run.part(setting.name):
+            found[setting.name] = _found(run, corpus, setting, wants(frequent))
+    corpus.unpersist()
+    if options.corpus == "synthetic":
+        for name, setting, found_here in _distributions(run, names[:1]):
+            found[f"{name}, {setting.name}"] = found_here
+    counters = {
+        "values": {name: list(values) for name, values in frequent.items()},
+        "settings": {name: one.counters for name, one in found.items()},
+    }
+    return Findings(_laws(list(found.values())), counters)
+
+
+def _distributions(run: Run, names: Sequence[str]) -> Iterator[tuple[str, Setting, Found]]:
+    for name, changed in list(DISTRIBUTIONS.items())[: run.options.distributions]:
+        with run.part(name):
+            corpus = _corpus(run, changed)
+            frequent = frequent_values(corpus, names, run.options.values)
+            setting = Setting("delay 100 ms", frequent, delay=100)
+            yield name, setting, _found(run, corpus, setting, wants(frequent))
+            corpus.unpersist()
+
+
+def _corpus(run: Run, changed: Mapping[str, Any]) -> DataFrame:
+    options, spark = run.options, run.spark
+    if options.corpus == "synthetic":
+        chosen = {"rows": options.rows, "seed": options.seed, "payload": "no", **changed}
+        messages = spark.read.format("synthetic_messages").options(**chosen).load()
+    elif options.corpus == "jars":
+        messages = spark.read.format("jar_topics").option("as", "messages").load()
+    elif Path(options.corpus).exists() or "://" in options.corpus:
+        messages = spark.read.parquet(options.corpus)
+    else:
+        raise CorpusError(f"{options.corpus}: there is no such file; --corpus is synthetic, jars, or where Parquet files are")
+    missing = [name for name in COLUMNS if name not in messages.columns]
+    if missing:
+        raise CorpusError(f"{options.corpus}: the column {missing[0]} is missing; messages have {', '.join(COLUMNS)}")
+    return messages.select(*COLUMNS).persist(StorageLevel.MEMORY_AND_DISK)
+
+
+def _found(run: Run, corpus: DataFrame, setting: Setting, consumers: Sequence[Want]) -> Found:
+    both = with_reference_batches(with_batches(corpus, setting), setting, consumers, encode_every=run.options.encode_every)
+    return find(entries(both, setting, consumers), setting, consumers, EXAMPLES)
+
+
+def _laws(found: Sequence[Found]) -> list[Law]:
+    return [
+        Law(
+            law.name,
+            law.text,
+            sum(one.checked[law.name] for one in found),
+            sum(one.broken[law.name] for one in found),
+            [example for one in found for example in one.examples.get(law.name, ())][:EXAMPLES],
+        )
+        for law in LAWS
+    ]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this job."""
+    parser.add_argument("--corpus", default="synthetic", help="synthetic, jars, or where Parquet files with messages are (%(default)s)")
+    parser.add_argument("--properties", type=_names, help="what producers extract, separated by commas (of synthetic: region,version)")
+    parser.add_argument("--values", type=int, default=5, help="so many of the most frequent values of each are extracted (%(default)s)")
+    parser.add_argument("--settings", type=int, help="try only the first of the settings (all)")
+    parser.add_argument("--distributions", type=int, help="try only the first of the distributions (all)")
+    parser.add_argument("--encode-every", type=int, default=10, help="one entry in so many is encoded and measured; 0: none (%(default)s)")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+JOB = Job(
+    "batches_agree",
+    "Check that batches are uniform, the same in two formulations, and lose nothing; count what they cost.",
+    check,
+    add_options,
+)
+
+if __name__ == "__main__":
+    sys.exit(main())
