@@ -1,0 +1,53 @@
+"""Small corpora of messages, made to be awkward to put into batches."""
+
+import random
+
+import pyarrow as pa
+
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("producer_name", pa.string()),
+        ("sequence_id", pa.int64()),
+        ("publish_time", pa.int64()),
+        ("key", pa.string()),
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("payload_size", pa.int32()),
+    ]
+)
+
+
+def table(rows):
+    return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
+
+
+def one_producer(messages, name="p"):
+    """A producer's messages: (time, size, properties)."""
+    return table(
+        ("t", name, number, time, None, list(properties.items()), size) for number, (time, size, properties) in enumerate(messages)
+    )
+
+
+def awkward(seed, producers=60):
+    """Producers with clocks that stand still, jump or go back, sizes at the limits, and properties that nearly agree."""
+    draw = random.Random(seed)
+    rows = []
+    for producer in range(producers):
+        time = draw.choice([0, 1, 1_700_000_000_000])
+        size = draw.choice([0, 10, 300])
+        steps = draw.choice([[0], [0, 0, 0, 1], [0, 1, 5, 10, 11], [-3, 0, 4], [100]])
+        change = draw.choice([0.0, 0.05, 0.5])
+        properties = {}
+        for number in range(draw.choice([1, 2, 40, 300, 700])):
+            time = max(0, time + draw.choice(steps))
+            if draw.random() < change:
+                properties = {
+                    name: value
+                    for name in ("region", "version", "tag", "")
+                    if (value := draw.choice(["eu", "EU", "", "1", "🌍", None])) is not None
+                }
+            exact = draw.choice([size, size, 0, 127, 128, 1000 - 16, 16_384])
+            key = draw.choice([None, "", "k", "ключ", "🔑" * 40])
+            rows.append((f"t{producer % 3}", f"p{producer}", number, time, key, list(properties.items()), exact))
+    draw.shuffle(rows)
+    return table(rows)
