@@ -6,6 +6,7 @@ batches      uniform batches against ordinary ones
 filters      decisions of message filters, and the octets that they save
 partitions   a changed number of partitions on its way to those who watch it
 scalable     a watch over scalable topics, also beside Apache Pulsar 5.0.0-M1
+corpus       the filters of the Spark side, beside a pipeline without Spark
 peers        the reference broker beside a real one
 """
 
@@ -13,6 +14,7 @@ import argparse
 import asyncio
 
 import batches
+import corpus
 import filters
 import partitions
 import peers
@@ -23,7 +25,7 @@ import suite as of_suite
 from conformance import recorder
 from conformance.suite import load_suite
 
-PARTS = ("suite", "rules", "batches", "filters", "partitions", "scalable", "peers")
+PARTS = ("suite", "rules", "batches", "filters", "partitions", "scalable", "corpus", "peers")
 
 
 def main() -> None:
@@ -32,6 +34,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to measure; everything if not given")
     parser.add_argument("--target", default="apache-pulsar@4.2.4", help="the real broker, and whose recordings to use")
     parser.add_argument("--no-run", action="store_true", help="leave out what needs a real broker")
+    parser.add_argument("--large", action="store_true", help="the part corpus: 50 million rows, too")
     parser.add_argument("--rounds", type=int, default=3, help="whole runs")
     arguments = parser.parse_args()
     parts = arguments.parts or PARTS
@@ -62,6 +65,8 @@ def main() -> None:
         scalable.alone()
         if not arguments.no_run:
             asyncio.run(scalable.beside())
+    if "corpus" in parts:
+        corpus.measure(arguments.large)
 
 
 if __name__ == "__main__":

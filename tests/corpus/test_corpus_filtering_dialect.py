@@ -120,7 +120,7 @@ def test_java_agrees_on_random_pairs_of_the_dialect(spark: SparkSession) -> None
 
 
 def test_the_page_has_each_class() -> None:
-    pages = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parents[2].joinpath("docs").glob("*.md"))
+    pages = Path(__file__).parents[2].joinpath("docs", "corpus-filtering.md").read_text(encoding="utf-8")
     for one in DIVERGENCES:
         (line,) = [line for line in pages.splitlines() if line.startswith(f"| `{one.name}` |")]
         assert line.endswith(f"| {', '.join(sorted(one.formulations))} |")
