@@ -1,0 +1,152 @@
+"""Changes of topics, replayed for many watchers: all come to know everything; what polling and watching cost, and who knows how late.
+
+python -m conformance.corpus.jobs.replay_watches --watchers 1000
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as sql
+
+from conformance.corpus.batching.laws import percentile
+from conformance.corpus.errors import CorpusError
+from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
+from conformance.corpus.replay.changes import LogOptions, partition_log, scalable_log
+from conformance.corpus.replay.spread import replayed, ways
+
+INTERVALS = "10000,60000"
+WINDOWS = "0,10,50,100,250,500,1000"
+LAWS: Mapping[str, str] = {
+    "listing": "At the end each watcher knows just what the listing has.",
+    "hash": "The hash of the set to which all diffs were applied is the hash of the listing.",
+    "versions-grow": "The versions of a watcher's updates are 1, 2, 3 and so on, and each has its result.",
+    "never-empty": "No diff is empty.",
+    "reference": "With the window that the proposal has, frames and times are those of the reference's own broker.",
+}
+_SUMS = ("opening_octets", "frames_to_broker", "octets_to_broker", "frames_to_client", "octets_to_client", "changes", "untold")
+
+
+def main() -> int:
+    """Run the job."""
+    return JOB.main()
+
+
+def check(run: Run) -> Findings:
+    """Replay, check the laws, and sum up by proposal and way."""
+    given = run.options
+    options = LogOptions(
+        given.seed, given.namespaces, given.seconds, given.quiet, given.topics, given.per_second, given.bursts_per_minute, given.burst
+    )
+    if given.watchers < 1:
+        raise CorpusError(f"--watchers is at least 1, not {given.watchers}")
+    with run.part("replay"):
+        all_ways = ways(_numbers(given.intervals), _numbers(given.windows))
+        rows = replayed(run.spark, options, given.watchers, all_ways, latency=given.latency, compare_every=given.compare_every).persist()
+        sums = rows.groupBy("proposal", "way", "milliseconds").agg(
+            *(sql.sum(name).alias(name) for name in _SUMS), sql.max("frames_to_client").alias("most_frames_to_client")
+        )
+        found = sums.sort("proposal", "way", "milliseconds").collect()
+    with run.part("staleness and laws"):
+        staleness = _staleness(rows)
+        laws = _laws(rows)
+    rows.unpersist()
+    logs = range(min(options.namespaces, given.watchers))
+    counters = {
+        "watchers": given.watchers,
+        "seconds": options.seconds + options.quiet,
+        "changes": {
+            "pip247": sum(len(partition_log(options, number).changes) for number in logs),
+            "pr25648": sum(len(scalable_log(options, number).changes) for number in logs),
+        },
+        "ways": [_counters(row, staleness.get((row["proposal"], row["way"], row["milliseconds"]), {}), given.watchers) for row in found],
+    }
+    return Findings(laws, counters)
+
+
+def _staleness(rows: DataFrame) -> dict[tuple[str, str, int], Counter[int]]:
+    exploded = rows.select("proposal", "way", "milliseconds", sql.explode("staleness").alias("late", "count"))
+    counts: dict[tuple[str, str, int], Counter[int]] = {}
+    for row in exploded.groupBy("proposal", "way", "milliseconds", "late").agg(sql.sum("count").alias("times")).collect():
+        counts.setdefault((row["proposal"], row["way"], row["milliseconds"]), Counter())[row["late"]] += row["times"]
+    return counts
+
+
+def _laws(rows: DataFrame) -> list[Law]:
+    each = rows.select("watcher", "proposal", "way", "milliseconds", sql.explode("laws").alias("law", "holds"))
+    counted = {
+        row["law"]: row
+        for row in each.groupBy("law").agg(sql.count("*").alias("all"), sql.count_if(~sql.col("holds")).alias("broken")).collect()
+    }
+    broken = [row.asDict() for row in each.where("NOT holds").sort("watcher", "proposal", "way", "milliseconds").limit(EXAMPLES).collect()]
+    return [
+        Law(name, text, counted[name]["all"], counted[name]["broken"], [one for one in broken if one["law"] == name])
+        for name, text in LAWS.items()
+        if name in counted
+    ]
+
+
+def _counters(row: Row, staleness: Mapping[int, int], watchers: int) -> dict[str, Any]:
+    frames, octets = row["frames_to_broker"] + row["frames_to_client"], row["octets_to_broker"] + row["octets_to_client"]
+    return {
+        "proposal": row["proposal"],
+        "way": row["way"],
+        "milliseconds": row["milliseconds"],
+        **{name: row[name] for name in _SUMS},
+        "most_frames_to_client": row["most_frames_to_client"],
+        "frames_per_watcher": round(frames / watchers, 2),
+        "octets_per_watcher": round(octets / watchers, 1),
+        "staleness_ms": _percentiles(staleness),
+    }
+
+
+def _percentiles(counts: Mapping[int, int]) -> dict[str, int]:
+    if not counts:
+        return {}
+    return {**{f"p{percent}": percentile(counts, percent) for percent in (50, 90, 99)}, "max": max(counts)}
+
+
+def _numbers(text: str) -> Sequence[int]:
+    try:
+        return [int(number) for number in text.split(",") if number]
+    except ValueError:
+        raise CorpusError(f"intervals and windows are whole milliseconds, separated by commas, not {text!r}") from None
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this job."""
+    usual = LogOptions()
+    parser.add_argument("--watchers", type=int, default=1000, help="how many watchers (%(default)s)")
+    parser.add_argument("--namespaces", type=int, default=usual.namespaces, help="each has a log of its own (%(default)s)")
+    parser.add_argument("--seconds", type=int, default=usual.seconds, help="length of a log (%(default)s)")
+    parser.add_argument("--quiet", type=int, default=usual.quiet + 1, help="seconds without changes at its end (%(default)s)")
+    parser.add_argument("--topics", type=int, default=usual.topics, help="of a namespace at the beginning (%(default)s)")
+    parser.add_argument(
+        "--per-second", type=float, default=usual.per_second, help="mean number of single changes in a second (%(default)s)"
+    )
+    parser.add_argument(
+        "--bursts-per-minute", type=float, default=usual.bursts_per_minute, help="mean number of bursts in a minute (%(default)s)"
+    )
+    parser.add_argument("--burst", type=int, default=usual.burst, help="mean number of changes in a burst (%(default)s)")
+    parser.add_argument("--intervals", default=INTERVALS, help="of polls, in ms (%(default)s)")
+    parser.add_argument("--windows", default=WINDOWS, help="in which changes are gathered, in ms (%(default)s)")
+    parser.add_argument("--latency", type=int, default=1, help="ms that a frame takes (%(default)s)")
+    parser.add_argument(
+        "--compare-every", type=int, default=10, help="one watcher in so many is compared with the reference's broker (%(default)s)"
+    )
+
+
+JOB = Job(
+    "replay_watches",
+    "Replay changes of topics for many watchers, check that all know everything in the end, and count the cost.",
+    check,
+    add_options,
+)
+
+if __name__ == "__main__":
+    sys.exit(main())

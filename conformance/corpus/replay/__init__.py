@@ -1,0 +1,10 @@
+"""Logs of topic changes, replayed for many watchers (PIP-247 and PR 25648): what polling costs, what watching costs, who knows what when.
+
+changes     seeded logs and watchers
+outcome     what one watcher exchanged and when it knew; frames are encoded and measured
+scalable    a watcher of scalable topics: polling, and diffs after a coalescing window
+partitions  a watcher of partitioned topics: polling, and updates after a coalescing window
+spread      all watchers, divided over Spark
+
+Times are milliseconds from the beginning of the log. Each frame takes a fixed latency; nothing is lost, and nobody reconnects.
+"""

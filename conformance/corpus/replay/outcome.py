@@ -1,0 +1,74 @@
+"""What became of one watcher: the frames it exchanged, and when it knew of each change."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from google.protobuf.message import Message
+
+from refimpl.wire import encode_frame, wrap
+
+
+@dataclass
+class Outcome:
+    """What one watcher exchanged, and when it knew; counts begin after the answer that it began with.
+
+    Attributes:
+        latency: Milliseconds that a frame takes.
+        opening_octets: Of the frames that it began with, in both directions.
+        frames_to_broker: How many it sent.
+        octets_to_broker: In these.
+        frames_to_client: How many it got.
+        octets_to_client: In these.
+        changes: Of what it watches.
+        untold: Of these, those that it was never told of, since they were undone before.
+        staleness: How many changes it knew of after so many milliseconds.
+        laws: Whether each law holds, by name.
+    """
+
+    latency: int = 0
+    opening_octets: int = 0
+    frames_to_broker: int = 0
+    octets_to_broker: int = 0
+    frames_to_client: int = 0
+    octets_to_client: int = 0
+    changes: int = 0
+    untold: int = 0
+    staleness: Counter[int] = field(default_factory=Counter)
+    laws: dict[str, bool] = field(default_factory=dict)
+    _waiting: dict[str, list[int]] = field(default_factory=dict)
+
+    def opened(self, message: Message) -> None:
+        """Count a frame of the beginning."""
+        self.opening_octets += len(encode_frame(wrap(message)))
+
+    def to_broker(self, message: Message) -> None:
+        """Count a frame that the watcher sends."""
+        self.frames_to_broker += 1
+        self.octets_to_broker += len(encode_frame(wrap(message)))
+
+    def to_client(self, message: Message) -> None:
+        """Count a frame that the watcher gets."""
+        self.frames_to_client += 1
+        self.octets_to_client += len(encode_frame(wrap(message)))
+
+    def changed(self, topic: str, at: int) -> None:
+        """Take note of a change of what is watched."""
+        self.changes += 1
+        self._waiting.setdefault(topic, []).append(at)
+
+    def knows(self, topics: Collection[str], at: int) -> None:
+        """Take note of what the watcher has come to know by a time; of other topics that have changed it is not told any more."""
+        for topic, times in self._waiting.items():
+            if topic in topics:
+                self.staleness.update(at - time for time in times)
+            else:
+                self.untold += len(times)
+        self._waiting.clear()
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are changes of which nothing has been said."""
+        return bool(self._waiting)
