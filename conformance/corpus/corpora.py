@@ -3,7 +3,7 @@
 synthetic        drawn from a seed
 jars             the files in PySpark's own jars; `jars:FOLDER` for others
 capture:PATH     what is in a capture: event logs or raw files; `capture:` for the recordings of this suite
-PATH.parquet     what `save` wrote, or anything with these columns
+PATH.parquet     what `save` wrote, or anything with these columns; of topics the names are enough
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from conformance.corpus import captured
 from conformance.corpus.errors import CorpusError, reason_of
@@ -44,7 +45,7 @@ def add_corpus_option(parser: argparse.ArgumentParser, default: str = "synthetic
     parser.add_argument("--corpus", default=default, help=f"{NAMES} (%(default)s)")
 
 
-def topics(spark: SparkSession, corpus: str = "synthetic", rows: int = 100_000, seed: int = 1) -> DataFrame:
+def topics(spark: SparkSession, corpus: str = "synthetic", rows: int = 100_000, seed: int = 1, **drawn: object) -> DataFrame:
     """Read the topics of a corpus.
 
     Args:
@@ -52,6 +53,7 @@ def topics(spark: SparkSession, corpus: str = "synthetic", rows: int = 100_000, 
         corpus: Its name.
         rows: How many there are, if they are drawn.
         seed: What they are drawn from.
+        drawn: Further options of the source that draws them; other corpora have no use for them.
 
     Returns:
         At least the columns of `TOPIC_COLUMNS`, in the order of these.
@@ -59,10 +61,10 @@ def topics(spark: SparkSession, corpus: str = "synthetic", rows: int = 100_000, 
     Raises:
         CorpusError: There is no such corpus, or a Parquet has other columns.
     """
-    return _read(spark, corpus, TOPICS, {"rows": rows, "seed": seed})
+    return _read(spark, corpus, TOPICS, {"rows": rows, "seed": seed, **drawn})
 
 
-def messages(spark: SparkSession, corpus: str = "synthetic", rows: int = 100_000, seed: int = 1) -> DataFrame:
+def messages(spark: SparkSession, corpus: str = "synthetic", rows: int = 100_000, seed: int = 1, **drawn: object) -> DataFrame:
     """Read the messages of a corpus.
 
     Args:
@@ -70,6 +72,7 @@ def messages(spark: SparkSession, corpus: str = "synthetic", rows: int = 100_000
         corpus: Its name.
         rows: How many there are, if they are drawn.
         seed: What they are drawn from.
+        drawn: Further options of the source that draws them; other corpora have no use for them.
 
     Returns:
         At least the columns of `MESSAGE_COLUMNS`, in the order of these.
@@ -77,14 +80,14 @@ def messages(spark: SparkSession, corpus: str = "synthetic", rows: int = 100_000
     Raises:
         CorpusError: There is no such corpus, or a Parquet has other columns.
     """
-    return _read(spark, corpus, MESSAGES, {"rows": rows, "seed": seed})
+    return _read(spark, corpus, MESSAGES, {"rows": rows, "seed": seed, **drawn})
 
 
-def _read(spark: SparkSession, corpus: str, what: str, drawn: Mapping[str, int]) -> DataFrame:
+def _read(spark: SparkSession, corpus: str, what: str, drawn: Mapping[str, object]) -> DataFrame:
     name, _, path = corpus.partition(":")
     try:
         if corpus == "synthetic":
-            found = spark.read.format(f"synthetic_{what}").options(**drawn).load()
+            found = spark.read.format(f"synthetic_{what}").options(**{key: str(value) for key, value in drawn.items()}).load()
         elif name == "jars":
             found = spark.read.format("jar_topics").options(**{"as": what, "path": path}).load()
         elif name == "capture":
@@ -92,6 +95,7 @@ def _read(spark: SparkSession, corpus: str, what: str, drawn: Mapping[str, int])
             found = captured.topics(frames) if what == TOPICS else captured.messages(frames)
         elif corpus.rstrip("/").endswith(".parquet"):
             found = _parquet(spark, corpus)
+            found = _completed(found) if what == TOPICS else found
         else:
             raise CorpusError(f"there is no corpus {corpus!r}; known: {NAMES}")
     except PySparkException as error:
@@ -104,6 +108,14 @@ def _parquet(spark: SparkSession, path: str) -> DataFrame:
         return spark.read.parquet(path)
     except (PySparkException, Py4JJavaError) as error:
         raise CorpusError(f"{path}: can't be read as Parquet: {_first_line(error)}") from None
+
+
+def _completed(topics: DataFrame) -> DataFrame:
+    """Give topics that are names and nothing else what they lack: a number that their name decides, a kind and no properties."""
+    lacking = {"id": F.xxhash64("topic"), "kind": F.lit("read"), "properties": F.create_map().cast("map<string,string>")}
+    if "topic" in topics.columns:
+        topics = topics.withColumns({name: value for name, value in lacking.items() if name not in topics.columns})
+    return topics
 
 
 def _first_line(error: Exception) -> str:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from conformance.corpus.errors import CorpusError
-from conformance.corpus.filtering import comparing, corpora, sql
+from conformance.corpus.filtering import comparing, rows, sql
 from conformance.corpus.filtering.comparing import INSIDE, MISSING, OTHER, TOO_MUCH, compare, matcher, reference_fits
 from conformance.corpus.filtering.dialect import ARROW, DIVERGENCES, REFERENCE, SQL, SQL_PLAIN
 from conformance.corpus.filtering.drawing import drawn_patterns
@@ -37,12 +37,12 @@ ALL = [REFERENCE, SQL, ARROW, SQL_PLAIN]
 @pytest.fixture(scope="module")
 def messages(spark: SparkSession) -> DataFrame:
     reader = spark.read.format("synthetic_topics").option("rows", 4000).option("mix", "adversarial").option("partitions", 2)
-    return corpora.with_payload(reader.load()).cache()
+    return rows.with_payload(reader.load()).cache()
 
 
 @pytest.fixture(scope="module")
 def names(messages: DataFrame) -> list[str]:
-    return corpora.names_to_draw_from(messages)
+    return rows.names_to_draw_from(messages)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_patterns_agree_in_the_dialect(messages: DataFrame, names: list[str], mo
 
 
 def test_what_is_drawn_does_not_depend_on_the_parts(spark: SparkSession, messages: DataFrame, names: list[str]) -> None:
-    assert corpora.names_to_draw_from(messages.repartition(3)) == names
-    assert len(names) == corpora.NAMES
+    assert rows.names_to_draw_from(messages.repartition(3)) == names
+    assert len(names) == rows.NAMES
 
 
 def test_witnesses_are_answered_as_the_dialect_says(spark: SparkSession) -> None:
@@ -148,16 +148,16 @@ def test_formulations_are_named() -> None:
 
 
 def test_topics_from_parquet(spark: SparkSession, tmp_path: Path) -> None:
-    path = str(tmp_path / "topics")
+    path = str(tmp_path / "topics.parquet")
     spark.createDataFrame([("persistent://t/n/a",)], "topic STRING").write.parquet(path)
     options = JOB.parser().parse_args(["--corpus", path])
-    (row,) = corpora.read_topics(spark, options).collect()
+    (row,) = rows.read_topics(spark, options).collect()
     assert (row.topic, row.kind, row.properties) == ("persistent://t/n/a", "read", {})
     spark.createDataFrame([("a",)], "name STRING").write.mode("overwrite").parquet(path)
-    with pytest.raises(CorpusError, match="has no column `topic`; it has name"):
-        corpora.read_topics(spark, options)
-    with pytest.raises(CorpusError, match="nowhere is no corpus"):
-        corpora.read_topics(spark, JOB.parser().parse_args(["--corpus", "nowhere"]))
+    with pytest.raises(CorpusError, match=r"topics.parquet: not topics: id \(bigint\) is missing; topic \(string\) is missing"):
+        rows.read_topics(spark, options)
+    with pytest.raises(CorpusError, match="there is no corpus 'nowhere'"):
+        rows.read_topics(spark, JOB.parser().parse_args(["--corpus", "nowhere"]))
 
 
 def test_the_job_holds(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

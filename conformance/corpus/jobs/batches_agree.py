@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -19,6 +18,7 @@ from conformance.corpus.batching.laws import LAWS, Found, find
 from conformance.corpus.batching.reference import with_reference_batches
 from conformance.corpus.batching.settings import Setting, Want, frequent_values, sweep, wants
 from conformance.corpus.batching.windows import with_batches
+from conformance.corpus.corpora import add_corpus_option, messages
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
 
@@ -80,20 +80,9 @@ def _distributions(run: Run, names: Sequence[str]) -> Iterator[tuple[str, Settin
 
 
 def _corpus(run: Run, changed: Mapping[str, Any]) -> DataFrame:
-    options, spark = run.options, run.spark
-    if options.corpus == "synthetic":
-        chosen = {"rows": options.rows, "seed": options.seed, "payload": "no", **changed}
-        messages = spark.read.format("synthetic_messages").options(**chosen).load()
-    elif options.corpus == "jars":
-        messages = spark.read.format("jar_topics").option("as", "messages").load()
-    elif Path(options.corpus).exists() or "://" in options.corpus:
-        messages = spark.read.parquet(options.corpus)
-    else:
-        raise CorpusError(f"{options.corpus}: there is no such file; --corpus is synthetic, jars, or where Parquet files are")
-    missing = [name for name in COLUMNS if name not in messages.columns]
-    if missing:
-        raise CorpusError(f"{options.corpus}: the column {missing[0]} is missing; messages have {', '.join(COLUMNS)}")
-    return messages.select(*COLUMNS).persist(StorageLevel.MEMORY_AND_DISK)
+    options = run.options
+    corpus = messages(run.spark, options.corpus, **{"rows": options.rows, "seed": options.seed, "payload": "no", **changed})
+    return corpus.select(*COLUMNS).persist(StorageLevel.MEMORY_AND_DISK)
 
 
 def _found(run: Run, corpus: DataFrame, setting: Setting, consumers: Sequence[Want]) -> Found:
@@ -116,7 +105,7 @@ def _laws(found: Sequence[Found]) -> list[Law]:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this job."""
-    parser.add_argument("--corpus", default="synthetic", help="synthetic, jars, or where Parquet files with messages are (%(default)s)")
+    add_corpus_option(parser)
     parser.add_argument("--properties", type=_names, help="what producers extract, separated by commas (of synthetic: region,version)")
     parser.add_argument("--values", type=int, default=5, help="so many of the most frequent values of each are extracted (%(default)s)")
     parser.add_argument("--settings", type=int, help="try only the first of the settings (all)")

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from conformance.corpus.errors import CorpusError
-from conformance.corpus.filtering import corpora, costs, sql
+from conformance.corpus.filtering import costs, rows, sql
 from conformance.corpus.filtering.comparing import INSIDE, Comparison, Disagreements, compare, matcher, reference_fits
 from conformance.corpus.filtering.dialect import DIVERGENCES
 from conformance.corpus.filtering.drawing import drawn_patterns
@@ -37,7 +37,7 @@ from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this job."""
-    corpora.add_options(parser)
+    rows.add_options(parser)
     parser.add_argument("--formulations", default="reference,sql,arrow,sql-plain", help=f"some of {','.join(FORMULATIONS)} (%(default)s)")
     parser.add_argument("--patterns", type=int, default=100, help="how many patterns are drawn from the names of the corpus (%(default)s)")
     parser.add_argument("--pattern-file", type=Path, help="patterns, one on each line, instead of drawn ones")
@@ -51,11 +51,11 @@ def check(run: Run) -> Findings:
     """Compare the formulations on each row, and find out what filters cost and save."""
     options = run.options
     formulations = formulations_of(options.formulations)
-    topics = corpora.read_topics(run.spark, options)
+    topics = rows.read_topics(run.spark, options)
     with run.part("patterns"):
         patterns = _patterns(run, topics)
     rules = _rules(options, patterns)
-    messages = corpora.with_payload(topics)
+    messages = rows.with_payload(topics)
     comparisons = {}
     for rule in rules:
         with run.part(f"compare {rule.name}"):
@@ -80,7 +80,7 @@ def _patterns(run: Run, topics: DataFrame) -> PatternSet:
         return read_patterns(options.pattern_file)
     if options.patterns < 1:
         raise CorpusError(f"--patterns is at least 1, not {options.patterns}")
-    names = corpora.names_to_draw_from(topics)
+    names = rows.names_to_draw_from(topics)
     return pattern_set(drawn_patterns(names, options.patterns, options.seed, outside=not options.inside))
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from conformance.corpus.errors import CorpusError
-from conformance.corpus.filtering import corpora
+from conformance.corpus.filtering import rows
 from conformance.corpus.filtering.hashes import namespace_hashes, namespace_of, reference_hashes, whole_hash
 from conformance.corpus.filtering.sql import is_system_topic
 from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
@@ -25,7 +25,7 @@ _HASHED = "namespace STRING, hash STRING, topics LONG"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this job."""
-    corpora.add_options(parser)
+    rows.add_options(parser)
     parser.add_argument("--ranges", type=int, default=16, help="into how many ranges topics are divided to be hashed (%(default)s)")
     parser.add_argument("--changed", type=int, default=20, help="one of so many topics goes, and one comes, in a diff (%(default)s)")
     parser.add_argument(
@@ -38,7 +38,7 @@ def check(run: Run) -> Findings:
     options = run.options
     if options.changed < 2 or options.ranges < 1:
         raise CorpusError("--changed is at least 2, and --ranges at least 1")
-    topics = corpora.read_topics(run.spark, options).where(~is_system_topic()).select("topic")
+    topics = rows.read_topics(run.spark, options).where(~is_system_topic()).select("topic")
     with run.part("hash each namespace"):
         hashes = namespace_hashes(topics, options.ranges)
     if not hashes:

@@ -1,15 +1,13 @@
-"""The corpora that the jobs of this package read."""
+"""The rows that filters are tried on: topics of a corpus, names to draw patterns from, and messages made of topics."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import MapType, StringType
 
-from conformance.corpus.errors import CorpusError
+from conformance.corpus.corpora import TOPIC_COLUMNS, add_corpus_option, topics
 from conformance.corpus.filtering.sql import is_system_topic, matched_name
 from conformance.corpus.sources.topic_forms import MIXES
 
@@ -19,7 +17,7 @@ NAMES = 2_000
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which corpus is read."""
-    parser.add_argument("--corpus", default="synthetic", help="synthetic, jars, or a folder of Parquet with a column `topic` (%(default)s)")
+    add_corpus_option(parser)
     parser.add_argument("--mix", choices=tuple(MIXES), default="usual", help="classes of synthetic names (%(default)s)")
     parser.add_argument("--tenants", type=int, default=20, help="tenants of a synthetic corpus (%(default)s)")
     parser.add_argument("--namespaces", type=int, default=10, help="namespaces of each of them (%(default)s)")
@@ -34,46 +32,23 @@ def read_topics(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
         options: Those of `add_options`, and `rows` and `seed`.
 
     Returns:
-        Columns id, topic, kind and properties. Where the last three are missing in Parquet, topics are numbered by their hash, have the
-        kind `read` and no properties.
+        Columns id, topic, kind and properties.
 
     Raises:
         CorpusError: The corpus is not there, or has no topics.
     """
-    if options.corpus == "synthetic":
-        reader = spark.read.format("synthetic_topics").option("rows", options.rows).option("seed", options.seed).option("mix", options.mix)
-        reader = reader.option("tenants", options.tenants).option("namespaces", options.namespaces)
-        return reader.option("partitions", options.parts).load()
-    if options.corpus == "jars":
-        return _completed(spark.read.format("jar_topics").load())
-    if not Path(options.corpus).exists():
-        raise CorpusError(f"{options.corpus} is no corpus: it is synthetic, jars, or a folder of Parquet")
-    frame = spark.read.parquet(options.corpus)
-    if "topic" not in frame.columns:
-        raise CorpusError(f"{options.corpus} has no column `topic`; it has {', '.join(frame.columns)}")
-    return _completed(frame)
+    drawn = {"mix": options.mix, "tenants": options.tenants, "namespaces": options.namespaces, "partitions": options.parts}
+    return topics(spark, options.corpus, options.rows, options.seed, **drawn).select(*TOPIC_COLUMNS)
 
 
-def _completed(frame: DataFrame) -> DataFrame:
-    kinds = {
-        "id": F.xxhash64("topic"),
-        "kind": F.lit("read"),
-        "properties": F.create_map().cast(MapType(StringType(), StringType())),
-    }
-    for name, value in kinds.items():
-        if name not in frame.columns:
-            frame = frame.withColumn(name, value)
-    return frame.select("id", "topic", "kind", "properties")
-
-
-def names_to_draw_from(topics: DataFrame) -> list[str]:
+def names_to_draw_from(frame: DataFrame) -> list[str]:
     """Return names that patterns are drawn from: those of the smallest hashes, so that any division into parts gives the same."""
-    named = topics.where(~is_system_topic()).select(matched_name().alias("name"))
+    named = frame.where(~is_system_topic()).select(matched_name().alias("name"))
     rows = named.orderBy(F.xxhash64("name"), "name").limit(NAMES).collect()
     return [row.name for row in rows]
 
 
-def with_payload(topics: DataFrame) -> DataFrame:
+def with_payload(frame: DataFrame) -> DataFrame:
     """Add payloads to topics, which makes messages of them that filters of messages can judge.
 
     A quarter each: the topic as text, JSON with topic and properties, octets that are no UTF-8, and the topic as ISO 8859-1.
@@ -87,4 +62,4 @@ def with_payload(topics: DataFrame) -> DataFrame:
     ]
     number = F.pmod(F.xxhash64("topic"), F.lit(4))
     payload = F.when(number == 0, octets[0]).when(number == 1, octets[1]).when(number == 2, octets[2]).otherwise(octets[3])
-    return topics.withColumn("payload", payload)
+    return frame.withColumn("payload", payload)
