@@ -30,6 +30,14 @@ def both(messages, setting, wants=(), reference=None):
     return with_reference_batches(with_batches(messages, setting), reference or setting, wants, encode_every=1)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _without_compiling(spark):
+    """Plans are long and rows are few: compiling takes longer than running."""
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    yield
+    spark.conf.unset("spark.sql.codegen.wholeStage")
+
+
 @pytest.fixture(scope="module")
 def corpus(spark):
     made = spark.createDataFrame(awkward(11)).repartition(3).localCheckpoint()
