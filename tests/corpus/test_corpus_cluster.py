@@ -24,13 +24,13 @@ def test_an_environment_is_packed_from_a_checkout_only(tmp_path: Path) -> None:
 def test_a_job_gives_the_same_on_a_cluster_as_here(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     environments = ROOT / "build" / "spark"
     environments.mkdir(parents=True, exist_ok=True)
-    archive = pack(environments)
+    packed = pack(environments)
     results = tmp_path / "cluster.json", tmp_path / "broken.json"
 
     async def run() -> list[int]:
         async with standalone_cluster() as cluster:
-            good = await cluster.submit(JOBS / "hashes_agree.py", ["--rows", "20000", "--result", str(results[0])], archive, tmp_path)
-            bad = await cluster.submit(JOBS / "hashes_agree.py", ["--corpus", "nowhere", "--result", str(results[1])], archive, tmp_path)
+            good = await cluster.submit(JOBS / "hashes_agree.py", ["--rows", "20000", "--result", str(results[0])], packed)
+            bad = await cluster.submit(JOBS / "hashes_agree.py", ["--corpus", "nowhere", "--result", str(results[1])], packed)
             return [good, bad]
 
     assert asyncio.run(run()) == [0, 2]

@@ -28,19 +28,26 @@ def main() -> int:
     arguments = parser.parse_args()
     size = Size(arguments.workers, arguments.worker_cores, arguments.worker_memory)
     try:
-        return asyncio.run(_run(JOBS / f"{arguments.job}.py", arguments.options, size, arguments.environments))
+        return asyncio.run(_run(JOBS / f"{arguments.job}.py", _absolute(arguments.job, arguments.options), size, arguments.environments))
     except TargetError as error:
         print(f"cluster: {error}", file=sys.stderr)
         return NOT_RUN
 
 
+def _absolute(job: str, options: list[str]) -> list[str]:
+    """Write paths in full: files that are there, and where the result goes."""
+    given = options if "--result" in options else [*options, "--result", f"reports/corpus/{job}.json"]
+    before = ["", *given[:-1]]
+    return [str(Path(one).absolute()) if flag == "--result" or Path(one).exists() else one for flag, one in zip(before, given, strict=True)]
+
+
 async def _run(job: Path, options: list[str], size: Size, environments: Path) -> int:
     environments.mkdir(parents=True, exist_ok=True)
     print("packing the environment ..", file=sys.stderr)
-    archive = await asyncio.to_thread(pack, environments)
+    packed = await asyncio.to_thread(pack, environments)
     print(f"starting a master and {size.workers} workers ..", file=sys.stderr)
     async with standalone_cluster(size) as cluster:
-        return await cluster.submit(job, options, archive, Path.cwd())
+        return await cluster.submit(job, options, packed)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import hashlib
 import subprocess
 import sys
 import tarfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.corpus.session import SparkError
@@ -21,7 +22,20 @@ _ON_EACH_NODE = ("pyspark", "py4j")
 _PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 
 
-def pack(folder: Path, root: Path = ROOT) -> Path:
+@dataclass(frozen=True)
+class Environment:
+    """A packed environment.
+
+    Attributes:
+        archive: What goes to the workers.
+        home: The same, not packed: the driver's Java starts Python planners in it, under the same relative name as the workers.
+    """
+
+    archive: Path
+    home: Path
+
+
+def pack(folder: Path, root: Path = ROOT) -> Environment:
     """Make the archive; what the requirements ask for is installed anew only if they have changed.
 
     Args:
@@ -29,7 +43,7 @@ def pack(folder: Path, root: Path = ROOT) -> Path:
         root: The project's folder, with its requirements files.
 
     Returns:
-        The archive.
+        The environment.
 
     Raises:
         SparkError: This is no checkout of the project, or something can't be installed.
@@ -50,7 +64,7 @@ def pack(folder: Path, root: Path = ROOT) -> Path:
         for part in ("bin", "lib", "pyvenv.cfg"):
             file.add(home / part, part, filter=_without_caches)
     new.replace(archive)
-    return archive
+    return Environment(archive.absolute(), home.absolute())
 
 
 def _requirements(root: Path) -> list[str]:

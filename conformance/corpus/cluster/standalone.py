@@ -15,7 +15,7 @@ from pathlib import Path
 import aiohttp
 import pyspark
 
-from conformance.corpus.cluster.environment import NAME
+from conformance.corpus.cluster.environment import NAME, Environment
 from conformance.corpus.session import LOGGING, check
 from conformance.targets.process import free_ports, poll_until, supervised
 
@@ -53,21 +53,20 @@ class Cluster:
     size: Size
     environment: Mapping[str, str] = field(repr=False)
 
-    async def submit(self, job: Path, arguments: Sequence[str], archive: Path, cwd: Path) -> int:
+    async def submit(self, job: Path, arguments: Sequence[str], packed: Environment) -> int:
         """Run a job through `spark-submit` in client mode: the driver is here, the rows are at the workers.
 
         Args:
             job: Its file.
-            arguments: Its command line.
-            archive: The packed environment.
-            cwd: Its working folder.
+            arguments: Its command line; paths in it have to be absolute, since the job has a working folder of its own.
+            packed: The environment.
 
         Returns:
             Its exit code.
         """
         command = [
             *(str(SPARK_HOME / "bin" / "spark-submit"), "--master", self.url, "--deploy-mode", "client"),
-            *("--archives", f"{archive}#{NAME}"),
+            *("--archives", f"{packed.archive}#{NAME}"),
             *("--executor-memory", f"{self.size.megabytes}m", "--driver-memory", f"{self.size.megabytes}m"),
             *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"),
             *("--conf", "spark.ui.showConsoleProgress=false"),
@@ -76,13 +75,15 @@ class Cluster:
             *(str(job), *arguments),
         ]
         environment = {**self.environment, "PYSPARK_PYTHON": f"./{NAME}/bin/python", "PYSPARK_DRIVER_PYTHON": sys.executable}
-        process = await asyncio.create_subprocess_exec(*command, cwd=cwd, env=environment)
-        try:
-            return await process.wait()
-        except asyncio.CancelledError:
-            process.terminate()
-            await process.wait()
-            raise
+        with tempfile.TemporaryDirectory(prefix="pulsar-conformance-driver-") as folder:
+            (Path(folder) / NAME).symlink_to(packed.home)
+            process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=environment)
+            try:
+                return await process.wait()
+            except asyncio.CancelledError:
+                process.terminate()
+                await process.wait()
+                raise
 
 
 @asynccontextmanager
