@@ -5,6 +5,7 @@ filtering  match rule, hash and filters, as SQL expressions, as Arrow formulatio
 batching   uniform batches, as window expressions and as the reference's own batcher
 replay     logs of topic changes, replayed for many watchers
 jobs       laws that hold on every row, as programs for `python -m` and `spark-submit`
+notebooks  Spark for notebooks, started without a word
 
 Needs the extra `spark`, and Java 17 or newer. Nothing outside this package imports pyspark or pyarrow.
 """
