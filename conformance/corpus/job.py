@@ -147,7 +147,7 @@ class Job:
         return {
             "job": self.name,
             "holds": all(law.holds for law in findings.laws),
-            "laws": [asdict(law) for law in findings.laws],
+            "laws": [{**asdict(law), "holds": law.holds} for law in findings.laws],
             "counters": findings.counters,
             "options": {name: str(value) if isinstance(value, Path) else value for name, value in options.items()},
             "seed": run.options.seed,

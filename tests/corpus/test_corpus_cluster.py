@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,11 +23,13 @@ def test_an_environment_is_packed_from_a_checkout_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
-def test_a_job_gives_the_same_on_a_cluster_as_here(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_job_finds_the_same_on_a_cluster_as_here(tmp_path: Path) -> None:
     environments = ROOT / "build" / "spark"
     environments.mkdir(parents=True, exist_ok=True)
     packed = pack(environments)
-    results = tmp_path / "cluster.json", tmp_path / "broken.json"
+    results = tmp_path / "cluster.json", tmp_path / "broken.json", tmp_path / "here.json"
+    here = ["-m", "conformance.corpus.jobs.hashes_agree", "--rows", "20000", "--cores", "2", "--result", str(results[2])]
+    subprocess.run([sys.executable, *here], check=True)
 
     async def run() -> list[int]:
         async with standalone_cluster() as cluster:
@@ -36,5 +40,6 @@ def test_a_job_gives_the_same_on_a_cluster_as_here(tmp_path: Path, capfd: pytest
     assert asyncio.run(run()) == [0, 2]
     assert not results[1].exists()
     found = json.loads(results[0].read_text(encoding="utf-8"))
+    assert found["laws"] == json.loads(results[2].read_text(encoding="utf-8"))["laws"]
     assert found["versions"]["cluster"] is True
     assert found["versions"]["cores"] == 2

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
+import re
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,8 +16,10 @@ import yaml
 
 from conformance.corpus import promotion
 from conformance.corpus.errors import CorpusError
-from conformance.corpus.promotion import FOLDER, Rare, case_of, promote, read_rare
-from conformance.engine.source import read_text
+from conformance.corpus.promotion import DIFFERS, FITS, FOLDER, Rare, case_of, promote, read_rare
+from conformance.corpus.promotion import REFUSED as REFUSED_BY_JAVA
+from conformance.engine.model import Transcript
+from conformance.engine.source import parse, read_source
 from conformance.results import judge_log
 from conformance.runner import Options, Silent, run_suite
 from conformance.suite import load_suite
@@ -68,14 +72,17 @@ def test_what_can_not_be_a_case(rare: Rare, words: str) -> None:
         case_of(rare)
 
 
-def test_cases_run_on_the_reference_broker(tmp_path: Path) -> None:
+def test_what_is_written_is_a_transcript(tmp_path: Path) -> None:
     written, problems = promote([KELVIN, REFUSED, KELVIN, replace(KELVIN, name="same", java="fits")], tmp_path)
     assert [path.name for path in written] == ["kelvin.yaml", "octet.yaml"]
     assert len(problems) == 1
+    for path, rare in zip(written, (KELVIN, REFUSED), strict=True):
+        transcript = parse(Transcript, read_source(path, path.name))
+        assert (transcript.id, transcript.vars["t"]) == (f"promoted/{rare.name}", case_of(rare)["vars"]["t"])
+
+
+def test_promoted_cases_run_on_the_reference_broker() -> None:
     suite = load_suite()
-    for path in written:
-        read_text(path.read_text(encoding="utf-8"), path.name)
-    assert FOLDER.parent.name == "transcripts"
     chosen = [name for name in suite.transcripts if name.startswith("promoted/")]
     assert len(chosen) >= 10
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
@@ -83,11 +90,17 @@ def test_cases_run_on_the_reference_broker(tmp_path: Path) -> None:
     assert {one.verdict for one in judge_log(suite, run).results} == {"SPEC-GAP"}, "the reference reads as RE2 does"
 
 
-def test_every_promoted_case_is_one_that_its_origin_gives() -> None:
-    for path in FOLDER.glob("*.yaml"):
-        case = yaml.safe_load(path.read_text(encoding="utf-8"))
-        assert "digest" in case["origin"], path.name
-        assert case["id"] == f"promoted/{path.stem}"
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_promoted_case_is_the_one_that_its_origin_gives(path: Path) -> None:
+    case = yaml.safe_load(path.read_text(encoding="utf-8"))
+    origin = re.fullmatch(r"(.*), row (\d+), digest ([0-9a-f]{16}): pattern (.*), name (.*)", case["origin"])
+    assert origin is not None
+    corpus, row, digest, pattern, name = origin.groups()
+    java = case["steps"][-1]["one_of"][0]["steps"][0]["broker"]
+    reading = REFUSED_BY_JAVA if "error" in java else FITS if java["getTopicsOfNamespaceResponse"]["topics"] else DIFFERS
+    rare = Rare(path.stem, case["title"], ast.literal_eval(pattern), f"persistent://{ast.literal_eval(name)}", reading, corpus, int(row))
+    assert rare.digest == digest
+    assert case_of(rare) == case
 
 
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,7 +52,7 @@ def _outcome(code: int, result: Path) -> str:
     if code not in (HOLD, BROKEN):
         return f"could not be run (exit code {code})"
     laws = json.loads(result.read_text(encoding="utf-8"))["laws"]
-    return f"{sum(law['broken'] == 0 for law in laws)} of {len(laws)} laws hold"
+    return f"{sum(law['holds'] for law in laws)} of {len(laws)} laws hold"
 
 
 if __name__ == "__main__":

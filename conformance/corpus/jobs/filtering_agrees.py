@@ -65,7 +65,8 @@ def check(run: Run) -> Findings:
     laws = [_agreement(name, comparisons, len(patterns)) for name in formulations[1:]]
     laws += [_any_is_some(run, topics, patterns, formulations), _classes_are_real(run.spark, formulations[1:])]
     counters = _counters(patterns, comparisons)
-    corpus = f"{options.corpus}, rows {options.rows}, seed {options.seed}, {len(patterns)} patterns"
+    drawn = f", mix {options.mix}, rows {options.rows}" if options.corpus == "synthetic" else ""
+    corpus = f"{options.corpus}{drawn}, seed {options.seed}, {len(patterns)} patterns"
     counters["rare"] = [asdict(one) for one in rare_pairs(run.spark, comparisons[Matching.name].found, corpus)]
     with run.part("costs"):
         counters["costs"] = costs.by_shape(topics, patterns)
