@@ -17,18 +17,17 @@ WATCHERS_PER_CONNECTION = 20_000
 """Most watchers that one connection may have."""
 
 _PARTITION_SUFFIX = re.compile(r"-partition-(0|[1-9][0-9]*)\Z")
-_SYSTEM_LOCAL_NAMES = frozenset(
-    {
-        "__change_events",
-        "__transaction_buffer_snapshot",
-        "__transaction_buffer_snapshot_segments",
-        "__transaction_buffer_snapshot_indexes",
-    }
+SYSTEM_LOCAL_NAMES = (
+    "__change_events",
+    "__transaction_buffer_snapshot",
+    "__transaction_buffer_snapshot_segments",
+    "__transaction_buffer_snapshot_indexes",
 )
-_SYSTEM_PREFIXES = (
-    "persistent://pulsar/system/transaction_coordinator_assign",
-    "persistent://pulsar/system/__transaction_log_",
-)
+"""Local names of system topics."""
+SYSTEM_PREFIXES = ("persistent://pulsar/system/transaction_coordinator_assign", "persistent://pulsar/system/__transaction_log_")
+"""Beginnings of full names of system topics."""
+SYSTEM_ENDING = "__transaction_pending_ack"
+"""The end of full names of system topics, in front of a partition's number."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +83,11 @@ def is_system_topic(topic: str) -> bool:
 
     Other names that begin with two underscores are ordinary topics.
     """
-    if "__" not in topic and not topic.startswith(_SYSTEM_PREFIXES):
+    if "__" not in topic and not topic.startswith(SYSTEM_PREFIXES):
         return False
     name = partitioned_topic_name(topic)
     local = name.rsplit("/", 1)[-1]
-    return local in _SYSTEM_LOCAL_NAMES or name.startswith(_SYSTEM_PREFIXES) or name.endswith("__transaction_pending_ack")
+    return local in SYSTEM_LOCAL_NAMES or name.startswith(SYSTEM_PREFIXES) or name.endswith(SYSTEM_ENDING)
 
 
 def matched_name(topic: str) -> str:

@@ -21,9 +21,6 @@ from conformance.corpus.filtering.dialect import in_frame
 from conformance.corpus.filtering.patterns import Pattern, PatternSet
 from conformance.corpus.filtering.rules import (
     PARTITION_SUFFIX,
-    SYSTEM_ENDING,
-    SYSTEM_LOCAL_NAMES,
-    SYSTEM_PREFIXES,
     HasProperties,
     IsSystemTopic,
     MatchedName,
@@ -33,6 +30,7 @@ from conformance.corpus.filtering.rules import (
     PayloadFits,
     Rule,
 )
+from refimpl.proposals.topic_list_rules import SYSTEM_ENDING, SYSTEM_LOCAL_NAMES, SYSTEM_PREFIXES
 from refimpl.proposals.topic_patterns import SET_MEMORY, SET_SIZE
 
 KERNELS = 16

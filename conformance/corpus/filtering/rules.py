@@ -16,20 +16,6 @@ from conformance.corpus.filtering.patterns import PatternSet
 
 PARTITION_SUFFIX = r"-partition-(?:0|[1-9][0-9]*)\z"
 """What makes a name that of a partition; RE2 and Java read it alike."""
-SYSTEM_LOCAL_NAMES: Sequence[str] = (
-    "__change_events",
-    "__transaction_buffer_snapshot",
-    "__transaction_buffer_snapshot_segments",
-    "__transaction_buffer_snapshot_indexes",
-)
-"""Local names of system topics."""
-SYSTEM_PREFIXES: Sequence[str] = (
-    "persistent://pulsar/system/transaction_coordinator_assign",
-    "persistent://pulsar/system/__transaction_log_",
-)
-"""Beginnings of full names of system topics."""
-SYSTEM_ENDING = "__transaction_pending_ack"
-"""The end of full names of system topics, in front of the partition's number."""
 
 
 @dataclass(frozen=True)

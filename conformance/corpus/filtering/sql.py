@@ -24,9 +24,6 @@ from conformance.corpus.filtering.dialect import REFUSABLE, features_of, for_jav
 from conformance.corpus.filtering.patterns import Pattern, PatternSet
 from conformance.corpus.filtering.rules import (
     PARTITION_SUFFIX,
-    SYSTEM_ENDING,
-    SYSTEM_LOCAL_NAMES,
-    SYSTEM_PREFIXES,
     HasProperties,
     IsSystemTopic,
     MatchedName,
@@ -36,6 +33,7 @@ from conformance.corpus.filtering.rules import (
     PayloadFits,
     Rule,
 )
+from refimpl.proposals.topic_list_rules import SYSTEM_ENDING, SYSTEM_LOCAL_NAMES, SYSTEM_PREFIXES
 
 EXPRESSIONS = 200
 """So many patterns are expressions of their own."""
