@@ -6,8 +6,8 @@ call until the last PARTITION_UPDATE has arrived. Asking is one PARTITIONED_META
 
 import time
 
-import peers
 from figures import against, row, spread
+from peers import Peer, joined, running
 
 from conformance.targets import ApachePulsar, parse_target
 
@@ -15,13 +15,13 @@ WATCHERS = 1000
 _TOPIC = "persistent://public/default/{}"
 
 
-async def _grow(peer: peers._Peer, topic: str, partitions: int) -> None:
+async def _grow(peer: Peer, topic: str, partitions: int) -> None:
     operation = "create_partitioned_topic" if partitions == 1 else "update_partitioned_topic"
     result = await peer.admin.call(operation, {"topic": topic, "partitions": partitions})
     assert result.ok, result
 
 
-async def _changes(peer: peers._Peer, name: str, connections: int, rounds: int) -> list[float]:
+async def _changes(peer: Peer, name: str, connections: int, rounds: int) -> list[float]:
     """Return how long each of some changes takes to reach all watchers, spread over connections."""
     topic, each = _TOPIC.format(name), WATCHERS // connections
     await _grow(peer, topic, 1)
@@ -44,12 +44,11 @@ async def _changes(peer: peers._Peer, name: str, connections: int, rounds: int) 
                 update = command.partitionUpdate
                 link.send("partitionUpdateResult", version=update.version, success=True, watcher_id=update.watcher_id)
     for link in links:
-        assert link.transport is not None
-        link.transport.close()
+        link.close()
     return times[5:]
 
 
-async def _polls(peer: peers._Peer, name: str, rounds: int) -> list[float]:
+async def _polls(peer: Peer, name: str, rounds: int) -> list[float]:
     """Return how long it takes to answer as many clients as would have watched."""
     topic = _TOPIC.format(name)
     await _grow(peer, topic, 1)
@@ -69,14 +68,13 @@ async def measure(version: str | None) -> None:
     Args:
         version: Of the real broker to ask beside; None: none.
     """
-    async with peers._running(parse_target("reference")) as reference:
+    async with running(parse_target("reference")) as reference:
         for connections in (1, 100, WATCHERS):
             times = await _changes(reference, f"watched-{connections}", connections, 20)
             row("partitions", spread(times), f"to the last of {WATCHERS:,} watchers of a topic, on {connections:,} connections")
         if version is None:
             row("", spread(await _polls(reference, "asked", 10)), f"{WATCHERS:,} clients ask for the number instead, once")
             return
-        async with peers._running(ApachePulsar(version)) as real:
+        async with running(ApachePulsar(version)) as real:
             pairs = [(await _polls(reference, f"asked-{n}", 5), await _polls(real, f"asked-{n}", 5)) for n in range(4)]
-            ours, theirs = ([t for pair in pairs for t in pair[side]] for side in (0, 1))
-            against("", f"{WATCHERS:,} clients ask for the number instead, once", ours, theirs, "none")
+            against("", f"{WATCHERS:,} clients ask for the number instead, once", *joined(pairs), "none")
