@@ -1,6 +1,14 @@
-"""The one error of bad input on the Spark side, also when it comes back through Java."""
+"""The one error of bad input on the Spark side, also when it comes back through Java; and what is said when memory runs out."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+
+from py4j.protocol import Py4JNetworkError
+
+OUT_OF_MEMORY = "Spark ran out of memory; give it more with --memory MIB (on a cluster with --driver-memory and --executor-memory)"
+JAVA_ENDED = "Java has ended, most likely because memory ran out; free some, or give it more with --memory MIB"
+_SIGNS_OF_NO_MEMORY = ("java.lang.OutOfMemoryError", "SparkOutOfMemoryError", "UNABLE_TO_ACQUIRE_MEMORY", "ArrowMemoryError")
 
 
 class CorpusError(ValueError):
@@ -8,9 +16,24 @@ class CorpusError(ValueError):
 
 
 def reason_of(error: Exception) -> str | None:
-    """Return the message of a `CorpusError` that was raised here, or in a worker and reported by Spark; None for any other error."""
+    """Return in one line what the user can do something about; None for any other error.
+
+    That is the message of a `CorpusError` that was raised here, or in a worker and reported by Spark, or that there is too little memory.
+    """
     if isinstance(error, CorpusError):
         return str(error)
     marker = f"{CorpusError.__name__}: "
     found = [line.partition(marker)[2].strip() for line in str(error).splitlines() if marker in line]
-    return found[-1] if found else None
+    if found:
+        return found[-1]
+    if any(isinstance(one, MemoryError) or any(sign in str(one) for sign in _SIGNS_OF_NO_MEMORY) for one in _with_causes(error)):
+        return OUT_OF_MEMORY
+    if isinstance(error, Py4JNetworkError | ConnectionRefusedError):
+        return JAVA_ENDED
+    return None
+
+
+def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

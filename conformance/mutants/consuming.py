@@ -7,7 +7,7 @@ from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session, consuming, subscription
 from refimpl.broker.consuming import close_consumer, flow
 from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.names import parse_topic, partition_name
+from refimpl.broker.names import partition_name
 from refimpl.broker.subscription import Consumer, Subscription, SubType
 from refimpl.broker.topic import Topic
 from refimpl.proposals.refused import Refused
@@ -30,7 +30,7 @@ def puts_off_a_subscription_to_a_missing_topic(patches: Patches) -> None:
     """SUBSCRIBE to a missing topic is answered by SUCCESS and creates the topic, but no subscription if that begins at the end."""
 
     def changed(session: Session, request: CommandSubscribe, frame: Frame) -> None:
-        name = parse_topic(request.topic)
+        name = session.broker.topic_name(request.topic)
         missing = name.namespace in session.broker.store.namespaces and not session.broker.exists(name)
         consuming.subscribe(session, request, frame)
         if missing and request.durable and request.initialPosition == CommandSubscribe.Latest:
@@ -66,7 +66,7 @@ def lets_consumers_of_a_partitioned_topic_into_its_first_partition(patches: Patc
     """SUBSCRIBE to the name of a partitioned topic opens a consumer of its partition 0."""
 
     def changed(session: Session, request: CommandSubscribe, frame: Frame) -> None:
-        name = parse_topic(request.topic)
+        name = session.broker.topic_name(request.topic)
         if session.broker.partitions(name):
             request.topic = partition_name(name.full, 0)
         consuming.subscribe(session, request, frame)

@@ -63,7 +63,7 @@ def filters_only_what_is_published_from_now_on(patches: Patches) -> None:
     before: dict[Consumer, int] = {}
 
     def remember(filters: SubscriptionFilters, consumer: Consumer, requested: RequestedFilter | None) -> None:
-        before[consumer] = len(consumer.subscription.topic.entries)
+        before[consumer] = len(consumer.subscription.topic.entries) if requested is not None else 0
         joined(filters, consumer, requested)
 
     def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:

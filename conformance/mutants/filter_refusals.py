@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session, consuming
 from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.names import parse_topic
 from refimpl.proposals import message_filter, message_filter_avro, message_filter_kinds, message_filter_rules
 from refimpl.proposals.message_filter import (
     BYTES_PREFIX_FILTER,
@@ -50,7 +49,7 @@ def creates_the_topic_before_it_looks_at_the_filter(patches: Patches) -> None:
 
     def changed(session: Session, request: CommandSubscribe, frame: Frame) -> None:
         if request.HasField("filter_meta"):
-            session.broker.topic_to_use(parse_topic(request.topic), create=request.force_topic_creation)
+            session.broker.topic_to_use(session.broker.topic_name(request.topic), create=request.force_topic_creation)
         consuming.subscribe(session, request, frame)
 
     patches.request("subscribe", lambda _: changed)
@@ -64,7 +63,7 @@ def blames_another_consumer_for_a_bad_filter(patches: Patches) -> None:
         try:
             consuming.subscribe(session, request, frame)
         except Refused as refused:
-            topic = session.broker.loaded(parse_topic(request.topic).full)
+            topic = session.broker.loaded(session.broker.topic_name(request.topic).full)
             found = topic.subscriptions.get(request.subscription) if topic is not None else None
             if refused.code == NotAllowedError and found is not None and found.consumers:
                 raise Refused(ConsumerBusy, "Exclusive consumer is already connected") from None
@@ -261,7 +260,7 @@ def loses_producers_to_a_recursive_schema(patches: Patches) -> None:
         try:
             consuming.subscribe(session, request, frame)
         except Refused as refused:
-            topic = session.broker.loaded(parse_topic(request.topic).full)
+            topic = session.broker.loaded(session.broker.topic_name(request.topic).full)
             if topic is not None and "recursive" in refused.message:
                 for producer in list(topic.producers.values()):
                     producer.session.end("the topic ran out of stack")

@@ -31,6 +31,11 @@ from refimpl.wire.pulsar_api_pb2 import (
 )
 
 
+def _filters_messages(filters: SubscriptionFilters) -> bool:
+    """Tell whether a consumer that is connected has asked for a message filter."""
+    return filters.message_filter is not None and any(filters.message_filter._filters.values())
+
+
 @mutant("pr7629.flag.set")
 def hides_filters_from_older_clients(patches: Patches) -> None:
     """CONNECTED carries supports_message_filter only for a client of protocol version 20 or later."""
@@ -142,7 +147,7 @@ def acknowledges_all_before_what_it_rejects(patches: Patches) -> None:
 
     def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
         verdict = judge(filters, consumer, index, entry, cursor)
-        if verdict is Verdict.REJECT:
+        if verdict is Verdict.REJECT and _filters_messages(filters):
             cursor.acknowledge_up_to(index)
         return verdict
 
@@ -204,10 +209,10 @@ def rejects_for_subscriptions_without_a_filter_too(patches: Patches) -> None:
 
     def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
         verdict = judge(filters, consumer, index, entry, cursor)
-        for other in consumer.subscription.topic.subscriptions.values() if verdict is Verdict.REJECT else ():
-            of_other = other.filters.message_filter
-            if of_other is not None and not any(of_other._filters.values()):
-                other.cursor.acknowledge(index)
+        if verdict is Verdict.REJECT and _filters_messages(filters):
+            for other in consumer.subscription.topic.subscriptions.values():
+                if not _filters_messages(other.filters):
+                    other.cursor.acknowledge(index)
         return verdict
 
     patches.replace(SubscriptionFilters, "judge", changed)
@@ -220,7 +225,7 @@ def charges_what_it_rejects(patches: Patches) -> None:
 
     def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
         verdict = judge(filters, consumer, index, entry, cursor)
-        consumer.permits -= verdict is Verdict.REJECT
+        consumer.permits -= verdict is Verdict.REJECT and _filters_messages(filters)
         return verdict
 
     patches.replace(SubscriptionFilters, "judge", changed)

@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from conformance.mutants.model import Patches, mutant
-from refimpl.broker import Broker, Session
+from refimpl.broker import PROPOSALS, Broker, Session
 from refimpl.broker.requests import Handler
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker
@@ -68,7 +68,7 @@ def refuses_what_it_can_not_know(patches: Patches) -> None:
     make_broker = Broker.__init__
 
     def changed(broker: Broker, *args: Any, **settings: Any) -> None:
-        make_broker(broker, *args, **(settings | {"proposals": frozenset()}))
+        make_broker(broker, *args, **(settings | {"proposals": settings.get("proposals", PROPOSALS) - {"pip145"}}))
         broker.unknown_commands -= {"watchTopicList"}
 
     def refuse(*_: object) -> None:

@@ -11,7 +11,7 @@ from refimpl.proposals.topic_list import TopicListBroker, is_system_topic, topic
 from refimpl.proposals.topic_list_rules import namespace_of
 from refimpl.wire import sub_message
 from refimpl.wire.frames import Frame
-from refimpl.wire.pulsar_api_pb2 import CommandWatchTopicUpdate
+from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdate, CommandWatchTopicUpdate
 
 
 @mutant("pip145.list.answered")
@@ -152,9 +152,10 @@ def tells_whoever_asked_for_the_list(patches: Patches) -> None:
         if request.HasField("topics_pattern"):
             asked.setdefault(request.namespace, set()).add(session)
 
-    def changed(broker: Broker, updates: Iterable[tuple[Session, CommandWatchTopicUpdate]]) -> None:
+    def changed(broker: Broker, updates: Iterable[tuple[Session, CommandWatchTopicUpdate | CommandPartitionUpdate]]) -> None:
         told = list(updates)
-        names = [namespace_of(topic) for _, update in told[:1] for topic in (*update.new_topics, *update.deleted_topics)]
+        lists = [update for _, update in told if isinstance(update, CommandWatchTopicUpdate)]
+        names = [namespace_of(topic) for update in lists[:1] for topic in (*update.new_topics, *update.deleted_topics)]
         others = {session for name in names for session in asked.get(name, ())} - {session for session, _ in told}
         announce(broker, [*told, *((session, update) for session in others for _, update in told)])
 

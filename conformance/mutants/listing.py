@@ -7,7 +7,7 @@ from typing import Any
 from crc32c import crc32c
 
 from conformance.mutants.model import Patches
-from refimpl.broker import Broker, Session, lookups
+from refimpl.broker import PROPOSALS, Broker, Session, lookups
 from refimpl.proposals.topic_list import TopicListBroker
 from refimpl.wire.pulsar_api_pb2 import CommandGetTopicsOfNamespace, CommandGetTopicsOfNamespaceResponse
 
@@ -80,6 +80,6 @@ def before_pip145(patches: Patches) -> None:
     make_broker = Broker.__init__
 
     def changed(broker: Broker, *args: Any, **settings: Any) -> None:
-        make_broker(broker, *args, **(settings | {"proposals": frozenset()}))
+        make_broker(broker, *args, **(settings | {"proposals": settings.get("proposals", PROPOSALS) - {"pip145"}}))
 
     patches.replace(Broker, "__init__", changed)

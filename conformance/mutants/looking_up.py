@@ -3,7 +3,7 @@
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
 from refimpl.broker.lookups import lookup, partitioned_metadata
-from refimpl.broker.names import TopicName, parse_topic
+from refimpl.broker.names import TopicName
 from refimpl.proposals.refused import Refused
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
@@ -47,7 +47,7 @@ def names_no_broker_for_a_missing_topic(patches: Patches) -> None:
     """LOOKUP of a topic that does not exist says Connect, but not where to."""
 
     def changed(session: Session, request: CommandLookupTopic, frame: Frame) -> None:
-        name = parse_topic(request.topic)
+        name = session.broker.topic_name(request.topic)
         session.broker.authorization.check(session.role, name.namespace, "Lookup", "produce", "consume")
         if name.namespace not in session.broker.store.namespaces or session.broker.exists(name):
             lookup(session, request, frame)
@@ -128,7 +128,7 @@ def leaves_out_the_partition_count_of_a_topic_without_partitions(patches: Patche
     """PARTITIONED_METADATA of an existing topic without partitions is answered by Success without the field `partitions`."""
 
     def changed(session: Session, request: CommandPartitionedTopicMetadata, frame: Frame) -> None:
-        name = parse_topic(request.topic)
+        name = session.broker.topic_name(request.topic)
         if session.broker.partitions(name) or not session.broker.exists(name):
             partitioned_metadata(session, request, frame)
         else:
@@ -144,7 +144,7 @@ def creates_the_topic_whose_partitions_are_asked_for(patches: Patches) -> None:
 
     def changed(session: Session, request: CommandPartitionedTopicMetadata, frame: Frame) -> None:
         partitioned_metadata(session, request, frame)
-        name = parse_topic(request.topic)
+        name = session.broker.topic_name(request.topic)
         broker = session.broker
         if not broker.exists(name) and not broker.partitions(name):
             broker.create_topic(name)
@@ -157,8 +157,8 @@ def believes_in_partitions_behind_the_last_one(patches: Patches) -> None:
     """PARTITIONED_METADATA without creation finds any partition of a topic that has partitions, however many there are."""
 
     def changed(session: Session, request: CommandPartitionedTopicMetadata, frame: Frame) -> None:
-        name = parse_topic(request.topic)
-        if name.partition >= 0 and session.broker.partitions(parse_topic(name.partitioned)):
+        name = session.broker.topic_name(request.topic)
+        if name.partition >= 0 and session.broker.partitions(session.broker.topic_name(name.partitioned)):
             _partitions(session, request, 0)
         else:
             partitioned_metadata(session, request, frame)
@@ -182,7 +182,7 @@ def remembers_the_partition_count_it_has_told(patches: Patches) -> None:
     told: dict[tuple[Broker, str], int] = {}
 
     def changed(session: Session, request: CommandPartitionedTopicMetadata, frame: Frame) -> None:
-        partitions = session.broker.partitions(parse_topic(request.topic))
+        partitions = session.broker.partitions(session.broker.topic_name(request.topic))
         first = told.setdefault((session.broker, request.topic), partitions) if partitions else 0
         if first == partitions:
             partitioned_metadata(session, request, frame)
@@ -218,7 +218,7 @@ def knows_topics_of_missing_namespaces(patches: Patches) -> None:
     """PARTITIONED_METADATA in a namespace that does not exist is answered by Success and 0."""
 
     def changed(session: Session, request: CommandPartitionedTopicMetadata, frame: Frame) -> None:
-        if parse_topic(request.topic).namespace in session.broker.store.namespaces:
+        if session.broker.topic_name(request.topic).namespace in session.broker.store.namespaces:
             partitioned_metadata(session, request, frame)
         else:
             _partitions(session, request, 0)

@@ -2,7 +2,7 @@
 
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session, admin, publishing
-from refimpl.broker.names import parse_topic, partition_name
+from refimpl.broker.names import partition_name
 from refimpl.broker.publishing import close_producer, producer, send
 from refimpl.broker.topic import Producer, Topic
 from refimpl.proposals.refused import Refused
@@ -111,7 +111,7 @@ def takes_a_topic_that_a_producer_created_for_one_of_its_own(patches: Patches) -
     created: set[str] = set()
 
     def changed(session: Session, request: CommandProducer, frame: Frame) -> None:
-        name = parse_topic(request.topic)
+        name = session.broker.topic_name(request.topic)
         if name.namespace in session.broker.store.namespaces and not session.broker.exists(name):
             created.add(name.full)
         producer(session, request, frame)
@@ -125,7 +125,7 @@ def lets_producers_of_a_partitioned_topic_into_its_first_partition(patches: Patc
     """PRODUCER for the name of a partitioned topic opens a producer of its partition 0."""
 
     def changed(session: Session, request: CommandProducer, frame: Frame) -> None:
-        name = parse_topic(request.topic)
+        name = session.broker.topic_name(request.topic)
         if session.broker.partitions(name):
             request.topic = partition_name(name.full, 0)
         producer(session, request, frame)
@@ -138,7 +138,7 @@ def creates_partitions_behind_the_last_one(patches: Patches) -> None:
     """PRODUCER for a partition beyond the number of partitions creates that partition."""
 
     def changed(session: Session, request: CommandProducer, frame: Frame) -> None:
-        name = parse_topic(request.topic)
+        name = session.broker.topic_name(request.topic)
         if name.partition >= 0 and not session.broker.exists(name):
             session.broker.create_topic(name)
         producer(session, request, frame)

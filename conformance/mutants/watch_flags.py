@@ -1,12 +1,12 @@
 """Brokers that lie about whether they serve topic list watchers."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from conformance.mutants.framing import tolerate
 from conformance.mutants.model import Patches, mutant
-from refimpl.broker import Broker, Session
+from refimpl.broker import PROPOSALS, Broker, Session
 from refimpl.proposals.topic_list import TopicListBroker
 from refimpl.proposals.topic_list_rules import namespace_of
 from refimpl.wire.frames import Frame
@@ -15,6 +15,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandConnect,
     CommandConnected,
     CommandGetTopicsOfNamespace,
+    CommandPartitionUpdate,
     CommandWatchTopicList,
     CommandWatchTopicListSuccess,
     CommandWatchTopicUpdate,
@@ -51,7 +52,7 @@ def claims_watchers_that_it_does_not_know(patches: Patches) -> None:
     numbers: dict[Broker, Callable[[], int]] = {}
 
     def changed(broker: Broker, *args: Any, **settings: Any) -> None:
-        make_broker(broker, *args, **(settings | {"proposals": frozenset()}))
+        make_broker(broker, *args, **(settings | {"proposals": settings.get("proposals", PROPOSALS) - {"pip145"}}))
 
     def change(session: Session, answer: CommandConnected) -> None:
         number = numbers.setdefault(session.broker, itertools.count().__next__)()
@@ -106,9 +107,10 @@ def pushes_to_old_clients(patches: Patches) -> None:
         if not request.HasField("topics_pattern"):
             listed.setdefault(request.namespace, {})[session] = None
 
-    def changed(broker: Broker, updates: list[tuple[Session, CommandWatchTopicUpdate]]) -> None:
-        announce(broker, updates)
-        for _, update in updates[:1]:
+    def changed(broker: Broker, updates: Iterable[tuple[Session, CommandWatchTopicUpdate | CommandPartitionUpdate]]) -> None:
+        told = list(updates)
+        announce(broker, told)
+        for update in [update for _, update in told if isinstance(update, CommandWatchTopicUpdate)][:1]:
             for session in listed.get(namespace_of([*update.new_topics, *update.deleted_topics][0]), ()):
                 if not broker.topic_lists.watcher_count(session):
                     session.send(update)

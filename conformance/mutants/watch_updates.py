@@ -10,7 +10,7 @@ from refimpl.broker.names import TopicName
 from refimpl.broker.topic import Topic
 from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker, partitioned_topic_name, topics_hash, utf16_order
 from refimpl.proposals.topic_list_rules import namespace_of
-from refimpl.wire.pulsar_api_pb2 import CommandWatchTopicUpdate
+from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdate, CommandWatchTopicUpdate
 
 Updates = list[tuple[Hashable, CommandWatchTopicUpdate]]
 
@@ -169,13 +169,14 @@ def empties_a_namespace_at_once(patches: Patches) -> None:
     delete, announce = Admin.delete_namespace, Broker._announce
 
     def changed(admin: Admin, namespace: str, *, force: bool = False) -> None:
-        def empty(updates: Iterable[tuple[Hashable, CommandWatchTopicUpdate]]) -> None:
+        def empty(updates: Iterable[tuple[Hashable, CommandWatchTopicUpdate | CommandPartitionUpdate]]) -> None:
             told = list(updates)
             for _, update in told:
-                update.topics_hash = EMPTY_HASH
+                if isinstance(update, CommandWatchTopicUpdate):
+                    update.topics_hash = EMPTY_HASH
             announce(admin._broker, told)
 
-        admin._broker._announce = empty  # type: ignore[method-assign, assignment]
+        admin._broker._announce = empty  # type: ignore[method-assign]
         try:
             delete(admin, namespace, force=force)
         finally:

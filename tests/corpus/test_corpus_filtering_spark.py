@@ -151,13 +151,18 @@ def test_topics_from_parquet(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "topics.parquet")
     spark.createDataFrame([("persistent://t/n/a",)], "topic STRING").write.parquet(path)
     options = JOB.parser().parse_args(["--corpus", path])
-    (row,) = rows.read_topics(spark, options).collect()
+    with rows.topics_at_hand(spark, options) as topics:
+        (row,) = topics.collect()
     assert (row.topic, row.kind, row.properties) == ("persistent://t/n/a", "read", {})
     spark.createDataFrame([("a",)], "name STRING").write.mode("overwrite").parquet(path)
-    with pytest.raises(CorpusError, match=r"topics.parquet: not topics: id \(bigint\) is missing; topic \(string\) is missing"):
-        rows.read_topics(spark, options)
-    with pytest.raises(CorpusError, match="there is no corpus 'nowhere'"):
-        rows.read_topics(spark, JOB.parser().parse_args(["--corpus", "nowhere"]))
+    with (
+        pytest.raises(CorpusError, match=r"topics.parquet: not topics: id \(bigint\) is missing; topic \(string\) is missing"),
+        rows.topics_at_hand(spark, options),
+    ):
+        pass
+    nowhere = JOB.parser().parse_args(["--corpus", "nowhere"])
+    with pytest.raises(CorpusError, match="there is no corpus 'nowhere'"), rows.topics_at_hand(spark, nowhere):
+        pass
 
 
 def test_the_job_holds(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.storagelevel import StorageLevel
 
 from conformance.corpus.corpora import TOPIC_COLUMNS, add_corpus_option, topics
 from conformance.corpus.filtering.sql import is_system_topic, matched_name
@@ -24,21 +27,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parts", type=int, default=8, help="into how many parts Spark divides a synthetic corpus (%(default)s)")
 
 
-def read_topics(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
-    """Read topics.
+@contextmanager
+def topics_at_hand(spark: SparkSession, options: argparse.Namespace) -> Iterator[DataFrame]:
+    """Read topics once, and keep them on disk for the length of a block, in which they are gone through many times.
 
     Args:
         spark: The session.
         options: Those of `add_options`, and `rows` and `seed`.
 
-    Returns:
+    Yields:
         Columns id, topic, kind and properties.
 
     Raises:
         CorpusError: The corpus is not there, or has no topics.
     """
     drawn = {"mix": options.mix, "tenants": options.tenants, "namespaces": options.namespaces, "partitions": options.parts}
-    return topics(spark, options.corpus, options.rows, options.seed, **drawn).select(*TOPIC_COLUMNS)
+    kept = topics(spark, options.corpus, options.rows, options.seed, **drawn).select(*TOPIC_COLUMNS).persist(StorageLevel.DISK_ONLY)
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
 
 
 def names_to_draw_from(frame: DataFrame) -> list[str]:

@@ -34,6 +34,9 @@ from conformance.corpus.filtering.rules import (
 )
 from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
 
+SPEED_ROWS = 1_000_000
+"""So many rows at most are timed."""
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this job."""
@@ -49,9 +52,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def check(run: Run) -> Findings:
     """Compare the formulations on each row, and find out what filters cost and save."""
+    formulations = formulations_of(run.options.formulations)
+    with rows.topics_at_hand(run.spark, run.options) as topics:
+        return _check(run, topics, formulations)
+
+
+def _check(run: Run, topics: DataFrame, formulations: Sequence[str]) -> Findings:
     options = run.options
-    formulations = formulations_of(options.formulations)
-    topics = rows.read_topics(run.spark, options)
     with run.part("patterns"):
         patterns = _patterns(run, topics)
     rules = _rules(options, patterns)
@@ -70,7 +77,7 @@ def check(run: Run) -> Findings:
     counters["rare"] = [asdict(one) for one in rare_pairs(run.spark, comparisons[Matching.name].found, corpus)]
     with run.part("costs"):
         counters["costs"] = costs.by_shape(topics, patterns)
-    counters["speed"] = dict(_speeds(run, topics, messages, rules, formulations, comparisons))
+    counters["speed"] = dict(_speeds(run, topics, rules, formulations))
     counters["refused by Java"] = sql.refused(run.spark, [pattern.text for pattern in patterns.patterns])[:EXAMPLES]
     return Findings(laws, counters)
 
@@ -165,24 +172,19 @@ def _counters(patterns: PatternSet, comparisons: Mapping[str, Comparison]) -> di
     }
 
 
-def _speeds(
-    run: Run,
-    topics: DataFrame,
-    messages: DataFrame,
-    rules: Sequence[Rule],
-    formulations: Sequence[str],
-    comparisons: Mapping[str, Comparison],
-) -> Iterator[tuple[str, dict[str, float]]]:
-    """Time each rule in each formulation, with the reading of the corpus."""
+def _speeds(run: Run, topics: DataFrame, rules: Sequence[Rule], formulations: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
+    """Time each rule in each formulation, with the reading, on a sample of the corpus if it is large."""
     cores = run.spark.sparkContext.defaultParallelism
+    sample = topics.sample(min(1.0, SPEED_ROWS / topics.count()), run.options.seed)
+    messages, count = rows.with_payload(sample), sample.count()
     for rule in rules:
-        frame = (messages if "payload" in rule.inputs else topics).select("id", *rule.inputs)
+        frame = (messages if "payload" in rule.inputs else sample).select("id", *rule.inputs)
         speeds: dict[str, float] = {}
         for name in formulations:
             began = time.perf_counter()
             with run.part(f"{rule.name} by {name}"):
                 FORMULATIONS[name](frame, rule, "_value").write.format("noop").mode("overwrite").save()
-            speeds[name] = round(comparisons[rule.name].rows / (time.perf_counter() - began) / cores)
+            speeds[name] = round(count / (time.perf_counter() - began) / cores)
         yield rule.name, speeds
 
 

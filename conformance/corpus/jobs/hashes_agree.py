@@ -38,7 +38,12 @@ def check(run: Run) -> Findings:
     options = run.options
     if options.changed < 2 or options.ranges < 1:
         raise CorpusError("--changed is at least 2, and --ranges at least 1")
-    topics = rows.read_topics(run.spark, options).where(~is_system_topic()).select("topic")
+    with rows.topics_at_hand(run.spark, options) as topics:
+        return _check(run, topics.where(~is_system_topic()).select("topic"))
+
+
+def _check(run: Run, topics: DataFrame) -> Findings:
+    options = run.options
     with run.part("hash each namespace"):
         hashes = namespace_hashes(topics, options.ranges)
     if not hashes:

@@ -1,0 +1,47 @@
+"""How a job ends that can't go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from corpus_samples import run_job
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import SparkRuntimeException
+from pyspark.sql import SparkSession
+
+from conformance.corpus.errors import JAVA_ENDED, OUT_OF_MEMORY, CorpusError
+from conformance.corpus.job import NOT_RUN, Findings, Job, Run
+
+
+def ended(spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def check(_run: Run) -> Findings:
+        raise error
+
+    assert run_job(Job("job", "a job", check), spark, folder, monkeypatch, code=NOT_RUN) == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (CorpusError("a.bin, offset 3: no frame"), "a.bin, offset 3: no frame"),
+        (SparkRuntimeException("Job aborted: java.lang.OutOfMemoryError: Java heap space\n\tat a.b"), OUT_OF_MEMORY),
+        (MemoryError(), OUT_OF_MEMORY),
+        (Py4JNetworkError("Answer from Java side is empty"), JAVA_ENDED),
+        (ConnectionRefusedError(111, "Connection refused"), JAVA_ENDED),
+    ],
+)
+def test_what_the_user_can_help_is_one_line(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, line: str
+) -> None:
+    ended(spark, tmp_path, monkeypatch, error)
+    assert capsys.readouterr().err == f"job: {line}\n"
+
+
+def test_a_defect_of_a_job_shows_where_it_is(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended(spark, tmp_path, monkeypatch, KeyError("law"))
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert err.endswith("job: stopped by an error of its own: KeyError\n")
