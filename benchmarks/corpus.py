@@ -1,24 +1,32 @@
 """Measures the filters of the Spark side: rows per second and core of each formulation, beside a pipeline without Spark and a plain UDF.
 
 All read the column `topic` of the same Parquet, and count the topics that a subscription's pattern fits: domain, partition's number and
-system topics are dealt with, too. Spark has one core, then two; its start is not counted, the start of its Python workers is.
+system topics are dealt with, too. Spark has one core, then two: it and its Python workers are kept to so many processors, since Java and
+Python would share the work of one task between two. Its start is not counted, the start of its Python workers is. Each part has a process
+of its own, for Java ends with it, and not before.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import statistics
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from figures import row, seconds
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from conformance.corpus.filtering import arrow
@@ -28,7 +36,6 @@ from conformance.corpus.filtering.patterns import pattern_set
 from conformance.corpus.filtering.rules import MatchesAny
 from conformance.corpus.session import spark_session
 from refimpl.proposals.topic_list_rules import is_system_topic, matched_name
-from refimpl.proposals.topic_patterns import compile_pattern
 
 MILLION = 1_000_000
 SIZES = (MILLION, 10 * MILLION)
@@ -37,6 +44,8 @@ ROUNDS = 3
 PATTERN = "tenant-0/ns-[0-3]/.*order.*-\\d*[05]"
 RULE = MatchesAny(pattern_set([PATTERN]))
 
+Files = dict[int, Path]
+"""Parquet by number of rows."""
 Measured = dict[tuple[str, int, int], list[float]]
 """Seconds by what was measured, number of rows and number of cores."""
 
@@ -46,53 +55,70 @@ def measure(large: bool) -> None:
     folder = Path(tempfile.mkdtemp(prefix="pulsar-conformance-bench-"))
     try:
         sizes = [*SIZES, LARGE] if large else list(SIZES)
-        files = _written(folder, sizes)
-        measured: Measured = {}
+        files = {size: folder / f"{size}.parquet" for size in sizes}
+        _alone(_write, files)
+        measured: Measured = _alone(_without_spark, files)
         for cores in (1, 2):
-            with spark_session("bench", cores=cores) as spark:
-                _with_spark(spark, files, cores, measured)
-        for size in SIZES:
-            measured["pipeline", size, 1] = [seconds(lambda size=size: _pipeline(files[size])) for _ in range(ROUNDS)]
+            measured |= _alone(_with_spark, files, cores)
         _print(measured)
         if large:
-            _print_large(files[LARGE], measured)
+            fastest = min((SQL, ARROW), key=lambda name: measured[name, SIZES[-1], 2][0])
+            took, megabytes = _alone(_largest, files[LARGE], fastest)
+            remark = f"rows/s/core, 50 million rows, 2 cores, at most {megabytes:,.0f} MiB in all processes"
+            row("corpus", f"{LARGE / took / 2:,.0f}", f"{fastest}: {remark}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _written(folder: Path, sizes: list[int]) -> dict[int, Path]:
-    files = {size: folder / f"{size}.parquet" for size in sizes}
-    with spark_session("bench", cores=2) as spark:
+def _alone(work: Callable[..., Any], *arguments: object) -> Any:
+    """Let a process of its own do some work, and return what it returns."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()
+
+
+def _keep_to(cores: int) -> None:
+    """Let this process, and what it will start, run on so many processors only."""
+    process = psutil.Process()
+    process.cpu_affinity(process.cpu_affinity()[:cores])
+
+
+def _write(files: Files) -> None:
+    with spark_session("bench") as spark:
         for size, path in files.items():
             topics = spark.read.format("synthetic_topics").option("rows", size).option("partitions", max(2, size // MILLION)).load()
             topics.select("topic").write.parquet(str(path))
-    return files
 
 
-def _with_spark(spark: SparkSession, files: dict[int, Path], cores: int, measured: Measured) -> None:
+def _without_spark(files: Files) -> Measured:
+    _keep_to(1)
+    return {("pipeline", size, 1): [seconds(lambda size=size: _pipeline(files[size])) for _ in range(ROUNDS)] for size in SIZES}
+
+
+def _with_spark(files: Files, cores: int) -> Measured:
     """Measure each formulation in turn, round after round; the first round of each is not counted."""
+    _keep_to(cores)
+    measured: Measured = {}
     expected = {size: _pipeline(files[size]) for size in SIZES}
-    for size in SIZES:
-        rounds = ROUNDS if size == MILLION else 1
-        works: dict[str, Callable[[DataFrame], int]] = {
-            SQL: lambda frame: _count(frame, SQL),
-            ARROW: lambda frame: _count(frame, ARROW),
-            REFERENCE: lambda frame: _count(frame, REFERENCE),
-        }
-        if size == MILLION:
-            works["plain UDF"] = _with_udf
-        for number in range(rounds + (size == MILLION)):
-            for name, work in works.items():
-                found = 0
-
-                def run(work: Callable[[DataFrame], int] = work, size: int = size) -> None:
-                    nonlocal found
+    works: dict[str, Callable[[DataFrame], int]] = {name: partial(_count, formulation=name) for name in (SQL, ARROW, REFERENCE)}
+    with spark_session("bench", cores=cores) as spark:
+        for size in SIZES:
+            rounds = ROUNDS if size == MILLION else 1
+            for number in range(rounds + (size == MILLION)):
+                for name, work in (works | ({"plain UDF": _with_udf} if size == MILLION else {})).items():
+                    begin = time.perf_counter()
                     found = work(spark.read.parquet(str(files[size])))
+                    took = time.perf_counter() - begin
+                    assert found == expected[size], f"{name} counts {found}, the pipeline {expected[size]}"
+                    if number or size > MILLION:
+                        measured.setdefault((name, size, cores), []).append(took)
+    return measured
 
-                took = seconds(run)
-                assert found == expected[size], f"{name} counts {found}, the pipeline {expected[size]}"
-                if number or size > MILLION:
-                    measured.setdefault((name, size, cores), []).append(took)
+
+def _largest(path: Path, formulation: str) -> tuple[float, float]:
+    """Count in many rows, with two cores; return the seconds, and the most memory that was taken, in MiB."""
+    with spark_session("bench", cores=2) as spark, _largest_memory() as peak:
+        took = seconds(lambda: _count(spark.read.parquet(str(path)), formulation))
+    return took, max(peak)
 
 
 def _count(frame: DataFrame, formulation: str) -> int:
@@ -100,11 +126,12 @@ def _count(frame: DataFrame, formulation: str) -> int:
 
 
 def _with_udf(frame: DataFrame) -> int:
-    pattern = compile_pattern(PATTERN)
+    """Count as one writes it by hand."""
+    pattern = re.compile(PATTERN)
 
     @F.udf("boolean", useArrow=False)
     def fits(topic: str) -> bool:
-        return not is_system_topic(topic) and pattern.matches(matched_name(topic))
+        return not is_system_topic(topic) and pattern.fullmatch(matched_name(topic)) is not None
 
     return frame.where(fits("topic")).count()
 
@@ -136,14 +163,6 @@ def _print(measured: Measured) -> None:
     for name in (SQL, ARROW, REFERENCE):
         small, big = (statistics.median(measured[name, size, 2]) for size in SIZES)
         row("corpus", f"{big / small:.1f} times", f"{name}: time of ten times the rows, two cores (10 is linear; less: the start weighs)")
-
-
-def _print_large(path: Path, measured: Measured) -> None:
-    fastest = min((SQL, ARROW), key=lambda name: measured[name, SIZES[-1], 2][0])
-    with spark_session("bench", cores=2) as spark, _largest_memory() as peak:
-        took = seconds(lambda: _count(spark.read.parquet(str(path)), fastest))
-    remark = f"rows/s/core, 50 million rows, 2 cores, at most {max(peak):,.0f} MiB in all processes"
-    row("corpus", f"{LARGE / took / 2:,.0f}", f"{fastest}: {remark}")
 
 
 @contextmanager

@@ -37,6 +37,7 @@ _LOCAL: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
+    "spark.unsafe.sorter.spill.read.ahead.enabled": "false",  # its buffers are not counted as memory of the sort
 }
 
 

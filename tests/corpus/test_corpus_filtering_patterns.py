@@ -27,7 +27,7 @@ from conformance.corpus.filtering.dialect import (
     tokens_of,
 )
 from conformance.corpus.filtering.drawing import INSIDE, drawn_patterns, escaped
-from conformance.corpus.filtering.patterns import SHAPES, pattern_set, read_patterns
+from conformance.corpus.filtering.patterns import BEGINNINGS, SHAPES, pattern_set, read_patterns
 from refimpl.proposals.topic_patterns import compile_pattern
 
 PATTERNS = st.lists(
@@ -193,6 +193,14 @@ def test_a_file_of_patterns(tmp_path: Path) -> None:
         read_patterns(path)
     with pytest.raises(CorpusError, match="can't be read"):
         read_patterns(tmp_path / "none.txt")
+
+
+def test_beginnings_of_a_set() -> None:
+    assert pattern_set(["t/n/a.*", "t/n/b", "t/n/a-.*x", "t/m/.*"]).beginnings == ["t/m/", "t/n/a", "t/n/b"]
+    assert pattern_set(["t/n/a.*", "(?i)t/n/b"]).beginnings == []
+    assert pattern_set([f"t/n-{number}/.*" for number in range(BEGINNINGS)]).beginnings
+    assert pattern_set([f"t/n-{number}/.*" for number in range(BEGINNINGS + 1)]).beginnings == []
+    assert pattern_set([]).beginnings == []
 
 
 @given(st.text(max_size=12))

@@ -16,7 +16,7 @@ from conformance.corpus.filtering.comparing import INSIDE, MISSING, OTHER, TOO_M
 from conformance.corpus.filtering.dialect import ARROW, DIVERGENCES, REFERENCE, SQL, SQL_PLAIN
 from conformance.corpus.filtering.drawing import drawn_patterns
 from conformance.corpus.filtering.formulations import FORMULATIONS, formulations_of
-from conformance.corpus.filtering.patterns import pattern_set
+from conformance.corpus.filtering.patterns import BEGINNINGS, pattern_set
 from conformance.corpus.filtering.rules import (
     IsSystemTopic,
     MatchedName,
@@ -84,6 +84,17 @@ def test_patterns_agree_in_the_dialect(messages: DataFrame, names: list[str], mo
     assert found[SQL_PLAIN, "end-of-subject", TOO_MUCH].shrunk == ("", "\n")
     any_of = compare(messages, MatchesAny(pattern_set(drawn_patterns(names, 30, 1, outside=False))), [REFERENCE, SQL, ARROW])
     assert any_of.found == []
+
+
+def test_patterns_whose_beginnings_are_known_agree(spark: SparkSession, messages: DataFrame, names: list[str]) -> None:
+    foreign = spark.createDataFrame([(-1, "ftp://t/n/a"), (-2, "t/n/a"), (-3, "persistent://t/n/a-partition-0")], "id LONG, topic STRING")
+    drawn = pattern_set(drawn_patterns(names, 60, 3, outside=False)).patterns
+    known = pattern_set([*[one.text for one in drawn if one.beginning][: BEGINNINGS - 1], "t/n/a"])
+    assert known.beginnings
+    topics = messages.select("id", "topic").union(foreign)
+    assert compare(topics, Matching(known), ALL[:3]).found == []
+    found = sql.with_column(foreign, Matching(known), "places").orderBy("id").collect()
+    assert [row.places for row in found] == [[len(known) - 1], [], [len(known) - 1]]
 
 
 def test_what_is_drawn_does_not_depend_on_the_parts(spark: SparkSession, messages: DataFrame, names: list[str]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import re2
 from conformance.corpus.filtering.dialect import in_frame
 from conformance.corpus.filtering.patterns import Pattern, PatternSet
 from conformance.corpus.filtering.rules import (
+    DOMAINS,
     PARTITION_SUFFIX,
     HasProperties,
     IsSystemTopic,
@@ -35,7 +37,6 @@ from refimpl.proposals.topic_patterns import SET_MEMORY, SET_SIZE
 
 KERNELS = 16
 """So many patterns are cheaper one after the other than together in an automaton."""
-_DOMAINS = ("persistent://", "non-persistent://")
 _SYSTEM = rf"(?:\A{SYSTEM_PREFIXES[0]}|\A{SYSTEM_PREFIXES[1]}|(?:(?:\A|/)(?:{'|'.join(SYSTEM_LOCAL_NAMES)})|{SYSTEM_ENDING})\z)"
 _Batch = Callable[[pa.RecordBatch], pa.Array]
 _Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -65,7 +66,7 @@ def column(rule: Rule) -> _Batch:
 
 def without_partition(topics: pa.Array) -> pa.Array:
     """Return the names of the partitioned topics that partitions belong to; other names unchanged."""
-    may_be = pc.match_substring(topics, pattern="-partition-")
+    may_be = pc.ends_with(pc.ascii_rtrim(topics, characters="0123456789"), pattern="-partition-")
     if not pc.any(may_be).as_py():
         return topics
     stripped = pc.replace_substring_regex(topics.filter(may_be), pattern=PARTITION_SUFFIX, replacement="")
@@ -77,10 +78,10 @@ def matched_names(topics: pa.Array) -> pa.Array:
     names = without_partition(topics)
     rest = names
     known = None
-    for domain in _DOMAINS:
+    for domain in DOMAINS:
         has_domain = pc.starts_with(names, pattern=domain)
         if pc.any(has_domain).as_py():
-            rest = pc.if_else(has_domain, pc.utf8_slice_codeunits(names, len(domain)), rest)
+            rest = pc.if_else(has_domain, pc.binary_replace_slice(names, 0, len(domain), b""), rest)
         known = has_domain if known is None else pc.or_(known, has_domain)
     if pc.all(known).as_py():
         return rest
@@ -123,10 +124,27 @@ def payload_text(payload: bytes) -> str:
         return payload.decode("latin-1")
 
 
+def _listed(topics: pa.Array, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Tell of rows, each of which may be there several times, which are no system topics."""
+    there = np.zeros(len(topics), bool)
+    there[rows] = True
+    different = np.flatnonzero(there)
+    there[different] = ~are_system_topics(topics.take(pa.array(different))).to_numpy(zero_copy_only=False)
+    return there[rows]
+
+
+def _begin_with(topics: pa.Array, beginnings: Sequence[str]) -> pa.Array:
+    """Tell which topics have a name that begins with one of some texts; of those in no known domain all may."""
+    domains = [pc.starts_with(topics, pattern=domain) for domain in DOMAINS]
+    names = [pc.starts_with(topics, pattern=domain + beginning) for domain in DOMAINS for beginning in beginnings]
+    return reduce(pc.or_, names, pc.invert(reduce(pc.or_, domains)))
+
+
 class _Matching:
     """A set of patterns, divided by how each is looked for."""
 
     def __init__(self, patterns: PatternSet) -> None:
+        self._beginnings_of_all = patterns.beginnings
         self._names = _Dictionary((place, pattern) for place, pattern in enumerate(patterns.patterns) if pattern.shape == "name")
         by_length: dict[int, list[tuple[int, Pattern]]] = defaultdict(list)
         others = []
@@ -154,12 +172,15 @@ class _Matching:
 
     def _pairs(self, topics: pa.Array) -> _Pairs:
         """Return the pairs of row and place that fit, in any order."""
-        seen = np.flatnonzero(~are_system_topics(topics).to_numpy(zero_copy_only=False))
-        names = matched_names(topics).take(pa.array(seen))
-        found = list(self._found(names))
+        seen = np.arange(len(topics))
+        if self._beginnings_of_all:
+            seen = seen[_begin_with(topics, self._beginnings_of_all).to_numpy(zero_copy_only=False)]
+            topics = topics.take(pa.array(seen))
+        found = list(self._found(matched_names(topics)))
         rows = np.concatenate([np.empty(0, np.int64), *(pair[0] for pair in found)])
         places = np.concatenate([np.empty(0, np.int64), *(pair[1] for pair in found)])
-        return seen[rows], places
+        listed = _listed(topics, rows)
+        return seen[rows[listed]], places[listed]
 
     def _found(self, names: pa.Array) -> Iterable[_Pairs]:
         yield self._names.found(names)

@@ -15,6 +15,8 @@ from refimpl.proposals.topic_patterns import compile_pattern, pattern_length, wi
 
 SHAPES: Sequence[str] = ("name", "everything", "beginning", "ending", "alternatives", "case-insensitive", "other")
 """Classes of patterns, by what they select."""
+BEGINNINGS = 8
+"""With so many beginnings of patterns topics are compared before anything else is done with them."""
 _SHOWN = 80
 
 
@@ -64,6 +66,15 @@ class PatternSet:
     def feature_counts(self) -> Sequence[tuple[frozenset[str], int]]:
         """How many patterns have which features."""
         return list(Counter(pattern.features for pattern in self.patterns).items())
+
+    @cached_property
+    def beginnings(self) -> Sequence[str]:
+        """Texts with one of which each name begins that a pattern fits; none if they are more than `BEGINNINGS`, or not plain to see."""
+        kept: list[str] = []
+        for beginning in sorted({pattern.beginning for pattern in self.patterns}):
+            if not kept or not beginning.startswith(kept[-1]):
+                kept.append(beginning)
+        return kept if all(kept) and len(kept) <= BEGINNINGS else []
 
 
 def pattern_set(given: Sequence[str], places: Sequence[str] | None = None) -> PatternSet:

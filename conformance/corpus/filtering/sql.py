@@ -23,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from conformance.corpus.filtering.dialect import REFUSABLE, features_of, for_java, for_java_plain
 from conformance.corpus.filtering.patterns import Pattern, PatternSet
 from conformance.corpus.filtering.rules import (
+    DOMAINS,
     PARTITION_SUFFIX,
     HasProperties,
     IsSystemTopic,
@@ -35,6 +36,8 @@ from conformance.corpus.filtering.rules import (
 )
 from refimpl.proposals.topic_list_rules import SYSTEM_ENDING, SYSTEM_LOCAL_NAMES, SYSTEM_PREFIXES
 
+LONGEST_NAME = 1 << 24
+"""No name has so many characters."""
 EXPRESSIONS = 200
 """So many patterns are expressions of their own."""
 _TABLE = pa.schema(
@@ -85,7 +88,7 @@ def matched_name() -> Column:
     """Return what patterns are compared with."""
     name = without_partition()
     place = F.instr(name, "://")
-    return F.when(place > 0, name.substr(place + 3, F.length(name))).otherwise("")
+    return F.when(place > 0, name.substr(place + 3, F.lit(LONGEST_NAME))).otherwise("")
 
 
 def is_system_topic() -> Column:
@@ -142,7 +145,17 @@ def _with_matching(frame: DataFrame, rule: Rule, patterns: PatternSet, column: s
         named, of_all = _by_one_row(named, anywhere, rule)
         parts = [of_namespace, of_all]
     nothing, found = _joined(parts, rule)
-    return named.withColumn(column, F.when(F.col("_system"), nothing).otherwise(found)).select(*frame.columns, column)
+    found = found & ~F.col("_system") if isinstance(rule, MatchesAny) else F.when(F.col("_system"), nothing).otherwise(found)
+    if patterns.beginnings:
+        found = F.when(_begins_with(patterns.beginnings), found).otherwise(nothing)
+    return named.withColumn(column, found).select(*frame.columns, column)
+
+
+def _begins_with(beginnings: Iterable[str]) -> Column:
+    """Tell whether the name of a topic begins with one of some texts; in no known domain it may."""
+    topic = F.col("topic")
+    domains = reduce(or_, [topic.startswith(domain) for domain in DOMAINS])
+    return ~domains | reduce(or_, [topic.startswith(domain + beginning) for domain in DOMAINS for beginning in beginnings])
 
 
 @dataclass(frozen=True)
