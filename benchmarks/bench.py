@@ -12,6 +12,7 @@ peers        the reference broker beside a real one
 
 import argparse
 import asyncio
+from pathlib import Path
 
 import batches
 import corpus
@@ -35,6 +36,7 @@ def main() -> None:
     parser.add_argument("--target", default="apache-pulsar@4.2.4", help="the real broker, and whose recordings to use")
     parser.add_argument("--no-run", action="store_true", help="leave out what needs a real broker")
     parser.add_argument("--large", action="store_true", help="the part corpus: 50 million rows, too")
+    parser.add_argument("--plot", type=Path, help="the part corpus: draw time against rows into this SVG")
     parser.add_argument("--rounds", type=int, default=3, help="whole runs")
     arguments = parser.parse_args()
     parts = arguments.parts or PARTS
@@ -66,7 +68,7 @@ def main() -> None:
         if not arguments.no_run:
             asyncio.run(scalable.beside())
     if "corpus" in parts:
-        corpus.measure(arguments.large)
+        corpus.measure(arguments.large, arguments.plot)
 
 
 if __name__ == "__main__":

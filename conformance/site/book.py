@@ -8,6 +8,7 @@ from conformance.report.sequence import STYLE
 from conformance.site.cases import case_pages
 from conformance.site.clauses import clause_pages
 from conformance.site.commands import command_page
+from conformance.site.corpora import corpora_page
 from conformance.site.formats import format_page, schemas
 from conformance.site.linking import linked, relocated
 from conformance.site.markup import Page
@@ -35,6 +36,7 @@ def pages(sources: Sources, home: Path = REPOSITORY) -> list[Page]:
         *clause_pages(sources),
         *case_pages(sources),
         result_page(sources),
+        corpora_page(),
         *register_pages(sources),
         format_page(),
         command_page(),
