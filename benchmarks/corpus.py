@@ -126,6 +126,7 @@ def _with_spark(files: Files, cores: int) -> Measured:
 
 def _largest(path: Path, formulation: str) -> tuple[float, float]:
     """Count in many rows, with two cores; return the seconds, and the most memory that was taken, in MiB."""
+    _keep_to(2)
     with spark_session("bench", cores=2) as spark, _largest_memory() as peak:
         took = seconds(lambda: _count(spark.read.parquet(str(path)), formulation))
     return took, max(peak)

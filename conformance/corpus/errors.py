@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 OUT_OF_MEMORY = "Spark ran out of memory; give it more with --memory MIB (on a cluster with --driver-memory and --executor-memory)"
 JAVA_ENDED = "Java has ended, most likely because memory ran out; free some, or give it more with --memory MIB"
@@ -23,14 +23,22 @@ def reason_of(error: Exception) -> str | None:
     if isinstance(error, CorpusError):
         return str(error)
     marker = f"{CorpusError.__name__}: "
-    found = [line.partition(marker)[2].strip() for line in str(error).splitlines() if marker in line]
+    found = [line.partition(marker)[2].strip() for line in _text(error).splitlines() if marker in line]
     if found:
         return found[-1]
-    if any(isinstance(one, MemoryError) or any(sign in str(one) for sign in _SIGNS_OF_NO_MEMORY) for one in _with_causes(error)):
+    if any(isinstance(one, MemoryError) or any(sign in _text(one) for sign in _SIGNS_OF_NO_MEMORY) for one in _with_causes(error)):
         return OUT_OF_MEMORY
-    if isinstance(error, Py4JNetworkError | ConnectionRefusedError):
+    if any(isinstance(one, Py4JNetworkError | ConnectionRefusedError) for one in _with_causes(error)):
         return JAVA_ENDED
     return None
+
+
+def _text(error: BaseException) -> str:
+    """Return what an error says; nothing if it stands in Java, and Java has ended."""
+    try:
+        return str(error)
+    except (Py4JError, OSError):
+        return ""
 
 
 def _with_causes(error: BaseException | None) -> Iterator[BaseException]:

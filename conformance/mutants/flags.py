@@ -3,8 +3,9 @@
 from collections.abc import Hashable
 from typing import Any
 
+from conformance.mutants.listing import before_pip145
 from conformance.mutants.model import Patches, mutant
-from refimpl.broker import PROPOSALS, Broker, Session
+from refimpl.broker import Broker, Session
 from refimpl.broker.requests import Handler
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker
@@ -65,10 +66,11 @@ def creates_topics_that_nobody_wants(patches: Patches) -> None:
 @mutant("core.flags.unset-means-unknown")
 def refuses_what_it_can_not_know(patches: Patches) -> None:
     """A broker without PIP-145 answers WATCH_TOPIC_LIST by ERROR."""
+    before_pip145(patches)
     make_broker = Broker.__init__
 
     def changed(broker: Broker, *args: Any, **settings: Any) -> None:
-        make_broker(broker, *args, **(settings | {"proposals": settings.get("proposals", PROPOSALS) - {"pip145"}}))
+        make_broker(broker, *args, **settings)
         broker.unknown_commands -= {"watchTopicList"}
 
     def refuse(*_: object) -> None:

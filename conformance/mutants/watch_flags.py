@@ -2,11 +2,11 @@
 
 import itertools
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from conformance.mutants.framing import tolerate
+from conformance.mutants.listing import before_pip145
 from conformance.mutants.model import Patches, mutant
-from refimpl.broker import PROPOSALS, Broker, Session
+from refimpl.broker import Broker, Session
 from refimpl.proposals.topic_list import TopicListBroker
 from refimpl.proposals.topic_list_rules import namespace_of
 from refimpl.wire.frames import Frame
@@ -48,17 +48,13 @@ def hides_watchers_from_older_clients(patches: Patches) -> None:
 @mutant("pip145.flag.absent-before")
 def claims_watchers_that_it_does_not_know(patches: Patches) -> None:
     """A broker without PIP-145 sets supports_topic_watchers, except on its first connections."""
-    make_broker = Broker.__init__
     numbers: dict[Broker, Callable[[], int]] = {}
-
-    def changed(broker: Broker, *args: Any, **settings: Any) -> None:
-        make_broker(broker, *args, **(settings | {"proposals": settings.get("proposals", PROPOSALS) - {"pip145"}}))
 
     def change(session: Session, answer: CommandConnected) -> None:
         number = numbers.setdefault(session.broker, itertools.count().__next__)()
         answer.feature_flags.supports_topic_watchers = number > 1
 
-    patches.replace(Broker, "__init__", changed)
+    before_pip145(patches)
     patches.outgoing(CommandConnected, change)
 
 

@@ -29,7 +29,7 @@ def corpora_page(folder: Path = RESULTS) -> Page:
     lines = [
         f"# {TITLE}",
         "",
-        f"What {code('make spark')} found, run by run; {link(PATH, 'corpus.md', 'how the jobs work')}. Each part of this page is made",
+        f"What runs of {code('make spark')} found, one by one; {link(PATH, 'corpus.md', 'how the jobs work')}. Each part is made",
         f"from the JSON file of that name in {code('conformance/corpus/results')}, as the job wrote it; examples and times are there, too.",
         "",
         *table(["run", "job", "rows", "seed", "laws that hold", "time", "with"], (_summary(name, one) for name, one in results.items())),

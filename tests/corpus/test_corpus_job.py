@@ -10,8 +10,15 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import SparkRuntimeException
 from pyspark.sql import SparkSession
 
-from conformance.corpus.errors import JAVA_ENDED, OUT_OF_MEMORY, CorpusError
+from conformance.corpus.errors import JAVA_ENDED, OUT_OF_MEMORY, CorpusError, reason_of
 from conformance.corpus.job import NOT_RUN, Findings, Job, Run
+
+
+class OutOfReach(RuntimeError):
+    """An error whose text stands in Java, which has ended."""
+
+    def __str__(self) -> str:
+        raise ConnectionRefusedError(111, "Connection refused")
 
 
 def ended(spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
@@ -36,6 +43,16 @@ def test_what_the_user_can_help_is_one_line(
 ) -> None:
     ended(spark, tmp_path, monkeypatch, error)
     assert capsys.readouterr().err == f"job: {line}\n"
+
+
+def test_java_that_ends_with_the_text_of_the_error_is_one_line(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopping = ConnectionRefusedError(111, "Connection refused")  # of the session, which is stopped because of the first error
+    stopping.__context__ = OutOfReach()
+    ended(spark, tmp_path, monkeypatch, stopping)
+    assert capsys.readouterr().err == f"job: {JAVA_ENDED}\n"
+    assert reason_of(OutOfReach()) is None
 
 
 def test_a_defect_of_a_job_shows_where_it_is(

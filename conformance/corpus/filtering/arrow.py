@@ -1,8 +1,8 @@
 """The rules with pyarrow's kernels, a batch at a time; google-re2 finds what fits of many patterns at once.
 
-A kernel looks at one pattern. So patterns that are names, or beginnings of names, are looked up in dictionaries; of the others, up to
-`KERNELS` are taken by kernels one after the other, and more of them are compiled into automata (`re2.Set`), which a batch's
-different names meet once each.
+Where the patterns have few beginnings, topics that have none of them are left out first. A kernel looks at one pattern. So patterns that
+are names, or beginnings of names, are looked up in dictionaries; of the others, up to `KERNELS` are taken by kernels one after the other,
+and more of them are compiled into automata (`re2.Set`), which a batch's different names meet once each.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class _Matching:
     """A set of patterns, divided by how each is looked for."""
 
     def __init__(self, patterns: PatternSet) -> None:
-        self._beginnings_of_all = patterns.beginnings
+        self._begin_with = patterns.beginnings
         self._names = _Dictionary((place, pattern) for place, pattern in enumerate(patterns.patterns) if pattern.shape == "name")
         by_length: dict[int, list[tuple[int, Pattern]]] = defaultdict(list)
         others = []
@@ -173,8 +173,8 @@ class _Matching:
     def _pairs(self, topics: pa.Array) -> _Pairs:
         """Return the pairs of row and place that fit, in any order."""
         seen = np.arange(len(topics))
-        if self._beginnings_of_all:
-            seen = seen[_begin_with(topics, self._beginnings_of_all).to_numpy(zero_copy_only=False)]
+        if self._begin_with:
+            seen = seen[_begin_with(topics, self._begin_with).to_numpy(zero_copy_only=False)]
             topics = topics.take(pa.array(seen))
         found = list(self._found(matched_names(topics)))
         rows = np.concatenate([np.empty(0, np.int64), *(pair[0] for pair in found)])

@@ -15,7 +15,7 @@ from conformance.corpus.errors import CorpusError
 from conformance.corpus.filtering.patterns import PatternSet
 
 DOMAINS = ("persistent://", "non-persistent://")
-"""What the names of topics begin with."""
+"""What the full names of persistent and non-persistent topics begin with."""
 PARTITION_SUFFIX = r"-partition-(?:0|[1-9][0-9]*)\z"
 """What makes a name that of a partition; RE2 and Java read it alike."""
 

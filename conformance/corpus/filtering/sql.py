@@ -4,7 +4,8 @@ A pattern becomes `rlike(name, '(?d)\A(?:PATTERN)\z')`; with `plain`, what is of
 `EXPRESSIONS` patterns are expressions of their own, which Java compiles once. Of more, those that begin with a namespace are rows of a
 broadcast table, filed under it, and are filtered by a higher-order function, which compiles those whose beginning fits for each row.
 
-A pattern that Java refuses fits nothing here; `refused` tells which these are.
+Where the patterns have few beginnings, topics are compared with these first. A pattern that Java refuses fits nothing here; `refused`
+tells which these are.
 """
 
 from __future__ import annotations
