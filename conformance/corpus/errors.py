@@ -8,6 +8,8 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 
 OUT_OF_MEMORY = "Spark ran out of memory; give it more with --memory MIB (on a cluster with --driver-memory and --executor-memory)"
 JAVA_ENDED = "Java has ended, most likely because memory ran out; free some, or give it more with --memory MIB"
+_SIGNS_OF_THE_END = ("does not exist in the JVM", "SparkContext was shut down")
+"""What Py4J says of whatever it looks for in a Java that has ended; and Spark, of what it was doing then."""
 _SIGNS_OF_NO_MEMORY = ("java.lang.OutOfMemoryError", "SparkOutOfMemoryError", "UNABLE_TO_ACQUIRE_MEMORY", "ArrowMemoryError")
 
 
@@ -28,9 +30,13 @@ def reason_of(error: Exception) -> str | None:
         return found[-1]
     if any(isinstance(one, MemoryError) or any(sign in _text(one) for sign in _SIGNS_OF_NO_MEMORY) for one in _with_causes(error)):
         return OUT_OF_MEMORY
-    if any(isinstance(one, Py4JNetworkError | ConnectionRefusedError) for one in _with_causes(error)):
+    if any(_tells_of_the_end(one) for one in _with_causes(error)):
         return JAVA_ENDED
     return None
+
+
+def _tells_of_the_end(error: BaseException) -> bool:
+    return isinstance(error, Py4JNetworkError | ConnectionRefusedError) or any(sign in _text(error) for sign in _SIGNS_OF_THE_END)
 
 
 def _text(error: BaseException) -> str:

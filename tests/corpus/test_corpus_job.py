@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from corpus_samples import run_job
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import SparkRuntimeException
 from pyspark.sql import SparkSession
 
@@ -36,6 +36,8 @@ def ended(spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, er
         (MemoryError(), OUT_OF_MEMORY),
         (Py4JNetworkError("Answer from Java side is empty"), JAVA_ENDED),
         (ConnectionRefusedError(111, "Connection refused"), JAVA_ENDED),
+        (Py4JError("org.apache.spark.sql.classic.SparkSession does not exist in the JVM"), JAVA_ENDED),
+        (SparkRuntimeException("Job 8 cancelled because SparkContext was shut down"), JAVA_ENDED),
     ],
 )
 def test_what_the_user_can_help_is_one_line(

@@ -222,7 +222,7 @@ def test_too_little_memory(java, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(session, "available_megabytes", lambda: 700)
     assert run_job(lambda run: Findings([law(1, 0)]), tmp_path) == NOT_RUN
     error = capsys.readouterr().err
-    assert error == "some: Spark needs 1536 MiB of memory, and 700 MiB are free (free some, or give less with --memory)\n"
+    assert error == "some: Spark needs 2560 MiB of memory, and 700 MiB are free (free some, or give less with --memory)\n"
     session.check(megabytes=100)
     with pytest.raises(SparkError, match="Spark needs 812 MiB of memory"):
         session.check(megabytes=300)

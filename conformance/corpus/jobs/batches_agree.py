@@ -26,6 +26,10 @@ PROPERTIES: Mapping[str, Sequence[str]] = {"synthetic": ("region", "version"), "
 """What producers extract if nothing else is said."""
 COLUMNS = ("topic", "producer_name", "sequence_id", "publish_time", "key", "properties", "payload_size")
 
+PRODUCERS = 4
+MOST_OF_ONE = 250_000
+"""Large corpora are drawn with more producers than the usual ones, so that each has so many messages: they are one task's work."""
+
 DISTRIBUTIONS: Mapping[str, Mapping[str, object]] = {
     "2 values": {"values": 2},
     "1,000 values": {"values": 1000},
@@ -81,8 +85,9 @@ def _distributions(run: Run, names: Sequence[str]) -> Iterator[tuple[str, Settin
 
 def _corpus(run: Run, changed: Mapping[str, Any]) -> DataFrame:
     options = run.options
-    corpus = messages(run.spark, options.corpus, **{"rows": options.rows, "seed": options.seed, "payload": "no", **changed})
-    return corpus.select(*COLUMNS).persist(StorageLevel.MEMORY_AND_DISK)
+    drawn = {"rows": options.rows, "seed": options.seed, "payload": "no", "producers": max(PRODUCERS, options.rows // MOST_OF_ONE)}
+    corpus = messages(run.spark, options.corpus, **{**drawn, **changed})
+    return corpus.select(*COLUMNS).persist(StorageLevel.DISK_ONLY)
 
 
 def _found(run: Run, corpus: DataFrame, setting: Setting, consumers: Sequence[Want]) -> Found:
