@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MEGABYTES = 2048
-"""What the driver gets if nothing else is said, in MiB: enough for all jobs over 10 million rows."""
+"""What the driver gets if nothing else is said, in MiB: enough for all jobs over 10 million rows on two cores."""
 SHARE_OF_ROWS = 0.4
 """So much of it is for rows that are sorted, joined or grouped, outside of Java's heap: only there they can't crowd out what Java needs."""
 OVERHEAD_MEGABYTES = 512

@@ -12,6 +12,10 @@ from conformance.site.markup import plain
 FILES = sorted(RESULTS.glob("*.json"))
 
 
+def test_every_run_of_make_spark_is_there() -> None:
+    assert {path.stem for path in FILES} == set(RUNS)
+
+
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_what_is_committed_holds_and_is_shown(path: Path) -> None:
     result = json.loads(path.read_text(encoding="utf-8"))
