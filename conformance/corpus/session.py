@@ -77,11 +77,11 @@ def spark_session(
         os.environ["JAVA_HOME"] = str(java.resolve().parents[1])
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers are whatever python3 is on the path
-        rows = int(megabytes * SHARE_OF_ROWS)
+        outside = int(megabytes * SHARE_OF_ROWS)
         chosen = {
             **_LOCAL,
-            "spark.driver.memory": f"{megabytes - rows}m",
-            "spark.memory.offHeap.size": f"{rows}m",
+            "spark.driver.memory": f"{megabytes - outside}m",
+            "spark.memory.offHeap.size": f"{outside}m",
             "spark.driver.extraJavaOptions": f"{LOGGING} {REGIONS}",
             "spark.sql.shuffle.partitions": str(cores or os.cpu_count() or 1),
             **chosen,

@@ -16,7 +16,7 @@
 5. A running sum over the beginnings numbers the batches.
 
 What a task holds in memory is one stretch, a number for each of its messages that is not in the last batch; everything else is spilled
-by Spark: a stretch of a million messages in batches of 7 passes with a heap of 1 GiB. `aggregate` copies what it
+by Spark: a stretch of a million messages in batches of 7 passes with the usual memory. `aggregate` copies what it
 accumulates at each step, hence the pieces: for n messages it costs 128 n + (n / 256)^2 / 2 copies.
 """
 

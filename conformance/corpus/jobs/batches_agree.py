@@ -27,6 +27,7 @@ PROPERTIES: Mapping[str, Sequence[str]] = {"synthetic": ("region", "version"), "
 COLUMNS = ("topic", "producer_name", "sequence_id", "publish_time", "key", "properties", "payload_size")
 
 PRODUCERS = 4
+"""As many as the source draws if nothing else is said."""
 MOST_OF_ONE = 250_000
 """Large corpora are drawn with more producers than the usual ones, so that each has so many messages: they are one task's work."""
 
