@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-OUT_OF_MEMORY = "Spark ran out of memory; give it more with --memory MIB (on a cluster with --driver-memory and --executor-memory)"
+_ON_A_CLUSTER = "on a cluster with --driver-memory and --executor-memory, on the standalone one of this machine with --worker-memory"
+OUT_OF_MEMORY = f"Spark has too little memory; give it more with --memory MIB ({_ON_A_CLUSTER})"
+EXECUTORS_LOST = f"the executors have ended, most likely because memory ran out; give them more ({_ON_A_CLUSTER})"
 JAVA_ENDED = "Java has ended, most likely because memory ran out; free some, or give it more with --memory MIB"
 _SIGNS_OF_THE_END = ("does not exist in the JVM", "SparkContext was shut down")
 """What Py4J says of whatever it looks for in a Java that has ended; and Spark, of what it was doing then."""
-_SIGNS_OF_NO_MEMORY = ("java.lang.OutOfMemoryError", "SparkOutOfMemoryError", "UNABLE_TO_ACQUIRE_MEMORY", "ArrowMemoryError")
+_SIGNS_OF_LOST_EXECUTORS = ("ExecutorLostFailure", "FetchFailedException")
+"""What Spark says when one after the other has ended: of a task that was at work there, or of its results that were kept there."""
+_SIGNS_OF_NO_MEMORY = (
+    *("java.lang.OutOfMemoryError", "SparkOutOfMemoryError", "UNABLE_TO_ACQUIRE_MEMORY", "ArrowMemoryError"),
+    *("INVALID_DRIVER_MEMORY", "INVALID_EXECUTOR_MEMORY"),  # it does not start with so little
+)
 
 
 class CorpusError(ValueError):
@@ -28,15 +35,18 @@ def reason_of(error: Exception) -> str | None:
     found = [line.partition(marker)[2].strip() for line in _text(error).splitlines() if marker in line]
     if found:
         return found[-1]
-    if any(isinstance(one, MemoryError) or any(sign in _text(one) for sign in _SIGNS_OF_NO_MEMORY) for one in _with_causes(error)):
+    errors = list(_with_causes(error))
+    if _any_tells(errors, _SIGNS_OF_NO_MEMORY, MemoryError):
         return OUT_OF_MEMORY
-    if any(_tells_of_the_end(one) for one in _with_causes(error)):
+    if _any_tells(errors, _SIGNS_OF_LOST_EXECUTORS):
+        return EXECUTORS_LOST
+    if _any_tells(errors, _SIGNS_OF_THE_END, Py4JNetworkError, ConnectionRefusedError):
         return JAVA_ENDED
     return None
 
 
-def _tells_of_the_end(error: BaseException) -> bool:
-    return isinstance(error, Py4JNetworkError | ConnectionRefusedError) or any(sign in _text(error) for sign in _SIGNS_OF_THE_END)
+def _any_tells(errors: Sequence[BaseException], signs: Sequence[str], *kinds: type[BaseException]) -> bool:
+    return any(isinstance(one, kinds) or any(sign in _text(one) for sign in signs) for one in errors)
 
 
 def _text(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import SparkRuntimeException
 from pyspark.sql import SparkSession
 
-from conformance.corpus.errors import JAVA_ENDED, OUT_OF_MEMORY, CorpusError, reason_of
+from conformance.corpus.errors import EXECUTORS_LOST, JAVA_ENDED, OUT_OF_MEMORY, CorpusError, reason_of
 from conformance.corpus.job import NOT_RUN, Findings, Job, Run
 
 
@@ -33,7 +33,10 @@ def ended(spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, er
     [
         (CorpusError("a.bin, offset 3: no frame"), "a.bin, offset 3: no frame"),
         (SparkRuntimeException("Job aborted: java.lang.OutOfMemoryError: Java heap space\n\tat a.b"), OUT_OF_MEMORY),
+        (SparkRuntimeException("[INVALID_DRIVER_MEMORY.SYSTEM_MEMORY] Insufficient driver memory: .."), OUT_OF_MEMORY),
         (MemoryError(), OUT_OF_MEMORY),
+        (SparkRuntimeException("Job aborted: ExecutorLostFailure (executor 3 exited): Command exited with code 52"), EXECUTORS_LOST),
+        (SparkRuntimeException("Job aborted: MetadataFetchFailedException: Missing an output location\n\tat a.b"), EXECUTORS_LOST),
         (Py4JNetworkError("Answer from Java side is empty"), JAVA_ENDED),
         (ConnectionRefusedError(111, "Connection refused"), JAVA_ENDED),
         (Py4JError("org.apache.spark.sql.classic.SparkSession does not exist in the JVM"), JAVA_ENDED),

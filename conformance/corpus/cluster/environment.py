@@ -73,8 +73,7 @@ def _requirements(root: Path) -> list[str]:
     except OSError as error:
         hint = "an environment is packed from a checkout; with an installed package pack your own, see the page on corpora"
         raise SparkError(f"{error.filename} is missing", hint=hint) from None
-    pinned = [line for line in lines if line and not line.startswith("#") and line.partition("==")[0] not in _ON_EACH_NODE]
-    return ["setuptools>=75", *pinned]
+    return [line for line in lines if line and not line.startswith("#") and line.partition("==")[0] not in _ON_EACH_NODE]
 
 
 def _without_caches(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
