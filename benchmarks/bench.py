@@ -23,7 +23,7 @@ import rules
 import scalable
 import suite as of_suite
 
-from conformance import recorder
+from conformance.running import recorder
 from conformance.suite import load_suite
 
 PARTS = ("suite", "rules", "batches", "filters", "partitions", "scalable", "corpus", "peers")

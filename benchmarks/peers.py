@@ -14,7 +14,7 @@ from pathlib import Path
 
 from figures import against, row
 
-from conformance.runner import Options, Silent, run_suite
+from conformance.running.runner import Options, Silent, run_suite
 from conformance.suite import Suite
 from conformance.targets import AdminClient, ApachePulsar, Endpoint, Target, parse_target
 from refimpl.wire import FrameDecoder, command, encode_frame

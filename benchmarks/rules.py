@@ -7,8 +7,8 @@ import statistics
 from figures import row, seconds
 
 from refimpl.broker import Broker
-from refimpl.proposals.topic_patterns import PatternIndex, compile_pattern
-from refimpl.proposals.topics_hash import TopicSet, topics_hash
+from refimpl.indexes.topic_patterns import PatternIndex, compile_pattern
+from refimpl.indexes.topics_hash import TopicSet, topics_hash
 from refimpl.wire import command, encode_frame, encode_payload
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata
 

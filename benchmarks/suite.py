@@ -8,10 +8,10 @@ import time
 from figures import row, seconds
 from pydantic import BaseModel
 
-from conformance import recorder
 from conformance.engine import log
-from conformance.results import RunLog, judge_log
-from conformance.runner import Options, Silent, is_slow, run_suite
+from conformance.judging.results import RunLog, judge_log
+from conformance.running import recorder
+from conformance.running.runner import Options, Silent, is_slow, run_suite
 from conformance.suite import Suite
 from conformance.targets import ApachePulsar, AttachedTarget
 from refimpl.wire import FrameDecoder, decode_frame

@@ -17,20 +17,21 @@ import typer
 from pydantic import BaseModel
 from rich.console import Console
 
-from conformance import __version__, recorder
-from conformance.baseline import HOME as BASELINES
-from conformance.baseline import load_baseline, unknown_cases
-from conformance.doctor import examine
+from conformance import __version__
 from conformance.engine import log
 from conformance.engine import model as m
 from conformance.engine.source import SourceProblem
+from conformance.judging.baseline import HOME as BASELINES
+from conformance.judging.baseline import load_baseline, unknown_cases
+from conformance.judging.results import EXIT_COULD_NOT_RUN, EXIT_USAGE, RunLog, judge_log
 from conformance.report import badge, html, junit, matrix, show, terminal
 from conformance.report.model import Report, build_report
-from conformance.results import EXIT_COULD_NOT_RUN, EXIT_USAGE, RunLog, judge_log
-from conformance.runner import Options, run_suite
-from conformance.serve import broker
+from conformance.running import recorder
+from conformance.running.doctor import examine
+from conformance.running.runner import Options, run_suite
 from conformance.suite import Suite, load_suite
 from conformance.targets import TargetError, parse_target
+from conformance.targets.serve import broker
 from refimpl.net.virtual_time import VirtualTimeLoop
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Conformance suite for the Apache Pulsar wire protocol.")

@@ -21,8 +21,8 @@ import yaml
 
 from conformance.corpus.errors import CorpusError
 from conformance.suite import HOME
-from refimpl.proposals.topic_list_rules import PATTERN_MAX_LENGTH, matched_name, visible_topics
-from refimpl.proposals.topic_patterns import compile_pattern
+from refimpl.indexes.topic_patterns import compile_pattern
+from refimpl.proposals.topic_list.rules import PATTERN_MAX_LENGTH, matched_name, visible_topics
 
 FOLDER = HOME / "transcripts" / "promoted"
 FITS, DIFFERS, REFUSED = READINGS = ("fits", "does not fit", "refused")

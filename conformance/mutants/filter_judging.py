@@ -6,8 +6,9 @@ from conformance.mutants.model import Patches, mutant
 from refimpl.broker import subscription
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.subscription import Consumer
-from refimpl.proposals import message_filter, message_filter_rules
+from refimpl.proposals import message_filter
 from refimpl.proposals.message_filter import Candidate, Judgement, MessageFilter, Outcome, RequestedFilter, SubscriptionMessageFilter
+from refimpl.proposals.message_filter import rules as message_filter_rules
 from refimpl.proposals.uniform_batches import Verdict
 from refimpl.store import Cursor, Entry
 from refimpl.wire import Payload, is_batch, parse_payload

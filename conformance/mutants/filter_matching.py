@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from fastavro.read import SchemaResolutionError
 
 from conformance.mutants.model import Patches, mutant
-from refimpl.proposals import message_filter_kinds
 from refimpl.proposals.message_filter import (
     PREFIX_BASE64_KEY,
     PREFIX_KEY,
@@ -16,8 +15,9 @@ from refimpl.proposals.message_filter import (
     SchemaAccess,
     Undecidable,
 )
-from refimpl.proposals.message_filter_avro import _UNREADABLE, BasicAvroFilter
-from refimpl.proposals.message_filter_kinds import BytesPrefixFilter, RegexFilter
+from refimpl.proposals.message_filter import kinds as message_filter_kinds
+from refimpl.proposals.message_filter.avro import _UNREADABLE, BasicAvroFilter
+from refimpl.proposals.message_filter.kinds import BytesPrefixFilter, RegexFilter
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe
 
 _NO_SCHEMAS = SchemaAccess()

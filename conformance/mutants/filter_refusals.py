@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session, consuming
 from refimpl.broker.errors import ProtocolViolation
-from refimpl.proposals import message_filter, message_filter_avro, message_filter_kinds, message_filter_rules
+from refimpl.proposals import message_filter
 from refimpl.proposals.message_filter import (
     BYTES_PREFIX_FILTER,
     PREFIX_BASE64_KEY,
@@ -20,8 +20,11 @@ from refimpl.proposals.message_filter import (
     RequestedFilter,
     SchemaAccess,
 )
-from refimpl.proposals.message_filter_avro import BasicAvroFilter
-from refimpl.proposals.message_filter_kinds import BytesPrefixFilter, RegexFilter
+from refimpl.proposals.message_filter import avro as message_filter_avro
+from refimpl.proposals.message_filter import kinds as message_filter_kinds
+from refimpl.proposals.message_filter import rules as message_filter_rules
+from refimpl.proposals.message_filter.avro import BasicAvroFilter
+from refimpl.proposals.message_filter.kinds import BytesPrefixFilter, RegexFilter
 from refimpl.proposals.refused import Refused
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, ConsumerBusy, FilterMeta, KeyValue, NotAllowedError, Schema

@@ -20,10 +20,10 @@ from typing import Any
 import conformance.mutants
 from conformance.engine import log
 from conformance.engine.verdict import Verdict
+from conformance.judging.results import judge_log
 from conformance.mutants.model import MUTANTS, Mutant
 from conformance.mutants.without import WITHOUT
-from conformance.results import judge_log
-from conformance.runner import Options, Silent, run_suite
+from conformance.running.runner import Options, Silent, run_suite
 from conformance.suite import Suite, load_suite
 from conformance.targets import parse_target
 from refimpl.net.virtual_time import VirtualTimeLoop

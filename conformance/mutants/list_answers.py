@@ -8,7 +8,7 @@ from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
 from refimpl.broker.lookups import get_topics
 from refimpl.proposals.topic_list import TopicListBroker, is_system_topic, topics_hash
-from refimpl.proposals.topic_list_rules import namespace_of
+from refimpl.proposals.topic_list.rules import namespace_of
 from refimpl.wire import sub_message
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdate, CommandWatchTopicUpdate

@@ -8,9 +8,9 @@ from refimpl.broker.admin import Admin
 from refimpl.broker.configuration import Configuration
 from refimpl.broker.errors import ProtocolViolation
 from refimpl.broker.lookups import get_topics
+from refimpl.indexes.topic_patterns import TopicsPattern, compile_pattern
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list import TopicListBroker, partitioned_topic_name, without_domain
-from refimpl.proposals.topic_patterns import TopicsPattern, compile_pattern
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import MetadataError
 

@@ -8,7 +8,7 @@ from refimpl.broker import Session
 from refimpl.broker.admin import Admin
 from refimpl.proposals.partition_watch import Delivery, PartitionWatchBroker
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.topic_list_rules import namespace_of
+from refimpl.proposals.topic_list.rules import namespace_of
 from refimpl.wire.pulsar_api_pb2 import (
     CommandPartitionUpdateResult,
     CommandSuccess,

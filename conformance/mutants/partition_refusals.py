@@ -6,7 +6,7 @@ from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session
 from refimpl.proposals import partition_watch
 from refimpl.proposals.partition_watch import PartitionWatchBroker
-from refimpl.proposals.partition_watch_rules import largest_frame
+from refimpl.proposals.partition_watch.rules import largest_frame
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import (
     CommandWatchPartitionUpdate,

@@ -8,7 +8,7 @@ from refimpl.broker import Broker, Session
 from refimpl.broker.errors import ProtocolViolation
 from refimpl.proposals import partition_watch
 from refimpl.proposals.partition_watch import Delivery, News, PartitionWatchBroker
-from refimpl.proposals.partition_watch_rules import DEFAULT, Profile, resend_delay
+from refimpl.proposals.partition_watch.rules import DEFAULT, Profile, resend_delay
 from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdate, CommandPartitionUpdateResult, CommandSuccess, CommandWatchPartitionUpdate
 
 Result = CommandPartitionUpdateResult

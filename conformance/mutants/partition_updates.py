@@ -9,7 +9,7 @@ from refimpl.broker.admin import Admin
 from refimpl.broker.names import TopicName
 from refimpl.proposals import partition_watch
 from refimpl.proposals.partition_watch import Delivery, News, PartitionWatchBroker
-from refimpl.proposals.partition_watch_rules import next_version
+from refimpl.proposals.partition_watch.rules import next_version
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdate, CommandPartitionUpdateResult, CommandProducer, ServiceNotReady
 

@@ -9,8 +9,8 @@ from refimpl.broker.requests import Handler
 from refimpl.broker.scalable import ScalableTopics
 from refimpl.proposals import scalable_topics
 from refimpl.proposals.scalable_topics import COALESCING_SECONDS, ScalableTopicsBroker
-from refimpl.proposals.scalable_topics_layout import parse_segment_topic
-from refimpl.proposals.scalable_topics_rules import FoldedChanges, topic_of_path
+from refimpl.proposals.scalable_topics.layout import parse_segment_topic
+from refimpl.proposals.scalable_topics.rules import FoldedChanges, topic_of_path
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, CommandWatchScalableTopicsUpdate, ScalableTopicsDiff
 

@@ -11,7 +11,7 @@ from refimpl.broker.errors import ProtocolViolation
 from refimpl.broker.names import TopicName
 from refimpl.broker.scalable import ScalableTopics
 from refimpl.proposals.scalable_topics import LayoutBroker, first_layout, parse_segment_topic
-from refimpl.proposals.scalable_topics_layout import LAST_HASH, Layout, Segment
+from refimpl.proposals.scalable_topics.layout import LAST_HASH, Layout, Segment
 from refimpl.store import StoredTopic
 from refimpl.wire.pulsar_api_pb2 import (
     CommandError,

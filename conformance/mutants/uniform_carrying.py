@@ -12,7 +12,7 @@ from refimpl.broker import Broker
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.subscription import Consumer, NonPersistentSubscription, Subscription, SubType
 from refimpl.broker.topic import Topic
-from refimpl.proposals.entry_filters import MISSING, PREFIX, SubscriptionEntryFilters, Verdict
+from refimpl.proposals.uniform_batches.broker import MISSING, PREFIX, SubscriptionEntryFilters, Verdict
 from refimpl.store import Cursor, Entry
 from refimpl.wire import WireError, decode_batch, decompress, encode_payload, is_batch, parse_payload
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, KeyValue

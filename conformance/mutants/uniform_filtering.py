@@ -6,7 +6,7 @@ from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.subscription import Consumer, NonPersistentSubscription
-from refimpl.proposals.entry_filters import FilterCounts, PropertyEntryFilter, SubscriptionEntryFilters, Verdict
+from refimpl.proposals.uniform_batches.broker import FilterCounts, PropertyEntryFilter, SubscriptionEntryFilters, Verdict
 from refimpl.store import Cursor, Entry
 from refimpl.wire.pulsar_api_pb2 import KeyValue, MessageMetadata
 

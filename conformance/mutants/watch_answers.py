@@ -9,7 +9,7 @@ from refimpl.broker.names import is_namespace
 from refimpl.broker.requests import Handler
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker, partitioned_topic_name, topics_hash
-from refimpl.proposals.topic_list_rules import matched_name
+from refimpl.proposals.topic_list.rules import matched_name
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import CommandWatchTopicList, CommandWatchTopicListSuccess, TopicNotFound
 

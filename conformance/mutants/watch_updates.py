@@ -9,7 +9,7 @@ from refimpl.broker.admin import Admin
 from refimpl.broker.names import TopicName
 from refimpl.broker.topic import Topic
 from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker, partitioned_topic_name, topics_hash, utf16_order
-from refimpl.proposals.topic_list_rules import namespace_of
+from refimpl.proposals.topic_list.rules import namespace_of
 from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdate, CommandWatchTopicUpdate
 
 Updates = list[tuple[Hashable, CommandWatchTopicUpdate]]

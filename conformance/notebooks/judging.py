@@ -9,10 +9,10 @@ from contextlib import nullcontext
 from functools import cache
 
 from conformance.engine import log
+from conformance.judging.results import judge_log
 from conformance.mutants.kill import load_mutants
-from conformance.recorder import load_target, without
-from conformance.results import judge_log
-from conformance.runner import Options, Silent, run_suite
+from conformance.running.recorder import load_target, without
+from conformance.running.runner import Options, Silent, run_suite
 from conformance.suite import Suite, load_suite
 from conformance.targets import parse_target
 from refimpl.net.virtual_time import VirtualTimeLoop

@@ -9,11 +9,11 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Literal
 
-from conformance import recorder
 from conformance.engine import log
 from conformance.engine.verdict import Talk
+from conformance.judging.results import RunLog
 from conformance.report.rows import Row, talk_rows
-from conformance.results import RunLog
+from conformance.running import recorder
 from refimpl.wire import Frame, WireError, command, decode_frame, encode_frame, sub_message, type_name
 
 _ADDRESS = re.compile(r"//localhost:\d+")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from conformance.baseline import case_name
+from conformance.judging.baseline import case_name
 from conformance.report.conclusion import conclude
 from conformance.report.model import Report
 from conformance.report.views import census, clause_reason, results_by_clause, seconds_of, untested

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from conformance.baseline import case_name
 from conformance.engine.verdict import Verdict
+from conformance.judging.baseline import case_name
 from conformance.report.model import Report
 from conformance.report.wording import clean, number_of, one_line, short
 

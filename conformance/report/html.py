@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from conformance.baseline import case_name
 from conformance.engine import log
 from conformance.engine.model import Clause
+from conformance.judging.baseline import case_name
 from conformance.report.conclusion import conclude, why_incomplete
 from conformance.report.model import Report
 from conformance.report.pages import page

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as Xml
 
-from conformance.baseline import case_name
 from conformance.engine import log
 from conformance.engine.verdict import Verdict
+from conformance.judging.baseline import case_name
 from conformance.report.conclusion import why_incomplete
 from conformance.report.model import Report
 from conformance.report.views import reason_of, results_by_group, seconds_of

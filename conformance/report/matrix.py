@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from conformance.baseline import case_name
 from conformance.engine import log
 from conformance.engine.verdict import Verdict
+from conformance.judging.baseline import case_name
 from conformance.report.model import Report
 from conformance.report.pages import page
 from conformance.report.views import group_of, group_titles, reason_of, results_by_clause

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from conformance.baseline import apply_baseline
 from conformance.engine import log
 from conformance.engine.model import Baseline, Clause
 from conformance.engine.verdict import Outcome, Verdict, clause_verdicts
-from conformance.results import RunLog, exit_code, judge_log
+from conformance.judging.baseline import apply_baseline
+from conformance.judging.results import RunLog, exit_code, judge_log
 from conformance.suite import Suite
 
 

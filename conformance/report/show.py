@@ -10,19 +10,19 @@ from typing import Any, Literal, TypeAlias
 
 import yaml
 
-from conformance.baseline import case_name
 from conformance.engine import log
 from conformance.engine.model import Transcript
 from conformance.engine.program import cells, compile_case, fresh_names
 from conformance.engine.values import Value
 from conformance.engine.verdict import Outcome, Verdict
+from conformance.judging.baseline import case_name
+from conformance.judging.results import RunLog, judge_talk
 from conformance.report.model import Report
 from conformance.report.plan import program_rows
 from conformance.report.rows import Row, connections, format_row, judged_rows
 from conformance.report.sequence import render_sequence_text
 from conformance.report.views import reason_of, results_by_clause, telling
 from conformance.report.wording import listed, one_line, paragraph
-from conformance.results import RunLog, judge_talk
 from conformance.suite import Suite
 
 Form: TypeAlias = Literal["line", "hex", "sequence"]

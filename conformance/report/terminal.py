@@ -12,10 +12,10 @@ from rich.progress import Progress as Bar
 from rich.table import Column
 from rich.text import Text
 
-from conformance.baseline import case_name
 from conformance.engine import log
 from conformance.engine import model as m
 from conformance.engine.verdict import Outcome, Verdict
+from conformance.judging.baseline import case_name
 from conformance.report.conclusion import conclude, why_incomplete
 from conformance.report.model import Report
 from conformance.report.views import census, fact_line, trials_text, untested, untested_line

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from conformance.baseline import case_name
 from conformance.engine import log
 from conformance.engine.model import CAPABILITIES, Transcript
 from conformance.engine.verdict import SEVERITY, Verdict
+from conformance.judging.baseline import case_name
 from conformance.report.rows import report_rows, window
 from conformance.report.sequence import render_sequence_svg
 from conformance.report.views import reason_of, shown_outcome

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from conformance.cli import app
-from conformance.results import (
+from conformance.judging.results import (
     EXIT_CONFORMANT,
     EXIT_COULD_NOT_RUN,
     EXIT_INCONCLUSIVE,

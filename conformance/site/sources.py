@@ -11,12 +11,12 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from conformance import recorder
-from conformance.baseline import load_baseline
 from conformance.engine import log
 from conformance.engine.model import Baseline, Clause, Register
+from conformance.judging.baseline import load_baseline
 from conformance.report.model import Report, build_report
 from conformance.report.views import results_by_clause
+from conformance.running import recorder
 from conformance.suite import HOME, Suite, load_suite
 
 REPOSITORY = HOME.parent

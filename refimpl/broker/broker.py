@@ -30,7 +30,7 @@ from refimpl.proposals.partition_watch import PartitionWatchBroker
 from refimpl.proposals.profiles import DEFAULT, Profiles
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list import TopicListBroker
-from refimpl.proposals.topic_list_rules import namespace_of
+from refimpl.proposals.topic_list.rules import namespace_of
 from refimpl.proposals.uniform_batches import BUILT_IN, EntryFilterFactory, SubscriptionEntryFilters, filters_of
 from refimpl.store import MemoryStore, StoredNamespace, StoredTopic
 from refimpl.wire import FRAME_PADDING

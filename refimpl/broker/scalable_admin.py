@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from refimpl.broker.errors import AdminRefused
 from refimpl.proposals.scalable_topics import first_layout, is_scalable_topic
-from refimpl.proposals.scalable_topics_rules import fits
+from refimpl.proposals.scalable_topics.rules import fits
 from refimpl.proposals.topic_list import partitioned_topic_name
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, TypeVar
 
 import pytest
-from frame_proxy import FrameProxy, frame_proxy
-from java_client import VERSIONS
-from stock_clients import Admin, Client, ClientProcess
 
 from conformance.targets import AdminClient, ApachePulsar, Endpoint, TargetError
 from conformance.targets.java_tools import find_java, find_maven
 from conformance.targets.process import tail
 from conformance.targets.reference import ReferenceTarget
+from tests.fakes.frame_proxy import FrameProxy, frame_proxy
+from tests.interop.java_client import VERSIONS
+from tests.interop.stock_clients import Admin, Client, ClientProcess
 
 T = TypeVar("T")
 _namespaces = itertools.count(1)

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from java_client import VERSIONS, java_command
-
 from conformance.targets.process import tail
+from tests.interop.java_client import VERSIONS, java_command
 
 SECONDS = 30.0
 """The deadline of everything that has to happen; generous, because two cores may be shared."""

@@ -11,16 +11,16 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import entry_filter_nar
 import pytest
-from stock_clients import SECONDS, Admin, Client, Consumer, texts
-from uniform_batches_samples import EXAMPLE, SETTING
 
 from conformance.targets import ApachePulsar, Endpoint
 from refimpl.net.client import Client as ReferenceClient
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.proposals.uniform_batches import EntryFilter, Verdict
 from refimpl.wire.pulsar_api_pb2 import ZSTD, MessageMetadata
+from tests.interop import entry_filter_nar
+from tests.interop.stock_clients import SECONDS, Admin, Client, Consumer, texts
+from tests.samples.uniform_batches import EXAMPLE, SETTING
 
 RELEASE = "4.2.4"
 Properties = Mapping[str, str]

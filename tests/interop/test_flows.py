@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from frame_proxy import FrameProxy
-from stock_clients import Admin, Client, Consumer, Producer, texts
 
 from refimpl.wire.pulsar_api_pb2 import CompressionType
+from tests.fakes.frame_proxy import FrameProxy
+from tests.interop.stock_clients import Admin, Client, Consumer, Producer, texts
 
 pytestmark = pytest.mark.interop
 

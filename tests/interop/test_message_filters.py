@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from stock_clients import Admin, texts
-from stock_clients import Client as StockClient
 
 from conformance.targets import Endpoint
 from refimpl.client import BrokerRefused, MessageFilterPolicy
 from refimpl.net.client import Client
+from tests.interop.stock_clients import Admin, texts
+from tests.interop.stock_clients import Client as StockClient
 
 pytestmark = pytest.mark.interop
 

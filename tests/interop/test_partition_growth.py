@@ -6,14 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from conftest import BackgroundLoop
-from frame_proxy import FrameProxy
-from stock_clients import Admin, texts
-from stock_clients import Client as StockClient
 
 from conformance.targets import Endpoint
 from refimpl.net.client import Client, Consumer, Producer
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe
+from tests.fakes.frame_proxy import FrameProxy
+from tests.interop.conftest import BackgroundLoop
+from tests.interop.stock_clients import Admin, texts
+from tests.interop.stock_clients import Client as StockClient
 
 pytestmark = pytest.mark.interop
 

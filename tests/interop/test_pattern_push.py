@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from frame_proxy import FrameProxy
-from stock_clients import Admin, Client, Consumer, texts
 
 from refimpl.proposals.topic_list import topics_hash
 from refimpl.wire.pulsar_api_pb2 import BaseCommand
+from tests.fakes.frame_proxy import FrameProxy
+from tests.interop.stock_clients import Admin, Client, Consumer, texts
 
 pytestmark = [pytest.mark.interop, pytest.mark.parametrize("client", ["java"], indirect=True)]
 

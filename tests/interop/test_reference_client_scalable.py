@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from test_reference_client_real import FROM_START, Place, Test, at, received
 
 from conformance.targets import Endpoint
 from refimpl.client import BrokerRefused
@@ -15,6 +14,7 @@ from refimpl.client.scalable_producer import segment_hash
 from refimpl.net.client import NamespaceSubscription
 from refimpl.proposals.scalable_topics import ScalableTopicChanges, topics_hash
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, TopicNotFound
+from tests.interop.test_reference_client_real import FROM_START, Place, Test, at, received
 
 __all__ = ["at"]
 SHARED: dict[str, Any] = {"type": CommandSubscribe.Shared, **FROM_START}

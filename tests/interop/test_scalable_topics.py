@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from frame_proxy import FrameProxy
-from stock_clients import Admin, Client, texts
 
 from conformance.targets import Endpoint
 from refimpl.client.scalable_producer import segment_hash
 from refimpl.proposals.scalable_topics import topics_hash
+from tests.fakes.frame_proxy import FrameProxy
+from tests.interop.stock_clients import Admin, Client, texts
 
 pytestmark = [pytest.mark.interop, pytest.mark.parametrize("client", ["java_v5"], indirect=True)]
 

@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from uniform_batches_samples import EXAMPLE, SETTING, encode, golden_entry, plain_entry
 
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.uniform_batches import (
@@ -16,6 +15,7 @@ from refimpl.proposals.uniform_batches import (
     filters_of,
 )
 from refimpl.wire.pulsar_api_pb2 import LZ4, EncryptionKeys, MessageMetadata, NotAllowedError
+from tests.samples.uniform_batches import EXAMPLE, SETTING, encode, golden_entry, plain_entry
 
 ACCEPT, REJECT, RESCHEDULE = Verdict.ACCEPT, Verdict.REJECT, Verdict.RESCHEDULE
 EU = {"entry-filter.region": "eu"}

@@ -4,11 +4,11 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from message_filter_samples import ORDER, RECORD, avro, avro_payload, by_fields
 
 from refimpl.proposals.message_filter import Candidate, InvalidFilter, SchemaAccess, Undecidable
-from refimpl.proposals.message_filter_avro import MAX_SCHEMA_DEPTH, BasicAvroFilter
+from refimpl.proposals.message_filter.avro import MAX_SCHEMA_DEPTH, BasicAvroFilter
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata, Schema
+from tests.samples.message_filter import ORDER, RECORD, avro, avro_payload, by_fields
 
 
 def wants(message_filter, payload, version=None):

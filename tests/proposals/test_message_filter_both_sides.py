@@ -7,11 +7,11 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from message_filter_samples import Subscription, batch, entry, subscribe
 
 from refimpl.proposals.message_filter import ConsumerFilter, MessageFilterBroker, MessageFilterPolicy, Outcome, State
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import ConsumerBusy, EncryptionKeys, FeatureFlags, NotAllowedError
+from tests.samples.message_filter import Subscription, batch, entry, subscribe
 
 PAYLOADS = st.sampled_from([b"30", b"59", b"no", b"130", b""])
 COMPRESSIONS = st.sampled_from([0, 1, 2, 3, 4])

@@ -1,5 +1,4 @@
 import pytest
-from message_filter_samples import RECORD, Subscription, avro, avro_payload, batch, entry, meta, subscribe
 
 from refimpl.proposals.message_filter import (
     BASIC_AVRO_FILTER,
@@ -16,6 +15,7 @@ from refimpl.proposals.message_filter import (
 )
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import ZLIB, ConsumerBusy, EncryptionKeys, FeatureFlags, NotAllowedError
+from tests.samples.message_filter import RECORD, Subscription, avro, avro_payload, batch, entry, meta, subscribe
 
 OTHER = meta(REGEX_FILTER, (REGEX_KEY, ".*"))
 

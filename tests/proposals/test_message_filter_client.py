@@ -1,7 +1,6 @@
 import re
 
 import pytest
-from message_filter_samples import EXAMPLE, avro, avro_payload, batch, entry, subscribe
 
 from refimpl.proposals.message_filter import (
     BASIC_AVRO_FILTER,
@@ -22,6 +21,7 @@ from refimpl.proposals.message_filter import (
 )
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, FeatureFlags, NotAllowedError
+from tests.samples.message_filter import EXAMPLE, avro, avro_payload, batch, entry, subscribe
 
 OFFERED = FeatureFlags(supports_message_filter=True)
 POLICY = MessageFilterPolicy.regex_filter_policy(EXAMPLE)

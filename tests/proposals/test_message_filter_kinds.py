@@ -3,7 +3,6 @@ import base64
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from message_filter_samples import EXAMPLE, prefix, regex
 
 from refimpl.proposals.message_filter import (
     BASIC_AVRO_FILTER,
@@ -21,6 +20,7 @@ from refimpl.proposals.message_filter import (
     SchemaAccess,
 )
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata
+from tests.samples.message_filter import EXAMPLE, prefix, regex
 
 
 def wants(message_filter, payload):

@@ -1,7 +1,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from message_filter_samples import EXAMPLE, avro, avro_payload, batch, by_fields, entry, meta, regex
 
 from refimpl.proposals.message_filter import (
     BASIC_AVRO_FILTER,
@@ -25,6 +24,7 @@ from refimpl.proposals.message_filter import (
 )
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, EncryptionKeys, NotAllowedError
+from tests.samples.message_filter import EXAMPLE, avro, avro_payload, batch, by_fields, entry, meta, regex
 
 ACCEPT, REJECT, PARTIAL = Outcome.ACCEPT, Outcome.REJECT, Outcome.PARTIAL
 THIRTIES = regex(EXAMPLE)

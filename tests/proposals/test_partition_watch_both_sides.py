@@ -8,7 +8,6 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from partition_watch_samples import A, B, C, full_name, told
 
 from refimpl.proposals.partition_watch import DEFAULT, PROFILES, Delivery, PartitionWatch, PartitionWatchBroker, Profile, State
 from refimpl.proposals.refused import Refused
@@ -24,6 +23,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     MetadataError,
     NotAllowedError,
 )
+from tests.samples.partition_watch import A, B, C, full_name, told
 
 PROFILE = st.builds(
     Profile,

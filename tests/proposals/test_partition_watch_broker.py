@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from partition_watch_samples import A, B, C, Store, told
 
 from refimpl.proposals.partition_watch import DEFAULT, DELIVERIES, LETTER, Delivery, News
 from refimpl.proposals.refused import Refused
@@ -15,6 +14,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     NotAllowedError,
     TooManyRequests,
 )
+from tests.samples.partition_watch import A, B, C, Store, told
 
 
 def watched(*topics, counts=None, **arguments):

@@ -1,7 +1,6 @@
 """The client's side of PIP-247, rule by rule; the ids are those of the clauses."""
 
 import pytest
-from partition_watch_samples import NO_WATCHERS, WATCHERS, A, B, C, Peer
 
 from refimpl.proposals.partition_watch import LETTER, TRANSITIONS, Event, PartitionCounts, PartitionWatch, State
 from refimpl.wire import command
@@ -12,6 +11,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     ServiceNotReady,
     TooManyRequests,
 )
+from tests.samples.partition_watch import NO_WATCHERS, WATCHERS, A, B, C, Peer
 
 
 def peer_of(*topics, **arguments):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refimpl.proposals.partition_watch import DEFAULT, LETTER, PROFILES, Judgement
-from refimpl.proposals.partition_watch_rules import backoff, count_in_force, judge_result, largest_frame, next_version, resend_delay
+from refimpl.proposals.partition_watch.rules import backoff, count_in_force, judge_result, largest_frame, next_version, resend_delay
 from refimpl.wire import encode_frame, wrap
 from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdate, CommandWatchPartitionUpdateSuccess
 

@@ -7,11 +7,11 @@ from random import Random
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from scalable_topics_samples import NS, Store, full
 
 from refimpl.proposals.scalable_topics import PROFILES, ScalableTopicsWatch, State, topics_hash
 from refimpl.wire import wrap
 from refimpl.wire.pulsar_api_pb2 import CommandWatchScalableTopics, CommandWatchScalableTopicsUpdate, FeatureFlags, ServiceNotReady
+from tests.samples.scalable_topics import NS, Store, full
 
 NAMES = st.sampled_from(["t-1", "t-2", "t-3", "t-\uff5e", "t-\U00010000"])
 OWNERS = st.sampled_from(["alice", "alice", "bob"])

@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scalable_topics_samples import NS, Store, diff, error, full, snapshot
 
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.scalable_topics import EMPTY_HASH, LETTER, PROFILES, ScalableTopicsBroker, record_path, topics_hash
@@ -17,6 +16,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     NotAllowedError,
     TooManyRequests,
 )
+from tests.samples.scalable_topics import NS, Store, diff, error, full, snapshot
 
 H12 = topics_hash(full("t-1", "t-2"))
 

@@ -6,10 +6,9 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scalable_topics_samples import pairs
 
 from refimpl.proposals.scalable_topics import DEFAULT, LETTER, PROFILES, record_path, retry_delay, topics_hash
-from refimpl.proposals.scalable_topics_rules import (
+from refimpl.proposals.scalable_topics.rules import (
     FoldedChanges,
     ScalableTopicChanges,
     filters_of,
@@ -17,7 +16,8 @@ from refimpl.proposals.scalable_topics_rules import (
     is_namespace,
     topic_of_path,
 )
-from refimpl.proposals.topic_list_rules import namespace_of
+from refimpl.proposals.topic_list.rules import namespace_of
+from tests.samples.scalable_topics import pairs
 
 LOCAL = st.text(min_size=1)
 

@@ -3,7 +3,6 @@
 from random import Random
 
 import pytest
-from scalable_topics_samples import NS, SUPPORTED, Peer, diff, error, full, snapshot
 
 from refimpl.proposals.scalable_topics import (
     DEFAULT,
@@ -28,6 +27,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     UnknownError,
     UnsupportedVersionError,
 )
+from tests.samples.scalable_topics import NS, SUPPORTED, Peer, diff, error, full, snapshot
 
 H1, H12 = topics_hash(full("t-1")), topics_hash(full("t-1", "t-2"))
 

@@ -1,7 +1,6 @@
 """The broker's side of PIP-145, rule by rule; the ids are those of the clauses."""
 
 import pytest
-from topic_list_samples import NS, Store, full, gone, new
 
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list import EMPTY_HASH, LETTER, topics_hash
@@ -16,6 +15,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     NotAllowedError,
     TooManyRequests,
 )
+from tests.samples.topic_list import NS, Store, full, gone, new
 
 TOPICS = ("u-1", "t-2", "t-1", "t-p-partition-0", "t-p-partition-1")
 

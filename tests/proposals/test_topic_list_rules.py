@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refimpl.indexes.topic_patterns import compile_pattern
 from refimpl.proposals.topic_list import (
     DEFAULT,
     LETTER,
@@ -14,8 +15,7 @@ from refimpl.proposals.topic_list import (
     topics_hash,
     without_domain,
 )
-from refimpl.proposals.topic_list_rules import matched_name, namespace_of, visible_topics
-from refimpl.proposals.topic_patterns import compile_pattern
+from refimpl.proposals.topic_list.rules import matched_name, namespace_of, visible_topics
 
 PATTERN_TOPICS = [f"persistent://my-property/my-ns/pattern-topic-{n}" for n in (1, 2, 3)]
 

@@ -1,7 +1,6 @@
 """The client's side of PIP-145, rule by rule; the ids are those of the clauses."""
 
 import pytest
-from topic_list_samples import NO_RECONCILE, WATCHERS, Peer, full
 
 from refimpl.proposals.topic_list import EMPTY_HASH, LETTER, TRANSITIONS, Event, State, TopicChanges, TopicListWatch, topics_hash
 from refimpl.wire import command
@@ -14,6 +13,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     MetadataError,
     NotAllowedError,
 )
+from tests.samples.topic_list import NO_RECONCILE, WATCHERS, Peer, full
 
 T1, T2, T3 = full("t-1", "t-2", "t-3")
 H0, H1, H12 = EMPTY_HASH, topics_hash([T1]), topics_hash([T1, T2])

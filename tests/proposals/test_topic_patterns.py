@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from refimpl.proposals import topic_patterns
-from refimpl.proposals.topic_patterns import PatternIndex, compile_pattern
+from refimpl.indexes import topic_patterns
+from refimpl.indexes.topic_patterns import PatternIndex, compile_pattern
 
 OPTIONS = re2.Options()
 OPTIONS.log_errors = False

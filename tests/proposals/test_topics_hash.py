@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refimpl.proposals import topics_hash as module
-from refimpl.proposals.topics_hash import EMPTY_HASH, TopicSet, topics_hash, utf16_order
+from refimpl.indexes import topics_hash as module
+from refimpl.indexes.topics_hash import EMPTY_HASH, TopicSet, topics_hash, utf16_order
 
 LETTERS = st.sampled_from("ab,-\u00fc\ud7ff\ue000\uff5e\U00010000\U0010ffff")
 NAMES = st.one_of(st.text(LETTERS, max_size=3), st.integers(0, 40).map("t-{}".format))

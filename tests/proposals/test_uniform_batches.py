@@ -5,7 +5,6 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from uniform_batches_samples import EXAMPLE, SETTING, TABLE, encode, golden_entry
 
 from refimpl.proposals.uniform_batches import (
     DEFAULT,
@@ -24,6 +23,7 @@ from refimpl.proposals.uniform_batches import (
 )
 from refimpl.wire import crc32c, decode_batch, encode_batch, parse_payload
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata
+from tests.samples.uniform_batches import EXAMPLE, SETTING, TABLE, encode, golden_entry
 
 ALLOWED = allowed_values(SETTING)
 EU = (("region", "eu"),)

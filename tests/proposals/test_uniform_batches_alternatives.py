@@ -3,13 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from uniform_batches_samples import EXAMPLE, SETTING, TABLE, encode
 
 from refimpl.client.unpack import unpack
 from refimpl.proposals.uniform_batches import Reason, UniformBatcher, allowed_values, extracted_set
 from refimpl.wire import decode_frame, encode_frame
 from refimpl.wire.commands import wrap
 from refimpl.wire.pulsar_api_pb2 import CommandMessage, MessageIdData
+from tests.samples.uniform_batches import EXAMPLE, SETTING, TABLE, encode
 
 REGIONS = st.lists(st.sampled_from(["us", "eu", "asia"]), max_size=12)
 

@@ -6,7 +6,6 @@ from collections import deque
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from uniform_batches_samples import encode
 
 from refimpl.proposals.uniform_batches import (
     BUILT_IN,
@@ -20,6 +19,7 @@ from refimpl.proposals.uniform_batches import (
     filters_of,
 )
 from refimpl.wire import decode_batch, is_batch, parse_payload
+from tests.samples.uniform_batches import encode
 
 NAMES = st.sampled_from(["region", "version", "tag"])
 VALUES = st.sampled_from(["1", "2", "5"])

@@ -4,7 +4,7 @@ A seed decides everything: what is sent and when, how connections are delayed, s
 same store, which entries a filter puts off or fails at. When it comes to rest, every message is stored, in the order of its producer
 and under its extracted set, and the consumer has got those that pass the filter, and no others.
 
-    python tests/simulation/batches.py SEED        one seed, with what happened
+    python -m tests.simulation.batches SEED        one seed, with what happened
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ is watched: nothing is announced before the answer to the watch, nothing twice, 
 partitioned topic grows (growth.py), and with every eighth seed a watch over scalable topics on the same connections is followed
 (scalable.py).
 
-    python tests/simulation/simulation.py SEED        one seed, with what happened
+    python -m tests.simulation.simulation SEED        one seed, with what happened
 """
 
 from __future__ import annotations
@@ -18,10 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from growth import Broken, CountsSpy, Growth
-from scalable import Follower, ScalableSpy, selected
-from scalable import act as act_on_scalable
-
 from refimpl.broker import AdminRefused, Broker, Configuration
 from refimpl.broker.broker import PROPOSALS
 from refimpl.net.client import Client
@@ -32,6 +28,9 @@ from refimpl.proposals.profiles import PROFILES
 from refimpl.proposals.topic_list import TopicChanges, topics_hash
 from refimpl.store import MemoryStore
 from refimpl.wire import FrameDecoder, command_name, sub_message
+from tests.simulation.growth import Broken, CountsSpy, Growth
+from tests.simulation.scalable import Follower, ScalableSpy, selected
+from tests.simulation.scalable import act as act_on_scalable
 
 NAMESPACE = "public/default"
 PATTERN = f"persistent://{NAMESPACE}/t-.*"

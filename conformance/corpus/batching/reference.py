@@ -20,8 +20,8 @@ from conformance.corpus.errors import CorpusError
 from refimpl.client.entry import Queued, encode_entry
 from refimpl.client.messages import MessageId, OutgoingMessage
 from refimpl.client.scheduler import Pending
-from refimpl.proposals.entry_filters import PropertyEntryFilter, Verdict
 from refimpl.proposals.uniform_batches import Batch, Extracted, UniformBatcher, header_octets, write_header
+from refimpl.proposals.uniform_batches.broker import PropertyEntryFilter, Verdict
 from refimpl.wire.pulsar_api_pb2 import NONE, KeyValue, MessageMetadata
 
 READ = ("sequence_id", "publish_time", "key", "properties", "payload_size")

@@ -32,8 +32,8 @@ from conformance.corpus.filtering.rules import (
     PayloadFits,
     Rule,
 )
-from refimpl.proposals.topic_list_rules import SYSTEM_ENDING, SYSTEM_LOCAL_NAMES, SYSTEM_PREFIXES
-from refimpl.proposals.topic_patterns import SET_MEMORY, SET_SIZE
+from refimpl.indexes.topic_patterns import SET_MEMORY, SET_SIZE
+from refimpl.proposals.topic_list.rules import SYSTEM_ENDING, SYSTEM_LOCAL_NAMES, SYSTEM_PREFIXES
 
 KERNELS = 16
 """So many patterns are cheaper one after the other than together in an automaton."""

@@ -34,8 +34,8 @@ from conformance.corpus.filtering.dialect import (
 from conformance.corpus.filtering.formulations import FORMULATIONS
 from conformance.corpus.filtering.rules import IsSystemTopic, MatchedName, MatchesAny, Matching, PayloadFits, Rule
 from conformance.corpus.filtering.shrinking import shrink
-from refimpl.proposals.topic_list_rules import matched_name
-from refimpl.proposals.topic_patterns import compile_pattern
+from refimpl.indexes.topic_patterns import compile_pattern
+from refimpl.proposals.topic_list.rules import matched_name
 
 INSIDE = "inside-the-dialect"
 """The class of disagreements that there must not be."""

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from conformance.corpus.filtering.checksums import Part, hexadecimal, joined
 from conformance.corpus.filtering.sql import matched_name
-from refimpl.proposals.topics_hash import EMPTY_HASH, topics_hash
+from refimpl.indexes.topics_hash import EMPTY_HASH, topics_hash
 
 _RANGES = pa.schema(
     [("namespace", pa.string()), ("first", pa.binary()), ("checksum", pa.int64()), ("octets", pa.int64()), ("topics", pa.int64())]
@@ -44,7 +44,7 @@ def namespace_hashes(topics: DataFrame, parts: int | None = None) -> dict[str, t
         parts: Into how many ranges they are divided; None: as Spark does.
 
     Returns:
-        By namespace its hash, as `refimpl.proposals.topics_hash` gives it, and how many topics it has.
+        By namespace its hash, as `refimpl.indexes.topics_hash` gives it, and how many topics it has.
     """
     if "namespace" not in topics.columns:
         topics = topics.withColumn("namespace", namespace_of())

@@ -21,7 +21,8 @@ from conformance.corpus.filtering.rules import (
     PayloadFits,
     Rule,
 )
-from refimpl.proposals.message_filter_kinds import (
+from refimpl.indexes.topic_patterns import PatternIndex, compile_pattern
+from refimpl.proposals.message_filter.kinds import (
     PREFIX_BASE64_KEY,
     REGEX_KEY,
     BytesPrefixFilter,
@@ -31,9 +32,8 @@ from refimpl.proposals.message_filter_kinds import (
     RegexFilter,
     SchemaAccess,
 )
-from refimpl.proposals.scalable_topics_rules import fits
-from refimpl.proposals.topic_list_rules import is_system_topic, matched_name
-from refimpl.proposals.topic_patterns import PatternIndex, compile_pattern
+from refimpl.proposals.scalable_topics.rules import fits
+from refimpl.proposals.topic_list.rules import is_system_topic, matched_name
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata
 
 

@@ -16,7 +16,7 @@ from conformance.corpus.filtering import rows
 from conformance.corpus.filtering.hashes import namespace_hashes, namespace_of, reference_hashes, whole_hash
 from conformance.corpus.filtering.sql import is_system_topic
 from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
-from refimpl.proposals.topics_hash import TopicSet
+from refimpl.indexes.topics_hash import TopicSet
 
 COMES, GOES = 0, 1
 """The numbers of topics that only the later listing has, and only the earlier one."""

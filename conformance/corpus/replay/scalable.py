@@ -26,7 +26,7 @@ from refimpl.proposals.scalable_topics import (
     record_path,
     topics_hash,
 )
-from refimpl.proposals.scalable_topics_rules import DEFAULT, FoldedChanges, fits
+from refimpl.proposals.scalable_topics.rules import DEFAULT, FoldedChanges, fits
 from refimpl.wire import encode_frame, wrap
 from refimpl.wire.pulsar_api_pb2 import (
     CommandGetTopicsOfNamespace,

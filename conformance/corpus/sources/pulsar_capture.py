@@ -21,7 +21,7 @@ from conformance.corpus.errors import CorpusError
 from conformance.corpus.sources.options import Option, read_options
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
-"""Those of this suite: `conformance.recorder.HOME`, which takes much longer to import than a task of Spark takes to start."""
+"""Those of this suite: `conformance.running.recorder.HOME`, which takes much longer to import than a task of Spark takes to start."""
 FAIL, DROP, KEEP = "fail", "drop", "keep"
 OPTIONS = (
     Option("path", "", "a log, a raw capture, or a folder with some; the recordings of this suite if not given"),

@@ -1,0 +1,108 @@
+"""One connection of the harness to the role under test: frames in, octets out, over a socket or inside this process."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from conformance.running.sockets import SocketConnection
+from conformance.targets.model import Endpoint
+from refimpl.net.memory_link import MemoryConnection, MemoryLink
+from refimpl.wire import DEFAULT_MAX_FRAME_SIZE, FrameDecoder, WireError
+from refimpl.wire.frames import Frame
+
+_ROOM_FOR_LISTS = 8
+"""A broker does not cap the topic lists that it writes: the harness reads frames of this many times the usual limit."""
+
+
+class _Carrier(Protocol):
+    async def send(self, octets: bytes, seconds: float) -> None: ...
+
+    def drain(self) -> None: ...
+
+    def close(self, how: Literal["fin", "rst", "half"]) -> None: ...
+
+
+class _InProcess:
+    """A connection that takes octets at once, so that sending never waits."""
+
+    def __init__(self, link: MemoryLink, on_data: Callable[[bytes], None], on_closed: Callable[[Literal["fin", "rst"]], None]) -> None:
+        self._connection: MemoryConnection = link.connect(on_data, on_closed)
+        self.drain = self._connection.drain
+        self.close = self._connection.close
+
+    async def send(self, octets: bytes, seconds: float) -> None:  # noqa: ARG002
+        self._connection.send(octets)
+
+
+class Connection:
+    """A connection to the role under test.
+
+    Args:
+        on_frame: Called with each whole frame.
+        on_garbage: Called with octets that are no frame, and the reason; nothing is decoded after that.
+        on_closed: Called once when the other side has ended the connection.
+    """
+
+    def __init__(
+        self,
+        on_frame: Callable[[Frame], None],
+        on_garbage: Callable[[bytes, str], None],
+        on_closed: Callable[[Literal["fin", "rst"]], None],
+    ) -> None:
+        self._on_frame = on_frame
+        self._on_garbage = on_garbage
+        self._on_closed = on_closed
+        self._decoder = FrameDecoder(_ROOM_FOR_LISTS * DEFAULT_MAX_FRAME_SIZE)
+        self._carrier: _Carrier | None = None
+
+    async def open(self, endpoint: Endpoint, seconds: float) -> None:
+        """Connect, with a TLS handshake if the endpoint speaks TLS.
+
+        Raises:
+            OSError: The connection was refused or the handshake failed.
+            TimeoutError: It took longer than `seconds`.
+        """
+        if endpoint.in_process is not None:
+            self._carrier = _InProcess(endpoint.in_process, self._receive, self._ended)
+        else:
+            opened = SocketConnection(self._receive, self._ended)
+            await opened.open(endpoint, seconds)
+            self._carrier = opened
+
+    async def send(self, octets: bytes, seconds: float) -> None:
+        """Write octets; a connection that the other side has ended takes them silently, because its end is an event of its own.
+
+        Raises:
+            TimeoutError: The other side does not read.
+        """
+        if self._carrier is not None:
+            await self._carrier.send(octets, seconds)
+
+    def drain(self) -> None:
+        """Read all that has arrived."""
+        if self._carrier is not None:
+            self._carrier.drain()
+
+    def close(self, how: Literal["fin", "rst", "half"] = "fin") -> None:
+        """End the connection from this side; after `half` it can still be read."""
+        if self._carrier is not None:
+            self._carrier.close(how)
+
+    def _receive(self, data: bytes) -> None:
+        if self._decoder.error is not None or not data:
+            return
+        frames: list[Frame] = []
+        with contextlib.suppress(WireError):
+            frames = self._decoder.receive(data)
+        for frame in frames:
+            self._on_frame(frame)
+        if self._decoder.error is not None:
+            self._on_garbage(self._decoder.unread, str(self._decoder.error))
+
+    def _ended(self, how: Literal["fin", "rst"]) -> None:
+        half = self._decoder.unread if self._decoder.error is None else b""
+        if half:
+            self._on_garbage(half, "the connection ended inside a frame")
+        self._on_closed(how)

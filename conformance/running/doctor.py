@@ -1,0 +1,69 @@
+"""Checks a target for what would spoil a run, and removes what interrupted runs left over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from conformance.engine.model import CAPABILITIES
+from conformance.running.probe import probe
+from conformance.running.runner import NAMESPACE_PREFIX
+from conformance.targets import AdminClient, Target
+
+_SPOILERS = {
+    "brokerDeleteInactiveTopicsEnabled": ("false", "topics without a subscription vanish during a run: cases about lists may fail"),
+    "forceDeleteNamespaceAllowed": ("true", "namespaces are cleaned topic by topic, which takes longer"),
+    "allowAutoTopicCreation": ("true", "cases that produce or consume can't create their topics"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    good: bool
+    text: str
+
+
+async def examine(target: Target, *, clean: bool = False) -> list[Finding]:
+    """Look at a target.
+
+    Args:
+        target: Is started if it can be.
+        clean: Remove the namespaces of interrupted runs.
+
+    Raises:
+        TargetError: The target can't be reached or does not speak Pulsar.
+    """
+    async with target.run() as endpoint:
+        probed = await probe(endpoint)
+        findings = [
+            Finding(True, f"{endpoint.service_url} speaks Pulsar: {probed.server_version}, protocol version {probed.protocol_version}")
+        ]
+        findings += [
+            Finding(True, f"{name}: {'yes' if has else 'no'} ({CAPABILITIES[name]})")
+            for name, has in probed.capabilities.items()
+            if name not in ("config", "admin")
+        ]
+        if not probed.capabilities["admin"]:
+            findings.append(Finding(False, "no admin URL: cases that create topics or namespaces are UNTESTABLE; give --admin-url"))
+            return findings
+        async with AdminClient(endpoint) as admin:
+            settings = (await admin.call("runtime_configuration")).body
+            for key, (wanted, effect) in _SPOILERS.items():
+                value = settings.get(key) if isinstance(settings, dict) else None
+                findings.append(Finding(value in (None, wanted), f"{key}={value}" + ("" if value in (None, wanted) else f": {effect}")))
+            findings += await _leftovers(admin, clean=clean)
+        return findings
+
+
+async def _leftovers(admin: AdminClient, *, clean: bool) -> list[Finding]:
+    listed = (await admin.call("namespaces", "public")).body
+    left = [name for name in listed if name.startswith(f"public/{NAMESPACE_PREFIX}")] if isinstance(listed, list) else []
+    if not left:
+        return [Finding(True, "no namespaces of interrupted runs")]
+    if not clean:
+        return [Finding(False, f"{len(left)} namespaces of interrupted runs: --clean removes them")]
+    failed = [name for name in left if not (await admin.remove_namespace(name)).ok]
+    return [
+        Finding(not failed, f"{len(left) - len(failed)} namespaces of interrupted runs removed" + (f", not: {failed}" if failed else ""))
+    ]

@@ -1,0 +1,141 @@
+"""Recordings: conversations with real implementations, kept with the suite and judged again without a network.
+
+`recordings/TARGET/REGISTER.jsonl.gz` is an event log with the conversations of one register, in the order of their names.
+Of trials the failures, second attempts and the first ten are kept, and the verdict that all of them came to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from conformance.engine import log
+from conformance.engine.verdict import Talk, Verdict
+from conformance.judging.baseline import case_name
+from conformance.judging.results import Judged, RunLog, judge_log, read_log
+from conformance.running.runner import Options, Silent, run_suite
+from conformance.suite import Suite
+from conformance.targets import parse_target
+from refimpl.net.virtual_time import VirtualTimeLoop
+
+HOME = Path(__file__).parents[1] / "recordings"
+_TRIALS_KEPT = 10
+
+
+def save(run: RunLog, judged: Judged, home: Path = HOME) -> list[Path]:
+    """Write the conversations of a run and their verdicts, one file for each register.
+
+    What a file already holds of cases that this run did not touch is kept.
+
+    Returns:
+        The files written.
+    """
+    touched = {talk.begin.case for talk in run.talks.values()} | {one.case for one in run.skipped}
+    written = []
+    for register in sorted({case.partition("/")[0] for case in touched}):
+        path = home / run.header.target / f"{register}.jsonl.gz"
+        kept = without(load(path), touched) if path.is_file() else RunLog(run.header, {})
+        talks = {key: talk for key, talk in run.talks.items() if _is_of(register, talk.begin.case) and _is_kept(talk, judged)}
+        new = RunLog(
+            run.header.model_copy(update={"arguments": [], "service_url": ""}),
+            dict(sorted({**kept.talks, **talks}.items())),
+            sorted([*kept.skipped, *(one for one in run.skipped if _is_of(register, one.case))], key=lambda one: one.case),
+            sorted([*kept.results, *(one for one in judged.results if _is_of(register, one.case))], key=case_name),
+        )
+        _write(path, new)
+        written.append(path)
+    return written
+
+
+def accept(suite: Suite, path: Path) -> None:
+    """Judge a recording again and keep the new verdicts in it: for expectations that were changed on purpose."""
+    run = load(path)
+    _write(path, replace(run, results=judge_log(suite, run).results))
+
+
+def _is_of(register: str, case: str) -> bool:
+    return case.startswith(f"{register}/")
+
+
+def _is_kept(talk: Talk, judged: Judged) -> bool:
+    outcome = judged.outcomes.get(talk.begin.key)
+    passed = outcome is not None and outcome.verdict is Verdict.PASS
+    return talk.finished is not None and (not passed or talk.begin.trial < _TRIALS_KEPT or talk.begin.attempt > 0)
+
+
+def _write(path: Path, run: RunLog) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    talks = (
+        record
+        for talk in run.talks.values()
+        for record in (talk.begin, *talk.events, talk.finished or log.Finished(key=talk.begin.key, t=0))
+    )
+    text = "".join(log.dump(record) + "\n" for record in (run.header, *talks, *run.skipped, *run.results, log.Footer(complete=True)))
+    path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
+
+
+def load(path: Path) -> RunLog:
+    """Read a recording or an event log, compressed or not.
+
+    Raises:
+        LogError: It can't be read; names file and line.
+    """
+    try:
+        octets = path.read_bytes()
+        text = (gzip.decompress(octets) if octets[:2] == b"\x1f\x8b" else octets).decode()
+    except (OSError, EOFError, UnicodeDecodeError, gzip.BadGzipFile) as error:
+        raise log.LogError(f"{path}: can't be read: {error}") from None
+    return read_log(log.load(text.split("\n"), str(path)), str(path))
+
+
+def load_target(target: str, home: Path = HOME) -> RunLog | None:
+    """Read all recordings of one target as one log; None if there are none."""
+    paths = sorted((home / target).glob("*.jsonl.gz"))
+    runs = [load(path) for path in paths]
+    if not runs:
+        return None
+    return RunLog(
+        runs[0].header,
+        {key: talk for run in runs for key, talk in run.talks.items()},
+        [one for run in runs for one in run.skipped],
+        [one for run in runs for one in run.results],
+        log.Footer(complete=True),
+    )
+
+
+def targets(home: Path = HOME) -> list[str]:
+    """Return the names of all targets that were recorded."""
+    return sorted(path.name for path in home.iterdir() if any(path.glob("*.jsonl.gz"))) if home.is_dir() else []
+
+
+def stale(suite: Suite, run: RunLog) -> list[str]:
+    """Return the cases whose acts have changed since the recording was made, and those that it lacks or should not have."""
+    recorded = {talk.begin.case for talk in run.talks.values()} | {one.case for one in run.skipped}
+    old = {
+        talk.begin.case
+        for talk in run.talks.values()
+        if talk.begin.case not in suite.transcripts or talk.begin.acts != suite.acts_digest(talk.begin.case, talk.begin.cell)
+    }
+    return sorted(old | {case.id for case in suite.select([], profile=run.header.profile) if case.id not in recorded})
+
+
+def without(run: RunLog, cases: Iterable[str]) -> RunLog:
+    """Return the log without some cases."""
+    gone = set(cases)
+    kept = {key: talk for key, talk in run.talks.items() if talk.begin.case not in gone}
+    skipped = [one for one in run.skipped if one.case not in gone]
+    return RunLog(run.header, kept, skipped, [one for one in run.results if one.case not in gone], run.footer)
+
+
+def answer_like(suite: Suite, recorded: RunLog) -> RunLog:
+    """Put the acts of a recording to the reference broker, in process, with the names and seeds of the recording."""
+    cases = sorted({talk.begin.case for talk in recorded.talks.values()})
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        options = Options(select=cases, seed=recorded.header.seed, like=recorded)
+        run, stopped = runner.run(run_suite(suite, parse_target("in-process"), options, lambda _: None, Silent()))
+    if stopped is not None:
+        raise RuntimeError(stopped)
+    return run

@@ -1,0 +1,418 @@
+"""Runs cases against a target: chooses what can be run, starts the target, keeps conversations going, writes the log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+from pydantic import BaseModel
+
+from conformance import __version__
+from conformance.engine import log
+from conformance.engine import model as m
+from conformance.engine.program import cells, compile_case, fresh_names
+from conformance.engine.values import Value
+from conformance.engine.verdict import Outcome, Talk, Verdict, judge
+from conformance.judging.results import RunLog
+from conformance.running.conversation import Conversation, Surroundings, TargetLost, loop_time
+from conformance.running.probe import Probed, is_served, probe
+from conformance.suite import Suite
+from conformance.targets.admin import AdminClient
+from conformance.targets.model import Endpoint, SettingsRefused, Target, TargetError
+from refimpl.net.virtual_time import VirtualTimeLoop
+
+SLOW_SECONDS = 2.0
+"""A case that lets more time pass than this is in the group `slow`: it runs beside all others."""
+ATTEMPTS = 3
+"""A conversation that says nothing of the target (an admin call failed, the harness was late itself) is tried so often."""
+_SAYS_NOTHING = frozenset({Verdict.INCONCLUSIVE, Verdict.ERROR})
+NAMESPACE_PREFIX = "pc-"
+_PLUGIN_KEYS = ("token",)
+"""Settings that a broker hands to its plugins and does not list as its own."""
+_LAG_TICK = 0.1
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for."""
+
+    select: Sequence[str] = ()
+    level: m.Level | None = None
+    profile: str = "default"
+    slow: float = 1.0
+    trials: int | None = None
+    repeat: int = 1
+    seed: int = 0
+    jobs: int = 6
+    arguments: Sequence[str] = ()
+    like: RunLog | None = None
+    """An earlier run whose names and seeds are used again, so that conversations can be compared octet for octet."""
+
+
+class Watcher(Protocol):
+    """Is told how a run goes; the terminal shows it."""
+
+    def note(self, text: str) -> None:
+        """Something that takes long has begun."""
+
+    def total(self, conversations: int) -> None:
+        """Report how many conversations there will be."""
+
+    def ended(self, case: m.Transcript, outcome: Outcome) -> None:
+        """Report that a conversation has ended."""
+
+
+class Silent:
+    """A watcher that tells nobody."""
+
+    def note(self, text: str) -> None:
+        """Do nothing."""
+
+    def total(self, conversations: int) -> None:
+        """Do nothing."""
+
+    def ended(self, case: m.Transcript, outcome: Outcome) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One trial of one cell of a case."""
+
+    case: m.Transcript
+    cell: Mapping[str, Value]
+    trial: int
+    attempt: int = 0
+
+    @property
+    def key(self) -> str:
+        """Return what names it in the log."""
+        cell = ",".join(f"{name}={value}" for name, value in self.cell.items())
+        attempt = f"~{self.attempt}" if self.attempt else ""
+        return f"{self.case.id}{f'[{cell}]' if cell else ''}#{self.trial}{attempt}"
+
+
+def is_slow(case: m.Transcript) -> bool:
+    """Tell whether a case belongs to the group `slow`."""
+    end = case.end.quiet if isinstance(case.end, m.Quiet) else 0.0
+    return end + sum(_seconds(case.steps)) > SLOW_SECONDS
+
+
+def _seconds(value: object) -> Iterator[float]:
+    """Yield the times that the steps let pass or wait for by the clock."""
+    if isinstance(value, m.AdvanceStep):
+        yield value.advance["$random"][1] if isinstance(value.advance, dict) else value.advance
+    elif isinstance(value, m.Window):
+        yield value.max
+    elif isinstance(value, BaseModel | dict):
+        for inner in (vars(value) if isinstance(value, BaseModel) else value).values():
+            yield from _seconds(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _seconds(inner)
+
+
+@dataclass
+class _Run:
+    suite: Suite
+    target: Target
+    options: Options
+    write: Callable[[BaseModel], None]
+    watcher: Watcher
+    started: float = field(default_factory=loop_time)
+    talks: dict[str, Talk] = field(default_factory=dict)
+    skipped: list[log.Skipped] = field(default_factory=list)
+    header: log.Header | None = None
+    probed: asyncio.Event = field(default_factory=asyncio.Event)
+    names: int = 0
+    expected: int = 0
+
+    def skip(self, case: m.Transcript, verdict: Verdict, reason: str) -> None:
+        self.expected -= self._trials(case) * len(cells(case))
+        self.watcher.total(self.expected)
+        for cell in cells(case):
+            record = log.Skipped(case=case.id, cell=cell, verdict=verdict.value, reason=reason)  # type: ignore[arg-type]
+            self.skipped.append(record)
+            self.write(record)
+
+    async def go(self) -> None:
+        cases = _with_controls(self.suite, self.suite.select(self.options.select, self.options.level, self.options.profile))
+        patient = [case for case in cases if self.target.in_virtual_time is not None and is_slow(case)]
+        await self._go([case for case in cases if case not in patient] or cases)
+        if patient and len(patient) < len(cases):
+            await asyncio.to_thread(self._go_in_virtual_time, patient)
+
+    def _go_in_virtual_time(self, cases: list[m.Transcript]) -> None:
+        """Run cases that let minutes pass on the same broker inside this process, where that takes no time."""
+        assert self.target.in_virtual_time is not None
+        self.watcher.note(f"{len(cases)} cases that let minutes pass run in virtual time")
+        twin = replace(self, target=self.target.in_virtual_time, started=0.0, talks={}, skipped=[])
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            runner.run(twin._go(cases))
+        self.talks |= twin.talks
+        self.skipped += twin.skipped
+
+    async def _go(self, cases: list[m.Transcript]) -> None:
+        groups: dict[tuple[tuple[str, str], ...], list[m.Transcript]] = {(): []}
+        for case in cases:
+            groups.setdefault(tuple(sorted(case.target_config.items())), []).append(case)
+        self.expected += sum(self._trials(case) * len(cells(case)) for case in cases)
+        self.watcher.total(self.expected)
+        room = asyncio.Semaphore(self.target.starts_at_once)
+
+        async def serve(config: dict[str, str], members: list[m.Transcript]) -> None:
+            if config:
+                await self.probed.wait()
+                members = [case for case in members if self._is_applicable(case)]
+            if config and not members:
+                return
+            try:
+                async with room, self._serving(config) as (endpoint, admin):
+                    await self._group(endpoint, admin, members)
+            except SettingsRefused as error:
+                for case in members:
+                    self.skip(case, Verdict.UNTESTABLE, str(error))
+
+        await _all(serve(dict(config), members) for config, members in groups.items())
+
+    @contextlib.asynccontextmanager
+    async def _serving(self, config: dict[str, str]) -> AsyncIterator[tuple[Endpoint, AdminClient | None]]:
+        """Start the target; what it can do is asked once, of the one with its usual settings, which comes first."""
+        if self.target.startable:
+            named = [*list(config)[:2], *(["more"] if len(config) > 2 else [])]
+            self.watcher.note(f"starting {self.target.name}" + (f" with its own {', '.join(named)}" if config else ""))
+        async with self.target.run(config, progress=self.watcher.note) as endpoint, contextlib.AsyncExitStack() as stack:
+            if not config and self.header is None:
+                self.header = self._header(endpoint, await probe(endpoint))
+                self.write(self.header)
+                self.probed.set()
+            await self.probed.wait()
+            assert self.header is not None
+            admin = await stack.enter_async_context(AdminClient(endpoint)) if self.header.capabilities["admin"] else None
+            yield endpoint, admin
+
+    def _header(self, endpoint: Endpoint, probed: Probed) -> log.Header:
+        return log.Header(
+            suite=__version__,
+            transcripts=self.suite.digest,
+            target=endpoint.name,
+            release=endpoint.release,
+            service_url=endpoint.service_url,
+            server_version=probed.server_version,
+            capabilities={**probed.capabilities, "config": self.target.startable},
+            profile=self.options.profile,
+            arguments=list(self.options.arguments),
+            seed=self.options.seed,
+            slow=self.options.slow,
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    async def _group(self, endpoint: Endpoint, admin: AdminClient | None, members: list[m.Transcript]) -> None:
+        units = []
+        for case in members:
+            reason = self._cannot_run(case, endpoint)
+            if reason is not None:
+                self.skip(case, *reason)
+            else:
+                units += [Unit(case, cell, trial) for cell in cells(case) for trial in range(self._trials(case))]
+        around = Surroundings(endpoint, admin, self.write, self.started, self.options.slow)
+        active: set[Conversation] = set()
+        made: set[str] = set()
+        room = asyncio.Semaphore(self.options.jobs)
+        outcomes: list[tuple[Unit, Outcome]] = []
+
+        async def converse(unit: Unit) -> None:
+            async with contextlib.nullcontext() if is_slow(unit.case) else room:
+                outcomes.append((unit, await self._converse(unit, around, active, made)))
+
+        lag = asyncio.create_task(_watch_lag(active))
+        try:
+            await _all(converse(unit) for unit in sorted(units, key=lambda unit: not is_slow(unit.case)))
+            for unit in [unit for unit, outcome in outcomes if outcome.verdict in _SAYS_NOTHING]:
+                for attempt in range(1, ATTEMPTS):
+                    outcome = await self._converse(replace(unit, attempt=attempt), around, active, made)
+                    if outcome.verdict not in _SAYS_NOTHING:
+                        break
+        finally:
+            lag.cancel()
+            if admin is not None and not endpoint.thrown_away:  # not earlier: a deletion can fail the first producer of another
+                await _remove_namespaces(admin, made, self.options.jobs)
+
+    async def _converse(self, unit: Unit, around: Surroundings, active: set[Conversation], made: set[str]) -> Outcome:
+        earlier = self.options.like.talks.get(unit.key) if self.options.like else None
+        if earlier is not None:
+            fresh, seed = dict(earlier.begin.fresh), earlier.begin.seed
+        else:
+            fresh = {name: self._fresh_name(kind) for name, kind in fresh_names(unit.case).items()}
+            seed = random.Random(f"{self.options.seed} {unit.key}").randrange(1 << 31)
+        cell = {"@release": around.endpoint.release, **unit.cell}
+        program = compile_case(unit.case, self.suite.fragments, cell, fresh, seed)
+        begin = log.Conversation(
+            key=unit.key,
+            case=unit.case.id,
+            cell=dict(unit.cell),
+            trial=unit.trial,
+            attempt=unit.attempt,
+            acts=self.suite.acts_digest(unit.case.id, unit.cell),
+            fresh=fresh,
+            seed=seed,
+            t=around.now(),
+        )
+        conversation = Conversation(program, begin, around)
+        active.add(conversation)
+        namespaces = [fresh[name] for name, kind in fresh_names(unit.case).items() if kind == "namespace"]
+        self.talks[unit.key] = conversation.talk
+        try:
+            if earlier is not None and around.admin is not None:  # recordings of several runs have names in common
+                await _remove_namespaces(around.admin, made & set(namespaces), 1)
+            refused = await _create_namespaces(around.admin, namespaces, made)
+            talk = conversation.give_up(refused) if refused else await conversation.run()
+        finally:
+            active.discard(conversation)
+        outcome = judge(program, talk, self.suite.levels, around.slow)
+        if outcome.diagnosis is not None and outcome.diagnosis.kind in ("late", "harness"):
+            problem = await is_served(around.endpoint)
+            if problem is not None:
+                raise TargetLost(problem)
+        self.watcher.ended(unit.case, outcome)
+        return outcome
+
+    def _trials(self, case: m.Transcript) -> int:
+        count = 1 if case.trials is None else max(case.trials.count, self.options.trials or 0)
+        return count * self.options.repeat
+
+    def _fresh_name(self, kind: str) -> str:
+        self.names += 1
+        number = f"{self.options.seed % 46656:x}-{self.names:x}"
+        return f"n{number}" if kind == "name" else f"public/{NAMESPACE_PREFIX}{number}"
+
+    def _is_applicable(self, case: m.Transcript) -> bool:
+        """Skip a case that is for other targets before one is started for its settings."""
+        lack = self._lack(case)
+        if lack is None or lack[0] is not Verdict.NOT_APPLICABLE:
+            return True
+        self.skip(case, *lack)
+        return False
+
+    def _lack(self, case: m.Transcript) -> tuple[Verdict, str] | None:
+        assert self.header is not None
+        has = self.header.capabilities
+        for name in case.requires:
+            if name.startswith("!"):
+                if has[name[1:]]:
+                    return Verdict.NOT_APPLICABLE, f"for targets without {name[1:]}"
+            elif not has[name]:
+                missing = name in ("admin", "config")
+                return (Verdict.UNTESTABLE if missing else Verdict.NOT_APPLICABLE), f"the target has no {name} ({m.CAPABILITIES[name]})"
+        return None
+
+    def _cannot_run(self, case: m.Transcript, endpoint: Endpoint) -> tuple[Verdict, str] | None:
+        assert self.header is not None
+        has = self.header.capabilities
+        lack = self._lack(case)
+        if lack is not None:
+            return lack
+        kinds = set(fresh_names(case).values())
+        if "namespace" in kinds and not has["admin"]:
+            return Verdict.UNTESTABLE, "needs a namespace of its own: give an admin URL"
+        unconfirmed = {key for key in endpoint.unconfirmed_config & set(case.target_config) if not key.startswith(_PLUGIN_KEYS)}
+        if unconfirmed:
+            return Verdict.NOT_APPLICABLE, f"the target has no setting {', '.join(sorted(unconfirmed))}"
+        return None
+
+
+async def run_suite(
+    suite: Suite, target: Target, options: Options, write: Callable[[BaseModel], None], watcher: Watcher
+) -> tuple[RunLog, str | None]:
+    """Run the selected cases.
+
+    Args:
+        suite: All cases.
+        target: What is tested; it is started for every group of settings that cases ask for, and always stopped.
+        options: What the user asked for.
+        write: Takes each record of the log as it comes into being.
+        watcher: Is told how it goes.
+
+    Returns:
+        The log so far, and why the run ended early (None if it did not).
+
+    Raises:
+        TargetError: The target can't be used at all.
+    """
+    run = _Run(suite, target, options, write, watcher)
+    stopped = None
+    try:
+        await run.go()
+    except TargetLost as error:
+        stopped = f"the target is lost: {error}"
+    except asyncio.CancelledError:
+        stopped = "interrupted"
+    except TargetError as error:
+        if run.header is None:
+            raise
+        stopped = str(error)
+    if run.header is None:
+        raise TargetError(stopped or "the target was never ready")
+    return RunLog(run.header, run.talks, run.skipped, [], log.Footer(complete=stopped is None, stopped=stopped)), stopped
+
+
+def _with_controls(suite: Suite, cases: list[m.Transcript]) -> list[m.Transcript]:
+    chosen = {case.id: case for case in cases}
+    for case in cases:
+        while case.control is not None and case.control not in chosen:
+            case = suite.transcripts[case.control]  # noqa: PLW2901
+            chosen[case.id] = case
+    return list(chosen.values())
+
+
+async def _all(work: Iterable[Coroutine[object, object, None]]) -> None:
+    """Do all at the same time; the first error ends the others."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for one in work:
+                tasks.create_task(one)
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
+async def _watch_lag(active: set[Conversation]) -> None:
+    """Notice when the harness itself is late, so that rules of time are not judged across it."""
+    while True:
+        before = loop_time()
+        await asyncio.sleep(_LAG_TICK)
+        late = loop_time() - before - _LAG_TICK
+        if late > 5 * _LAG_TICK:
+            for conversation in active:
+                conversation.late(late)
+
+
+async def _create_namespaces(admin: AdminClient | None, names: Sequence[str], made: set[str]) -> str | None:
+    """Create namespaces and note them in `made`; return why one could not be created, None if all were."""
+    for name in names if admin is not None else ():
+        assert admin is not None
+        result = await admin.call("create_namespace", name)
+        if not result.ok:
+            return f"namespace {name} can't be created: {result.status} {result.reason}"
+        made.add(name)
+    return None
+
+
+async def _remove_namespaces(admin: AdminClient, names: Iterable[str], at_once: int) -> None:
+    room = asyncio.Semaphore(at_once)
+
+    async def remove(name: str) -> None:
+        async with room:
+            result = await admin.remove_namespace(name)
+        if not result.ok:
+            print(f"namespace {name} is left over: {result.status} {result.reason}; `doctor` removes it", file=sys.stderr)
+
+    await _all(remove(name) for name in names)
+
+
+__all__ = ["NAMESPACE_PREFIX", "Options", "Silent", "Watcher", "is_slow", "run_suite"]

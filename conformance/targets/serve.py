@@ -1,0 +1,118 @@
+"""The command `broker`: serves the reference broker until it is told to stop. Also `python -m conformance.targets.serve`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import difflib
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from conformance.targets.model import TargetError
+from conformance.targets.properties import read_properties
+from refimpl.broker import Configuration
+from refimpl.net.serving import serving
+from refimpl.proposals.profiles import PROFILES, Profiles, choices
+
+EXIT_USAGE = 2
+
+
+def broker(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port of the binary protocol on 127.0.0.1; 0: a free one")] = 0,
+    admin_port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port of the admin interface; 0: a free one")] = 0,
+    config: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, one of Pulsar's own settings; may be repeated")] = None,
+    config_file: Annotated[Path | None, typer.Option(help="file of KEY=VALUE lines, as broker.conf has them")] = None,
+    profile: Annotated[str, typer.Option(help="default (what real peers speak) or letter (the texts)")] = "default",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="FIELD=VALUE, one field of the profile; VALUE may name a profile; may be repeated")
+    ] = None,
+    verbose: Annotated[bool, typer.Option(help="log to standard error")] = False,
+) -> None:
+    """Serve the reference broker until SIGINT or SIGTERM; its addresses are printed as one line of JSON when it is ready."""
+    try:
+        configuration = Configuration.from_settings(_settings(config or (), config_file))
+        chosen = profiles_with(profile, set_ or ())
+        asyncio.run(_serve(configuration, chosen, profile, (port, admin_port), verbose=verbose))
+    except (TargetError, ValueError) as error:
+        _stop(str(error))
+    except OSError as error:
+        _stop(f"{error.filename}: {error.strerror}: choose another port, or 0 for a free one")
+
+
+def _stop(text: str) -> NoReturn:
+    typer.echo(text, err=True)
+    raise typer.Exit(EXIT_USAGE)
+
+
+def _settings(pairs: Sequence[str], path: Path | None) -> dict[str, str]:
+    found: dict[str, str] = {}
+    if path is not None:
+        try:
+            found = read_properties(str(path), path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise TargetError(f"{path} can't be read: {error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}") from None
+    return found | dict(_pair("--config KEY=VALUE", pair) for pair in pairs)
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator:
+        raise ValueError(f"{option}: {text!r} has no '='")
+    return key.strip(), value
+
+
+def profiles_with(name: str, pairs: Sequence[str]) -> Profiles:
+    """Return the profiles of all proposals, with some fields set.
+
+    Args:
+        name: One of `PROFILES`.
+        pairs: Each `FIELD=VALUE`, no two proposals have a field of the same name; a value may be the name of a profile, whose value is
+            taken.
+
+    Raises:
+        ValueError: There is no such profile or field, or the value does not fit.
+    """
+    if name not in PROFILES:
+        raise ValueError(f"--profile is {' or '.join(PROFILES)}, not {name!r}")
+    profiles = PROFILES[name]
+    fields = {field.name: one.name for one in dataclasses.fields(profiles) for field in dataclasses.fields(getattr(profiles, one.name))}
+    for key, text in (_pair("--set FIELD=VALUE", pair) for pair in pairs):
+        if key not in fields:
+            close = difflib.get_close_matches(key, fields, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(sorted(fields))}"
+            raise ValueError(f"--set: a profile has no field {key!r}; {hint}")
+        profile = getattr(profiles, fields[key])
+        value: Any = _field_value(fields[key], key, text, choices(type(profile), key))
+        profiles = dataclasses.replace(profiles, **{fields[key]: dataclasses.replace(profile, **{key: value})})
+    return profiles
+
+
+def _field_value(proposal: str, key: str, text: str, known: Sequence[object]) -> object:
+    if text in PROFILES:
+        return getattr(getattr(PROFILES[text], proposal), key)
+    values = {str(one).lower(): one for one in known}
+    if text not in values:
+        raise ValueError(f"--set {key}: {', '.join(values)}, or one of the profiles {' and '.join(PROFILES)}, not {text!r}")
+    return values[text]
+
+
+async def _serve(configuration: Configuration, profiles: Profiles, name: str, ports: tuple[int, int], *, verbose: bool) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    log = (lambda line: print(line, file=sys.stderr, flush=True)) if verbose else None
+    async with serving(configuration, profiles=profiles, port=ports[0], admin_port=ports[1], log=log) as served:
+        ready = {"service_url": served.service_url, "admin_url": served.admin_url, "profile": name, "pid": os.getpid()}
+        print(json.dumps(ready), flush=True)
+        await stop.wait()
+
+
+if __name__ == "__main__":
+    typer.run(broker)

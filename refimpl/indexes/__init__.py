@@ -1,0 +1,1 @@
+"""The fast structures behind the rules: patterns for one name, sets of topics with their hash."""

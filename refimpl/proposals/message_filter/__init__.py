@@ -1,0 +1,91 @@
+"""PR 7629: a filter that a consumer gives the broker when it subscribes.
+
+A consumer that wants few of the messages of a busy topic gets all of them and throws most away. The proposal lets the broker do
+that: it sends the messages that match, and acknowledges the others on behalf of the consumer. What it changes on the wire:
+
+    CONNECTED      feature flag supports_message_filter
+    SUBSCRIBE      filter_meta: the name of a filter class, and its properties
+    MESSAGE        ack_set: of a batch, the messages that match (the field is older than the proposal)
+
+No release of Apache Pulsar has it, and the number that the text gives to the new field was taken by another one later; here the
+flag and the field have private numbers, 7629. A broker that does not know them ignores both and delivers everything, so a client
+looks at the flag.
+
+The filters stand in `message_filter_kinds` and `message_filter_avro`, the rules that both sides share in `message_filter_rules`.
+The broker's side is `MessageFilterBroker`, with a `SubscriptionMessageFilter` for each subscription, below; the client's is
+`ConsumerFilter`, in `message_filter_client`. All are synchronous, without input and output. Sources: the text of PR 7629, and the
+settled reading of what it leaves open. Where the two contradict each other, a `Profile` says which is followed.
+"""
+
+from refimpl.proposals.message_filter.broker import MessageFilterBroker, SubscriptionMessageFilter
+from refimpl.proposals.message_filter.client import TRANSITIONS, ConsumerFilter, Event, MessageFilterPolicy, State
+from refimpl.proposals.message_filter.kinds import (
+    BASIC_AVRO_FILTER,
+    BYTES_PREFIX_FILTER,
+    ENTRY_POINT_GROUP,
+    PREFIX_BASE64_KEY,
+    PREFIX_KEY,
+    REGEX_FILTER,
+    REGEX_KEY,
+    REGEX_MAX_LENGTH,
+    Candidate,
+    EntryPoint,
+    FilterFactory,
+    FilterRegistry,
+    InvalidFilter,
+    MessageFilter,
+    SchemaAccess,
+    Undecidable,
+)
+from refimpl.proposals.message_filter.rules import (
+    BUILT_IN,
+    BUILT_IN_REGISTRY,
+    DEFAULT,
+    LETTER,
+    PROFILES,
+    FilterCounters,
+    Judgement,
+    Outcome,
+    Profile,
+    RequestedFilter,
+    judge,
+    requested_filter,
+)
+
+__all__ = [
+    "BASIC_AVRO_FILTER",
+    "BUILT_IN",
+    "BUILT_IN_REGISTRY",
+    "BYTES_PREFIX_FILTER",
+    "DEFAULT",
+    "ENTRY_POINT_GROUP",
+    "LETTER",
+    "PREFIX_BASE64_KEY",
+    "PREFIX_KEY",
+    "PROFILES",
+    "REGEX_FILTER",
+    "REGEX_KEY",
+    "REGEX_MAX_LENGTH",
+    "TRANSITIONS",
+    "Candidate",
+    "ConsumerFilter",
+    "EntryPoint",
+    "Event",
+    "FilterCounters",
+    "FilterFactory",
+    "FilterRegistry",
+    "InvalidFilter",
+    "Judgement",
+    "MessageFilter",
+    "MessageFilterBroker",
+    "MessageFilterPolicy",
+    "Outcome",
+    "Profile",
+    "RequestedFilter",
+    "SchemaAccess",
+    "State",
+    "SubscriptionMessageFilter",
+    "Undecidable",
+    "judge",
+    "requested_filter",
+]

@@ -1,0 +1,262 @@
+"""PR 7629, the filter that reads messages by their schema: BasicAvroFilter, for Avro and for JSON schemas.
+
+A schema may come from anyone who may subscribe, and a payload from anyone who may produce. fastavro follows both as far as they
+lead: a payload of a recursive schema ends the process at a few thousand levels, and an array of values that take no octets has as
+many elements as it says. So a schema is looked at before any payload is read by it, and of a payload only the fields that the
+filter asks for become values.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fastavro import schemaless_reader
+from fastavro.read import SchemaResolutionError
+from fastavro.schema import parse_schema
+
+from refimpl.proposals.message_filter.kinds import Candidate, InvalidFilter, SchemaAccess, Undecidable
+from refimpl.wire.pulsar_api_pb2 import Schema
+
+MAX_SCHEMA_DEPTH = 32
+"""Deepest nesting of types that is served; a recursive type has no depth."""
+
+_MAX_JSON_DEPTH = 5 * MAX_SCHEMA_DEPTH
+_SCALARS = frozenset({"boolean", "int", "long", "float", "double", "bytes", "string"})
+_UNREADABLE = (EOFError, LookupError, ValueError, OverflowError, RecursionError, SchemaResolutionError)
+"""What fastavro and json make of octets that they can't read, and fastavro of a wanted field that is no scalar."""
+_NO_TYPE = frozenset({"default", "doc", "aliases", "order", "logicalType", "precision", "scale"})
+
+
+class BasicAvroFilter:
+    """Wants messages that have certain texts in certain fields.
+
+    Args:
+        properties: Expected text by name of a top-level field; all have to be equal. At least one.
+        schemas: `current` is needed, and is of type Avro or JSON.
+
+    Raises:
+        InvalidFilter: pr7629.avro.needs-schema, .needs-field, .schema-refused.
+    """
+
+    def __init__(self, properties: Mapping[str, str], schemas: SchemaAccess) -> None:
+        if not properties:  # pr7629.avro.needs-field
+            raise InvalidFilter("a key is missing: the name of a field")
+        if "" in properties:
+            raise InvalidFilter("this key is the name of no field", "")
+        if schemas.current is None:  # pr7629.avro.needs-schema
+            raise InvalidFilter("neither SUBSCRIBE nor the topic has a schema")
+        self._expected = dict(properties)
+        self._of_version = schemas.of_version
+        self._readers: dict[bytes, _Reader] = {}
+        try:
+            self._reader = _reader(schemas.current, self._expected)
+        except ValueError as error:  # pr7629.avro.schema-refused
+            raise InvalidFilter(f"the schema can't be served: {error}") from None
+
+    def matches(self, message: Candidate) -> bool:
+        """Tell whether all fields are equal: pr7629.avro.all-fields-equal, .missing-field, .other-type, .undecodable.
+
+        Raises:
+            Undecidable: The message was written with a schema that is not known, or that can't be read by.
+        """
+        version = message.metadata.schema_version
+        reader = self._reader_of(version) if version else self._reader
+        try:
+            found = reader.fields(message.payload)
+        except _UNREADABLE:
+            return False
+        return all(found.get(name) == text for name, text in self._expected.items())
+
+    def _reader_of(self, version: bytes) -> _Reader:
+        """Return the reader for the schema that a message was written with: pr7629.avro.writer-schema, .unknown-version."""
+        reader = self._readers.get(version)
+        if reader is not None:
+            return reader
+        schema = self._of_version(version)
+        if schema is None:
+            raise Undecidable(f"schema version {version.hex()} is unknown")
+        try:
+            reader = self._readers[version] = _reader(schema, self._expected)
+        except ValueError as error:
+            raise Undecidable(f"schema version {version.hex()} can't be served: {error}") from None
+        return reader
+
+
+class _AvroReader:
+    """Reads the wanted fields of Avro records; all others are skipped, and no value is made of them: pr7629.avro.trailing-octets."""
+
+    def __init__(self, written: Any, wanted: Any) -> None:
+        self._written = written
+        self._wanted = wanted
+
+    def fields(self, payload: bytes) -> Mapping[str, object]:
+        found: Mapping[str, object] = schemaless_reader(io.BytesIO(payload), self._written, self._wanted)  # type: ignore[assignment]
+        return found
+
+
+class _JsonReader:
+    """Reads JSON objects."""
+
+    def fields(self, payload: bytes) -> Mapping[str, object]:
+        found = json.loads(payload.decode(), parse_int=_no_text, parse_float=_no_text)
+        if not isinstance(found, dict):
+            raise ValueError("not an object")
+        return found
+
+
+_Reader = _AvroReader | _JsonReader
+
+
+def _no_text(_: str) -> None:
+    """Make nothing of a number: no text is equal to it, and long ones take long to convert."""
+
+
+def _reader(schema: Schema, wanted: Mapping[str, str]) -> _Reader:
+    """Return what reads payloads of a schema: pr7629.avro.avro-and-json.
+
+    Raises:
+        ValueError: The schema is of another type, malformed, or not safe to read by.
+    """
+    if schema.type == Schema.Json:
+        return _JsonReader()
+    if schema.type != Schema.Avro:
+        raise ValueError(f"it is of type {_type_name(schema)}, not Avro or Json")
+    try:
+        written = parse_schema(_types_only(json.loads(schema.schema_data.decode())))
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    except Exception as error:  # fastavro meets malformed definitions with errors of many kinds
+        raise ValueError(f"it is no Avro schema: {error}") from None
+    if not isinstance(written, dict) or written.get("type") != "record":
+        raise ValueError("it is no record")
+    _shape(written, {}, 1)
+    return _AvroReader(written, _projection(written, wanted))
+
+
+def _type_name(schema: Schema) -> str:
+    return Schema.Type.Name(schema.type)
+
+
+def _types_only(definition: Any, depth: int = 0) -> Any:
+    """Return a schema's definition without what is no type: a logical type's values would not be those on the wire."""
+    if depth > _MAX_JSON_DEPTH:
+        raise ValueError("it is nested too deep")
+    if isinstance(definition, dict):
+        return {key: _types_only(value, depth + 1) for key, value in definition.items() if key not in _NO_TYPE}
+    if isinstance(definition, list):
+        return [_types_only(value, depth + 1) for value in definition]
+    return definition
+
+
+class _Shape(NamedTuple):
+    """How deep a type is nested, and whether its values take no octets."""
+
+    depth: int
+    empty: bool
+
+
+_LEAF = _Shape(1, empty=False)
+_NOTHING = _Shape(1, empty=True)
+
+
+def _shape(kind: Any, named: dict[str, _Shape | None], depth: int) -> _Shape:
+    """Look at a type of a parsed schema: pr7629.avro.schema-safe, .hostile-payload.
+
+    Each value of an accepted one costs time in proportion to its octets, and little stack.
+
+    Args:
+        kind: The type.
+        named: Shapes by full name; None while a type is being looked at.
+        depth: At which it stands.
+
+    Raises:
+        ValueError: It is recursive or nested too deep, or something in it other than a branch of a union takes no octets.
+    """
+    if depth > MAX_SCHEMA_DEPTH:
+        raise ValueError(f"types are nested more than {MAX_SCHEMA_DEPTH} deep")
+    if isinstance(kind, list):
+        inner = [_shape(branch, named, depth + 1) for branch in kind]
+        return _Shape(1 + max((one.depth for one in inner), default=0), empty=False)
+    if isinstance(kind, str):
+        return _shape_of_name(kind, named, depth)
+    name, kind_name = kind.get("name"), kind["type"]
+    if kind_name in ("record", "error"):
+        named[name] = None
+        inner = [_filled(one["type"], named, depth + 1) for one in kind["fields"]]
+        shape = _Shape(1 + max((one.depth for one in inner), default=0), empty=not inner)
+    elif kind_name in ("array", "map"):
+        shape = _Shape(1 + _filled(kind["items" if kind_name == "array" else "values"], named, depth + 1).depth, empty=False)
+    elif kind_name == "fixed":
+        shape = _LEAF if isinstance(kind["size"], int) and kind["size"] > 0 else _NOTHING
+    elif kind_name == "enum":
+        shape = _LEAF
+    else:
+        return _shape(kind_name, named, depth)
+    if name is not None:
+        named[name] = shape
+    return shape
+
+
+def _shape_of_name(name: str, named: dict[str, _Shape | None], depth: int) -> _Shape:
+    if name in _SCALARS:
+        return _LEAF
+    if name == "null":
+        return _NOTHING
+    shape = named.get(name)
+    if shape is None:
+        raise ValueError(f"type {name} is recursive")
+    if depth + shape.depth - 1 > MAX_SCHEMA_DEPTH:
+        raise ValueError(f"types are nested more than {MAX_SCHEMA_DEPTH} deep")
+    return shape
+
+
+def _filled(kind: Any, named: dict[str, _Shape | None], depth: int) -> _Shape:
+    shape = _shape(kind, named, depth)
+    if shape.empty:
+        raise ValueError("a field or an element takes no octets")
+    return shape
+
+
+def _projection(written: dict[str, Any], wanted: Mapping[str, str]) -> Any:
+    """Return the schema to read with: of the wanted fields what can be text, and every scalar beside it.
+
+    Raises:
+        ValueError: A wanted field may be text or octets, which fastavro reads as one and the same.
+    """
+    enums: dict[str, Any] = {}
+    _collect_enums(written, enums)
+    scalars = _SCALARS | {"null"} | enums.keys()
+    fields = []
+    for one in written["fields"]:
+        if one["name"] not in wanted:
+            continue
+        is_union = isinstance(one["type"], list)
+        names = [_name_of(branch) for branch in (one["type"] if is_union else [one["type"]])]
+        if {"bytes", "string"} <= set(names):
+            raise ValueError(f"field {one['name']!r} is bytes or string")
+        kept = [name for name in names if name in scalars]
+        if kept:
+            fields.append({"name": one["name"], "type": kept if is_union else kept[0]})
+    return parse_schema({"type": "record", "name": written["name"], "fields": fields}, named_schemas=enums)
+
+
+def _name_of(kind: Any) -> str:
+    """Return what a branch of a union is called: a primitive type, a named type, array or map."""
+    if isinstance(kind, str):
+        return kind
+    inner = kind["type"]
+    return kind.get("name") or (inner if isinstance(inner, str) else _name_of(inner))
+
+
+def _collect_enums(kind: Any, enums: dict[str, Any]) -> None:
+    if isinstance(kind, list):
+        for branch in kind:
+            _collect_enums(branch, enums)
+    elif isinstance(kind, dict):
+        if kind["type"] == "enum":
+            enums[kind["name"]] = kind
+        for inner in (kind["type"], kind.get("items"), kind.get("values"), *(one["type"] for one in kind.get("fields", ()))):
+            _collect_enums(inner, enums)

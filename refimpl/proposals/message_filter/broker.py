@@ -1,0 +1,136 @@
+"""PR 7629, the broker's side: which messages of an entry a subscription's consumers get."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from refimpl.proposals.message_filter.kinds import (
+    FilterRegistry,
+    SchemaAccess,
+)
+from refimpl.proposals.message_filter.rules import (
+    BUILT_IN_REGISTRY,
+    DEFAULT,
+    FilterCounters,
+    Judgement,
+    Outcome,
+    Profile,
+    RequestedFilter,
+    judge,
+    requested_filter,
+)
+from refimpl.proposals.refused import Refused
+from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE
+from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, ConsumerBusy, FeatureFlags, Schema
+
+_NO_SCHEMAS = SchemaAccess()
+
+
+class MessageFilterBroker:
+    """The broker's side: builds the filters that consumers ask for. One per broker.
+
+    Args:
+        registry: The filters that may be asked for.
+        profile: Whom to follow where text and settled reading differ.
+        max_message_size: Most octets that a body may have when decompressed; of one with more, nothing is judged.
+    """
+
+    def __init__(
+        self,
+        registry: FilterRegistry = BUILT_IN_REGISTRY,
+        *,
+        profile: Profile = DEFAULT,
+        max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+    ) -> None:
+        self._registry = registry
+        self._profile = profile
+        self._max_message_size = max_message_size
+
+    def advertise(self, flags: FeatureFlags) -> None:
+        """Set the feature flag of this proposal; it depends on nothing that the client says: pr7629.flag.set."""
+        flags.supports_message_filter = True
+
+    def requested(self, request: CommandSubscribe, schemas: SchemaAccess = _NO_SCHEMAS) -> RequestedFilter | None:
+        """Build the filter that a SUBSCRIBE asks for, before anything is created for it: pr7629.subscribe.nothing-created.
+
+        Args:
+            request: If it has a schema, that takes the place of the topic's: pr7629.avro.subscribe-schema.
+            schemas: Those of the topic, if it exists.
+
+        Returns:
+            None if it asks for none: pr7629.subscribe.without-filter.
+
+        Raises:
+            Refused: NotAllowedError: pr7629.subscribe.refused.
+        """
+        if not request.HasField("filter_meta"):
+            return None
+        if request.HasField("schema") and request.schema.type != Schema.AutoConsume:
+            schemas = SchemaAccess(request.schema, schemas.of_version)
+        return requested_filter(request.filter_meta, self._registry, schemas)
+
+    def subscription(self) -> SubscriptionMessageFilter:
+        """Return the part that belongs to one subscription."""
+        return SubscriptionMessageFilter(self._profile, self._max_message_size)
+
+
+class SubscriptionMessageFilter:
+    """What filters the entries of one subscription; made by `MessageFilterBroker.subscription`.
+
+    Args:
+        profile: Whether the subscription has a filter, or each consumer.
+        max_message_size: Most octets that a body may have when decompressed.
+
+    Attributes:
+        counters: All messages that were judged, whatever filter was in force.
+    """
+
+    def __init__(self, profile: Profile, max_message_size: int) -> None:
+        self.counters = FilterCounters()
+        self._profile = profile
+        self._max_message_size = max_message_size
+        self._filters: dict[Hashable, RequestedFilter | None] = {}  # by consumer
+
+    def check_joins(self, requested: RequestedFilter | None) -> None:
+        """Let a consumer join, whose filter is built already: pr7629.scope.bad-before-busy.
+
+        Args:
+            requested: Its filter; None: it has none.
+
+        Raises:
+            Refused: ConsumerBusy: pr7629.scope.other-filter, .no-filter, .free-when-empty.
+        """
+        if self._profile.filter_scope == "subscription" and any(one != requested for one in self._filters.values()):
+            raise Refused(ConsumerBusy, "A consumer with another message filter, or with none, is connected to the subscription")
+
+    def joined(self, consumer: Hashable, requested: RequestedFilter | None) -> None:
+        """Take note of a consumer that `check_joins` has passed."""
+        in_force = next(iter(self._filters.values()), requested) if self._profile.filter_scope == "subscription" else requested
+        self._filters[consumer] = in_force  # pr7629.scope.one-filter, .per-consumer
+
+    def left(self, consumer: Hashable) -> None:
+        """Take note that a consumer is gone."""
+        self._filters.pop(consumer, None)
+
+    def judge(self, consumer: Hashable, octets: bytes, open_messages: frozenset[int] | None = None) -> Judgement:
+        """Judge an entry that a consumer would be sent now, having permits: pr7629.permits.judged-with-permits.
+
+        What the judgement rejects has to be acknowledged for the subscription at once, whole entries by themselves
+        (pr7629.ack.individual, .not-again) and messages of a batch by their indexes (pr7629.ack.indexes, .merged). It costs no
+        permits (pr7629.permits.free); what is delivered costs one for each open message (pr7629.permits.open-messages). The octets of
+        the entry go out as they are (pr7629.deliver.unchanged).
+
+        Args:
+            consumer: Who would be sent it.
+            octets: Everything that follows the command in its frame.
+            open_messages: Of a batch, the indexes of the messages that are not acknowledged; None: all of them.
+
+        Returns:
+            ACCEPT, counted nowhere, for a consumer without a filter.
+        """
+        requested = self._filters.get(consumer)
+        if requested is None:
+            return Judgement(Outcome.ACCEPT, open_messages)
+        judgement = judge(requested.filter, octets, open_messages, max_size=self._max_message_size)
+        self.counters.add(judgement)
+        return judgement

@@ -1,0 +1,212 @@
+"""PR 7629, the client's side: what a consumer wants, and who sees to it.
+
+A policy says what is wanted. On each connection the broker's feature flag decides who filters: the broker; the client, if it was
+told to step in; or nobody, and then the consumer does not subscribe, since it would get what it must not. `TRANSITIONS` has all of
+it as a table.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Literal
+
+from refimpl.proposals.message_filter.kinds import (
+    BASIC_AVRO_FILTER,
+    BYTES_PREFIX_FILTER,
+    PREFIX_BASE64_KEY,
+    PREFIX_KEY,
+    REGEX_FILTER,
+    REGEX_KEY,
+    FilterRegistry,
+    MessageFilter,
+    SchemaAccess,
+)
+from refimpl.proposals.message_filter.rules import BUILT_IN_REGISTRY, FilterCounters, Judgement, judge, requested_filter
+from refimpl.proposals.refused import Refused
+from refimpl.proposals.state_machine import Table, Transition
+from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE
+from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, FeatureFlags, FilterMeta, KeyValue, NotAllowedError
+
+_NO_SCHEMAS = SchemaAccess()
+
+
+@dataclass(frozen=True)
+class MessageFilterPolicy:
+    """Which messages a consumer wants: the name of a filter, and its properties.
+
+    The static functions make policies for the built-in filters; any other filter is named in full, as the broker knows it.
+
+    Attributes:
+        class_name: The filter's name in the broker's registry.
+        properties: What the filter is told.
+    """
+
+    class_name: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.class_name:
+            raise ValueError("a message filter has a class name")
+        object.__setattr__(self, "properties", MappingProxyType(dict(self.properties)))
+
+    @staticmethod
+    def regex_filter_policy(pattern: str | re.Pattern[str]) -> MessageFilterPolicy:
+        """Want payloads that a regular expression fits as a whole: pr7629.client.policies.
+
+        Args:
+            pattern: RE2 syntax. Of a compiled pattern the text is taken; flags would not reach the broker, so it may have none.
+
+        Raises:
+            ValueError: The pattern has flags.
+        """
+        if isinstance(pattern, re.Pattern):
+            if pattern.flags & ~re.UNICODE:  # pr7629.client.pattern-flags
+                raise ValueError("flags of a compiled pattern don't reach the broker; write them into the pattern, such as (?i)")
+            pattern = pattern.pattern
+        return MessageFilterPolicy(REGEX_FILTER, {REGEX_KEY: pattern})
+
+    @staticmethod
+    def bytes_prefix_filter_policy(prefix: bytes | str) -> MessageFilterPolicy:
+        """Want payloads that begin with some octets; a text stands for its UTF-8 octets."""
+        try:
+            text = prefix if isinstance(prefix, str) else prefix.decode()
+        except UnicodeDecodeError:
+            return MessageFilterPolicy(BYTES_PREFIX_FILTER, {PREFIX_BASE64_KEY: base64.b64encode(bytes(prefix)).decode()})  # type: ignore[arg-type]
+        return MessageFilterPolicy(BYTES_PREFIX_FILTER, {PREFIX_KEY: text})
+
+    @staticmethod
+    def basic_avro_filter_policy(fields: Mapping[str, str]) -> MessageFilterPolicy:
+        """Want messages with certain texts in certain top-level fields, by the name of the field; the topic needs a schema."""
+        return MessageFilterPolicy(BASIC_AVRO_FILTER, fields)
+
+    def filter_meta(self) -> FilterMeta:
+        """Return what SUBSCRIBE carries: pr7629.client.sends-meta."""
+        pairs = [KeyValue(key=key, value=value) for key, value in self.properties.items()]
+        return FilterMeta(filter_class_name=self.class_name, filter_properties=pairs)
+
+
+class State(Enum):
+    """Who filters."""
+
+    OFFLINE = "there is no connection"
+    BROKER = "the broker filters"
+    CLIENT = "the client filters what the broker sends"
+    REFUSED = "nobody can; the consumer does not subscribe"
+
+
+class Event(Enum):
+    """What happens to a consumer with a policy."""
+
+    OFFERED = "a connection whose broker sets supports_message_filter"
+    NOT_OFFERED = "a connection whose broker does not"
+    DISCONNECTED = "the connection is lost"
+
+
+TRANSITIONS: tuple[Transition[State, Event, Enum], ...] = (
+    Transition(State.OFFLINE, Event.OFFERED, State.BROKER),
+    Transition(State.OFFLINE, Event.NOT_OFFERED, State.CLIENT, when="steps_in"),
+    Transition(State.OFFLINE, Event.NOT_OFFERED, State.REFUSED),
+    Transition(State.BROKER, Event.DISCONNECTED, State.OFFLINE),
+    Transition(State.CLIENT, Event.DISCONNECTED, State.OFFLINE),
+    Transition(State.REFUSED, Event.DISCONNECTED, State.OFFLINE),
+)
+"""The client as a table. An event that a state has no row for changes nothing."""
+
+_TABLE = Table(TRANSITIONS)
+
+
+class ConsumerFilter:
+    """The filter of one consumer.
+
+    Args:
+        policy: What is wanted.
+        without_support: What to do with a broker that does not filter: `refuse` to subscribe, or `filter` here.
+        registry: The filters that the client can apply by itself.
+        max_message_size: Most octets that a body may have when decompressed.
+
+    Attributes:
+        state: Who filters now.
+        counters: What was judged here.
+    """
+
+    def __init__(
+        self,
+        policy: MessageFilterPolicy,
+        *,
+        without_support: Literal["refuse", "filter"] = "refuse",
+        registry: FilterRegistry = BUILT_IN_REGISTRY,
+        max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+    ) -> None:
+        self.policy = policy
+        self.state = State.OFFLINE
+        self.counters = FilterCounters()
+        self._without_support = without_support
+        self._registry = registry
+        self._max_message_size = max_message_size
+        self._own: MessageFilter | None = None
+
+    @property
+    def steps_in(self) -> bool:
+        """Whether the client filters by itself where the broker does not: pr7629.client.filters-itself."""
+        return self._without_support == "filter"
+
+    def connected(self, flags: FeatureFlags | None) -> None:
+        """Take note of a new connection: pr7629.client.each-connection.
+
+        Args:
+            flags: Those of CONNECTED; None: it had none.
+        """
+        self.disconnected()
+        offered = flags is not None and flags.supports_message_filter
+        self._happened(Event.OFFERED if offered else Event.NOT_OFFERED)
+
+    def disconnected(self) -> None:
+        """Take note that the connection is lost."""
+        self._happened(Event.DISCONNECTED)
+
+    def prepare(self, request: CommandSubscribe, schemas: SchemaAccess | None = None) -> None:
+        """Complete a SUBSCRIBE for the present connection.
+
+        Args:
+            request: The SUBSCRIBE.
+            schemas: Those of the topic, as far as the client knows them; used only where it filters by itself.
+
+        Raises:
+            Refused: NotAllowedError: it must not be sent: pr7629.client.needs-flag. Or the client is to step in, but can't build the
+                filter.
+        """
+        if self.state is State.BROKER:
+            request.filter_meta.CopyFrom(self.policy.filter_meta())
+        elif self.state is State.CLIENT:
+            self._own = requested_filter(self.policy.filter_meta(), self._registry, schemas or _NO_SCHEMAS).filter
+        else:
+            name = self.policy.class_name
+            raise Refused(NotAllowedError, f"The broker has no message filters, so {name} would let everything through")
+
+    def judge(self, octets: bytes, open_messages: frozenset[int] | None = None) -> Judgement | None:
+        """Judge an entry that has come, if that is left to the client.
+
+        What the judgement rejects has to be acknowledged, and its permits returned: pr7629.client.own-acks.
+
+        Args:
+            octets: Everything that follows the command in its frame.
+            open_messages: Of a batch, the indexes that `ack_set` names; None: it names none.
+
+        Returns:
+            None if the broker has filtered, or nobody was asked to: before `prepare`.
+        """
+        if self.state is not State.CLIENT or self._own is None:
+            return None
+        judgement = judge(self._own, octets, open_messages, max_size=self._max_message_size)
+        self.counters.add(judgement)
+        return judgement
+
+    def _happened(self, event: Event) -> None:
+        row = _TABLE.row(self, self.state, event)
+        if row is not None:
+            self.state = row.target

@@ -1,0 +1,259 @@
+"""PR 7629, the rules that both sides share: where text and reference differ, what a FilterMeta asks for, and how an entry is judged.
+
+An entry is what one SEND brought. Each of its messages that is not acknowledged yet is judged by itself:
+
+    all of them wanted     ACCEPT    the entry is delivered as it is
+    none of them           REJECT    the entry is acknowledged on behalf of the subscription
+    some of them           PARTIAL   the entry is delivered, and `ack_set` names those that are wanted
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Literal
+
+from refimpl.proposals.message_filter.avro import BasicAvroFilter
+from refimpl.proposals.message_filter.kinds import (
+    BASIC_AVRO_FILTER,
+    BYTES_PREFIX_FILTER,
+    REGEX_FILTER,
+    BytesPrefixFilter,
+    Candidate,
+    FilterFactory,
+    FilterRegistry,
+    InvalidFilter,
+    MessageFilter,
+    RegexFilter,
+    SchemaAccess,
+)
+from refimpl.proposals.refused import Refused
+from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE, Payload, WireError, decode_batch, decompress, is_batch, parse_payload
+from refimpl.wire.pulsar_api_pb2 import FilterMeta, KeyValue, MessageMetadata, NotAllowedError
+
+BUILT_IN: Mapping[str, FilterFactory] = MappingProxyType(
+    {REGEX_FILTER: RegexFilter, BYTES_PREFIX_FILTER: BytesPrefixFilter, BASIC_AVRO_FILTER: BasicAvroFilter}
+)
+"""The filters that every broker with filters has: pr7629.class.built-in."""
+
+BUILT_IN_REGISTRY = FilterRegistry(BUILT_IN)
+"""These and no others."""
+
+_SHOWN = 200
+"""Longest part of a name or a reason that a refusal repeats, in characters."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is spoken where the settled reading is another than the text of PR 7629."""
+
+    filter_scope: Literal["subscription", "consumer"]
+    """What has one filter: the subscription, so that a consumer with another filter, or with none, is refused with ConsumerBusy
+    while one is connected; or, as the text has it, each consumer, so that on a shared subscription it is chance by which filter a
+    message is judged, and what one consumer rejects is lost for the others."""
+
+
+DEFAULT = Profile(filter_scope="subscription")
+"""The settled reading; no release of Apache Pulsar has this proposal."""
+
+LETTER = Profile(filter_scope="consumer")
+"""What the text says."""
+
+PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "letter": LETTER})
+"""Both, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedFilter:
+    """A filter that a SUBSCRIBE asks for, built. Two are equal if they have the same name and the same properties.
+
+    Attributes:
+        class_name: Its name in the registry.
+        properties: As in the request; their order does not matter.
+        filter: What judges.
+    """
+
+    class_name: str
+    properties: Mapping[str, str]
+    filter: MessageFilter = field(compare=False)
+
+
+def requested_filter(meta: FilterMeta, registry: FilterRegistry, schemas: SchemaAccess) -> RequestedFilter:
+    """Build the filter that a FilterMeta describes.
+
+    Raises:
+        Refused: NotAllowedError, with the key in its message: pr7629.subscribe.refused.
+    """
+    name = meta.filter_class_name
+    try:
+        properties = _properties(meta.filter_properties)
+        return RequestedFilter(name, MappingProxyType(properties), registry.build(name, properties, schemas))
+    except InvalidFilter as error:
+        raise Refused(NotAllowedError, f"Message filter {_clipped(name)!r} is refused: {_explained(error)}") from None
+
+
+def _properties(pairs: Iterable[KeyValue]) -> dict[str, str]:
+    counts = Counter(pair.key for pair in pairs)
+    for key, count in counts.items():
+        if count > 1:  # pr7629.properties.repeated-key
+            raise InvalidFilter(f"this key stands there {count} times", key)
+    return {pair.key: pair.value for pair in pairs}
+
+
+def _explained(error: InvalidFilter) -> str:
+    reason = _clipped(error.reason)
+    return reason if error.key is None else f"key {_clipped(error.key)!r}: {reason}"  # pr7629.properties.key-named
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+class Outcome(Enum):
+    """What becomes of an entry."""
+
+    ACCEPT = "deliver it"
+    REJECT = "acknowledge it"
+    PARTIAL = "deliver it with the messages that are wanted; acknowledge the others"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """An entry, judged.
+
+    Attributes:
+        outcome: What becomes of it.
+        open_messages: Indexes of the messages that stay open, for `ack_set`; None: all of them.
+        accepted: Messages that are wanted.
+        rejected: Messages that are not.
+        undecidable: Messages that are delivered because it can't be told.
+        reason: Why the first of these can't; empty if there are none.
+    """
+
+    outcome: Outcome
+    open_messages: frozenset[int] | None = None
+    accepted: int = 0
+    rejected: int = 0
+    undecidable: int = 0
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class FilterCounters:
+    """Messages that were judged, each time that they were: pr7629.stats.counters, .by-messages, .again.
+
+    Attributes:
+        processed: All; the sum of the other three.
+        accepted: Those that matched.
+        rejected: Those that did not; acknowledged and not delivered.
+        undecidable: Those that were delivered without having been judged.
+    """
+
+    processed: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    undecidable: int = 0
+
+    def add(self, judgement: Judgement) -> None:
+        """Count a judgement."""
+        self.accepted += judgement.accepted
+        self.rejected += judgement.rejected
+        self.undecidable += judgement.undecidable
+        self.processed += judgement.accepted + judgement.rejected + judgement.undecidable
+
+    def stats(self) -> dict[str, int]:
+        """Return them under the names that topic stats have for them; those of entry filters are others."""
+        return {
+            "messageFilterProcessedMsgCount": self.processed,
+            "messageFilterAcceptedMsgCount": self.accepted,
+            "messageFilterRejectedMsgCount": self.rejected,
+            "messageFilterUndecidableMsgCount": self.undecidable,
+        }
+
+
+def judge(
+    message_filter: MessageFilter,
+    octets: bytes,
+    open_messages: frozenset[int] | None = None,
+    *,
+    max_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+) -> Judgement:
+    """Judge an entry.
+
+    Args:
+        message_filter: What its messages have to match.
+        octets: Everything that follows the command in its frame: checksum, metadata, body.
+        open_messages: Of a batch, the indexes of the messages that are not acknowledged; None: all of them.
+        max_size: Most octets that its body may have when decompressed.
+    """
+    try:
+        payload = parse_payload(octets)
+    except WireError as error:
+        return _undecidable(1, open_messages, f"the headers can't be read: {error}")
+    metadata = payload.metadata
+    if metadata.HasField("marker_type"):  # pr7629.judge.marker
+        return Judgement(Outcome.ACCEPT, open_messages)
+    reason = _unreadable(metadata)
+    if not reason:
+        try:
+            candidates = _candidates(payload, max_size)
+        except WireError as error:  # pr7629.judge.damaged
+            reason = f"the body can't be read: {error.reason}"
+        else:
+            return _judge_each(message_filter, candidates, open_messages)
+    count = max(metadata.num_messages_in_batch, 1) if open_messages is None else len(open_messages)
+    return _undecidable(count, open_messages, reason)
+
+
+def _undecidable(count: int, open_messages: frozenset[int] | None, reason: str) -> Judgement:
+    return Judgement(Outcome.ACCEPT, open_messages, undecidable=count, reason=reason)
+
+
+def _unreadable(metadata: MessageMetadata) -> str:
+    """Tell why nobody but the consumer can read a message; empty: the broker can."""
+    if metadata.encryption_keys:  # pr7629.judge.encrypted
+        return "it is encrypted"
+    if metadata.num_chunks_from_msg > 1:  # pr7629.judge.chunked
+        return "it is a chunk of a message"
+    return ""
+
+
+def _candidates(payload: Payload, max_size: int) -> list[Candidate]:
+    """Take an entry apart: pr7629.judge.compressed, .batch-each, .unbatched.
+
+    Raises:
+        WireError: It does not decompress, or its batch can't be read.
+    """
+    metadata = payload.metadata
+    body = decompress(payload.body, metadata.compression, metadata.uncompressed_size, limit=max_size)
+    if not is_batch(metadata):
+        return [Candidate(body, metadata)]
+    return [Candidate(one.body, metadata, one.metadata) for one in decode_batch(body, metadata.num_messages_in_batch)]
+
+
+def _judge_each(message_filter: MessageFilter, candidates: list[Candidate], open_messages: frozenset[int] | None) -> Judgement:
+    wanted: set[int] = set()
+    accepted = rejected = undecidable = 0
+    reason = ""
+    for index, candidate in enumerate(candidates):
+        if open_messages is not None and index not in open_messages:  # pr7629.judge.acknowledged-not-judged
+            continue
+        try:
+            matches = message_filter.matches(candidate)
+        except Exception as error:  # pr7629.judge.filter-fails: code of others; nothing is lost, and dispatch goes on
+            undecidable += 1
+            reason = reason or f"{type(error).__name__}: {error}"
+        else:
+            accepted += bool(matches)
+            rejected += not matches
+            if not matches:
+                continue
+        wanted.add(index)
+    if not wanted:  # pr7629.judge.none-matches
+        return Judgement(Outcome.REJECT, frozenset(), accepted, rejected, undecidable, reason)
+    if not rejected:  # pr7629.judge.all-match
+        return Judgement(Outcome.ACCEPT, open_messages, accepted, rejected, undecidable, reason)
+    return Judgement(Outcome.PARTIAL, frozenset(wanted), accepted, rejected, undecidable, reason)  # pr7629.judge.some-match

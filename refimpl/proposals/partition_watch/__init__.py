@@ -1,0 +1,60 @@
+"""PIP-247: notifications when the number of partitions of a topic changes.
+
+A client that produces to a partitioned topic, or consumes from one, has to learn of new partitions. Without PIP-247 it asks for
+the number of each topic once a minute. What the proposal changes on the wire:
+
+    CONNECTED                        feature flag supports_partition_update_watchers
+    WATCH_PARTITION_UPDATE           tell me how many partitions these topics have, and each change from now on
+    WATCH_PARTITION_UPDATE_SUCCESS   the counts now; the first that is told of a watcher
+    PARTITION_UPDATE                 some count has changed: all counts of the watcher, and their version
+    PARTITION_UPDATE_RESULT          the client has applied that version, or could not
+    WATCH_PARTITION_UPDATE_CLOSE     no more changes; answered by SUCCESS
+
+The field `partition` is a number of partitions; 0: the topic is not partitioned, or does not exist (pip247.watch.count). At most
+one update of a watcher waits for its result. It is sent again when the result is a failure, or does not come in time, and a
+newer one takes its place:
+
+    SETTLED --changed--> IN_FLIGHT --success--> SETTLED
+                         IN_FLIGHT --failure--> WAITING --time--> IN_FLIGHT
+                         IN_FLIGHT --time-----> IN_FLIGHT         (as it is, or with newer counts)
+                         any       --changed--> IN_FLIGHT         (the next version)
+
+The rules behind both sides stand in `partition_watch_rules`. The broker's side is `PartitionWatchBroker`, below; the client's is
+`PartitionWatch`, in `partition_watch_client`. Both are synchronous, without input and output. The proposal was never merged:
+the numbers of its commands and of its flag are this project's, and what its text leaves open is settled here. Where the letter
+of the text is another reading, a `Profile` says which is followed.
+"""
+
+from refimpl.proposals.partition_watch.broker import DELIVERIES, Delivery, News, PartitionWatchBroker
+from refimpl.proposals.partition_watch.client import TRANSITIONS, Event, PartitionCounts, PartitionWatch, Send, State
+from refimpl.proposals.partition_watch.rules import (
+    DEFAULT,
+    LETTER,
+    PROFILES,
+    RESULT_TIMEOUT,
+    TOPICS_PER_CONNECTION,
+    WATCHERS_PER_CONNECTION,
+    Judgement,
+    Profile,
+)
+
+__all__ = [
+    "DEFAULT",
+    "DELIVERIES",
+    "LETTER",
+    "PROFILES",
+    "RESULT_TIMEOUT",
+    "TOPICS_PER_CONNECTION",
+    "TRANSITIONS",
+    "WATCHERS_PER_CONNECTION",
+    "Delivery",
+    "Event",
+    "Judgement",
+    "News",
+    "PartitionCounts",
+    "PartitionWatch",
+    "PartitionWatchBroker",
+    "Profile",
+    "Send",
+    "State",
+]

@@ -1,0 +1,365 @@
+"""PIP-247, the broker's side: it keeps the watchers of all connections, with what they were sent."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from enum import Enum
+from types import MappingProxyType
+
+from refimpl.proposals.partition_watch.rules import (
+    DEFAULT,
+    RESULT_TIMEOUT,
+    TOPICS_PER_CONNECTION,
+    WATCHERS_PER_CONNECTION,
+    Judgement,
+    Profile,
+    judge_result,
+    largest_frame,
+    next_version,
+    resend_delay,
+)
+from refimpl.proposals.refused import Refused
+from refimpl.wire import DEFAULT_MAX_FRAME_SIZE
+from refimpl.wire.pulsar_api_pb2 import (
+    AuthorizationError,
+    CommandPartitionUpdate,
+    CommandPartitionUpdateResult,
+    CommandSuccess,
+    CommandWatchPartitionUpdate,
+    CommandWatchPartitionUpdateClose,
+    CommandWatchPartitionUpdateSuccess,
+    FeatureFlags,
+    NotAllowedError,
+    TooManyRequests,
+    TopicWithPartition,
+)
+
+
+class Delivery(Enum):
+    """How far a watcher's last update has come."""
+
+    SETTLED = "nothing waits for a result"
+    IN_FLIGHT = "an update waits for its result"
+    WAITING = "an update has failed and is sent again soon"
+
+
+class News(Enum):
+    """What happens to a watcher."""
+
+    CHANGED = "a count has changed"
+    DONE = "the client has applied the update in flight"
+    FAILED = "the client could not apply it"
+    DUE = "time is up"
+
+
+DELIVERIES: Mapping[tuple[Delivery, News], Delivery] = MappingProxyType(
+    {
+        (Delivery.SETTLED, News.CHANGED): Delivery.IN_FLIGHT,  # pip247.update.on-change
+        (Delivery.IN_FLIGHT, News.CHANGED): Delivery.IN_FLIGHT,  # pip247.update.replaces
+        (Delivery.WAITING, News.CHANGED): Delivery.IN_FLIGHT,  # pip247.update.replaces-waiting
+        (Delivery.IN_FLIGHT, News.DONE): Delivery.SETTLED,  # pip247.result.success
+        (Delivery.IN_FLIGHT, News.FAILED): Delivery.WAITING,  # pip247.result.failure; the first time for no time at all
+        (Delivery.IN_FLIGHT, News.DUE): Delivery.IN_FLIGHT,  # pip247.timeout.resend
+        (Delivery.WAITING, News.DUE): Delivery.IN_FLIGHT,  # pip247.result.failure-backoff
+    }
+)
+"""A watcher at the broker as a table. Who gets to IN_FLIGHT is sent an update."""
+
+
+class PartitionWatchBroker:
+    """The broker's side: answers requests for watchers, and keeps the watchers of all connections with what they were sent.
+
+    Registering a watcher and reading its counts are one step, so no change falls between them: pip247.watch.listener-first.
+
+    Args:
+        count_of: Gives the number of partitions of a topic by its full name; 0: it is not partitioned, or there is none. Each change
+            has to be told by `changed`.
+        full_name: Gives the full name of a topic as a request names it; refuses with InvalidTopicName what can't be one.
+        profile: Which reading to follow.
+        enabled: `enableNotificationForPartitionUpdate`.
+        result_timeout: `notificationForPartitionUpdateTimeoutSeconds`.
+        max_watchers: Most watchers of one connection.
+        max_topics: Most topics of the watchers of one connection together.
+        max_frame_size: Largest frame that a client takes, in octets.
+        may_watch: Tells whether a connection may look up a topic, by its full name; a watcher for one of whose topics it no longer may
+            ends, without a word, when it would be sent an update. None: each may.
+
+    Attributes:
+        unexpected_results: How many results came for updates that did not exist, or for no watcher.
+
+    Raises:
+        ValueError: The time-out is not above 0.
+    """
+
+    def __init__(
+        self,
+        count_of: Callable[[str], int],
+        full_name: Callable[[str], str],
+        *,
+        profile: Profile = DEFAULT,
+        enabled: bool = True,
+        result_timeout: float = RESULT_TIMEOUT,
+        max_watchers: int = WATCHERS_PER_CONNECTION,
+        max_topics: int = TOPICS_PER_CONNECTION,
+        max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
+        may_watch: Callable[[Hashable, str], bool] | None = None,
+    ) -> None:
+        if not result_timeout > 0:
+            raise ValueError(f"result_timeout is a number of seconds above 0, not {result_timeout!r}")
+        self.unexpected_results = 0
+        self._count_of = count_of
+        self._full_name = full_name
+        self._profile = profile
+        self._enabled = enabled
+        self._result_timeout = result_timeout
+        self._max_watchers = max_watchers
+        self._max_topics = max_topics
+        self._max_frame_size = max_frame_size
+        self._may_watch = may_watch or _anybody
+        self._watchers: dict[Hashable, dict[int, _Watcher]] = {}  # by connection and watcher_id
+        self._topics: dict[Hashable, int] = {}  # how many the watchers of a connection have together
+        self._by_topic: dict[str, dict[_Watcher, None]] = {}  # by full name
+        self._alarms: list[tuple[float, int, _Watcher]] = []
+        self._numbers = itertools.count()
+
+    def advertise(self, flags: FeatureFlags) -> None:
+        """Set the feature flag of this proposal: pip247.flag.advertised, pip247.flag.switched-off, pip247.flag.whatever-client."""
+        flags.supports_partition_update_watchers = self._enabled
+
+    def watcher_count(self, connection: Hashable) -> int:
+        """Return how many watchers a connection has."""
+        return len(self._watchers.get(connection, ()))
+
+    # Requests
+
+    def watch(self, connection: Hashable, request: CommandWatchPartitionUpdate) -> CommandWatchPartitionUpdateSuccess:
+        """Register a watcher; one of the same id on the connection is replaced, and what it was sent last needs no result any more.
+
+        Args:
+            connection: Whose watcher; ids belong to their connection (pip247.watch.id-per-connection).
+            request: As it came; nothing of it has been checked.
+
+        Returns:
+            The answer; it has to be sent before any update that follows (pip247.watch.success-first).
+
+        Raises:
+            Refused: The request can't be served; nothing has changed (pip247.watch.nothing-after-error, .repeat-refused).
+        """
+        if not self._enabled:  # pip247.watch.switched-off
+            raise Refused(NotAllowedError, "Notifications for partition updates are switched off at this broker")
+        old = self._watchers.get(connection, {}).get(request.watcher_id)
+        names = self._names(request)
+        self._check_room(connection, old, len(names))
+        if not all(self._may_watch(connection, topic) for topic in names):  # pip247.watch.unauthorized
+            raise Refused(AuthorizationError, "Client is not authorized to WatchPartitionUpdate")
+        counts = self._counts(names)
+        if old is not None:
+            self._drop(old)  # pip247.watch.repeat-replaces, pip247.watch.repeat-clears
+        version = old.version if old is not None else 0  # pip247.watch.repeat-version, pip247.version.per-watcher
+        watcher = _Watcher(connection, request.watcher_id, names, counts, version)
+        self._watchers.setdefault(connection, {})[request.watcher_id] = watcher
+        self._topics[connection] = self._topics.get(connection, 0) + len(names)
+        for topic in names:
+            self._by_topic.setdefault(topic, {})[watcher] = None
+        return CommandWatchPartitionUpdateSuccess(  # pip247.watch.success, pip247.watch.success-counts
+            request_id=request.request_id, watcher_id=request.watcher_id, topic_with_partition=watcher.topics_with_partitions()
+        )
+
+    def _names(self, request: CommandWatchPartitionUpdate) -> dict[str, str]:
+        """Return the names of a request as they are spelled there, by full name."""
+        names: dict[str, str] = {}
+        for topic in request.topics:  # pip247.watch.invalid-name
+            names.setdefault(self._full_name(topic), topic)  # pip247.watch.order, pip247.watch.duplicates, pip247.watch.names-echoed
+        if largest_frame(names.values()) > self._max_frame_size:  # pip247.watch.too-large
+            raise Refused(NotAllowedError, f"An update for these topics could have more than {self._max_frame_size} octets")
+        return names
+
+    def _check_room(self, connection: Hashable, old: _Watcher | None, topics: int) -> None:
+        watchers = self._watchers.get(connection, {})
+        if old is None and len(watchers) >= self._max_watchers:  # pip247.watch.limits
+            raise Refused(TooManyRequests, f"This connection has {self._max_watchers} partition update watchers, which is the limit")
+        others = self._topics.get(connection, 0) - (len(old.names) if old is not None else 0)
+        if others + topics > self._max_topics:
+            raise Refused(TooManyRequests, f"The partition update watchers of one connection may have {self._max_topics} topics")
+
+    def result(self, connection: Hashable, result: CommandPartitionUpdateResult, now: float) -> CommandPartitionUpdate | None:
+        """Take the result of an update.
+
+        Args:
+            connection: Who sends it.
+            result: As it came.
+            now: Seconds.
+
+        Returns:
+            What to send to the connection; None: nothing.
+        """
+        watcher = self._watchers.get(connection, {}).get(result.watcher_id)  # pip247.result.unknown-watcher
+        judgement = judge_result(watcher.in_flight if watcher is not None else None, result.version, success=result.success)
+        if judgement is Judgement.UNEXPECTED:
+            self.unexpected_results += 1
+        if watcher is None or judgement in (Judgement.UNEXPECTED, Judgement.LATE):
+            return None
+        if judgement is Judgement.DONE:
+            watcher.failures = 0  # pip247.result.success-resets
+            return self._happened(watcher, News.DONE, now)
+        watcher.failures += 1
+        return self._happened(watcher, News.FAILED, now)
+
+    def close(self, connection: Hashable, request: CommandWatchPartitionUpdateClose) -> CommandSuccess:
+        """End a watcher; one that does not exist is closed already: pip247.close.answer, pip247.close.unknown, pip247.close.silence."""
+        watcher = self._watchers.get(connection, {}).get(request.watcher_id)
+        if watcher is not None:
+            self._drop(watcher)
+        return CommandSuccess(request_id=request.request_id)
+
+    def disconnected(self, connection: Hashable) -> None:
+        """End all watchers of a connection: pip247.watch.dropped-with-connection."""
+        for watcher in list(self._watchers.get(connection, {}).values()):
+            self._drop(watcher)
+
+    # Changes and time
+
+    def changed(self, topic: str, now: float) -> list[tuple[Hashable, CommandPartitionUpdate]]:
+        """Take note that the number of partitions of a topic may have changed.
+
+        Args:
+            topic: Full name; of the partitioned topic.
+            now: Seconds.
+
+        Returns:
+            The connections to tell, and what; to be sent in this order.
+        """
+        updates: list[tuple[Hashable, CommandPartitionUpdate]] = []
+        for watcher in list(self._by_topic.get(topic, ())):  # pip247.update.every-watcher
+            if self._count_of(topic) != watcher.counts[topic]:  # pip247.update.only-changes
+                update = self._happened(watcher, News.CHANGED, now)
+                if update is not None:
+                    updates.append((watcher.connection, update))
+        return updates
+
+    def next_deadline(self) -> float | None:
+        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        while self._alarms:
+            when, number, watcher = self._alarms[0]
+            if watcher.deadline == when:
+                return when
+            heapq.heappop(self._alarms)
+            if watcher.alarm != number:  # one that rings earlier was set after this one
+                continue
+            watcher.alarm = None
+            if watcher.deadline is not None:
+                self._set_alarm(watcher)
+        return None
+
+    def tick(self, now: float) -> list[tuple[Hashable, CommandPartitionUpdate]]:
+        """Do what is due.
+
+        Returns:
+            The connections to tell, and what; to be sent in this order.
+        """
+        updates: list[tuple[Hashable, CommandPartitionUpdate]] = []
+        while (deadline := self.next_deadline()) is not None and deadline <= now:
+            watcher = heapq.heappop(self._alarms)[2]
+            watcher.alarm = None
+            update = self._happened(watcher, News.DUE, now)
+            if update is not None:
+                updates.append((watcher.connection, update))
+        return updates
+
+    def _happened(self, watcher: _Watcher, news: News, now: float) -> CommandPartitionUpdate | None:
+        """Follow the table."""
+        watcher.delivery = DELIVERIES[watcher.delivery, news]
+        if watcher.delivery is Delivery.SETTLED:
+            watcher.deadline = None
+            return None
+        if watcher.delivery is Delivery.WAITING:
+            delay = resend_delay(watcher.failures, self._result_timeout, self._profile)
+            if delay > 0:
+                self._wake(watcher, now + delay)
+                return None
+            watcher.delivery = DELIVERIES[Delivery.WAITING, News.DUE]
+        return self._update(watcher, now)
+
+    def _update(self, watcher: _Watcher, now: float) -> CommandPartitionUpdate | None:
+        """Return the update for a watcher, with the counts of now: pip247.timeout.reads-again, pip247.result.failure-reads-again."""
+        if not all(self._may_watch(watcher.connection, topic) for topic in watcher.names):  # pip247.watch.permission-revoked
+            self._drop(watcher)
+            return None
+        counts = self._counts(watcher.names)
+        watcher.version = next_version(watcher.version, is_different=counts != watcher.counts, profile=self._profile)
+        watcher.counts = counts
+        self._wake(watcher, now + self._result_timeout)  # pip247.timeout.until-connection-ends
+        return CommandPartitionUpdate(
+            version=watcher.version,
+            watcher_id=watcher.watcher_id,
+            topic_with_partition=watcher.topics_with_partitions(),  # pip247.update.all-topics
+        )
+
+    def _counts(self, topics: Iterable[str]) -> dict[str, int]:
+        return {topic: self._count_of(topic) for topic in topics}
+
+    def _wake(self, watcher: _Watcher, when: float) -> None:
+        """Set the deadline of a watcher; an alarm that rings too early sets itself anew, so that acknowledgements cost no alarm."""
+        earlier = watcher.deadline is not None and when < watcher.deadline
+        watcher.deadline = when
+        if watcher.alarm is None or earlier:
+            self._set_alarm(watcher)
+
+    def _set_alarm(self, watcher: _Watcher) -> None:
+        assert watcher.deadline is not None
+        watcher.alarm = next(self._numbers)
+        heapq.heappush(self._alarms, (watcher.deadline, watcher.alarm, watcher))
+
+    def _drop(self, watcher: _Watcher) -> None:
+        watcher.deadline = None
+        watchers = self._watchers[watcher.connection]
+        del watchers[watcher.watcher_id]
+        self._topics[watcher.connection] -= len(watcher.names)
+        if not watchers:
+            del self._watchers[watcher.connection], self._topics[watcher.connection]
+        for topic in watcher.names:
+            of_topic = self._by_topic[topic]
+            del of_topic[watcher]
+            if not of_topic:
+                del self._by_topic[topic]
+
+
+class _Watcher:
+    """A watcher, and what it was told last.
+
+    Attributes:
+        names: Spellings of the request by full name, in its order.
+        counts: As they were told last, by full name, in the same order.
+        version: Of the last update; 0 before the first.
+        failures: Failed results since the last success.
+        deadline: When something is due; None: never.
+        alarm: Number of the alarm that rings at the deadline or before; None: none is set.
+    """
+
+    __slots__ = ("alarm", "connection", "counts", "deadline", "delivery", "failures", "names", "version", "watcher_id")
+
+    def __init__(self, connection: Hashable, watcher_id: int, names: dict[str, str], counts: dict[str, int], version: int) -> None:
+        self.connection = connection
+        self.watcher_id = watcher_id
+        self.names = names
+        self.counts = counts
+        self.version = version
+        self.delivery = Delivery.SETTLED
+        self.failures = 0
+        self.deadline: float | None = None
+        self.alarm: int | None = None
+
+    @property
+    def in_flight(self) -> int | None:
+        """The version that waits for its result; None: none does."""
+        return self.version if self.delivery is Delivery.IN_FLIGHT else None
+
+    def topics_with_partitions(self) -> list[TopicWithPartition]:
+        """Return the topics in the order of the request, each with the count that was told last."""
+        return [TopicWithPartition(topic=spelling, partition=self.counts[topic]) for topic, spelling in self.names.items()]
+
+
+def _anybody(connection: Hashable, topic: str) -> bool:  # noqa: ARG001
+    return True

@@ -1,0 +1,438 @@
+"""PIP-247, the client's side: what a producer or consumer of partitioned topics asks, and what it makes of the answers.
+
+Where the broker offers watchers, one is registered; its success and its updates are handed to a listener, one at a time, and the
+outcome of an update goes back as its result. Elsewhere the counts are asked for once in an interval. `TRANSITIONS` has all of it
+as a table. Whoever holds a `PartitionWatch` calls the listener:
+
+    watch.received(command, now)
+    while (told := watch.next_call()) is not None:
+        watch.called(listener(told.topics, told.counts), now)       # at once, or when the listener has finished
+    for message in watch.commands_to_send(new_request_id, now): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from google.protobuf.message import Message
+
+from refimpl.proposals.partition_watch.rules import (
+    DEFAULT,
+    LONGEST_CLIENT_RETRY,
+    POLL_INTERVAL,
+    RECONCILE_PERIOD,
+    Profile,
+    backoff,
+    count_in_force,
+)
+from refimpl.proposals.refused import Refused
+from refimpl.proposals.state_machine import Table, Transition
+from refimpl.wire.commands import command_name
+from refimpl.wire.pulsar_api_pb2 import (
+    BaseCommand,
+    CommandError,
+    CommandPartitionedTopicMetadata,
+    CommandPartitionedTopicMetadataResponse,
+    CommandPartitionUpdate,
+    CommandPartitionUpdateResult,
+    CommandWatchPartitionUpdate,
+    CommandWatchPartitionUpdateClose,
+    CommandWatchPartitionUpdateSuccess,
+    FeatureFlags,
+    NotAllowedError,
+    TopicWithPartition,
+)
+
+
+class State(Enum):
+    """Where a client stands."""
+
+    OFFLINE = "there is no connection"
+    REGISTERING = "a watcher is asked for"
+    WATCHING = "the watcher tells of changes"
+    DOUBTING = "the watcher tells of changes, but the counts of its success could not be applied"
+    CHECKING = "the watcher tells of changes, and is asked for once more"
+    POLLING = "the broker tells nothing; counts are asked for once in an interval"
+    WAITING = "the request for a watcher has failed and is made again soon; counts are asked for once in an interval"
+    CLOSED = "nobody is interested any more"
+
+
+class Event(Enum):
+    """What happens to it."""
+
+    CONNECTED = "there is a connection"
+    DISCONNECTED = "the connection is lost"
+    WATCHED = "WATCH_PARTITION_UPDATE_SUCCESS"
+    REFUSED = "NotAllowedError for WATCH_PARTITION_UPDATE"
+    FAILED = "another ERROR, or no answer in time"
+    APPLIED = "the listener has taken the counts of a success or an update"
+    UNAPPLIED = "the listener has failed on the counts of a success"
+    DUE = "time is up"
+    POLL_DUE = "an interval is over"
+    CLOSE = "nobody is interested any more"
+
+
+class Send(Enum):
+    """What it sends, beside results."""
+
+    WATCH = "WATCH_PARTITION_UPDATE"
+    POLL = "PARTITIONED_METADATA for each topic"
+    CLOSE = "WATCH_PARTITION_UPDATE_CLOSE if the broker may have a watcher"
+
+
+TRANSITIONS: tuple[Transition[State, Event, Send], ...] = (
+    Transition(State.OFFLINE, Event.CONNECTED, State.REGISTERING, Send.WATCH, when="watches"),
+    Transition(State.OFFLINE, Event.CONNECTED, State.POLLING),
+    Transition(State.OFFLINE, Event.CLOSE, State.CLOSED),
+    Transition(State.REGISTERING, Event.WATCHED, State.WATCHING),
+    Transition(State.REGISTERING, Event.REFUSED, State.POLLING, Send.CLOSE, when="in_doubt"),
+    Transition(State.REGISTERING, Event.REFUSED, State.POLLING),
+    Transition(State.REGISTERING, Event.FAILED, State.WAITING),
+    Transition(State.REGISTERING, Event.DISCONNECTED, State.OFFLINE),
+    Transition(State.REGISTERING, Event.CLOSE, State.CLOSED, Send.CLOSE),
+    Transition(State.WATCHING, Event.UNAPPLIED, State.DOUBTING),
+    Transition(State.WATCHING, Event.DUE, State.CHECKING, Send.WATCH),
+    Transition(State.WATCHING, Event.DISCONNECTED, State.OFFLINE),
+    Transition(State.WATCHING, Event.CLOSE, State.CLOSED, Send.CLOSE),
+    Transition(State.DOUBTING, Event.APPLIED, State.WATCHING),
+    Transition(State.DOUBTING, Event.DUE, State.CHECKING, Send.WATCH),
+    Transition(State.DOUBTING, Event.DISCONNECTED, State.OFFLINE),
+    Transition(State.DOUBTING, Event.CLOSE, State.CLOSED, Send.CLOSE),
+    Transition(State.CHECKING, Event.WATCHED, State.WATCHING),
+    Transition(State.CHECKING, Event.REFUSED, State.POLLING),
+    Transition(State.CHECKING, Event.FAILED, State.WAITING),
+    Transition(State.CHECKING, Event.DISCONNECTED, State.OFFLINE),
+    Transition(State.CHECKING, Event.CLOSE, State.CLOSED, Send.CLOSE),
+    Transition(State.POLLING, Event.POLL_DUE, State.POLLING, Send.POLL),
+    Transition(State.POLLING, Event.DISCONNECTED, State.OFFLINE),
+    Transition(State.POLLING, Event.CLOSE, State.CLOSED, Send.CLOSE),
+    Transition(State.WAITING, Event.POLL_DUE, State.WAITING, Send.POLL),
+    Transition(State.WAITING, Event.DUE, State.REGISTERING, Send.WATCH),
+    Transition(State.WAITING, Event.DISCONNECTED, State.OFFLINE),
+    Transition(State.WAITING, Event.CLOSE, State.CLOSED, Send.CLOSE),
+)
+"""The client as a table. An event that a state has no row for changes nothing."""
+
+_TABLE = Table(TRANSITIONS)
+_ASKING = (State.REGISTERING, State.CHECKING)
+_WITHOUT_WATCHER = (State.POLLING, State.WAITING)
+
+
+@dataclass(frozen=True)
+class PartitionCounts:
+    """What the listener is called with.
+
+    Attributes:
+        topics: Names, as the client was given them.
+        counts: The number of partitions of each, in the same order; never less than in an earlier call that succeeded.
+    """
+
+    topics: tuple[str, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a broker has told, on its way to the listener.
+
+    Attributes:
+        source: The kind of command that told it.
+        registration: Of which of the client's registrations that was.
+        counts: By topic.
+        version: That of an update.
+    """
+
+    source: type[CommandWatchPartitionUpdateSuccess | CommandPartitionUpdate | CommandPartitionedTopicMetadataResponse]
+    registration: int
+    counts: dict[str, int]
+    version: int = 0
+
+
+class PartitionWatch:
+    """The numbers of partitions of some topics, as far as a broker tells.
+
+    Args:
+        topics: Their names; they go to the broker as they are.
+        watcher_id: Unique among the watchers of the client's connections; it is kept over reconnects.
+        counts: What is known already, such as from the look-ups that the producer or consumer began with.
+        profile: Which reading to follow.
+        enabled: `enableNotificationForPartitionUpdate` of the producer or consumer; False: always poll.
+        poll_interval: Seconds between two polls (`autoUpdatePartitionsInterval`).
+        reconcile_period: Seconds after which a watcher's counts are read again, if the profile does that.
+        operation_timeout: Seconds after which an unanswered request for a watcher has failed.
+
+    Attributes:
+        failure: Why the last request for a watcher failed; None: it did not.
+    """
+
+    def __init__(
+        self,
+        topics: Iterable[str],
+        watcher_id: int,
+        *,
+        counts: Mapping[str, int] | None = None,
+        profile: Profile = DEFAULT,
+        enabled: bool = True,
+        poll_interval: float = POLL_INTERVAL,
+        reconcile_period: float = RECONCILE_PERIOD,
+        operation_timeout: float = 30.0,
+    ) -> None:
+        self.topics = tuple(dict.fromkeys(topics))
+        self.watcher_id = watcher_id
+        self.state = State.OFFLINE
+        self.failure: Refused | None = None
+        self._counts = dict.fromkeys(self.topics, 0) | dict(counts or {})
+        self._enabled = enabled
+        self._poll_interval = poll_interval
+        self._reconcile_period = reconcile_period if profile.reconciles else None  # pip247.client.reconciles, .no-task-beside-watch
+        self._timeout = operation_timeout
+        self._flags = FeatureFlags()
+        self._refused = False
+        self._registration = 0
+        self._registered = False  # updates are for this watcher
+        self._asked_to_watch = False  # the broker may have a watcher
+        self._unanswered = False  # a request was given up that the broker may still carry out
+        self._version = 0  # of the last update since the last success
+        self._outcome: bool | None = None  # of that update; None: the listener has not finished
+        self._next: _Told | None = None
+        self._running: tuple[_Told, PartitionCounts] | None = None
+        self._outbox: list[Send] = []
+        self._results: list[CommandPartitionUpdateResult] = []
+        self._watch_request: int | None = None
+        self._polls: dict[int, str] = {}  # topics by request_id
+        self._due: float | None = None
+        self._poll_due: float | None = None
+        self._told_at: float | None = None
+        self._failures = 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The numbers of partitions that the listener has taken, by topic; 0: none that is known."""
+        return dict(self._counts)
+
+    @property
+    def watches(self) -> bool:
+        """Whether a watcher can be asked for: pip247.client.needs-flag, pip247.client.switched-off, pip247.client.refused."""
+        return self._enabled and self._flags.supports_partition_update_watchers and not self._refused
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the broker may have a watcher of which the client has heard nothing: a request of it was given up."""
+        return self._unanswered and not self._registered
+
+    def connected(self, flags: FeatureFlags | None, now: float) -> None:
+        """Take note of a new connection, to any broker of the cluster: pip247.client.reconnects, pip247.client.other-broker.
+
+        Args:
+            flags: Those of CONNECTED; None: it had none.
+            now: Seconds.
+        """
+        self.disconnected(now)
+        self._flags = flags if flags is not None else FeatureFlags()
+        self._refused = False
+        self._failures = 0
+        self._told_at = now if self._told_at is None else self._told_at
+        self._happened(Event.CONNECTED, now)
+
+    def disconnected(self, now: float) -> None:
+        """Take note that the connection is lost; what it still owed is void, and the counts stay."""
+        self._forget_registration()
+        self._registered = self._asked_to_watch = self._unanswered = False
+        self._watch_request = None
+        self._polls.clear()
+        self._outbox.clear()
+        self._happened(Event.DISCONNECTED, now)
+
+    def close(self) -> None:
+        """Take note that nobody is interested any more; a watcher is closed: pip247.client.closes."""
+        self._outbox.clear()
+        self._results.clear()
+        self._polls.clear()
+        self._next = None
+        self._happened(Event.CLOSE, None)
+
+    def next_deadline(self) -> float | None:
+        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        polls = [self._poll_due] if self.state in _WITHOUT_WATCHER else []
+        return min((when for when in [self._due, *polls] if when is not None), default=None)
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        if self.state in _WITHOUT_WATCHER and self._poll_due is not None and now >= self._poll_due:
+            self._poll_due = now + self._poll_interval  # pip247.client.polls
+            self._polls.clear()
+            self._happened(Event.POLL_DUE, now)  # pip247.client.polls-while-retrying
+        if self._due is None or now < self._due:
+            return
+        self._due = None
+        if self.state in _ASKING:
+            self._watch_request, self._unanswered = None, True
+            self._failed(Refused(0, "the broker has not answered in time"), Event.FAILED, now)
+        else:
+            self._happened(Event.DUE, now)
+
+    def commands_to_send(self, new_request_id: Callable[[], int], now: float) -> list[Message]:
+        """Return what is to be sent now, in this order.
+
+        Args:
+            new_request_id: Gives a number that no other request of the connection has.
+            now: Seconds.
+
+        Returns:
+            Sub-messages, each to be wrapped into its command.
+        """
+        messages: list[Message] = list(self._results)
+        for send in self._outbox:
+            if send is Send.POLL:
+                messages += self._metadata_requests(new_request_id)
+            elif send is Send.WATCH:
+                self._asked_to_watch = True
+                self._watch_request = new_request_id()
+                self._due = now + self._timeout
+                messages.append(CommandWatchPartitionUpdate(request_id=self._watch_request, watcher_id=self.watcher_id, topics=self.topics))
+            else:
+                self._asked_to_watch = self._unanswered = False  # whatever was asked for before ends with it
+                messages.append(CommandWatchPartitionUpdateClose(request_id=new_request_id(), watcher_id=self.watcher_id))
+        self._results.clear()
+        self._outbox.clear()
+        return messages
+
+    def _metadata_requests(self, new_request_id: Callable[[], int]) -> Iterable[Message]:
+        for topic in self.topics:
+            request_id = new_request_id()
+            self._polls[request_id] = topic
+            yield CommandPartitionedTopicMetadata(topic=topic, request_id=request_id, metadata_auto_creation_enabled=False)
+
+    # What the broker tells
+
+    def received(self, command: BaseCommand, now: float) -> None:
+        """Take a command from the broker; one that is not for this watcher, or comes too late, is ignored."""
+        name = command_name(command)
+        if self.state is State.CLOSED:
+            return
+        if name == "partitionUpdate":
+            self._updated(command.partitionUpdate)
+        elif name == "watchPartitionUpdateSuccess":
+            self._watched(command.watchPartitionUpdateSuccess, now)
+        elif name == "partitionMetadataResponse":
+            self._polled(command.partitionMetadataResponse)
+        elif name == "error":
+            self._error(command.error, now)
+
+    def _watched(self, answer: CommandWatchPartitionUpdateSuccess, now: float) -> None:
+        if answer.watcher_id != self.watcher_id or answer.request_id != self._watch_request:
+            return
+        self._watch_request = None
+        self._forget_registration()
+        self._registered = True
+        self._told_at, self._poll_due = now, None  # pip247.client.no-poll-beside-watch
+        # pip247.client.success-calls
+        self._next = _Told(CommandWatchPartitionUpdateSuccess, self._registration, self._ours(answer.topic_with_partition))
+        self._happened(Event.WATCHED, now)
+
+    def _updated(self, update: CommandPartitionUpdate) -> None:
+        if not self._registered or update.watcher_id != self.watcher_id:  # pip247.client.unknown-id
+            return
+        repeated = update.version == self._version
+        if update.version > self._version or (repeated and self._outcome is False):  # pip247.client.update-calls, .failed-again
+            self._version, self._outcome = update.version, None
+            counts = self._ours(update.topic_with_partition)
+            self._next = _Told(CommandPartitionUpdate, self._registration, counts, update.version)  # pip247.client.newest-only
+        elif not repeated or self._outcome is not None:  # pip247.client.not-newer; else its result follows: pip247.client.one-result
+            self._results.append(CommandPartitionUpdateResult(version=update.version, success=True, watcher_id=self.watcher_id))
+
+    def _polled(self, answer: CommandPartitionedTopicMetadataResponse) -> None:
+        topic = self._polls.pop(answer.request_id, None)
+        if topic is None or answer.response == CommandPartitionedTopicMetadataResponse.Failed:  # pip247.client.poll-failed
+            return
+        if answer.partitions <= self._counts[topic]:
+            return
+        told = self._next or _Told(CommandPartitionedTopicMetadataResponse, self._registration, {})
+        self._next = replace(told, counts=told.counts | {topic: answer.partitions})
+
+    def _error(self, error: CommandError, now: float) -> None:
+        if self._polls.pop(error.request_id, None) is None and error.request_id == self._watch_request:
+            self._watch_request = None
+            self._asked_to_watch = self._registered or self._unanswered
+            self._refused = error.error == NotAllowedError  # pip247.client.refused
+            self._failed(Refused(error.error, error.message), Event.REFUSED if self._refused else Event.FAILED, now)
+
+    def _ours(self, told: Iterable[TopicWithPartition]) -> dict[str, int]:
+        return {one.topic: one.partition for one in told if one.topic in self._counts}  # pip247.client.foreign-topic
+
+    def _forget_registration(self) -> None:
+        """Let versions start again; results of what was told so far are no longer owed: pip247.client.versions-restart."""
+        self._registration += 1
+        self._version, self._outcome = 0, None
+        self._results.clear()
+
+    # The listener
+
+    def next_call(self) -> PartitionCounts | None:
+        """Return what the listener is to be called with now; None: nothing, or it has not finished (pip247.client.one-call)."""
+        if self._running is not None or self._next is None:
+            return None
+        told, self._next = self._next, None
+        counts = {topic: count_in_force(self._counts[topic], count) for topic, count in told.counts.items()}
+        if told.source is CommandPartitionedTopicMetadataResponse and all(self._counts[topic] == counts[topic] for topic in counts):
+            return None
+        call = PartitionCounts(tuple(counts), tuple(counts.values()))
+        self._running = (told, call)
+        return call
+
+    def called(self, success: bool, now: float) -> None:
+        """Take note that the listener has finished.
+
+        Args:
+            success: Its outcome.
+            now: Seconds.
+
+        Raises:
+            ValueError: It was not called.
+        """
+        if self._running is None:
+            raise ValueError("the listener was not called")
+        (told, call), self._running = self._running, None
+        if success:
+            self._counts.update(zip(call.topics, call.counts, strict=True))
+        if self.state is State.CLOSED or told.registration != self._registration:  # pip247.client.no-foreign-result
+            return
+        if told.source is CommandPartitionUpdate:
+            if told.version == self._version:
+                self._outcome = success
+            # pip247.client.result
+            self._results.append(CommandPartitionUpdateResult(version=told.version, success=success, watcher_id=self.watcher_id))
+        if told.source is not CommandPartitionedTopicMetadataResponse and success:
+            self._failures, self.failure = 0, None
+            self._happened(Event.APPLIED, now)
+        elif told.source is CommandWatchPartitionUpdateSuccess:  # pip247.client.success-failed
+            self._failed(Refused(0, "the listener has failed"), Event.UNAPPLIED, now)
+
+    # The table
+
+    def _failed(self, refusal: Refused, event: Event, now: float) -> None:
+        self.failure = refusal
+        self._failures += 1
+        self._happened(event, now)
+
+    def _happened(self, event: Event, now: float | None) -> None:
+        """Follow the table."""
+        row = _TABLE.row(self, self.state, event)
+        if row is None:
+            return
+        self.state = row.target
+        if row.send is not None and (row.send is not Send.CLOSE or self._asked_to_watch):
+            self._outbox.append(row.send)
+        if event is not Event.POLL_DUE:
+            self._due = self._deadline(now) if now is not None else None
+        if self.state in _WITHOUT_WATCHER and self._poll_due is None and self._told_at is not None:
+            self._poll_due = self._told_at + self._poll_interval
+
+    def _deadline(self, now: float) -> float | None:
+        if self.state is State.WATCHING:
+            return None if self._reconcile_period is None else now + self._reconcile_period
+        if self.state in (State.DOUBTING, State.WAITING):  # pip247.client.retries
+            return now + backoff(self._failures, LONGEST_CLIENT_RETRY)
+        return None

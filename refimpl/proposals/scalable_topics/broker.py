@@ -1,0 +1,259 @@
+"""PR 25648, the broker's side: it keeps the watches of all connections, with the changes that they are due."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping
+
+from refimpl.indexes.topics_hash import TopicSet
+from refimpl.proposals.refused import Refused
+from refimpl.proposals.scalable_topics.rules import (
+    COALESCING_SECONDS,
+    DEFAULT,
+    WATCHES_PER_CONNECTION,
+    FoldedChanges,
+    Profile,
+    filters_of,
+    fits,
+    is_namespace,
+    topic_of_path,
+)
+from refimpl.proposals.topic_list.rules import namespace_of
+from refimpl.wire.pulsar_api_pb2 import (
+    AuthorizationError,
+    CommandWatchScalableTopics,
+    CommandWatchScalableTopicsClose,
+    CommandWatchScalableTopicsUpdate,
+    FeatureFlags,
+    InvalidTopicName,
+    NotAllowedError,
+    ScalableTopicsDiff,
+    ScalableTopicsSnapshot,
+    TooManyRequests,
+)
+
+
+class ScalableTopicsBroker:
+    """The broker's side: keeps the watches of all connections.
+
+    Watches of one namespace with the same filters share their set; each has its own window.
+
+    Args:
+        topics_of: Gives the full names of the scalable topics of a namespace; nothing for one that does not exist
+            (pr25648.namespace.only, .unknown).
+        properties_of: Gives the properties of a scalable topic; None if there is none of that name.
+        profile: Whom to follow where text and peers differ.
+        enabled: `scalableTopicsEnabled`.
+        max_watches: Most watches of one connection; one more is refused with TooManyRequests.
+        may_watch: Tells whether a connection may list a namespace, or raises `Refused`. A watch whose connection may not any more
+            ends, without a word, when there is something to tell. None: each may.
+
+    The times that it is given must not decrease.
+    """
+
+    def __init__(
+        self,
+        topics_of: Callable[[str], Iterable[str]],
+        properties_of: Callable[[str], Mapping[str, str] | None],
+        *,
+        profile: Profile = DEFAULT,
+        enabled: bool = True,
+        max_watches: int = WATCHES_PER_CONNECTION,
+        may_watch: Callable[[Hashable, str], bool] | None = None,
+    ) -> None:
+        self._topics_of = topics_of
+        self._properties_of = properties_of
+        self._profile = profile
+        self._enabled = enabled
+        self._max_watches = max_watches
+        self._may_watch = may_watch or _anybody
+        self._selections: dict[str, dict[frozenset[tuple[str, str]], _Selection]] = {}  # by namespace and filters
+        self._sessions: dict[Hashable, dict[int, _Session]] = {}  # by connection and watch_id
+        self._armed: OrderedDict[_Session, float] = OrderedDict()  # the ends of the windows; windows are equally long
+
+    def advertise(self, flags: FeatureFlags) -> None:
+        """Set the feature flag of this proposal: pr25648.flag.advertised, .switched-off."""
+        flags.supports_scalable_topics = self._enabled
+
+    def watch_count(self, connection: Hashable) -> int:
+        """Return how many watches a connection has: pr25648.watch.several."""
+        return len(self._sessions.get(connection, ()))
+
+    def watch(self, connection: Hashable, request: CommandWatchScalableTopics) -> CommandWatchScalableTopicsUpdate | None:
+        """Open a watch; an older one with the same id on the connection ends: pr25648.watch.repeated-id.
+
+        Args:
+            connection: Whose watch; ids belong to their connection (pr25648.watch.id-per-connection).
+            request: Any; what is wrong with it is said in the update (pr25648.error.in-update).
+
+        Returns:
+            The whole set or an error, to be sent before anything that `tick` gives (pr25648.watch.snapshot-first); None: the client
+            has the set already, and nothing is sent (pr25648.hash.silence).
+        """
+        known = self.watch_count(connection) - self._drop(connection, request.watch_id)  # also if refused: pr25648.error.ends-watch
+        try:
+            self._check(connection, request, known)
+            current = self._open(connection, request)
+        except Refused as refused:
+            self._drop(connection, request.watch_id)  # pr25648.error.id-free, .nothing-follows
+            error = CommandWatchScalableTopicsUpdate(watch_id=request.watch_id, message=refused.message)  # pr25648.error.without-event
+            error.error = refused.code  # type: ignore[assignment]
+            return error
+        if request.current_hash == current.hash:  # pr25648.hash.of-filtered, .exact-text; the empty text is no hash
+            return None
+        # pr25648.watch.snapshot, .id-echoed, .empty-snapshot, pr25648.hash.other
+        return CommandWatchScalableTopicsUpdate(watch_id=request.watch_id, snapshot=ScalableTopicsSnapshot(topics=current))
+
+    def _check(self, connection: Hashable, request: CommandWatchScalableTopics, known: int) -> None:
+        """Look for what is wrong in the order of Apache Pulsar 5.0.0-M1."""
+        if not self._enabled:  # pr25648.error.switched-off
+            raise Refused(NotAllowedError, "Scalable topics are disabled on this broker")
+        if not is_namespace(request.namespace):
+            raise Refused(InvalidTopicName, f"Invalid namespace: {request.namespace}")
+        if not self._may_watch(connection, request.namespace):  # pr25648.error.unauthorized
+            raise Refused(AuthorizationError, "Client is not authorized to WatchScalableTopics")
+        if known >= self._max_watches:  # pr25648.error.too-many
+            raise Refused(TooManyRequests, f"This connection has {self._max_watches} scalable topics watches, which is the limit")
+
+    def close(self, connection: Hashable, request: CommandWatchScalableTopicsClose) -> None:
+        """End a watch; nothing answers, and one that does not exist is closed already: pr25648.close.silent, .unknown, .id-free."""
+        self._drop(connection, request.watch_id)
+
+    def disconnected(self, connection: Hashable) -> None:
+        """End all watches of a connection: pr25648.watch.dropped-with-connection."""
+        for watch_id in list(self._sessions.get(connection, ())):
+            self._drop(connection, watch_id)
+
+    def notified(self, path: str, now: float) -> None:
+        """Take note that something in the metadata store was created, modified or deleted.
+
+        The record is read now, so that what is told is what is there: pr25648.diff.on-create, .on-delete, .on-property-change.
+
+        Args:
+            path: As `record_path` gives it; other paths are of no interest.
+            now: Seconds.
+        """
+        topic = topic_of_path(path)
+        if topic is None:
+            return
+        selections = self._selections.get(namespace_of(topic))
+        if not selections:
+            return
+        properties = self._properties_of(topic)
+        for selection in selections.values():
+            if selection.topics is None:  # pr25648.watch.listener-first
+                selection.raced[topic] = None
+                continue
+            selected = properties is not None and fits(properties, selection.filters)
+            if selection.topics.add(topic) if selected else selection.topics.remove(topic):  # pr25648.diff.flips-only
+                for session in selection.sessions:  # pr25648.diff.every-watch
+                    session.changed(topic, selected)
+                    self._armed.setdefault(session, now + COALESCING_SECONDS)  # pr25648.diff.window, .window-fixed
+
+    def next_deadline(self) -> float | None:
+        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        return next(iter(self._armed.values()), None)
+
+    def tick(self, now: float) -> list[tuple[Hashable, CommandWatchScalableTopicsUpdate]]:
+        """End the windows that are due.
+
+        Returns:
+            The connections to tell, and what; to be sent in this order.
+        """
+        updates: list[tuple[Hashable, CommandWatchScalableTopicsUpdate]] = []
+        while (deadline := self.next_deadline()) is not None and deadline <= now:
+            session, _ = self._armed.popitem(last=False)
+            changes = session.changes.take()
+            if changes is None:
+                continue
+            if not self._still_may(session):  # pr25648.watch.permission-revoked
+                self._drop(session.connection, session.watch_id)
+                continue
+            diff = ScalableTopicsDiff(added=changes.added, removed=changes.removed)  # pr25648.diff.one-frame
+            updates.append((session.connection, CommandWatchScalableTopicsUpdate(watch_id=session.watch_id, diff=diff)))
+        return updates
+
+    def _still_may(self, session: _Session) -> bool:
+        try:
+            return self._may_watch(session.connection, session.selection.namespace)
+        except Refused:
+            return False
+
+    def _open(self, connection: Hashable, request: CommandWatchScalableTopics) -> TopicSet:
+        filters = filters_of(request.property_filters)
+        selections = self._selections.setdefault(request.namespace, {})
+        selection = selections.setdefault(frozenset(filters.items()), _Selection(request.namespace, filters))
+        session = _Session(connection, request.watch_id, selection, FoldedChanges(self._profile.coalescing))
+        selection.sessions[session] = None
+        self._sessions.setdefault(connection, {})[request.watch_id] = session
+        if selection.topics is None:
+            selection.topics = self._listed(selection)
+        return selection.topics
+
+    def _listed(self, selection: _Selection) -> TopicSet:
+        """List what is selected. What changes meanwhile is read again afterwards: pr25648.watch.listener-first."""
+        topics = TopicSet(topic for topic in self._topics_of(selection.namespace) if self._selects(selection, topic))
+        while selection.raced:
+            topic, _ = selection.raced.popitem()
+            if self._selects(selection, topic):
+                topics.add(topic)
+            else:
+                topics.remove(topic)
+        return topics
+
+    def _selects(self, selection: _Selection, topic: str) -> bool:
+        properties = self._properties_of(topic)
+        return properties is not None and fits(properties, selection.filters)
+
+    def _drop(self, connection: Hashable, watch_id: int) -> bool:
+        """End a watch, with what it had still to tell; False: there was none."""
+        sessions = self._sessions.get(connection, {})
+        session = sessions.pop(watch_id, None)
+        if session is None:
+            return False
+        if not sessions:
+            del self._sessions[connection]
+        self._armed.pop(session, None)  # pr25648.close.nothing-follows
+        selection = session.selection
+        del selection.sessions[session]
+        if not selection.sessions:
+            selections = self._selections[selection.namespace]
+            del selections[frozenset(selection.filters.items())]
+            if not selections:
+                del self._selections[selection.namespace]
+        return True
+
+
+class _Selection:
+    """What a namespace and filters select, and who watches it; `topics` is None while it is being listed."""
+
+    __slots__ = ("filters", "namespace", "raced", "sessions", "topics")
+
+    def __init__(self, namespace: str, filters: Mapping[str, str]) -> None:
+        self.namespace = namespace
+        self.filters = filters
+        self.topics: TopicSet | None = None
+        self.raced: dict[str, None] = {}
+        self.sessions: dict[_Session, None] = {}
+
+
+class _Session:
+    """One watch, and what it has still to tell."""
+
+    __slots__ = ("changes", "connection", "selection", "watch_id")
+
+    def __init__(self, connection: Hashable, watch_id: int, selection: _Selection, changes: FoldedChanges) -> None:
+        self.connection = connection
+        self.watch_id = watch_id
+        self.selection = selection
+        self.changes = changes
+
+    def changed(self, topic: str, selected: bool) -> None:
+        if selected:
+            self.changes.add(topic)
+        else:
+            self.changes.remove(topic)
+
+
+def _anybody(connection: Hashable, namespace: str) -> bool:  # noqa: ARG001
+    return True

@@ -1,0 +1,281 @@
+"""PR 25648, what its topics are made of: how a client finds the segments of a scalable topic, commands 70 to 72.
+
+    SCALABLE_TOPIC_LOOKUP     session_id, topic: what is the topic made of?
+    SCALABLE_TOPIC_UPDATE     dag: epoch, segments with their ranges of hashes, and who serves them; or an error
+    SCALABLE_TOPIC_CLOSE      no more updates; not answered
+
+A topic's messages are spread over its segments by the hash of their keys, 0 to 65535. Each segment is a topic that the ordinary
+commands produce to and consume from:
+
+    topic://tenant/namespace/name                          the scalable topic
+    segment://tenant/namespace/name/0000-ffff-0            its segment 0, with the hashes 0000 to ffff
+
+Splitting and merging of segments is not part of the proposal: here a layout changes only when a topic of the same name is created
+again. Source: observed on Apache Pulsar 5.0.0-M1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from refimpl.proposals.refused import Refused
+from refimpl.proposals.scalable_topics.rules import WATCHES_PER_CONNECTION, is_namespace
+from refimpl.proposals.topic_list.rules import namespace_of
+from refimpl.wire.pulsar_api_pb2 import (
+    ACTIVE,
+    AuthorizationError,
+    CommandScalableTopicClose,
+    CommandScalableTopicLookup,
+    CommandScalableTopicUpdate,
+    InvalidTopicName,
+    NotAllowedError,
+    ScalableTopicDAG,
+    SegmentBrokerAddress,
+    SegmentInfoProto,
+    TooManyRequests,
+    TopicNotFound,
+)
+
+LAST_HASH = 0xFFFF
+"""The highest hash of a key."""
+
+_SEGMENT = re.compile(r"segment://(?P<topic>.+)/(?P<start>[0-9a-f]{4})-(?P<end>[0-9a-f]{4})-(?P<number>0|[1-9][0-9]{0,18})", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a scalable topic.
+
+    Attributes:
+        number: Unique within the topic, from 0.
+        start: The lowest hash that belongs to it.
+        end: The highest.
+        created_at_ms: Milliseconds since 1970.
+        legacy_topic: The ordinary topic that stands in for it; empty: it has its own, `segment_topic`.
+    """
+
+    number: int
+    start: int
+    end: int
+    created_at_ms: int = 0
+    legacy_topic: str = ""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a scalable topic is made of.
+
+    Attributes:
+        topic: Full name, `topic://tenant/namespace/name`.
+        segments: Together they have each hash once.
+        epoch: Grows with each change of the layout; 0 is the first.
+    """
+
+    topic: str
+    segments: tuple[Segment, ...]
+    epoch: int = 0
+
+
+def first_layout(topic: str, segments: int = 1, created_at_ms: int = 0) -> Layout:
+    """Return the layout of a new topic: equal ranges, the last one with the rest (pr25648.layout.covers-hashes).
+
+    Args:
+        topic: Full name.
+        segments: How many; at least 1.
+        created_at_ms: Milliseconds since 1970.
+
+    Raises:
+        ValueError: The number is out of range; the text is that of Apache Pulsar 5.0.0-M1 for a number that is too low.
+    """
+    if segments < 1:
+        raise ValueError("numInitialSegments must be >= 1")
+    if segments > LAST_HASH + 1:
+        raise ValueError(f"numInitialSegments must be <= {LAST_HASH + 1}")
+    width = (LAST_HASH + 1) // segments
+    starts = [number * width for number in range(segments)]
+    ends = [start - 1 for start in starts[1:]] + [LAST_HASH]
+    parts = (Segment(number, start, end, created_at_ms) for number, (start, end) in enumerate(zip(starts, ends, strict=True)))
+    return Layout(topic, tuple(parts))
+
+
+def segment_topic(topic: str, segment: Segment) -> str:
+    """Return the name that clients produce to and consume from: pr25648.layout.segment-name."""
+    return segment.legacy_topic or f"segment://{topic.removeprefix('topic://')}/{segment.start:04x}-{segment.end:04x}-{segment.number}"
+
+
+def parse_segment_topic(name: str) -> tuple[str, Segment] | None:
+    """Return the scalable topic and the segment that a `segment://` name stands for; None: it is none."""
+    found = _SEGMENT.fullmatch(name)
+    if found is None:
+        return None
+    topic = f"topic://{found['topic']}"
+    segment = Segment(int(found["number"]), int(found["start"], 16), int(found["end"], 16))
+    return (topic, segment) if is_scalable_topic(topic) and segment.start <= segment.end else None
+
+
+def active_segments(update: CommandScalableTopicUpdate) -> dict[str, Segment]:
+    """Return the segments that a client attaches to, by the names of their topics: pr25648.layout.client-attaches."""
+    active = (one for one in update.dag.segments if one.state == ACTIVE)
+    segments = (Segment(one.segment_id, one.hash_start, one.hash_end, legacy_topic=one.legacy_topic_name) for one in active)
+    return {segment_topic(update.resolved_topic_name, segment): segment for segment in segments}
+
+
+def supersedes(update: CommandScalableTopicUpdate, known_epoch: int | None) -> bool:
+    """Tell whether a client applies an update; brokers repeat an epoch unasked: pr25648.layout.client-epoch.
+
+    Args:
+        update: Without an error.
+        known_epoch: Of the layout that the client has; None: it has none.
+    """
+    return update.HasField("dag") and (known_epoch is None or update.dag.epoch >= known_epoch)
+
+
+class LayoutBroker:
+    """The broker's side: answers look-ups of scalable topics, and keeps who wants to know of changes.
+
+    Args:
+        layout_of: Gives the layout of a scalable topic, by its full name; None: there is no such topic.
+        service_url: Where the segments are served: pulsar://.. or pulsar+ssl://...
+        enabled: `scalableTopicsEnabled`.
+        max_sessions: Most open look-ups of one connection; one more is refused with TooManyRequests.
+        may_look_up: Tells whether a connection may look up topics of a namespace. None: each may.
+    """
+
+    def __init__(
+        self,
+        layout_of: Callable[[str], Layout | None],
+        *,
+        service_url: str,
+        enabled: bool = True,
+        max_sessions: int = WATCHES_PER_CONNECTION,
+        may_look_up: Callable[[Hashable, str], bool] | None = None,
+    ) -> None:
+        self._layout_of = layout_of
+        self._service_url = service_url
+        self._enabled = enabled
+        self._max_sessions = max_sessions
+        self._may_look_up = may_look_up
+        self._sessions: dict[Hashable, dict[int, str]] = {}  # by connection and session_id: the scalable topic
+        self._interested: dict[str, dict[tuple[Hashable, int], None]] = {}  # by scalable topic
+
+    def session_count(self, connection: Hashable) -> int:
+        """Return how many look-ups of a connection are open."""
+        return len(self._sessions.get(connection, ()))
+
+    def lookup(self, connection: Hashable, request: CommandScalableTopicLookup) -> CommandScalableTopicUpdate:
+        """Answer what a topic is made of, and keep its client posted; an older look-up with the same id ends.
+
+        An ordinary topic has one segment, which is itself: pr25648.layout.ordinary-topic. Nothing is created:
+        pr25648.layout.not-created.
+        """
+        self._drop(connection, request.session_id)
+        try:
+            layout = self._checked_layout(connection, request.topic)
+        except Refused as refused:  # pr25648.layout.error-in-update
+            error = CommandScalableTopicUpdate(session_id=request.session_id, message=refused.message)
+            error.error = refused.code  # type: ignore[assignment]
+            return error
+        self._sessions.setdefault(connection, {})[request.session_id] = layout.topic
+        self._interested.setdefault(layout.topic, {})[connection, request.session_id] = None
+        return self._update(request.session_id, layout)
+
+    def close(self, connection: Hashable, request: CommandScalableTopicClose) -> None:
+        """End a look-up; nothing answers, and one that does not exist is closed already: pr25648.layout.close-silent."""
+        self._drop(connection, request.session_id)
+
+    def disconnected(self, connection: Hashable) -> None:
+        """End all look-ups of a connection."""
+        for session_id in list(self._sessions.get(connection, ())):
+            self._drop(connection, session_id)
+
+    def changed(self, topic: str) -> list[tuple[Hashable, CommandScalableTopicUpdate]]:
+        """Take note that a topic has another layout: pr25648.layout.pushed. Of a topic that is gone nothing is told.
+
+        Args:
+            topic: Full name, `topic://tenant/namespace/name`.
+
+        Returns:
+            The connections to tell, and what.
+        """
+        layout = self._layout_of(topic)
+        if layout is None:  # pr25648.layout.deletion-silent
+            return []
+        return [
+            (connection, self._update(session_id, layout))
+            for connection, session_id in self._interested.get(topic, ())
+            if self._may(connection, topic)
+        ]
+
+    def _checked_layout(self, connection: Hashable, text: str) -> Layout:
+        if not self._enabled:
+            raise Refused(NotAllowedError, "Scalable topics are disabled on this broker")
+        topic, legacy_topic = _names_of(text)
+        if not self._may(connection, topic):
+            raise Refused(AuthorizationError, "Client is not authorized to ScalableTopicLookup")
+        layout = Layout(topic, (Segment(0, 0, LAST_HASH, legacy_topic=legacy_topic),)) if legacy_topic else self._layout_of(topic)
+        if layout is None:
+            raise Refused(TopicNotFound, f"Scalable topic not found: {topic}")
+        if self.session_count(connection) >= self._max_sessions:
+            raise Refused(TooManyRequests, f"This connection has {self._max_sessions} open look-ups of scalable topics, which is the limit")
+        return layout
+
+    def _update(self, session_id: int, layout: Layout) -> CommandScalableTopicUpdate:
+        """Return what tells of a layout: pr25648.layout.answer, .brokers, .resolved-name."""
+        tls = self._service_url if self._service_url.startswith("pulsar+ssl:") else None
+        dag = ScalableTopicDAG(
+            epoch=layout.epoch,
+            segments=[_segment_info(one) for one in layout.segments],
+            segment_brokers=[
+                SegmentBrokerAddress(segment_id=one.number, broker_url=self._service_url, broker_url_tls=tls) for one in layout.segments
+            ],
+        )
+        return CommandScalableTopicUpdate(session_id=session_id, dag=dag, resolved_topic_name=layout.topic)
+
+    def _may(self, connection: Hashable, topic: str) -> bool:
+        return self._may_look_up is None or self._may_look_up(connection, namespace_of(topic))
+
+    def _drop(self, connection: Hashable, session_id: int) -> None:
+        sessions = self._sessions.get(connection, {})
+        topic = sessions.pop(session_id, None)
+        if topic is None:
+            return
+        if not sessions:
+            del self._sessions[connection]
+        del self._interested[topic][connection, session_id]
+        if not self._interested[topic]:
+            del self._interested[topic]
+
+
+def _segment_info(segment: Segment) -> SegmentInfoProto:
+    return SegmentInfoProto(
+        segment_id=segment.number,
+        hash_start=segment.start,
+        hash_end=segment.end,
+        state=ACTIVE,
+        created_at_epoch=0,  # none is ever split or merged
+        created_at_ms=segment.created_at_ms,
+        legacy_topic_name=segment.legacy_topic or None,
+    )
+
+
+def _names_of(text: str) -> tuple[str, str]:
+    """Return the scalable topic of a name, and, if that stands for an ordinary topic, the name of this; else an empty text.
+
+    Raises:
+        Refused: InvalidTopicName: pr25648.layout.invalid-name.
+    """
+    domain, separator, rest = text.partition("://")
+    if not separator:
+        domain, rest = "persistent", text if "/" in text else f"public/default/{text}"
+    topic = f"topic://{rest}"
+    if domain not in ("topic", "persistent") or not is_scalable_topic(topic) or (domain == "persistent" and rest.count("/") > 2):
+        raise Refused(InvalidTopicName, f"Invalid topic name: {text}")
+    return topic, f"persistent://{rest}" if domain == "persistent" else ""
+
+
+def is_scalable_topic(topic: str) -> bool:
+    """Tell whether a text that begins with topic:// can be the full name of a scalable topic."""
+    parts = topic.removeprefix("topic://").split("/", 2)
+    return len(parts) == 3 and is_namespace("/".join(parts[:2])) and bool(parts[2].strip())

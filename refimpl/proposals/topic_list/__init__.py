@@ -1,0 +1,56 @@
+"""PIP-145: a filter, a hash and watchers for the list of a namespace's topics.
+
+A client that subscribes to a pattern needs the topics that match. Before PIP-145 it asked for all topics of the namespace, once
+a minute, and filtered them itself. What the proposal changes on the wire:
+
+    GET_TOPICS_OF_NAMESPACE             topics_pattern: list what matches only; topics_hash: the list that the client has
+    GET_TOPICS_OF_NAMESPACE_RESPONSE    filtered: the pattern was applied; topics_hash: of this list; changed=false: you have it
+    CONNECTED                           feature flags supports_topic_watchers and supports_topic_watcher_reconcile
+    WATCH_TOPIC_LIST                    tell me what matches now, and each change from now on
+    WATCH_TOPIC_LIST_SUCCESS            what matches, with its hash; no topics if the client's hash is this one
+    WATCH_TOPIC_UPDATE                  a topic came or went; the hash of the whole set after it
+    WATCH_TOPIC_LIST_CLOSE              no more changes; answered by SUCCESS
+
+The rules that both sides share stand in `topic_list_rules`. The broker's side is `TopicListBroker`, below; the client's is
+`TopicListWatch`, in `topic_list_watch`. Both are synchronous, without input and output. Sources: the text of PIP-145, and Apache
+Pulsar 4.2.4 as observed, which settles what the text leaves open. Where the two contradict each other, a `Profile` says which is
+followed.
+"""
+
+from refimpl.indexes.topic_patterns import pattern_length, without_domain
+from refimpl.indexes.topics_hash import EMPTY_HASH, topics_hash, utf16_order
+from refimpl.proposals.topic_list.broker import TopicListBroker
+from refimpl.proposals.topic_list.client import TRANSITIONS, Event, Send, State, TopicChanges, TopicListWatch
+from refimpl.proposals.topic_list.rules import (
+    DEFAULT,
+    LETTER,
+    PATTERN_MAX_LENGTH,
+    PROFILES,
+    WATCHERS_PER_CONNECTION,
+    Profile,
+    is_system_topic,
+    partitioned_topic_name,
+)
+
+__all__ = [
+    "DEFAULT",
+    "EMPTY_HASH",
+    "LETTER",
+    "PATTERN_MAX_LENGTH",
+    "PROFILES",
+    "TRANSITIONS",
+    "WATCHERS_PER_CONNECTION",
+    "Event",
+    "Profile",
+    "Send",
+    "State",
+    "TopicChanges",
+    "TopicListBroker",
+    "TopicListWatch",
+    "is_system_topic",
+    "partitioned_topic_name",
+    "pattern_length",
+    "topics_hash",
+    "utf16_order",
+    "without_domain",
+]

@@ -1,0 +1,267 @@
+"""PIP-145, the broker's side: it answers requests for lists, and keeps the watchers of all connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+
+from refimpl.indexes.topic_patterns import PatternIndex, TopicsPattern, compile_pattern, pattern_length, without_domain
+from refimpl.indexes.topics_hash import EMPTY_HASH, TopicSet, topics_hash
+from refimpl.proposals.refused import Refused
+from refimpl.proposals.topic_list.rules import (
+    DEFAULT,
+    PATTERN_MAX_LENGTH,
+    WATCHERS_PER_CONNECTION,
+    Profile,
+    is_system_topic,
+    matched_name,
+    namespace_of,
+    visible_topics,
+)
+from refimpl.wire.pulsar_api_pb2 import (
+    AuthorizationError,
+    CommandGetTopicsOfNamespace,
+    CommandGetTopicsOfNamespaceResponse,
+    CommandSuccess,
+    CommandWatchTopicList,
+    CommandWatchTopicListClose,
+    CommandWatchTopicListSuccess,
+    CommandWatchTopicUpdate,
+    FeatureFlags,
+    InvalidTopicName,
+    MetadataError,
+    NotAllowedError,
+    TooManyRequests,
+)
+
+
+class TopicListBroker:
+    """The broker's side: answers requests for lists, and keeps the watchers of all connections.
+
+    Listing and watching are one step, so no change falls between them: a set is right from the moment that its watcher exists.
+    Watchers of one namespace and pattern share their set.
+
+    Args:
+        topics_of: Gives the full names of the existing persistent topics of a namespace: partitions by their own names, system
+            topics too; nothing for a namespace that does not exist. Each change from then on has to be told by `created` or `deleted`.
+        profile: Whom to follow where text and peers differ.
+        pattern_max_length: `subscriptionPatternMaxLength`, in UTF-16 code units.
+        evaluation_enabled: `enableBrokerSideSubscriptionPatternEvaluation`; the text calls it enableBrokerSideTopicFiltering.
+        watchers_enabled: `enableBrokerTopicListWatcher`; it only hides the watchers.
+        max_watchers: Most watchers of one connection; one more is refused with TooManyRequests.
+        may_watch: Tells whether a connection may still list a namespace; its watchers end, without a word, at the first change for
+            which it may not. None: each may.
+    """
+
+    def __init__(
+        self,
+        topics_of: Callable[[str], Iterable[str]],
+        *,
+        profile: Profile = DEFAULT,
+        pattern_max_length: int = PATTERN_MAX_LENGTH,
+        evaluation_enabled: bool = True,
+        watchers_enabled: bool = True,
+        max_watchers: int = WATCHERS_PER_CONNECTION,
+        may_watch: Callable[[Hashable, str], bool] | None = None,
+    ) -> None:
+        self._topics_of = topics_of
+        self._profile = profile
+        self._pattern_max_length = pattern_max_length
+        self._evaluation_enabled = evaluation_enabled
+        self._watchers_enabled = watchers_enabled
+        self._max_watchers = max_watchers
+        self._may_watch = may_watch or _anybody
+        self._selections: dict[str, dict[str, _Selection]] = {}  # by namespace and pattern
+        self._indexes: dict[str, PatternIndex] = {}  # by namespace
+        self._watchers: dict[Hashable, dict[int, _Selection]] = {}  # by connection and watcher_id
+
+    @property
+    def offers_watchers(self) -> bool:
+        """Whether CONNECTED announces watchers: pip145.flag.advertised, .watcher-switch, .filtering-off-keeps, .filtering-off-clears."""
+        return self._watchers_enabled and (self._evaluation_enabled or not self._profile.switch_clears_flag)
+
+    def advertise(self, flags: FeatureFlags) -> None:
+        """Set the feature flags of this proposal; they depend on nothing that the client says: pip145.flag.whatever-client."""
+        flags.supports_topic_watchers = self.offers_watchers
+        flags.supports_topic_watcher_reconcile = self.offers_watchers  # pip145.flag.reconcile
+
+    def watcher_count(self, connection: Hashable) -> int:
+        """Return how many watchers a connection has."""
+        return len(self._watchers.get(connection, ()))
+
+    def get_topics(self, request: CommandGetTopicsOfNamespace, topics: Iterable[str]) -> CommandGetTopicsOfNamespaceResponse:
+        """Answer a request for the topics of a namespace.
+
+        Args:
+            request: Its namespace is valid and may be listed.
+            topics: Full names of the topics that have the mode of the request; the answer keeps their order.
+
+        Raises:
+            Refused: The pattern can't be evaluated: pip145.list.error-keeps-connection.
+        """
+        pattern = self._filter_of(request)
+        listed = visible_topics(topics, pattern)
+        current = topics_hash(listed)  # pip145.hash.of-matching, pip145.hash.of-full
+        changed = not request.HasField("topics_hash") or request.topics_hash != current  # pip145.hash.equal, pip145.hash.exact-text
+        return CommandGetTopicsOfNamespaceResponse(
+            request_id=request.request_id,
+            topics=listed if changed else (),
+            filtered=pattern is not None,  # pip145.list.filtered-flag
+            topics_hash=current,
+            changed=changed,
+        )
+
+    def _filter_of(self, request: CommandGetTopicsOfNamespace) -> TopicsPattern | None:
+        if not request.HasField("topics_pattern") or not self._evaluation_enabled:  # pip145.compat.old-client, pip145.compat.switch-off
+            return None
+        if self._is_too_long(request.topics_pattern):  # pip145.pattern.length-limit, pip145.pattern.length-with-domain
+            return None
+        try:
+            text = without_domain(request.topics_pattern)
+        except ValueError as error:
+            raise Refused(MetadataError, f"java.lang.IllegalArgumentException: {error}") from None
+        try:
+            return compile_pattern(text)
+        except ValueError as error:  # pip145.pattern.invalid, pip145.pattern.look-around-refused
+            raise Refused(MetadataError, f"Invalid topics pattern: {error}") from None
+
+    def _is_too_long(self, pattern: str) -> bool:
+        return self._profile.pattern_length_limited and pattern_length(pattern) > self._pattern_max_length
+
+    def watch(self, connection: Hashable, request: CommandWatchTopicList) -> CommandWatchTopicListSuccess:
+        """Register a watcher, or, if its id is in use on the connection, check what its client knows.
+
+        Args:
+            connection: Whose watcher; ids belong to their connection (pip145.watch.id-per-connection).
+            request: Its namespace is valid and may be listed.
+
+        Returns:
+            The answer; it has to be sent before any update that follows (pip145.update.after-success).
+
+        Raises:
+            Refused: The request can't be served; nothing has changed (pip145.watch.id-free-after-error, .reconcile-refused).
+        """
+        pattern = self._watched_pattern(request)
+        selection = self._watchers.get(connection, {}).get(request.watcher_id)
+        if selection is not None and not self._may_watch(connection, selection.namespace):
+            self._drop(connection, request.watcher_id)
+            selection = None
+        if selection is None:
+            if self.watcher_count(connection) >= self._max_watchers:
+                raise Refused(TooManyRequests, f"This connection has {self._max_watchers} topic list watchers, which is the limit")
+            selection = self._select(request.namespace, pattern)
+            selection.watchers[connection, request.watcher_id] = None
+            self._watchers.setdefault(connection, {})[request.watcher_id] = selection
+        # A watcher that was there keeps its namespace and pattern: pip145.watch.reconcile-keeps
+        current = selection.topics.hash
+        known = request.HasField("topics_hash") and request.topics_hash == current  # pip145.watch.equal-hash, pip145.watch.other-hash
+        return CommandWatchTopicListSuccess(
+            request_id=request.request_id, watcher_id=request.watcher_id, topic=() if known else selection.topics, topics_hash=current
+        )
+
+    def _watched_pattern(self, request: CommandWatchTopicList) -> TopicsPattern:
+        """Return the pattern of a request; what is wrong is looked for in the order of Apache Pulsar 4.2.4."""
+        try:
+            text = without_domain(request.topics_pattern)
+        except ValueError:  # pip145.watch.domain-unsupported
+            raise Refused(AuthorizationError, "Exception occurred while trying to handle command WatchTopicList") from None
+        if not self._evaluation_enabled:  # pip145.watch.evaluation-off
+            raise Refused(NotAllowedError, "Unable to create topic list watcher: Evaluating subscription patterns is disabled.")
+        if self._is_too_long(text):  # pip145.watch.pattern-too-long, pip145.watch.length-without-scheme
+            limit = self._pattern_max_length
+            raise Refused(NotAllowedError, f"Unable to create topic list watcher: Pattern longer than maximum: {limit}")
+        try:
+            return compile_pattern(text, f"{request.namespace}/")
+        except ValueError as error:  # pip145.watch.invalid-pattern
+            raise Refused(InvalidTopicName, f"Invalid topics pattern: {error}") from None
+
+    def close(self, connection: Hashable, request: CommandWatchTopicListClose) -> CommandSuccess | CommandWatchTopicListSuccess:
+        """End a watcher; one that does not exist is closed already: pip145.close.unknown."""
+        self._drop(connection, request.watcher_id)
+        if self._profile.close_answer == "success":  # pip145.close.answer
+            return CommandSuccess(request_id=request.request_id)
+        return CommandWatchTopicListSuccess(  # pip145.close.answer-letter
+            request_id=request.request_id, watcher_id=request.watcher_id, topics_hash=EMPTY_HASH
+        )
+
+    def disconnected(self, connection: Hashable) -> None:
+        """End all watchers of a connection: pip145.watch.dropped-with-connection."""
+        for watcher_id in list(self._watchers.get(connection, ())):
+            self._drop(connection, watcher_id)
+
+    def created(self, topic: str) -> list[tuple[Hashable, CommandWatchTopicUpdate]]:
+        """Take note of a new topic or partition: pip145.update.on-create.
+
+        Args:
+            topic: Full name; of a partition its own.
+
+        Returns:
+            The connections to tell, and what; to be sent in this order.
+        """
+        return self._announce(topic, is_new=True)
+
+    def deleted(self, topic: str) -> list[tuple[Hashable, CommandWatchTopicUpdate]]:
+        """Take note that a topic or partition is gone: pip145.update.on-delete. As `created`."""
+        return self._announce(topic, is_new=False)
+
+    def _announce(self, topic: str, *, is_new: bool) -> list[tuple[Hashable, CommandWatchTopicUpdate]]:
+        if not topic.startswith("persistent://") or is_system_topic(topic):  # pip145.watch.persistent-only, pip145.watch.system-topics
+            return []
+        namespace = namespace_of(topic)
+        index = self._indexes.get(namespace)
+        allowed: dict[Hashable, bool] = {}
+        updates: list[tuple[Hashable, CommandWatchTopicUpdate]] = []
+        for text in index.matching(matched_name(topic)) if index is not None else ():
+            selection = self._selections[namespace][text]
+            if not (selection.topics.add(topic) if is_new else selection.topics.remove(topic)):
+                continue  # pip145.update.once
+            new, gone = ((topic,), ()) if is_new else ((), (topic,))  # pip145.update.one-name
+            current = selection.topics.hash  # pip145.update.hash
+            for connection, watcher_id in list(selection.watchers):  # pip145.update.every-watcher
+                if connection not in allowed:
+                    allowed[connection] = self._may_watch(connection, namespace)
+                if not allowed[connection]:  # pip145.watch.permission-revoked
+                    self._drop(connection, watcher_id)
+                    continue
+                update = CommandWatchTopicUpdate(watcher_id=watcher_id, new_topics=new, deleted_topics=gone, topics_hash=current)
+                updates.append((connection, update))
+        return updates
+
+    def _select(self, namespace: str, pattern: TopicsPattern) -> _Selection:
+        """Return the set that a namespace and a pattern select; it is kept while it has watchers."""
+        selections = self._selections.setdefault(namespace, {})
+        selection = selections.get(pattern.text)
+        if selection is None:
+            topics = TopicSet(visible_topics(self._topics_of(namespace), pattern))
+            selection = selections[pattern.text] = _Selection(namespace, pattern.text, topics)
+            self._indexes.setdefault(namespace, PatternIndex()).add(pattern)
+        return selection
+
+    def _drop(self, connection: Hashable, watcher_id: int) -> None:
+        watchers = self._watchers.get(connection, {})
+        selection = watchers.pop(watcher_id, None)
+        if selection is None:
+            return
+        if not watchers:
+            del self._watchers[connection]
+        del selection.watchers[connection, watcher_id]
+        if not selection.watchers:
+            self._indexes[selection.namespace].discard(selection.text)
+            del self._selections[selection.namespace][selection.text]
+            if not self._selections[selection.namespace]:
+                del self._selections[selection.namespace], self._indexes[selection.namespace]
+
+
+class _Selection:
+    """What a namespace and a pattern select, and who watches it."""
+
+    __slots__ = ("namespace", "text", "topics", "watchers")
+
+    def __init__(self, namespace: str, text: str, topics: TopicSet) -> None:
+        self.namespace = namespace
+        self.text = text
+        self.topics = topics
+        self.watchers: dict[tuple[Hashable, int], None] = {}
+
+
+def _anybody(connection: Hashable, namespace: str) -> bool:  # noqa: ARG001
+    return True

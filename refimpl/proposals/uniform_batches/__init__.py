@@ -1,0 +1,85 @@
+"""PIP-191: batches whose messages agree in the properties that an entry filter looks at.
+
+An entry filter at the broker sees the header of an entry. If the entry is a batch, the properties of its messages stand inside,
+where a filter can't see them without taking the batch apart. The proposal lets the producer choose properties and values
+(`restrictSameValuesInBatchProperties`): only messages that agree in them share a batch, and its header repeats them.
+
+    MessageMetadata.properties          of a batch: the extracted set, which each of its messages has
+    SingleMessageMetadata.properties    all properties of the message, as ever
+
+No command, field or feature flag is new: any broker stores such an entry, any client reads it. That is also the weakness:
+nothing in an entry says that its producer used the setting. Stock Java, Python and C++ clients leave the header of a batch
+without properties, stock Go clients put those of the first message there, and all of them put all properties of an unbatched
+message there.
+
+    property and value allowed?     --> extracted set --> same as in the open batch?  yes: joins it
+                                                                                      no: the batch goes out, a new one begins
+
+The producer's side is `UniformBatcher`, below. The broker's is an entry filter that reads the header, in `entry_filters`. Both
+are synchronous, without input and output. Sources: the text of PIP-191, which was never merged; what it leaves open is settled
+here, and where there are two readings a `Profile` says which is followed.
+"""
+
+from refimpl.proposals.uniform_batches.broker import (
+    BUILT_IN,
+    ENTRY_POINT_GROUP,
+    MISSING,
+    PREFIX,
+    RESCHEDULE_DELAY,
+    EntryFilter,
+    EntryFilterFactory,
+    FilterCounts,
+    PropertyEntryFilter,
+    SubscriptionEntryFilters,
+    Verdict,
+    filters_of,
+    with_entry_points,
+)
+from refimpl.proposals.uniform_batches.client import (
+    DEFAULT,
+    LETTER,
+    PROFILES,
+    Allowed,
+    Batch,
+    BatchCounts,
+    Extracted,
+    Profile,
+    Reason,
+    UniformBatcher,
+    allowed_values,
+    check_combination,
+    extracted_set,
+    header_octets,
+    write_header,
+)
+
+__all__ = [
+    "BUILT_IN",
+    "DEFAULT",
+    "ENTRY_POINT_GROUP",
+    "LETTER",
+    "MISSING",
+    "PREFIX",
+    "PROFILES",
+    "RESCHEDULE_DELAY",
+    "Allowed",
+    "Batch",
+    "BatchCounts",
+    "EntryFilter",
+    "EntryFilterFactory",
+    "Extracted",
+    "FilterCounts",
+    "Profile",
+    "PropertyEntryFilter",
+    "Reason",
+    "SubscriptionEntryFilters",
+    "UniformBatcher",
+    "Verdict",
+    "allowed_values",
+    "check_combination",
+    "extracted_set",
+    "filters_of",
+    "header_octets",
+    "with_entry_points",
+    "write_header",
+]

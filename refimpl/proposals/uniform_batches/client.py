@@ -1,0 +1,296 @@
+"""PIP-191, the producer's side: only messages that agree in the chosen properties share a batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Generic, Literal, TypeVar
+
+from refimpl.wire.pulsar_api_pb2 import KeyValue, MessageMetadata
+
+T = TypeVar("T")
+
+Allowed = Mapping[str, frozenset[str]]
+"""The producer's setting: allowed values by property name."""
+
+Extracted = tuple[tuple[str, str], ...]
+"""The extracted set of a message: pairs of name and value in the order of the setting, so that equal sets are equal tuples."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is spoken where PIP-191 can be read in two ways."""
+
+    batch_of_one: Literal["batch", "java_single"]
+    """How a batch that has one message when it goes out is written: as a batch, which is what the table of the text shows, or
+    unbatched with all properties of the message in the header, as Java clients write every batch of one since PIP-189. Then the
+    header of an entry is not always the extracted set, and a filter that rejects what lacks an allowed value meets other ones."""
+
+
+DEFAULT = Profile(batch_of_one="batch")
+"""What this project settled on."""
+
+LETTER = Profile(batch_of_one="batch")
+"""What the text says: in this it agrees."""
+
+PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "letter": LETTER})
+"""Both, by name."""
+
+
+def allowed_values(setting: Mapping[str, Iterable[str]]) -> Allowed:
+    """Check a producer's setting.
+
+    Args:
+        setting: Allowed values by property name; empty: the proposal is off (pip191.setting.empty-is-off).
+
+    Raises:
+        ValueError: A name is empty, or its values are one text where a list of texts is meant (pip191.setting.invalid).
+    """
+    setting_name = "restrict_same_values_in_batch_properties"
+    if not isinstance(setting, Mapping):
+        raise ValueError(f"{setting_name} is a map of property names to lists of values, not {setting!r}")
+    allowed: dict[str, frozenset[str]] = {}
+    for name, values in setting.items():
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"{setting_name} has {'an empty property name' if name == '' else f'{name!r} for a property name'}")
+        if isinstance(values, str):
+            raise ValueError(f"{setting_name}[{name!r}] is a list of values, not the text {values!r}")
+        listed = tuple(values) if isinstance(values, Iterable) else (values,)
+        if not isinstance(values, Iterable) or not all(isinstance(value, str) for value in listed):
+            raise ValueError(f"{setting_name}[{name!r}] is a list of texts, not {values!r}")
+        allowed[name] = frozenset(listed)
+    return MappingProxyType(allowed)
+
+
+def check_combination(allowed: Allowed, *, key_based: bool) -> None:
+    """Refuse what does not go together.
+
+    Raises:
+        ValueError: Batches by key and batches by properties are both asked for (pip191.setting.not-with-key-based).
+    """
+    if allowed and key_based:
+        raise ValueError("restrict_same_values_in_batch_properties can't be combined with key-based batching")
+
+
+def extracted_set(properties: Mapping[str, str] | Iterable[tuple[str, str]], allowed: Allowed) -> Extracted:
+    """Return the pairs of a message that the setting allows: pip191.extract.pairs.
+
+    Args:
+        properties: Of the message. A repeated name counts by its last value (pip191.extract.repeated-name); the order does not
+            matter (pip191.extract.order).
+        allowed: The setting. Names and values are compared exactly (pip191.extract.exact).
+    """
+    last = dict(properties)
+    return tuple((name, last[name]) for name, values in allowed.items() if name in last and last[name] in values)
+
+
+class Reason(Enum):
+    """Why a batch goes out."""
+
+    OTHER_SET = "the next message has another extracted set"
+    OTHER_KIND = "the next message has another schema, or belongs to another transaction"
+    UNBATCHABLE = "the next message can't be batched; or this is that message"
+    MESSAGES = "it has as many messages as are allowed"
+    OCTETS = "it has as many octets as are allowed, or would have more with the next message"
+    DELAY = "its first message has waited as long as is allowed"
+    FLUSH = "the application asked for it, or is leaving"
+
+
+@dataclass(frozen=True)
+class Batch(Generic[T]):
+    """What goes out as one entry.
+
+    Attributes:
+        items: Its messages, in the order in which they came; at least one.
+        header: The extracted set, to be the header's properties; None: the header is written as without the proposal.
+        reason: Why it goes out.
+    """
+
+    items: tuple[T, ...]
+    header: Extracted | None
+    reason: Reason
+
+    @property
+    def is_batch(self) -> bool:
+        """Tell whether it is written as a batch, be it of one: pip191.header.batch-of-one."""
+        return self.header is not None or len(self.items) > 1
+
+
+def write_header(metadata: MessageMetadata, batch: Batch[T]) -> None:
+    """Make the header of an entry that of a batch: pip191.header.extracted-set.
+
+    Args:
+        metadata: Without properties and count so far; the rest is left as it is.
+        batch: It `is_batch`.
+    """
+    metadata.num_messages_in_batch = len(batch.items)
+    metadata.properties.extend(KeyValue(key=name, value=value) for name, value in batch.header or ())
+
+
+def header_octets(header: Extracted | None) -> int:
+    """Return how many octets an extracted set takes up in an entry."""
+    return sum(1 + _varint_size(size) + size for size in (KeyValue(key=name, value=value).ByteSize() for name, value in header or ()))
+
+
+@dataclass
+class BatchCounts:
+    """What the setting costs: many small entries, and headers that repeat properties.
+
+    Attributes:
+        messages: That went out.
+        entries: That they went out in.
+        header_octets: Of extracted sets in headers.
+        reasons: Number of entries by the reason why they went out.
+    """
+
+    messages: int = 0
+    entries: int = 0
+    header_octets: int = 0
+    reasons: Counter[Reason] = field(default_factory=Counter)
+
+
+class UniformBatcher(Generic[T]):
+    """Puts a producer's messages together, strictly in their order: pip191.batch.order, pip191.batch.consecutive.
+
+    What it returns has to be sent at once and in this order. Only one batch is open at any time: a container with a batch for
+    each extracted set would have larger batches and send messages out of order, which the text rejects.
+
+    Args:
+        allowed: From `allowed_values`; empty: batches are made without regard to properties.
+        max_messages: Most messages in a batch.
+        max_octets: Most octets in a batch, as `add` is told them.
+        delay: Seconds that the first message of a batch waits for others at most.
+        profile: Which reading is spoken.
+
+    Attributes:
+        max_octets: May be changed at any time, as when a broker takes less; holds from the next message on.
+        counts: What has gone out.
+
+    Raises:
+        ValueError: A limit is below 1, or the delay below 0.
+    """
+
+    def __init__(
+        self, allowed: Allowed, *, max_messages: int = 1000, max_octets: int = 128 * 1024, delay: float = 0.001, profile: Profile = DEFAULT
+    ) -> None:
+        if min(max_messages, max_octets) < 1 or not delay >= 0:
+            raise ValueError(
+                f"a batch has at least 1 message and 1 octet, and waits 0 s or more, not {max_messages}, {max_octets}, {delay}"
+            )
+        self.max_octets = max_octets
+        self.counts = BatchCounts()
+        self._allowed = allowed
+        self._max_messages = max_messages
+        self._delay = delay
+        self._profile = profile
+        self._items: list[T] = []
+        self._extracted: Extracted = ()
+        self._kind: Hashable = None
+        self._octets = 0
+        self._deadline: float | None = None
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def add(
+        self,
+        item: T,
+        properties: Mapping[str, str] | Iterable[tuple[str, str]],
+        size: int,
+        now: float,
+        *,
+        has_delivery_time: bool = False,
+        is_chunked: bool = False,
+        kind: Hashable = None,
+    ) -> list[Batch[T]]:
+        """Take a message.
+
+        Args:
+            item: The message, as the caller knows it.
+            properties: What the application said about it.
+            size: Octets that it counts for.
+            now: Seconds. A batch whose time is up still takes messages until `tick` is told so.
+            has_delivery_time: It is not to be delivered before a time.
+            is_chunked: It is one of several pieces of a message.
+            kind: What else has to be equal within a batch: schema version, transaction.
+
+        Returns:
+            What goes out now: the batch that was open, this message if it goes out with it or on its own, both, or nothing.
+        """
+        if has_delivery_time or is_chunked:  # pip191.batch.delivery-time, pip191.batch.chunks
+            return [*self.flush(Reason.UNBATCHABLE), self._sent((item,), None, Reason.UNBATCHABLE)]
+        extracted = extracted_set(properties, self._allowed)
+        sent = self.flush(reason) if (reason := self._against(extracted, size, kind)) is not None else []
+        if not self._items:
+            self._extracted, self._kind, self._deadline = extracted, kind, now + self._delay
+        self._items.append(item)
+        self._octets += size
+        if len(self._items) >= self._max_messages:  # pip191.trigger.messages
+            sent += self.flush(Reason.MESSAGES)
+        elif self._octets >= self.max_octets:  # pip191.trigger.octets
+            sent += self.flush(Reason.OCTETS)
+        return sent
+
+    def _against(self, extracted: Extracted, size: int, kind: Hashable) -> Reason | None:
+        """Return why a message can't join the open batch; None if it can, or if none is open."""
+        if not self._items:
+            return None
+        if extracted != self._extracted:  # pip191.batch.same-set, pip191.batch.none-extracted
+            return Reason.OTHER_SET
+        if kind != self._kind:  # pip191.batch.kind
+            return Reason.OTHER_KIND
+        return Reason.OCTETS if self._octets + size > self.max_octets else None
+
+    def flush(self, reason: Reason = Reason.FLUSH) -> list[Batch[T]]:
+        """Close the open batch: pip191.trigger.flush.
+
+        Returns:
+            The batch, or nothing if none is open.
+        """
+        if not self._items:
+            return []
+        items, self._items, self._octets, self._deadline = tuple(self._items), [], 0, None
+        return [self._sent(items, self._header(items, self._extracted if self._allowed else None), reason)]
+
+    def split(self, batch: Batch[T]) -> list[Batch[T]]:
+        """Divide a batch that has more octets than it may once it is written with its header: pip191.trigger.octets.
+
+        Args:
+            batch: The one that was made last, of two messages at least.
+
+        Returns:
+            Two, which go out in its place; each has its header.
+        """
+        self._count(batch, -1)
+        middle = len(batch.items) // 2
+        halves = batch.items[:middle], batch.items[middle:]
+        return [self._sent(items, self._header(items, batch.header), Reason.OCTETS) for items in halves]
+
+    def next_deadline(self) -> float | None:
+        """Return when `tick` has to be called; None: no batch is open."""
+        return self._deadline
+
+    def tick(self, now: float) -> list[Batch[T]]:
+        """Close the open batch if its time is up: pip191.trigger.delay. As `flush`."""
+        return self.flush(Reason.DELAY) if self._deadline is not None and self._deadline <= now else []
+
+    def _header(self, items: tuple[T, ...], extracted: Extracted | None) -> Extracted | None:
+        return None if len(items) == 1 and self._profile.batch_of_one == "java_single" else extracted  # pip191.header.java-single
+
+    def _sent(self, items: tuple[T, ...], header: Extracted | None, reason: Reason) -> Batch[T]:
+        batch = Batch(items, header, reason)
+        self._count(batch, 1)
+        return batch
+
+    def _count(self, batch: Batch[T], times: int) -> None:
+        self.counts.messages += times * len(batch.items)
+        self.counts.entries += times
+        self.counts.header_octets += times * header_octets(batch.header)
+        self.counts.reasons[batch.reason] += times
+
+
+def _varint_size(number: int) -> int:
+    return max(1, (number.bit_length() + 6) // 7)

@@ -1,0 +1,185 @@
+from refimpl.broker import Broker
+from refimpl.broker.session import MESSAGES_WAIT_ABOVE, REQUESTS_WAIT_ABOVE
+from refimpl.broker.subscription import ack_set, read_ack_set
+from tests.fakes.broker_peer import TOPIC, Peer, make_broker
+
+
+def pair(**settings: str) -> tuple[Broker, Peer, Peer]:
+    broker = make_broker(**settings)
+    producer, consumer = Peer(broker), Peer(broker)
+    producer.producer()
+    consumer.subscribe()
+    return broker, producer, consumer
+
+
+def test_messages_wait_for_permits() -> None:
+    _, producer, consumer = pair()
+    producer.publish("a", "b", "c")
+    assert consumer.texts() == []
+    assert consumer.flow(2) == ["a", "b"]
+    assert consumer.flow(2) == ["c"]
+
+
+def test_a_batch_costs_its_messages() -> None:
+    _, producer, consumer = pair()
+    producer.publish_batch("a", "b", "c")
+    producer.publish("d")
+    consumer.send("flow", consumer_id=1, messagePermits=2)
+    assert consumer.entries() == [0]
+    consumer.send("flow", consumer_id=1, messagePermits=1)
+    assert consumer.entries() == [], "one permit is owed"
+    consumer.send("flow", consumer_id=1, messagePermits=1)
+    assert consumer.entries() == [1]
+
+
+def test_an_acknowledged_message_does_not_come_again() -> None:
+    broker, producer, consumer = pair()
+    producer.publish("a", "b", "c", "d")
+    consumer.flow(10)
+    consumer.acknowledge(1)
+    consumer.acknowledge(2, kind="Cumulative")
+    consumer.session.eof(broker.now)
+    second = Peer(broker)
+    second.subscribe()
+    assert second.flow(10) == ["d"]
+
+
+def test_a_second_broker_on_the_same_store_goes_on() -> None:
+    broker, producer, consumer = pair()
+    producer.publish("a", "b", "c")
+    consumer.flow(10)
+    consumer.acknowledge(0)
+    after = Peer(make_broker(store=broker.store))
+    after.subscribe()
+    assert after.flow(10) == ["b", "c"]
+    assert "persistent://public/default/t" in after.broker.persistent_topics("public/default")
+
+
+def test_shared_consumers_take_turns_and_inherit() -> None:
+    broker = make_broker()
+    producer, first, second = Peer(broker), Peer(broker), Peer(broker)
+    producer.producer()
+    for one in (first, second):
+        one.subscribe(kind="Shared")
+        one.flow(10)
+    producer.publish("a", "b", "c", "d")
+    assert (first.texts(), second.texts()) == (["a", "c"], ["b", "d"])
+    first.send("close_consumer", consumer_id=1, request_id=3)
+    assert second.texts() == ["a", "c"]
+
+
+def test_redelivery_is_counted_on_a_shared_subscription() -> None:
+    broker = make_broker()
+    peer = Peer(broker)
+    peer.producer()
+    peer.subscribe(kind="Shared")
+    peer.publish("a", "b")
+    peer.flow(10)
+    for expected in (1, 2):
+        peer.send("redeliverUnacknowledgedMessages", consumer_id=1, message_ids=[{"ledgerId": 1, "entryId": 1}])
+        (again,) = peer.answers()
+        assert (again.message_id.entryId, again.redelivery_count) == (1, expected)
+
+
+def test_failover_has_one_active_consumer_and_says_which() -> None:
+    broker = make_broker()
+    first, second = Peer(broker), Peer(broker)
+    first.send("subscribe", topic=TOPIC, subscription="s", subType="Failover", consumer_id=1, request_id=1, consumer_name="a")
+    assert first.answers()[-1].is_active
+    second.send("subscribe", topic=TOPIC, subscription="s", subType="Failover", consumer_id=1, request_id=1, consumer_name="b")
+    assert not second.answers()[-1].is_active
+    first.session.eof(0.0)
+    assert [one.is_active for one in second.answers()] == [True]
+
+
+def test_seek_closes_the_consumer_first() -> None:
+    _, producer, consumer = pair()
+    producer.publish("a", "b", "c", at=7)
+    consumer.flow(10)
+    consumer.send("seek", consumer_id=1, request_id=9, message_id={"ledgerId": 1, "entryId": 1})
+    assert [one.DESCRIPTOR.name for one in consumer.answers()] == ["CommandCloseConsumer", "CommandSuccess"]
+    consumer.subscribe()
+    assert consumer.flow(10) == ["b", "c"]
+
+
+def test_a_reader_begins_behind_its_position_and_leaves_nothing() -> None:
+    broker, producer, consumer = pair()
+    producer.publish("a", "b", "c")
+    reader = {"durable": False, "name": "r", "start_message_id": {"ledgerId": 1, "entryId": 0}}
+    consumer.subscribe(consumer_id=2, **reader)
+    assert consumer.flow(10, consumer_id=2) == ["b", "c"]
+    consumer.ask("close_consumer", consumer_id=2, request_id=3)
+    assert broker.admin.subscriptions(TOPIC) == ["s"]
+
+
+def test_messages_of_a_batch_are_acknowledged_one_by_one_if_that_is_on() -> None:
+    broker, producer, consumer = pair(acknowledgmentAtBatchIndexLevelEnabled="true")
+    producer.publish_batch("a", "b", "c")
+    consumer.flow(10)
+    part = {"ledgerId": 1, "entryId": 0, "ack_set": [0b101]}
+    consumer.send("ack", consumer_id=1, ack_type="Individual", message_id=[part])
+    consumer.ask("close_consumer", consumer_id=1, request_id=3)
+    consumer.subscribe()
+    consumer.send("flow", consumer_id=1, messagePermits=2)
+    (message,) = consumer.answers()
+    assert list(message.ack_set) == [0b101]
+    consumer.send("ack", consumer_id=1, ack_type="Individual", message_id=[{**part, "ack_set": [0b010]}])
+    assert broker.admin.topic_stats(TOPIC)["subscriptions"]["s"]["msgBacklog"] == 0
+
+
+def test_ack_sets_are_signed_words() -> None:
+    assert ack_set({63, 64}) == [-(2**63), 1]
+    assert read_ack_set([-(2**63), 1], 65) == {63, 64}
+    assert read_ack_set([-1] * 1000, 3) == {0, 1, 2}
+
+
+def test_a_non_persistent_topic_keeps_nothing() -> None:
+    broker = make_broker()
+    peer = Peer(broker)
+    topic = "non-persistent://public/default/n"
+    peer.producer(topic)
+    peer.subscribe(topic)
+    peer.publish("lost")
+    assert peer.texts() == []
+    assert peer.flow(1) == []
+    peer.publish("seen", "lost too")
+    assert peer.texts() == ["seen"]
+    assert broker.non_persistent_topics("public/default") == [topic]
+    peer.session.eof(0.0)
+    assert broker.non_persistent_topics("public/default") == []
+
+
+def test_a_consumer_that_does_not_read_gets_no_more_messages() -> None:
+    _, producer, consumer = pair()
+    consumer.send("flow", consumer_id=1, messagePermits=1000)
+    for _ in range(200):
+        producer.publish("x" * 10_000)
+        producer.frames()
+    waiting = len(consumer.session._output)
+    assert MESSAGES_WAIT_ABOVE < waiting < MESSAGES_WAIT_ABOVE + 20_000
+    assert len(consumer.texts()) == 200, "what waited comes once it reads"
+
+
+def test_requests_of_a_peer_that_does_not_read_wait() -> None:
+    broker = make_broker()
+    for number in range(1000):
+        broker.admin.create_topic(f"persistent://public/default/{'n' * 100}-{number}")
+    peer = Peer(broker)
+    for number in range(100):
+        peer.send("getTopicsOfNamespace", request_id=number, namespace="public/default")
+    assert not peer.session.reading
+    assert len(peer.session._output) < REQUESTS_WAIT_ABOVE + 300_000
+    assert [one.request_id for one in peer.answers()] == list(range(100))
+    assert peer.session.reading
+
+
+def test_updates_that_nobody_reads_end_the_connection() -> None:
+    broker = make_broker()
+    deaf, other = Peer(broker), Peer(broker)
+    for number in range(2000):
+        deaf.send("watchTopicList", request_id=number, watcher_id=number, namespace="public/default", topics_pattern=".*")
+        deaf.frames()
+    for number in range(400):
+        broker.admin.create_topic(f"persistent://public/default/t-{number}")
+    assert deaf.session.closing
+    assert other.ask("ping") is not None

@@ -1,0 +1,385 @@
+"""Scalable topics on the broker: watches, look-ups, segments, permissions, administration."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import parse_qsl
+
+import pytest
+
+from refimpl.broker import PROPOSALS, AdminRefused, Broker
+from refimpl.broker.rest import AdminRequest, handle
+from refimpl.proposals.profiles import LETTER
+from refimpl.proposals.scalable_topics import topics_hash
+from refimpl.wire.pulsar_api_pb2 import AuthorizationError, InvalidTopicName, NotAllowedError, TopicNotFound
+from tests.broker.test_rules import tokens
+from tests.fakes.broker_peer import Peer, make_broker
+
+NS = "public/default"
+X = f"topic://{NS}/x"
+SEGMENT = f"segment://{NS}/x/0000-ffff-0"
+SCALABLE = f"/admin/v2/scalable/{NS}"
+
+
+def ask(broker: Broker, method: str, path: str, body: object = None, token: str | None = None):
+    place, _, query = path.partition("?")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    filters = tuple(value for key, value in pairs if key == "property")
+    octets = b"" if body is None else json.dumps(body).encode()
+    answer = handle(broker, AdminRequest(method, place, dict(pairs), octets, token, filters), broker.now)
+    return answer.status, json.loads(answer.body) if answer.body else None
+
+
+def watch(peer: Peer, watch_id: int = 1, namespace: str = NS, **fields: object):
+    peer.send("watchScalableTopics", watch_id=watch_id, namespace=namespace, **fields)
+    return peer.answers()
+
+
+def told(peer: Peer, seconds: float = 0.05):
+    """Let time pass; return what was added and removed, for each update."""
+    peer.broker.tick(peer.broker.now + seconds)
+    return [(list(one.diff.added), list(one.diff.removed)) for one in peer.answers()]
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return make_broker()
+
+
+# Watches
+
+
+def test_the_flag_is_set_as_the_configuration_says() -> None:
+    assert make_broker().feature_flags().supports_scalable_topics
+    off = make_broker(scalableTopicsEnabled="false").feature_flags()
+    assert (off.HasField("supports_scalable_topics"), off.supports_scalable_topics) == (True, False)
+    assert not Broker(proposals=PROPOSALS - {"pr25648"}).feature_flags().HasField("supports_scalable_topics")
+
+
+def test_a_watch_gets_a_snapshot_and_then_what_changes(broker: Broker) -> None:
+    peer = Peer(broker)
+    (first,) = watch(peer)
+    assert (first.watch_id, first.HasField("snapshot"), list(first.snapshot.topics)) == (1, True, [])
+    broker.admin.create_scalable_topic(X)
+    assert broker.next_deadline() == 0.05
+    assert told(peer, 0.049) == []
+    assert told(peer, 0.001) == [([X], [])]
+    broker.admin.delete_scalable_topic(X)
+    assert told(peer) == [([], [X])]
+    peer.send("watchScalableTopicsClose", watch_id=1)
+    broker.admin.create_scalable_topic(X)
+    assert told(peer) == []
+
+
+def test_the_window_does_not_hide_the_other_timers(broker: Broker) -> None:
+    peer = Peer(broker)
+    watch(peer)
+    broker.tick(29.99)
+    broker.admin.create_scalable_topic(X)
+    assert broker.next_deadline() == 30.0
+    broker.tick(30.0)
+    assert [one.DESCRIPTOR.name for one in peer.answers()] == ["CommandPing"]
+    assert told(peer, 0.04) == [([X], [])]
+
+
+def test_a_known_set_is_answered_by_silence(broker: Broker) -> None:
+    broker.admin.create_scalable_topic(X)
+    peer = Peer(broker)
+    assert watch(peer, current_hash=topics_hash([X])) == []
+    assert len(watch(peer, 2, current_hash=topics_hash([]))) == 1
+    broker.admin.delete_scalable_topic(X)
+    assert told(peer) == [([], [X]), ([], [X])]
+
+
+def test_properties_select_and_their_change_is_told(broker: Broker) -> None:
+    broker.admin.create_scalable_topic(X, {"owner": "bob"})
+    peer = Peer(broker)
+    (first,) = watch(peer, property_filters=[{"key": "owner", "value": "alice"}])
+    assert list(first.snapshot.topics) == []
+    broker.admin.set_scalable_topic_properties(X, {"owner": "alice"})
+    assert told(peer) == [([X], [])]
+    broker.admin.set_scalable_topic_properties(X, {"owner": "alice", "more": ""})
+    assert told(peer) == []
+    broker.admin.set_scalable_topic_properties(X, {})
+    assert told(peer) == [([], [X])]
+
+
+@pytest.mark.parametrize(("profiles", "expected"), [({}, [([], [X])]), ({"profiles": LETTER}, [])], ids=["default", "letter"])
+def test_what_comes_and_goes_within_a_window(profiles: dict, expected: list) -> None:
+    broker = Broker(**profiles)
+    peer = Peer(broker)
+    watch(peer)
+    broker.admin.create_scalable_topic(X)
+    broker.admin.delete_scalable_topic(X)
+    assert told(peer) == expected
+
+
+def test_a_lost_connection_leaves_nothing(broker: Broker) -> None:
+    peer, other = Peer(broker), Peer(broker)
+    broker.admin.create_scalable_topic(X)
+    for one in (peer, other):
+        watch(one)
+        one.ask("scalableTopicLookup", session_id=1, topic=X)
+    peer.session.eof(broker.now)
+    assert broker.scalable.watches.watch_count(peer.session) == broker.scalable.layouts.session_count(peer.session) == 0
+    broker.admin.delete_scalable_topic(X)
+    assert told(peer) == []
+    assert told(other) == [([], [X])]
+
+
+@pytest.mark.parametrize("namespace", ["", "public", "public/default/", "a/b/c", "public/de fault"])
+def test_a_malformed_namespace_is_refused_in_the_update(broker: Broker, namespace: str) -> None:
+    peer = Peer(broker)
+    (refused,) = watch(peer, namespace=namespace)
+    assert (refused.error, refused.WhichOneof("event"), peer.session.closing) == (InvalidTopicName, None, False)
+
+
+def test_switched_off() -> None:
+    broker = make_broker(scalableTopicsEnabled="false")
+    peer = Peer(broker)
+    (refused,) = watch(peer, namespace="nonsense")
+    assert refused.error == NotAllowedError
+    assert peer.ask("scalableTopicLookup", session_id=1, topic=X).error == NotAllowedError
+    for name, field in (("watchScalableTopicsClose", "watch_id"), ("scalableTopicClose", "session_id")):
+        peer.send(name, **{field: 1})
+    assert peer.answers() == []
+    assert ask(broker, "PUT", f"{SCALABLE}/x")[0] == 204
+
+
+@pytest.mark.parametrize("number", [70, 72, 73, 76, 78])
+def test_a_broker_from_before_ends_the_connection(number: int) -> None:
+    broker = Broker(proposals=PROPOSALS - {"pr25648"})
+    fields = {
+        70: ("scalableTopicLookup", {"session_id": 1, "topic": X}),
+        72: ("scalableTopicClose", {"session_id": 1}),
+        73: (
+            "scalableTopicSubscribe",
+            {"request_id": 1, "topic": X, "subscription": "s", "consumer_name": "c", "consumer_id": 1, "consumer_type": "STREAM"},
+        ),
+        76: ("watchScalableTopics", {"watch_id": 1, "namespace": NS}),
+        78: ("watchScalableTopicsClose", {"watch_id": 1}),
+    }
+    peer = Peer(broker)
+    name, values = fields[number]
+    peer.send(name, **values)
+    assert (peer.answers(), peer.session.closing) == ([], True)
+    assert Peer(broker).producer(X).error == InvalidTopicName
+    assert ask(broker, "GET", SCALABLE)[0] == 404
+
+
+def test_what_is_not_built_is_refused_in_its_own_answer(broker: Broker) -> None:
+    request = {"request_id": 4, "topic": X, "subscription": "s", "consumer_name": "c", "consumer_id": 1, "consumer_type": "STREAM"}
+    answer = Peer(broker).ask("scalableTopicSubscribe", **request)
+    assert (answer.DESCRIPTOR.name, answer.request_id, answer.error) == ("CommandScalableTopicSubscribeResponse", 4, NotAllowedError)
+
+
+# Permissions
+
+
+def test_who_may_watch_and_look_up() -> None:
+    key = "data:;base64,a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
+    broker = make_broker(authenticationEnabled="true", authorizationEnabled="true", tokenSecretKey=key)
+    broker.admin.create_scalable_topic(X)
+    peers = []
+    for token in tokens("reader", "stranger").values():
+        peers.append(Peer(broker, connect=False))
+        peers[-1].send("connect", client_version="x", protocol_version=21, auth_method_name="token", auth_data=token.encode())
+        peers[-1].frames()
+    reader, stranger = peers
+    broker.admin.grant_permission(NS, "reader", ["consume"])
+    assert watch(reader)[0].HasField("snapshot")
+    (refused,) = watch(stranger)
+    assert refused.error == AuthorizationError
+    assert stranger.ask("scalableTopicLookup", session_id=1, topic=X).error == AuthorizationError
+    assert reader.ask("scalableTopicLookup", session_id=1, topic=X).HasField("dag")
+    assert stranger.ask("lookupTopic", topic=SEGMENT, request_id=1).error == AuthorizationError
+    assert reader.producer(SEGMENT).error == AuthorizationError
+    assert reader.subscribe(SEGMENT).DESCRIPTOR.name == "CommandSuccess"
+    broker.admin.revoke_permission(NS, "reader")
+    broker.admin.delete_scalable_topic(X)
+    reader.answers()
+    assert told(reader) == []
+
+
+# Segments
+
+
+def test_messages_go_through_a_segment(broker: Broker) -> None:
+    broker.admin.create_scalable_topic(X)
+    peer = Peer(broker)
+    update = peer.ask("scalableTopicLookup", session_id=3, topic=X)
+    assert (update.session_id, update.resolved_topic_name, update.dag.epoch) == (3, X, 0)
+    assert [(one.hash_start, one.hash_end) for one in update.dag.segments] == [(0, 0xFFFF)]
+    assert [one.broker_url for one in update.dag.segment_brokers] == [broker.service_url]
+    assert peer.ask("lookupTopic", topic=SEGMENT, request_id=1).brokerServiceUrl == broker.service_url
+    assert peer.ask("lookupTopic", topic=X, request_id=1).brokerServiceUrl == broker.service_url
+    assert peer.ask("partitionMetadata", topic=SEGMENT, request_id=1).partitions == 0
+    peer.producer(SEGMENT)
+    peer.publish("a", "b")
+    peer.answers()
+    peer.subscribe(SEGMENT)
+    assert peer.flow(5) == ["a", "b"]
+    assert broker.scalable.record(X).topics[SEGMENT].cursors.keys() == {"s"}
+    second = Broker(store=broker.store)
+    again = Peer(second)
+    again.subscribe(SEGMENT)
+    assert again.flow(5) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [f"segment://{NS}/x/0000-fffe-0", f"segment://{NS}/x/0000-ffff-1", f"segment://{NS}/y/0000-ffff-0", "segment://a/b/x/0000-ffff-0"],
+)
+@pytest.mark.parametrize("settings", [{}, {"allowAutoTopicCreationType": "partitioned"}], ids=["default", "partitioned"])
+def test_a_segment_that_does_not_exist_is_not_created(name: str, settings: dict[str, str]) -> None:
+    broker = make_broker(**settings)
+    broker.admin.create_scalable_topic(X)
+    peer = Peer(broker)
+    assert peer.producer(name).error == TopicNotFound
+    assert peer.subscribe(name).error == TopicNotFound
+    assert broker.scalable.record(X).topics == {}
+    assert not broker.store.namespaces[NS].topics
+
+
+@pytest.mark.parametrize("name", ["segment://public/default/x", "segment://x", "topic://", "topic://public/x", "topic://a b/c/x"])
+def test_names_that_are_none(broker: Broker, name: str) -> None:
+    peer = Peer(broker)
+    for command in ("lookupTopic", "partitionMetadata"):
+        assert peer.ask(command, topic=name, request_id=1).error == InvalidTopicName
+    assert peer.producer(name).error == InvalidTopicName
+
+
+def test_a_scalable_topic_itself_takes_no_producers(broker: Broker) -> None:
+    peer = Peer(broker)
+    for missing in (True, False):
+        assert peer.producer(X).error == NotAllowedError
+        assert peer.subscribe(X).error == NotAllowedError
+        if missing:
+            assert peer.ask("partitionMetadata", topic=X, request_id=1, metadata_auto_creation_enabled=False).error == TopicNotFound
+            broker.admin.create_scalable_topic(X)
+
+
+def test_deleting_a_topic_closes_who_uses_its_segments(broker: Broker) -> None:
+    broker.admin.create_scalable_topic(X)
+    peer = Peer(broker)
+    watch(peer)
+    peer.producer(SEGMENT)
+    peer.subscribe(SEGMENT)
+    broker.admin.delete_scalable_topic(X)
+    assert [one.DESCRIPTOR.name for one in peer.answers()] == ["CommandCloseProducer", "CommandCloseConsumer"]
+    assert told(peer) == [([], [X])]
+    broker.admin.create_scalable_topic(X)
+    assert peer.flow(5) == []
+    peer.subscribe(SEGMENT)
+    assert peer.flow(5) == []  # the messages have gone with the topic
+
+
+def test_a_topic_that_is_made_anew_is_told_to_its_look_ups(broker: Broker) -> None:
+    broker.admin.create_scalable_topic(X)
+    peer = Peer(broker)
+    peer.ask("scalableTopicLookup", session_id=3, topic=X)
+    broker.admin.delete_scalable_topic(X)
+    assert peer.answers() == []
+    broker.admin.create_scalable_topic(X, segments=2)
+    (update,) = peer.answers()
+    assert (update.session_id, [one.hash_start for one in update.dag.segments]) == (3, [0, 0x8000])
+
+
+def test_unloading_a_namespace_disconnects_segments_and_leaves_watches(broker: Broker) -> None:
+    broker.admin.create_scalable_topic(X)
+    peer = Peer(broker)
+    watch(peer)
+    peer.subscribe(SEGMENT)
+    broker.admin.unload_namespace(NS)
+    assert [one.DESCRIPTOR.name for one in peer.answers()] == ["CommandCloseConsumer"]
+    assert told(peer) == []
+    assert broker.scalable.watches.watch_count(peer.session) == 1
+
+
+# Administration
+
+
+def test_life_of_a_topic(broker: Broker) -> None:
+    assert ask(broker, "PUT", f"{SCALABLE}/x", {"owner": "alice"}) == (204, None)
+    assert ask(broker, "PUT", f"{SCALABLE}/x") == (409, {"reason": f"Scalable topic already exists: {X}"})
+    status, found = ask(broker, "GET", f"{SCALABLE}/x")
+    assert (status, found["epoch"], found["nextSegmentId"], found["properties"]) == (200, 0, 1, {"owner": "alice"})
+    assert found["segments"]["0"]["hashRange"] == {"start": 0, "end": 65535}
+    assert ask(broker, "PUT", f"{SCALABLE}/x/properties", {"a": ""}) == (204, None)
+    assert ask(broker, "GET", f"{SCALABLE}/x")[1]["properties"] == {"a": ""}
+    assert ask(broker, "DELETE", f"{SCALABLE}/x?force=true") == (204, None)
+    missing = (404, {"reason": f"Scalable topic not found: {X}"})
+    assert ask(broker, "DELETE", f"{SCALABLE}/x") == ask(broker, "GET", f"{SCALABLE}/x") == missing
+    assert ask(broker, "PUT", f"{SCALABLE}/x/properties", {}) == missing
+    assert broker.store.scalable == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("x?numInitialSegments=3", {}, 204),
+        ("x?numInitialSegments=0", {}, 412),
+        ("x?numInitialSegments=-1", {}, 412),
+        ("x?numInitialSegments=65537", {}, 412),
+        ("x?numInitialSegments=10001", {}, 412),
+        ("x?numInitialSegments=many", {}, 400),
+        ("x", {"": "x", "a": ""}, 204),
+        ("x", {"a": 1}, 400),
+        ("x", ["a"], 400),
+        ("x-partition-0", {}, 412),
+        ("%20", {}, 412),
+        ("a%2Fb%20%C3%A9", {}, 204),
+    ],
+)
+def test_what_can_be_created(broker: Broker, path: str, body: object, status: int) -> None:
+    assert ask(broker, "PUT", f"{SCALABLE}/{path}", body)[0] == status
+    assert len(ask(broker, "GET", SCALABLE)[1]) == (status == 204)
+
+
+def test_lists_by_property(broker: Broker) -> None:
+    for name, properties in {"b": {"owner": "alice", "env": "prod"}, "a": {"owner": "alice"}, "c": {"env": "prod"}, "d": {}}.items():
+        broker.admin.create_scalable_topic(f"topic://{NS}/{name}", properties)
+    for query, names in {
+        "": "abcd",
+        "?property=owner=alice": "ab",
+        "?property=env=prod&property=owner=alice": "b",
+        "?property=x=y": "",
+    }.items():
+        assert ask(broker, "GET", f"{SCALABLE}{query}") == (200, [f"topic://{NS}/{name}" for name in names])
+    for wrong in ("owner", "a=", "=b", ""):
+        assert ask(broker, "GET", f"{SCALABLE}?property={wrong}")[0] == 412
+    assert ask(broker, "GET", "/admin/v2/scalable/no/such") == (200, [])
+
+
+def test_scalable_topics_are_in_no_other_list(broker: Broker) -> None:
+    peer = Peer(broker)
+    peer.ask("watchTopicList", watcher_id=1, namespace=NS, topics_pattern=f"persistent://{NS}/.*", request_id=1)
+    broker.admin.create_scalable_topic(X)
+    peer.producer(SEGMENT)
+    for mode in ("PERSISTENT", "NON_PERSISTENT", "ALL"):
+        answer = peer.ask("getTopicsOfNamespace", namespace=NS, mode=mode, request_id=1)
+        assert (list(answer.topics), answer.topics_hash) == ([], "00000000")
+    assert broker.admin.topics(NS, "persistent") == broker.admin.topics(NS, "non-persistent") == []
+
+
+def test_a_namespace_takes_its_topics_with_it(broker: Broker) -> None:
+    broker.admin.create_namespace("public/n")
+    topic = "topic://public/n/x"
+    broker.admin.create_scalable_topic(topic)
+    peer = Peer(broker)
+    watch(peer, namespace="public/n")
+    with pytest.raises(AdminRefused) as caught:
+        broker.admin.delete_namespace("public/n")
+    assert caught.value.status == 409
+    broker.admin.delete_namespace("public/n", force=True)
+    assert told(peer) == [([], [topic])]
+    assert ask(broker, "GET", "/admin/v2/scalable/public/n") == (200, [])
+
+
+def test_a_namespace_need_not_exist(broker: Broker) -> None:
+    peer = Peer(broker)
+    watch(peer, namespace="no/such")
+    assert ask(broker, "PUT", "/admin/v2/scalable/no/such/x")[0] == 204
+    assert told(peer) == [(["topic://no/such/x"], [])]
+    assert "no/such" not in broker.store.namespaces
+    assert peer.ask("lookupTopic", topic="segment://no/such/x/0000-ffff-0", request_id=1).error == TopicNotFound

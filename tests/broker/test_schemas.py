@@ -1,0 +1,237 @@
+"""Schemas of topics: answers as Apache Pulsar 4.2.4 was observed to give them."""
+
+import json
+
+import pytest
+
+from refimpl.broker import avro_schemas
+from refimpl.broker.rest import AdminRequest, AdminResponse, handle
+from refimpl.broker.schemas import MOST_VERSIONS, version_octets
+from refimpl.wire.pulsar_api_pb2 import IncompatibleSchema, InvalidTopicName, KeyValue, Schema, TopicNotFound
+from tests.fakes.broker_peer import TOPIC, Peer, make_broker
+
+
+def record(*fields: object, name: str = "R") -> bytes:
+    listed = [{"name": one, "type": "string"} if isinstance(one, str) else one for one in fields]
+    return json.dumps({"type": "record", "name": name, "fields": listed}).encode()
+
+
+def schema(definition: bytes, kind: int = Schema.Avro, **properties: str) -> Schema:
+    pairs = [KeyValue(key=key, value=value) for key, value in properties.items()]
+    return Schema(name="whatever", type=kind, schema_data=definition, properties=pairs)
+
+
+A, B_WITH_DEFAULT, B = "a", {"name": "b", "type": ["null", "string"], "default": None}, {"name": "b", "type": ["null", "string"]}
+ONE, TWO = record(A), record(A, B_WITH_DEFAULT)
+
+
+@pytest.fixture
+def peer() -> Peer:
+    return Peer(make_broker())
+
+
+def test_a_topic_without_a_schema_and_one_that_is_missing(peer: Peer) -> None:
+    peer.producer()
+    for topic in (TOPIC, "persistent://public/default/none", "persistent://public/none/t"):
+        answer = peer.ask("getSchema", request_id=5, topic=topic)
+        assert (answer.request_id, answer.error_code) == (5, TopicNotFound)
+        assert answer.error_message == f"Topic not found or no-schema {topic}"
+    assert peer.ask("getSchema", request_id=5, topic="persistent://x").error_code == InvalidTopicName
+    missing = "persistent://public/default/none"
+    refused = peer.ask("getOrCreateSchema", request_id=6, topic=missing, schema=schema(ONE))
+    assert (refused.error_code, refused.error_message) == (TopicNotFound, f"Topic not found {missing}")
+    assert peer.broker.admin.topics("public/default", "persistent") == [TOPIC]
+
+
+def test_get_or_create_twice_and_what_is_got(peer: Peer) -> None:
+    assert peer.producer().schema_version == b""
+    for _ in range(2):
+        assert peer.ask("getOrCreateSchema", request_id=6, topic=TOPIC, schema=schema(ONE, k="v")).schema_version == bytes(8)
+    for fields in ({}, {"schema_version": bytes(8)}, {"schema_version": bytes(9)}):
+        answer = peer.ask("getSchema", request_id=7, topic=TOPIC, **fields)
+        assert answer.schema == Schema(name="public/default/t", type=Schema.Avro, schema_data=ONE, properties=schema(ONE, k="v").properties)
+        assert answer.schema_version == bytes(8)
+    assert peer.ask("getSchema", request_id=7, topic=TOPIC, schema_version=version_octets(1)).error_code == TopicNotFound
+    empty = peer.ask("getSchema", request_id=7, topic=TOPIC, schema_version=b"")
+    assert (empty.error_code, empty.error_message) == (IncompatibleSchema, "Empty schema version")
+
+
+def test_a_version_of_a_few_octets_costs_an_answer_not_the_connection(peer: Peer) -> None:
+    """Apache Pulsar 4.2.4 ends the connection."""
+    assert peer.ask("getSchema", request_id=7, topic=TOPIC, schema_version=b"abcd").error_code == IncompatibleSchema
+    assert not peer.session.closing
+
+
+def test_producers_bring_versions(peer: Peer) -> None:
+    def version(definition: bytes, kind: int = Schema.Avro, **properties: str) -> object:
+        version.number += 1
+        answer = peer.producer(producer_id=version.number, schema=schema(definition, kind, **properties))
+        return answer.error if answer.DESCRIPTOR.name == "CommandError" else int.from_bytes(answer.schema_version, "big")
+
+    version.number = 10
+    assert version(ONE) == 0
+    assert version(json.dumps(json.loads(ONE), indent=2).encode()) == 0
+    assert version(ONE, k="v") == 0
+    assert version(record(A, B)) == IncompatibleSchema, "a new field without a default: old messages lack it"
+    assert version(TWO) == 1
+    assert version(ONE) == 0, "an old one keeps its version"
+    assert version(record({"name": "a", "type": "int"})) == IncompatibleSchema
+    assert version(ONE, Schema.Json) == IncompatibleSchema
+    assert version(b"", Schema.String) == IncompatibleSchema
+    assert version(b"{nix") == IncompatibleSchema
+    assert version(b"", Schema.AutoConsume) == IncompatibleSchema
+    assert peer.producer(producer_id=99).schema_version == b"", "without a schema, to a topic that has one"
+    assert peer.producer(producer_id=11).schema_version == bytes(8), "a repeated request gets the same answer"
+    assert peer.ask("getSchema", request_id=7, topic=TOPIC).schema.schema_data == TWO
+
+
+def test_a_refused_schema_creates_no_producer(peer: Peer) -> None:
+    assert peer.producer(schema=schema(b"{")).error == IncompatibleSchema
+    assert peer.broker.admin.topic_stats(TOPIC)["publishers"] == []
+    assert peer.producer().producer_name
+
+
+def test_consumers_bring_the_first_schema_and_must_read_the_newest(peer: Peer) -> None:
+    def subscribe(number: int, given: Schema | None) -> object:
+        answer = peer.subscribe(kind="Shared", name=f"s{number}", consumer_id=number, **({"schema": given} if given else {}))
+        return answer.error if answer.DESCRIPTOR.name == "CommandError" else "in"
+
+    assert subscribe(1, schema(b"", Schema.AutoConsume)) == "in"
+    assert subscribe(2, schema(ONE)) == "in"
+    assert subscribe(3, None) == "in"
+    assert subscribe(4, schema(TWO)) == "in", "it reads what ONE wrote"
+    assert peer.ask("getSchema", request_id=7, topic=TOPIC).schema.schema_data == ONE, "and is not kept"
+    assert subscribe(5, schema(record(A, B))) == IncompatibleSchema
+    assert subscribe(6, schema(b"", Schema.String)) == IncompatibleSchema
+    assert subscribe(7, schema(b"", Schema.None_)) == IncompatibleSchema
+    assert subscribe(8, schema(b"{")) == IncompatibleSchema
+    assert peer.broker.admin.subscriptions(TOPIC) == ["s1", "s2", "s3", "s4"]
+
+
+@pytest.mark.parametrize("used", ["producer", "consumer", "message"])
+def test_a_consumer_can_not_bring_a_schema_to_a_topic_in_use(used: str) -> None:
+    peer = Peer(make_broker())
+    if used == "consumer":
+        peer.subscribe(name="other", consumer_id=7)
+    else:
+        peer.producer()
+    if used == "message":
+        peer.publish("a")
+        peer.frames()
+        peer.ask("close_producer", producer_id=1, request_id=3)
+    answer = peer.subscribe(schema=schema(ONE))
+    assert (answer.error, answer.message) == (
+        IncompatibleSchema,
+        "Failed to add schema to an active topic with empty(BYTES) schema: new schema type AVRO",
+    )
+
+
+def test_partitions_and_domains_share_a_schema(peer: Peer) -> None:
+    peer.broker.admin.create_partitioned_topic(TOPIC, 2)
+    assert peer.producer(f"{TOPIC}-partition-0", schema=schema(ONE)).schema_version == bytes(8)
+    for topic in (TOPIC, f"{TOPIC}-partition-1", "non-persistent://public/default/t"):
+        assert peer.ask("getSchema", request_id=7, topic=topic).schema.name == "public/default/t"
+    assert peer.producer(f"{TOPIC}-partition-1", 2, schema=schema(record("z"))).error == IncompatibleSchema
+    peer.broker.admin.delete_partitioned_topic(TOPIC, force=True)
+    peer.frames()
+    assert peer.ask("getSchema", request_id=7, topic=TOPIC).error_code == TopicNotFound
+
+
+def test_a_deleted_topic_has_no_schema_left_and_a_restarted_broker_has_it_still(peer: Peer) -> None:
+    peer.producer(schema=schema(ONE))
+    second = Peer(make_broker(store=peer.broker.store))
+    assert second.ask("getSchema", request_id=7, topic=TOPIC).schema_version == bytes(8)
+    second.broker.admin.delete_topic(TOPIC, force=True)
+    assert second.producer().schema_version == b""
+    assert second.ask("getSchema", request_id=7, topic=TOPIC).error_code == TopicNotFound
+
+
+def test_a_topic_has_a_limit_of_versions(peer: Peer) -> None:
+    peer.producer()
+    for number in range(MOST_VERSIONS):
+        stored = peer.broker.store.namespaces["public/default"].schemas
+        stored.setdefault("public/default/t", []).append(schema(b"%d" % number, Schema.Bool))
+    answer = peer.ask("getOrCreateSchema", request_id=6, topic=TOPIC, schema=schema(b"new", Schema.Bool))
+    assert (answer.error_code, "1000 schema versions" in answer.error_message) == (IncompatibleSchema, True)
+
+
+# The admin interface
+
+BASE = "/admin/v2/schemas/public/default/t"
+
+
+def call(peer: Peer, method: str, path: str, body: object = None) -> AdminResponse:
+    return handle(peer.broker, AdminRequest(method, BASE + path, body=b"" if body is None else json.dumps(body).encode()), 0.0)
+
+
+def test_administrators_post_and_read_schemas(peer: Peer) -> None:
+    def post(definition: bytes | str, kind: str = "AVRO") -> tuple[int, object]:
+        text = definition.decode() if isinstance(definition, bytes) else definition
+        answer = call(peer, "POST", "/schema", {"type": kind, "schema": text, "properties": {"k": "v"}})
+        return answer.status, json.loads(answer.body).get("version")
+
+    assert call(peer, "GET", "/schema").status == 404
+    assert post(ONE) == post(ONE) == (200, {"version": 0})
+    assert post(TWO) == (200, {"version": 1})
+    assert post(record("z"))[0] == 409
+    assert post("{nix")[0] == 422
+    assert post(ONE, "AVROX")[0] == 422
+    shown = {"type": "AVRO", "timestamp": 0, "properties": {"k": "v"}}
+    assert json.loads(call(peer, "GET", "/schema").body) == {"version": 1, "data": TWO.decode(), **shown}
+    assert json.loads(call(peer, "GET", "/schema/0").body) == {"version": 0, "data": ONE.decode(), **shown}
+    assert call(peer, "GET", "/schema/9").status == call(peer, "GET", "/schema/x").status == 404
+    assert call(peer, "POST", "/schema", {"type": 1, "schema": "", "properties": {}}).status == 400
+    assert call(peer, "POST", "/schema", {"type": "AVRO", "schema": "{}", "properties": [1]}).status == 400
+
+
+# Which schema reads which
+
+
+def avro(kind: object) -> bytes:
+    return json.dumps(kind).encode()
+
+
+KIND = {"type": "enum", "name": "Kind", "symbols": ["X", "Y"]}
+TREE = {"type": "record", "name": "Tree", "fields": [{"name": "next", "type": ["null", "Tree"]}]}
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "expected"),
+    [
+        ("long", "int", True),
+        ("int", "long", False),
+        ("double", "float", True),
+        ("bytes", "string", True),
+        ("string", "string", True),
+        (["null", "string"], "string", True),
+        ("string", ["null", "string"], False),
+        (["null", "string", "int"], ["int", "null"], True),
+        ({"type": "array", "items": "long"}, {"type": "array", "items": "int"}, True),
+        ({"type": "map", "values": "int"}, {"type": "map", "values": "string"}, False),
+        ({"type": "array", "items": "int"}, {"type": "map", "values": "int"}, False),
+        ({**KIND, "symbols": ["X", "Y", "Z"]}, KIND, True),
+        (KIND, {**KIND, "symbols": ["X", "Y", "Z"]}, False),
+        ({**KIND, "default": "X"}, {**KIND, "symbols": ["X", "Y", "Z"]}, True),
+        ({"type": "fixed", "name": "F", "size": 4}, {"type": "fixed", "name": "F", "size": 4}, True),
+        ({"type": "fixed", "name": "F", "size": 4}, {"type": "fixed", "name": "F", "size": 8}, False),
+        (TREE, TREE, True),
+        (TREE, {**TREE, "name": "Other", "fields": []}, False),
+        ({**TREE, "namespace": "new"}, TREE, True),
+        ({"type": "string", "doc": "x"}, "string", True),
+        ({"type": "long", "logicalType": "timestamp-millis"}, "long", True),
+    ],
+)
+def test_which_schema_reads_which(reader: object, writer: object, expected: bool) -> None:
+    assert avro_schemas.reads(avro(reader), avro(writer)) is expected
+
+
+def test_a_renamed_field_is_found_by_its_alias() -> None:
+    new = record({"name": "b", "aliases": ["a"], "type": "string"})
+    assert avro_schemas.reads(new, record("a"))
+    assert not avro_schemas.reads(record("b"), record("a"))
+
+
+@pytest.mark.parametrize("definition", [b"", b"\xff", b"{", b"[]x", b'{"type":"record"}', b"[" * 10_000, b"7", b'"nothing"'])
+def test_what_is_no_schema(definition: bytes) -> None:
+    with pytest.raises(ValueError, match=r"\S"):
+        avro_schemas.parse(definition)

@@ -1,0 +1,144 @@
+import dataclasses
+import json
+from collections import Counter
+from functools import reduce
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from conformance.corpus.batching.entries import entries
+from conformance.corpus.batching.laws import LAWS, find
+from conformance.corpus.batching.octets import varint_octets
+from conformance.corpus.batching.reference import with_reference_batches
+from conformance.corpus.batching.settings import Setting, Want, frequent_values
+from conformance.corpus.batching.windows import with_batches
+from conformance.corpus.jobs import batches_agree
+from refimpl.proposals.uniform_batches import Reason
+from tests.samples.batching import awkward, one_producer
+
+VALUES = {"region": ("eu", "🌍", ""), "version": ("1",)}
+WANTS = (Want("region", "eu"), Want("region", "", "reject"), Want("version", "EU"), Want("tag", "1", "reject"))
+SETTINGS = (
+    Setting("no proposal", max_messages=7, delay=20),
+    Setting("octets", {"region": ("eu", "EU"), "version": ()}, max_octets=1000, delay=10**6),
+    Setting("java", VALUES, max_messages=3, max_octets=700, delay=5, batch_of_one="java_single"),
+)
+
+
+def both(messages, setting, wants=(), reference=None):
+    return with_reference_batches(with_batches(messages, setting), reference or setting, wants, encode_every=1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_compiling(spark):
+    """Plans are long and rows are few: compiling takes longer than running."""
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    yield
+    spark.conf.unset("spark.sql.codegen.wholeStage")
+
+
+@pytest.fixture(scope="module")
+def corpus(spark):
+    made = spark.createDataFrame(awkward(11)).repartition(3).localCheckpoint()
+    yield made
+    made.unpersist()
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_all_laws_hold_on_an_awkward_corpus(corpus, setting):
+    found = find(entries(both(corpus, setting, WANTS), setting, WANTS), setting, WANTS, 3)
+    assert found.broken == {law.name: 0 for law in LAWS}, found.examples
+    assert found.checked["formulations"] == corpus.count() == found.counters["messages"]
+    assert found.checked["verdicts"] == len(WANTS) * found.counters["entries"]
+    assert sum(found.counters["reasons"].values()) == found.counters["entries"]
+    if setting.name == "java":
+        assert set(found.counters["reasons"]) == {reason.name for reason in Reason} - {"OTHER_KIND", "UNBATCHABLE"}
+
+
+def test_long_runs_are_jumped_through_in_pieces(spark):
+    rows = [(number, 40 + number % 7, {"region": "eu"}) for number in range(3000)]
+    messages = spark.createDataFrame(one_producer(rows)).localCheckpoint()
+    settings = (
+        Setting("short", VALUES, max_messages=3, delay=10**6),
+        Setting("longer than a piece", VALUES, max_messages=700, delay=10**6),
+        Setting("octets and time", VALUES, max_octets=700, delay=9),
+        Setting("one", VALUES, delay=10**6, max_messages=10**6, max_octets=10**9),
+    )
+    other = (sql.col("batch") != sql.col("reference_batch")) | (sql.col("position") != sql.col("reference_position"))
+    counts = [
+        both(messages, setting).agg(sql.lit(setting.name), sql.count_if(other), sql.max("batch") + 1, sql.count("*"))
+        for setting in settings
+    ]
+    found = {row[0]: tuple(row)[1:] for row in reduce(DataFrame.unionAll, counts).collect()}
+    assert all(others == 0 and messages == 3000 for others, _, messages in found.values())
+    assert {name: batches for name, (_, batches, _) in found.items() if name != "octets and time"} == {
+        "short": 1000,
+        "longer than a piece": 5,
+        "one": 1,
+    }
+    assert found["octets and time"][1] > 3000 / 9
+
+
+def test_laws_are_broken_by_formulations_that_differ(corpus):
+    setting = Setting("10 ms", VALUES, delay=10)
+    other = dataclasses.replace(setting, delay=11, allowed={"region": ("eu",), "version": ()})
+    found = find(entries(both(corpus, setting, WANTS, other), setting, WANTS).localCheckpoint(), setting, WANTS, 3)
+    for law in ("formulations", "reasons", "header", "octets"):
+        assert found.broken[law] > 0, law
+        assert 0 < len(found.examples[law]) <= 3
+        assert json.dumps(found.examples[law])
+    assert found.examples["formulations"][0]["setting"] == "10 ms"
+
+
+def test_a_filter_on_a_value_that_is_not_extracted_loses_messages_if_it_rejects_the_rest(corpus):
+    setting, wants = Setting("region", {"region": ("eu",)}), (Want("region", "EU", "reject"), Want("region", "EU"))
+    found = find(entries(both(corpus, setting, wants), setting, wants), setting, wants, 3)
+    rejecting, accepting = found.counters["consumers"]
+    assert rejecting["messages_lost"] == rejecting["wanted"] > 0
+    assert (accepting["messages_lost"], accepting["wanted"]) == (0, rejecting["wanted"])
+    assert accepting["messages_in_vain"] == accepting["messages_accepted"] - accepting["wanted"] > 0
+    assert found.broken["never-lost"] == 0
+
+
+def test_the_order_and_number_of_partitions_make_no_difference(corpus):
+    setting = SETTINGS[2]
+
+    def rows(frame):
+        return Counter(map(tuple, with_batches(frame, setting).select("producer_name", "sequence_id", "batch", "position").collect()))
+
+    assert rows(corpus) == rows(corpus.coalesce(1).sort(sql.desc("sequence_id")))
+
+
+def test_varints(spark):
+    numbers = [0, 1, 127, 128, 16_383, 16_384, 2**35 - 1, 2**35, 2**62, 2**63 - 1]
+    frame = spark.createDataFrame([(number,) for number in numbers], "number LONG")
+    assert [row[0] for row in frame.select(varint_octets(sql.col("number"))).collect()] == [
+        max(1, -(-number.bit_length() // 7)) for number in numbers
+    ]
+
+
+def test_frequent_values_come_in_an_order_that_does_not_depend_on_chance(spark):
+    messages = spark.createDataFrame(one_producer([(0, 0, {"region": value}) for value in ("b", "a", "c", "c", "")]))
+    assert frequent_values(messages, ["version", "region"], 3) == {"version": (), "region": ("c", "", "a")}
+
+
+def test_columns_that_are_missing_are_named(spark, tmp_path, capsys):
+    spark.range(3).write.parquet(str(tmp_path / "ids.parquet"))
+    options = batches_agree.JOB.parser().parse_args(["--corpus", str(tmp_path / "ids.parquet")])
+    with pytest.raises(ValueError, match=r"not messages: topic \(string\) is missing; producer_name \(string\) is missing"):
+        batches_agree.check(batches_agree.Run(spark, options))
+    options = batches_agree.JOB.parser().parse_args(["--corpus", str(tmp_path / "nowhere")])
+    with pytest.raises(ValueError, match=r"there is no corpus '.*nowhere'; known: synthetic, jars"):
+        batches_agree.check(batches_agree.Run(spark, options))
+
+
+def test_the_job_tries_settings_and_distributions(spark, tmp_path):
+    options = batches_agree.JOB.parser().parse_args(["--rows", "3000", "--settings", "2", "--distributions", "1"])
+    findings = batches_agree.check(batches_agree.Run(spark, options))
+    assert [law.name for law in findings.laws] == [law.name for law in LAWS]
+    assert all(law.holds for law in findings.laws)
+    settings = findings.counters["settings"]
+    assert list(settings) == ["without the proposal", "region: 5 values", "2 values, delay 100 ms"]
+    assert settings["without the proposal"]["header_octets"] == 0 < settings["region: 5 values"]["header_octets"]
+    assert json.dumps(findings.counters)

@@ -1,0 +1,420 @@
+"""Captures as rows: event logs, raw files, and all that can be wrong with them."""
+
+import gzip
+import random
+
+import pytest
+
+from conformance.corpus.captures import (
+    MAX_FRAME_SIZE,
+    FrameRow,
+    Origin,
+    Stream,
+    Written,
+    borders,
+    index_flows,
+    log_rows,
+    part_rows,
+    read_index,
+    write_capture,
+)
+from conformance.corpus.errors import CorpusError, reason_of
+from conformance.corpus.sources.pulsar_capture import (
+    ARROW_SCHEMA,
+    RECORDINGS,
+    SCHEMA,
+    CaptureSource,
+    batches,
+    by_mode,
+    corpus_path,
+    divide,
+    find_pieces,
+)
+from conformance.engine import log
+from conformance.running import recorder
+from refimpl.wire import FrameDecoder
+from tests.samples.captured import (
+    CONNECT,
+    LIST,
+    ORIGIN,
+    PING,
+    RECORDING,
+    REFUSED,
+    TOO_LARGE,
+    conversation,
+    everything,
+    opened,
+    raw,
+    rows_of,
+    sent,
+    summary,
+    write_log,
+)
+
+# One stream
+
+
+def test_frames_have_offsets_sizes_and_commands():
+    assert summary(rows_of(PING + LIST + CONNECT)) == [
+        (0, len(PING), "ping"),
+        (len(PING), len(LIST), "watchTopicList"),
+        (len(PING) + len(LIST), len(CONNECT), "connect"),
+    ]
+    assert [row.octets for row in rows_of(PING + LIST)] == [PING, LIST]
+
+
+@pytest.mark.parametrize("end", [b"", TOO_LARGE + b"rest", bytes(7), PING[:-1], b"\x00", REFUSED])
+def test_any_pieces_give_the_same_rows(end):
+    octets = PING + REFUSED + LIST * 3 + CONNECT + end
+    whole = rows_of(octets)
+    assert rows_of(octets, [1] * len(octets)) == whole
+    drawn = random.Random(1)
+    for _ in range(50):
+        assert rows_of(octets, [drawn.randint(1, 30) for _ in range(len(octets))]) == whole
+
+
+def test_rows_are_those_of_the_frame_decoder():
+    octets = (PING + LIST + CONNECT) * 5
+    assert [row.octets for row in rows_of(octets)] == [frame.octets for frame in FrameDecoder().receive(octets)]
+
+
+def test_a_frame_that_is_refused_is_a_row_and_the_stream_goes_on():
+    rows = rows_of(PING + REFUSED + LIST)
+    assert [row.command for row in rows] == ["ping", None, "watchTopicList"]
+    assert rows[1].octets == REFUSED
+    assert rows[1].corrupt == "refused: at octet 8: a varint is cut"
+
+
+def test_from_a_wrong_header_on_all_the_rest_is_one_row():
+    rows = rows_of(PING + TOO_LARGE + LIST + CONNECT)
+    assert summary(rows) == [(0, len(PING), "ping"), (len(PING), 4 + len(LIST) + len(CONNECT), "header")]
+    assert rows[1].corrupt == "header: a frame of 1073741828 octets, 42024960 are allowed"
+    assert rows_of(bytes(9))[0].corrupt == "header: total size 0 leaves no room for the command size"
+
+
+def test_the_largest_frame_is_allowed_and_one_octet_more_is_not():
+    assert [row.corrupt for row in Stream(ORIGIN, len(LIST)).feed(LIST)] == [None]
+    stream = Stream(ORIGIN, len(LIST) - 1)
+    assert stream.feed(LIST) == []
+    assert stream.end()[0].corrupt == f"header: a frame of {len(LIST)} octets, {len(LIST) - 1} are allowed"
+
+
+def test_of_a_long_rest_the_first_octets_are_kept():
+    (row,) = rows_of(TOO_LARGE + bytes(10_000), [3, 5000, 5004])
+    assert (row.size, len(row.octets), row.octets[:4]) == (10_004, 4096, TOO_LARGE)
+
+
+@pytest.mark.parametrize(
+    ("start", "kind"),
+    [
+        (b"\xd4\xc3\xb2\xa1\x02\x00", "a pcap file"),
+        (b"\x0a\x0d\x0d\x0a\x00", "a pcapng file"),
+        (b"\x16\x03\x01\x02\x00", "TLS"),
+        (gzip.compress(PING), "a gzip file"),
+        (b"GET / HTTP/1.1", "HTTP"),
+    ],
+)
+def test_foreign_octets_are_named(start, kind):
+    (row,) = rows_of(start)
+    assert row.corrupt.startswith("header: a frame of ")
+    assert row.corrupt.endswith(f" are allowed (this looks like {kind})")
+    assert "looks like" not in rows_of(PING + start)[1].corrupt
+
+
+def test_a_stream_that_ends_inside_a_frame():
+    assert rows_of(PING + LIST[:-1])[1].corrupt == f"truncated: the stream ends {len(LIST) - 1} octets into a frame of {len(LIST)}"
+    assert rows_of(PING + LIST[:3])[1].corrupt == "truncated: the stream ends 3 octets into a frame"
+
+
+def test_a_frame_whose_middle_is_not_known_is_a_row_and_the_stream_goes_on():
+    large = (1000).to_bytes(4, "big") + bytes(1000)
+    stream = Stream(ORIGIN)
+    rows = stream.feed(PING) + stream.feed_cut(large[:200], 700, large[900:]) + stream.feed(LIST) + stream.end()
+    assert summary(rows) == [(0, len(PING), "ping"), (len(PING), 1004, "cut"), (len(PING) + 1004, len(LIST), "watchTopicList")]
+    assert rows[1].corrupt == "cut: the log does not keep 700 of 1,004 octets"
+
+
+def test_a_frame_whose_middle_is_not_known_may_end_in_a_later_send():
+    large = (1000).to_bytes(4, "big") + bytes(1000)
+    stream = Stream(ORIGIN)
+    rows = stream.feed_cut(large[:200], 700, b"") + stream.feed(large[900:] + PING) + stream.end()
+    assert summary(rows) == [(0, 1004, "cut"), (1004, len(PING), "ping")]
+
+
+@pytest.mark.parametrize("head", [PING, PING + LIST[:2], PING + LIST[:10]])
+def test_after_octets_that_are_not_known_and_hold_the_end_of_a_frame_nothing_can_be_told(head):
+    stream = Stream(ORIGIN)
+    rows = stream.feed_cut(head, 700, PING) + stream.feed(LIST) + stream.end()
+    assert summary(rows) == [(0, len(PING), "ping"), (len(PING), len(head) + 700 + len(LIST), "cut")]
+
+
+# Raw captures
+
+
+def test_what_is_written_as_a_raw_capture_is_read_again(tmp_path):
+    rows = list(log_rows(RECORDING, "r"))
+    written = write_capture(tmp_path / "c", rows)
+    again = everything(tmp_path / "c")
+    assert written == Written(len({row.origin for row in rows}), sum(row.corrupt is None for row in rows), 0)
+    key = lambda row: (row.origin.connection, row.origin.direction, row.offset)  # noqa: E731
+    first = sorted((f"r {row.origin.connection}", row.origin.direction, row.offset, row.octets, row.corrupt) for row in rows)
+    assert first == sorted((*key(row), row.octets, row.corrupt) for row in again)
+    assert {(row.origin.started, row.origin.release) for row in again} == {(row.origin.started, row.origin.release) for row in rows}
+
+
+def test_what_is_not_known_is_left_out_of_a_raw_capture(tmp_path):
+    cut = FrameRow(ORIGIN, 0, 9000, bytes(4096), corrupt="cut: ..")
+    written = write_capture(
+        tmp_path / "c", [cut, FrameRow(ORIGIN, 9000, len(PING), PING, command="ping"), FrameRow(Origin("f"), 0, 0, b"")]
+    )
+    assert written == Written(streams=1, frames=1, left_out=2)
+    assert summary(everything(tmp_path / "c")) == [(0, len(PING), "ping")]
+
+
+def test_a_capture_is_not_written_over_something(tmp_path):
+    (tmp_path / "x").touch()
+    with pytest.raises(CorpusError, match="is not empty"):
+        write_capture(tmp_path, [])
+
+
+@pytest.mark.parametrize("end", [b"", TOO_LARGE + LIST * 3, PING[:5]])
+def test_a_file_is_divided_at_the_borders_of_frames(tmp_path, end):
+    path = tmp_path / "f"
+    path.write_bytes((PING + LIST) * 40 + CONNECT + REFUSED + PING + end)
+    length = path.stat().st_size
+    whole = list(part_rows(path, ORIGIN, 0, length))
+    for size in (1, 50, 333, length - 1, length, 10 * length):
+        parts = borders(path, length, size)
+        assert [start for start, _ in parts[1:]] == [stop for _, stop in parts[:-1]]
+        assert (parts[0][0], parts[-1][1]) == (0, length)
+        assert [row for part in parts for row in part_rows(path, ORIGIN, *part)] == whole
+        assert (len(parts) > 1) == (size <= 333)
+    assert len(borders(path, length, 1)) == len(whole)
+
+
+def test_sizes_are_found_wherever_they_lie(tmp_path):
+    path = tmp_path / "f"
+    large = (70_000).to_bytes(4, "big") + bytes(70_000)
+    path.write_bytes((PING * 9 + large) * 20)
+    length = path.stat().st_size
+    assert [start for start, _ in borders(path, length, 1)] == [row.offset for row in part_rows(path, ORIGIN, 0, length)]
+
+
+def test_a_file_that_grows_is_read_as_far_as_it_was(tmp_path):
+    folder = raw(tmp_path / "c", ("client", PING + LIST))
+    pieces, _ = find_pieces(folder, 5, MAX_FRAME_SIZE)
+    with (folder / "0").open("ab") as file:
+        file.write(CONNECT * 9)
+    assert summary(row for piece in pieces for row in piece.rows(MAX_FRAME_SIZE)) == summary(rows_of(PING + LIST))
+
+
+def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
+    folder = raw(tmp_path / "c", ("client", PING + LIST))
+    pieces, _ = find_pieces(folder, 1 << 20, MAX_FRAME_SIZE)
+    (folder / "0").write_bytes(PING)
+    rows = list(pieces[0].rows(MAX_FRAME_SIZE))
+    text = f"shrunk: {len(PING + LIST)} octets were there when the read began, and {len(PING)} are left"
+    assert [row.corrupt for row in rows] == [None, text]
+    (folder / "0").unlink()
+    assert [row.corrupt for row in pieces[0].rows(MAX_FRAME_SIZE)] == ["missing: No such file or directory"]
+
+
+def test_of_a_long_rest_little_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("conformance.corpus.captures.raw._PIECE", 64)
+    path = tmp_path / "f"
+    path.write_bytes(PING + TOO_LARGE + bytes(1 << 20))
+    rows = list(part_rows(path, ORIGIN, 0, path.stat().st_size))
+    assert summary(rows) == [(0, len(PING), "ping"), (len(PING), (1 << 20) + 4, "header")]
+
+
+def test_files_that_are_missing_and_lines_that_are_wrong(tmp_path):
+    folder = raw(tmp_path / "c", ("client", PING))
+    good = (folder / "index.jsonl").read_text()
+    (folder / "1").mkdir()
+    lines = [
+        '{"connection": "a", "direction": "client", "file": "gone"}',
+        '{"connection": "a", "direction": "broker", "file": "1"}',
+        '{"connection": "a", "direction": "both", "file": "0"}',
+        '{"connection": "b", "direction": "client", "file": "../0"}',
+        '{"connection": "b", "direction": "client", "file": "/etc/passwd"}',
+        '{"connection": "c0", "direction": "client", "file": "0"}',
+        '{"connection": "b", "direction": "client", "fiel": "0"}',
+        "nothing",
+    ]
+    (folder / "index.jsonl").write_text(good + "\n".join(lines) + "\n")
+    rows = everything(folder)
+    found = {row.corrupt for row in rows if row.corrupt}
+    assert found == {
+        "missing: the index names this file: No such file or directory",
+        "missing: Is a directory",
+        "index: line 4: direction: Input should be 'client' or 'broker'",
+        "index: line 5: ../0 is outside the folder",
+        "index: line 6: /etc/passwd is outside the folder",
+        "index: line 7: the client of c0 has a file already",
+        "index: line 8: file: Field required",
+        "index: line 9: Invalid JSON: expected ident at line 1 column 2",
+    }
+    assert [row.command for row in rows if row.corrupt is None] == ["ping"]
+    offsets = {row.offset for row in rows if row.corrupt and row.corrupt.startswith("index: line 4")}
+    assert offsets == {len(good) + len(lines[0]) + len(lines[1]) + 2}
+
+
+def test_a_folder_without_an_index_is_named(tmp_path):
+    with pytest.raises(CorpusError, match=r"index\.jsonl: No such file or directory; a raw capture needs an index"):
+        list(read_index(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda home: home, r"no capture to read: it is empty"),
+        (lambda home: raw(home, ("client", PING), index=False), r"no capture to read: there is no index\.jsonl and no event log"),
+        (
+            lambda home: raw(home, ("client", PING)) / "0",
+            r"0: is no event log \(\.jsonl or \.jsonl\.gz\); a file of octets needs a folder with",
+        ),
+    ],
+)
+def test_what_can_not_be_read_is_named(tmp_path, make, message):
+    with pytest.raises(CorpusError, match=message):
+        find_pieces(make(tmp_path), 1, MAX_FRAME_SIZE)
+
+
+def test_an_empty_index_and_empty_files_give_no_rows_or_are_named(tmp_path):
+    assert everything(raw(tmp_path / "a", ("client", b""))) == []
+    with pytest.raises(CorpusError, match="no capture to read"):
+        everything(raw(tmp_path / "b"))
+
+
+def test_folders_may_hold_captures_of_all_kinds(tmp_path):
+    raw(tmp_path / "b", ("client", PING))
+    (tmp_path / "a").mkdir()
+    write_log(tmp_path / "a" / "events.jsonl", *conversation(opened(), sent(LIST)))
+    assert [(row.origin.file, row.command) for row in everything(tmp_path)] == [("b/0", "ping"), ("a/events.jsonl", "watchTopicList")]
+    assert [row.origin.file for row in everything(tmp_path / "b" / "index.jsonl")] == ["0"]
+    assert [row.origin.file for row in everything(tmp_path / "a" / "events.jsonl")] == ["events.jsonl"]
+
+
+def test_a_file_of_octets_is_no_log_whatever_it_is_called(tmp_path):
+    folder = raw(tmp_path / "c")
+    (folder / "x.jsonl").write_bytes(PING)
+    (folder / "index.jsonl").write_text('{"connection": "a", "direction": "client", "file": "x.jsonl"}\n')
+    assert [row.command for row in everything(folder)] == ["ping"]
+
+
+def test_other_file_systems_are_refused():
+    assert str(corpus_path("file:///tmp")) == "/tmp"
+    assert corpus_path("") == RECORDINGS == recorder.HOME
+    with pytest.raises(CorpusError, match=r"/gone/x: there is no such file or folder"):
+        corpus_path("/gone/x")
+    with pytest.raises(CorpusError, match=r"s3://bucket/x: captures are read from the file system"):
+        corpus_path("s3://bucket/x")
+
+
+def test_modes(tmp_path):
+    rows = rows_of(PING + REFUSED + LIST + TOO_LARGE)
+    assert [row.command for row in by_mode(rows, "keep", tmp_path)] == ["ping", None, "watchTopicList", None]
+    assert [row.command for row in by_mode(rows, "drop", tmp_path)] == ["ping", "watchTopicList"]
+    with pytest.raises(CorpusError) as caught:
+        list(by_mode(rows, "fail", tmp_path))
+    assert str(caught.value) == (
+        f"{tmp_path}/f: at octet {len(PING)} of the client in c: refused: at octet 8: a varint is cut; mode keep shows it"
+    )
+
+
+def test_pieces_are_put_together_in_their_order(tmp_path):
+    folder = raw(tmp_path / "c", *[("client", PING * number) for number in range(1, 8)])
+    pieces, _ = find_pieces(folder, 1 << 20, MAX_FRAME_SIZE)
+    known = [FrameRow(ORIGIN, 0, 0, b"", corrupt="missing: x")]
+    partitions = divide(pieces, known, 3 * len(PING))
+    assert [piece for partition in partitions for piece in partition.pieces] == pieces
+    assert [len(partition.pieces) for partition in partitions] == [2, 1, 1, 1, 1, 1]
+    assert [len(partition.rows) for partition in partitions] == [1, 0, 0, 0, 0, 0]
+
+
+def test_batches_have_limited_sizes():
+    rows = rows_of(PING * 10_000)
+    found = list(batches(rows))
+    assert [batch.num_rows for batch in found] == [4096, 4096, 1808]
+    large = [FrameRow(ORIGIN, 0, 5 << 20, bytes(5 << 20))] * 5
+    assert [batch.num_rows for batch in batches(large)] == [2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mod": "keep"}, "pulsar_capture: there is no option mod, did you mean mode"),
+        ({"mode": "permissive"}, "pulsar_capture: mode is one of fail, drop, keep, not 'permissive'"),
+        ({"max_frame_size": "7"}, "pulsar_capture: max_frame_size is at least 8, not 7"),
+        ({"partition_size": "much"}, "pulsar_capture: partition_size is a number"),
+    ],
+)
+def test_options_are_checked(options, message):
+    with pytest.raises(CorpusError, match=message):
+        CaptureSource(options)
+
+
+# tcpflow
+
+
+def test_the_index_of_a_folder_of_tcpflow(tmp_path):
+    client, again = "010.000.000.007.51000-010.000.000.001.06650", "010.000.000.007.51000-010.000.000.001.06650c1"
+    for name, octets in {
+        client: CONNECT + PING,
+        again: CONNECT,
+        "010.000.000.001.06650-010.000.000.007.51000": PING,
+        "010.000.000.007.51000-010.000.000.001.00443": b"GET /",
+        "report.xml": b"<x/>",
+    }.items():
+        (tmp_path / name).write_bytes(octets)
+    assert index_flows(tmp_path) == 3
+    assert sorted((row.origin.connection, row.origin.direction, row.command) for row in everything(tmp_path)) == [
+        ("010.000.000.007:51000", "broker", "ping"),
+        ("010.000.000.007:51000", "client", "connect"),
+        ("010.000.000.007:51000", "client", "ping"),
+        ("010.000.000.007:51000c1", "client", "connect"),
+    ]
+    with pytest.raises(CorpusError, match="no file of a connection to port 6651"):
+        index_flows(tmp_path, 6651)
+    with pytest.raises(CorpusError, match="there is no such folder"):
+        index_flows(tmp_path / "gone")
+
+
+# Spark
+
+
+def test_spark_reads_the_rows(spark, tmp_path):
+    folder = raw(tmp_path / "c", ("client", (CONNECT + LIST) * 50 + TOO_LARGE), ("broker", PING * 30 + REFUSED))
+    expected = sorted((row.origin.file, row.offset, row.octets, row.corrupt) for row in everything(folder))
+    for options in ({}, {"partition_size": 500}):
+        frame = spark.read.format("pulsar_capture").options(path=str(folder), **options).load()
+        assert sorted(tuple(row) for row in frame.select("file", "offset", "octets", "_corrupt").collect()) == expected
+        assert (frame.rdd.getNumPartitions() > 5) == bool(options)
+    assert frame.schema.simpleString() == f"struct<{SCHEMA.replace(' ', ':').replace(',:', ',').lower()}>"
+    assert frame.columns == ARROW_SCHEMA.names
+    dropped = spark.read.format("pulsar_capture").options(mode="drop").load(str(folder))
+    assert dropped.count() == len([row for row in expected if row[3] is None])
+
+
+def test_spark_reads_the_recordings_of_all_releases(spark):
+    rows = spark.read.format("pulsar_capture").load().groupBy("release", "direction").count().collect()
+    assert {row["release"] for row in rows} == {target.partition("@")[2] for target in recorder.targets()}
+    loaded = [recorder.load_target(target) for target in recorder.targets()]
+    frames = sum(isinstance(event, log.Frame) for run in loaded for talk in run.talks.values() for event in talk.events)
+    assert sum(row["count"] for row in rows if row["direction"] == "broker") == frames
+
+
+def test_errors_come_back_from_spark_in_one_line(spark, tmp_path):
+    folder = raw(tmp_path / "c", ("client", PING + TOO_LARGE))
+    for options, message in (
+        ({"path": str(tmp_path / "gone")}, "gone: there is no such file or folder"),
+        ({"pth": "x"}, "pulsar_capture: there is no option pth, did you mean path?"),
+        (
+            {"path": str(folder), "mode": "fail"},
+            f"{folder}/0: at octet {len(PING)} of the client in c0: header: a frame of 1073741828 octets",
+        ),
+    ):
+        with pytest.raises(Exception, match=r"CorpusError") as caught:
+            spark.read.format("pulsar_capture").options(**options).load().collect()
+        assert message in reason_of(caught.value)
+        assert "\n" not in reason_of(caught.value)

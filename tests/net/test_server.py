@@ -1,0 +1,192 @@
+"""The broker over real sockets: octets split anywhere, peers that half-close, reset, never read, and many of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import selectors
+import socket
+import ssl
+import struct
+import threading
+
+import pytest
+import trustme
+
+from refimpl.net.embedded import EmbeddedBroker
+from refimpl.net.serving import serving
+from tests.fakes.link_peers import CONNECT, DEADLINE, PING, SocketPeer, connected, list_topics, metadata
+
+
+@pytest.fixture
+def broker():
+    with EmbeddedBroker() as running:
+        yield running
+
+
+def wait_for(broker, sessions: int) -> None:
+    """Wait until a broker has so many connections, by asking it over a connection of its own."""
+    done = threading.Event()
+    for _ in range(2000):
+        if broker.call(lambda one: len(one.sessions)) == sessions:
+            return
+        done.wait(0.01)
+    raise AssertionError(f"the broker has {broker.call(lambda one: len(one.sessions))} connections, not {sessions}")
+
+
+def test_octets_one_by_one_and_many_frames_at_once(broker):
+    with connected(broker.service_url) as peer:
+        peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for octet in PING:
+            peer.send(bytes([octet]))
+        assert peer.receive() == "pong"
+        peer.send(b"".join(map(metadata, range(100))) + PING[:5])
+        assert [peer.receive() for _ in range(100)] == ["partitionMetadataResponse"] * 100
+        peer.send(PING[5:])
+        assert peer.receive() == "pong"
+
+
+@pytest.mark.parametrize("begun", [b"", b"\x00", PING[:5], CONNECT + PING[:-1]])
+def test_end_inside_a_frame_ends_our_side_too(broker, begun):
+    peer = SocketPeer(broker.service_url)
+    with peer.socket:
+        peer.send(begun)
+        peer.socket.shutdown(socket.SHUT_WR)
+        while peer.receive() is not None:
+            pass
+    wait_for(broker, 0)
+
+
+def test_answers_to_what_came_before_the_end_still_arrive(broker):
+    peer = SocketPeer(broker.service_url)
+    with peer.socket:
+        peer.send(CONNECT + PING)
+        peer.socket.shutdown(socket.SHUT_WR)
+        assert peer.receive() == "connected"
+        assert peer.receive() == "pong"
+        assert peer.receive() is None
+
+
+def test_damaged_frame_ends_the_connection_and_no_other(broker):
+    with connected(broker.service_url) as good, connected(broker.service_url) as bad:
+        bad.send(b"\x7f\xff\xff\xff")
+        assert bad.receive() is None
+        good.send(PING)
+        assert good.receive() == "pong"
+
+
+def test_reset_is_noticed(broker):
+    with connected(broker.service_url) as peer:
+        wait_for(broker, 1)
+        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    wait_for(broker, 0)
+
+
+def padded(frame: bytes, size: int) -> bytes:
+    """Add octets behind the command, which brokers ignore, so that few requests fill the buffers of the system."""
+    return (len(frame) - 4 + size).to_bytes(4, "big") + frame[4:] + bytes(size)
+
+
+def send_until_blocked(peer: SocketPeer, request: bytes) -> int:
+    """Send requests until neither side takes any more; return how many octets went out."""
+    sent = 0
+    peer.socket.setblocking(False)
+    with selectors.DefaultSelector() as selector:
+        selector.register(peer.socket, selectors.EVENT_WRITE)
+        while selector.select(timeout=0.5):
+            with contextlib.suppress(BlockingIOError):
+                sent += peer.socket.send(request[sent % len(request) :])
+    peer.socket.settimeout(DEADLINE)
+    return sent
+
+
+def test_peer_that_never_reads_is_not_read_for_ever_and_others_are_served(broker):
+    for number in range(200):
+        broker.call(lambda one, number=number: one.admin.create_topic(f"persistent://public/default/{number:0200}"))
+    request = padded(list_topics(1), 20_000)
+    with connected(broker.service_url) as peer, connected(broker.service_url) as other:
+        sent = send_until_blocked(peer, request)
+        waiting = broker.call(lambda one: sorted((session.reading, len(session._output)) for session in one.sessions))
+        assert [reading for reading, _ in waiting] == [False, True]
+        assert waiting[0][1] < 4 * 1024 * 1024
+        other.send(PING)
+        assert other.receive() == "pong"
+        for _ in range(sent // len(request)):
+            assert peer.receive() == "getTopicsOfNamespaceResponse"
+        peer.send(request[sent % len(request) :] + PING)
+        assert (peer.receive(), peer.receive()) == ("getTopicsOfNamespaceResponse", "pong")
+
+
+def test_connection_that_ended_is_dropped_though_its_peer_never_reads(broker, monkeypatch):
+    monkeypatch.setattr("refimpl.net.server.LINGER_SECONDS", 0.2)
+    for number in range(200):
+        broker.call(lambda one, number=number: one.admin.create_topic(f"persistent://public/default/{number:0200}"))
+    with connected(broker.service_url) as peer:
+        send_until_blocked(peer, padded(list_topics(1), 20_000))
+        broker.call(lambda one: [session.end("enough") for session in one.sessions])
+        with pytest.raises(ConnectionError):
+            peer.send(PING * 10_000_000)
+
+
+def test_many_connections(broker):
+    with contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(connected(broker.service_url)) for _ in range(200)]
+        wait_for(broker, 200)
+        for peer in peers:
+            peer.send(PING)
+        assert [peer.receive() for peer in peers] == ["pong"] * 200
+    wait_for(broker, 0)
+
+
+def test_restart_on_the_same_port():
+    with EmbeddedBroker() as first:
+        port = int(first.service_url.rpartition(":")[2])
+        left_open = SocketPeer(first.service_url)
+    assert left_open.receive() is None
+    left_open.socket.close()
+
+    async def again() -> str:
+        async with serving(port=port) as served:
+            return served.service_url
+
+    assert asyncio.run(again()) == f"pulsar://127.0.0.1:{port}"
+
+
+def test_port_in_use_is_an_error_that_names_it(broker):
+    port = int(broker.service_url.rpartition(":")[2])
+
+    async def second() -> None:
+        async with serving(port=port):
+            pass
+
+    with pytest.raises(OSError, match=f"127.0.0.1:{port}") as caught:
+        asyncio.run(second())
+    assert caught.value.errno == errno.EADDRINUSE
+
+
+def test_tls():
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+
+    async def talk() -> None:
+        async with serving(tls=context) as served, asyncio.timeout(DEADLINE):
+            assert served.service_url.startswith("pulsar+ssl://")
+            port = int(served.service_url.rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+            writer.write(CONNECT + PING * 3)
+            assert len(await reader.readexactly(50)) == 50
+            writer.write(b"\x00\x00\x00\x00")  # no frame: the broker ends the connection
+            await reader.read(-1)
+            writer.close()
+            with pytest.raises(ssl.SSLError):
+                await asyncio.open_connection("127.0.0.1", port, ssl=ssl.create_default_context())
+            plain_reader, plain_writer = await asyncio.open_connection("127.0.0.1", port)
+            plain_writer.write(CONNECT)
+            await plain_reader.read(-1)  # a peer without TLS is turned away
+            plain_writer.close()
+
+    asyncio.run(talk())

@@ -1,0 +1,142 @@
+"""The terminal: numbers first, failures with their nearest miss, one sentence last."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from conformance.engine.diagnosis import Diagnosis
+from conformance.engine.verdict import Outcome, Verdict
+from conformance.report.conclusion import conclude
+from conformance.report.terminal import Progress, render_text
+from tests.samples.report import HOSTILE, KNOWN, bad_records, good_records, report, suite, watch
+
+
+def text_of(made, **how):
+    out = io.StringIO()
+    render_text(made, Console(file=out, width=100), **how)
+    return out.getvalue()
+
+
+def test_clauses_are_counted_first_then_cases():
+    lines = text_of(report()).splitlines()
+    assert lines[0] == "clauses  5 passed, 0 failed, 0 warned, 0 not applicable, 2 untestable, 1 excluded"
+    assert lines[1] == "cases    5 passed, 0 failed, 0 warned, 0 not applicable, 1 untestable"
+    assert lines[2].startswith("target   some-broker@1.0 (Broker <b>1</b>)")
+    assert lines[-1] == "some-broker@1.0: conformant"
+
+
+def test_a_failure_shows_its_nearest_miss_and_its_clause():
+    text = text_of(report(bad_records()))
+    assert "FAIL  pip145/create: About pip145/create" in text
+    assert "pip145.watch.success (MUST): A watch request is answered with the list and its hash." in text
+    assert "came, which nothing expects here; the case waits for watchTopicListSuccess" in text
+    assert "the last frames:" in text
+    assert "WARN  pip145/order[n=1]: About pip145/order" in text
+    assert "pip145/trials: 1 of 3 trials failed" in text
+    assert text.splitlines()[-1] == "some-broker@1.0: not conformant: 1 clause failed"
+
+
+def test_known_failures_are_one_line_and_do_not_count():
+    text = text_of(report(bad_records(), known=[KNOWN]))
+    assert "\n  pip145/create: Fixed in <2.0>\n" in text
+    assert "FAIL  pip145/create" not in text
+    assert text.splitlines()[-1] == "some-broker@1.0: conformant, apart from 1 known failure and 1 warning"
+
+
+def test_stale_entries_are_named():
+    text = text_of(report(known=[KNOWN]))
+    assert "Stale baseline entries\n  pip145/create: the failure of pip145.watch.success did not happen" in text
+    assert text.splitlines()[-1].startswith("some-broker@1.0: stale baseline")
+
+
+def test_what_was_not_tested_is_grouped_by_reason():
+    text = text_of(report(bad_records()))
+    assert "UNTESTABLE, 1 clause and 1 case: needs settings of its own" in text
+    assert "UNTESTABLE, 1 clause: no case tests it yet" in text
+    assert "UNTESTABLE, 1 clause: the case ended before it came to this clause" in text
+
+
+def test_the_census_and_the_reports_are_told(tmp_path):
+    text = text_of(report(), folder=tmp_path)
+    assert "watcher = 7  (1 conversation: pip145/create)" in text
+    assert str(tmp_path / "report.html") in text.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("how", "why"), [({"footer": False}, "the log ends before"), ({"complete": False, "stopped": "interrupted"}, "interrupted")]
+)
+def test_an_incomplete_run_says_so_first_and_last(how, why):
+    lines = text_of(report(**how)).splitlines()
+    assert lines[0].startswith(f"INCOMPLETE RUN: {why}")
+    assert lines[1].startswith("clauses")
+    assert lines[-1].startswith(f"some-broker@1.0: incomplete: {why}")
+
+
+def test_text_of_a_peer_can_not_steer_the_terminal():
+    text = text_of(report(watch(good=False, message="[bold]x[/bold]\x9b31m\x1b]0;title\x07\u202e")))
+    assert "[bold]x[/bold]" in text
+    assert not any(sign in text for sign in "\x1b\x9b\x07\u202e")
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        (report(), "conformant"),
+        (report(bad_records()), "not conformant"),
+        (report(footer=False), "incomplete"),
+        (report([]), "nothing tested"),
+        (report(good_records()[-1:]), "nothing tested"),
+        (report(known=[KNOWN]), "stale"),
+    ],
+)
+def test_the_kind_of_conclusion(made, kind):
+    assert conclude(made).kind == kind
+
+
+def test_warnings_fail_when_they_count():
+    made = report(bad_records(), known=[KNOWN], strict=True)
+    assert conclude(made).sentence == "not conformant: 1 clause failed (warnings count)"
+
+
+def outcome(key, verdict, summary=""):
+    return Outcome(key, verdict, {}, Diagnosis("late", summary) if summary else None)
+
+
+def test_progress_writes_a_line_for_each_failing_case_and_every_tenth():
+    out = io.StringIO()
+    case = suite().transcripts["core/ping"]
+    with Progress(Console(file=out, width=100)) as progress:
+        progress.note("starting apache-pulsar@4.2.4")
+        progress.total(40)
+        for number in range(40):
+            bad = number in (7, 8)
+            progress.ended(case, outcome(f"core/ping#{number}", Verdict.FAIL if bad else Verdict.PASS, "nothing\x1b came" if bad else ""))
+        progress.ended(case, outcome("core/ping#1~1", Verdict.PASS))
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "starting apache-pulsar@4.2.4"
+    assert lines[1] == "4 of 40 conversations"
+    assert lines[2] == "FAIL  core/ping#7: nothing\\x1b came"
+    assert lines[3] == "8 of 40 conversations, 1 case did not pass"
+    assert lines[-1] == "40 of 40 conversations, 1 case did not pass"
+    assert len(lines) == 12
+
+
+def test_progress_on_a_terminal_is_a_bar():
+    out = io.StringIO()
+    console = Console(file=out, width=100, force_terminal=True, color_system=None)
+    with Progress(console) as progress:
+        progress.note("starting [odd] target")
+        progress.total(2)
+        progress.ended(suite().transcripts["core/ping"], outcome("core/ping#0", Verdict.FAIL, "no"))
+    assert "1/2" in out.getvalue()
+    assert "1 not passed" in out.getvalue()
+    assert "FAIL  core/ping#0: no" in out.getvalue()
+
+
+def test_colours_are_left_out_where_they_are_not_wanted(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = io.StringIO()
+    render_text(report(bad_records()), Console(file=out, force_terminal=True, width=100))
+    assert "\x1b[3" not in out.getvalue()
+    assert HOSTILE not in out.getvalue()

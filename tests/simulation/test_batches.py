@@ -1,0 +1,68 @@
+"""Some hundred seeds; each failure names its seed, and `python -m tests.simulation.batches SEED` shows what happened."""
+
+from collections.abc import Callable
+
+import pytest
+
+from conformance.mutants import Patches
+from refimpl.proposals.uniform_batches import PropertyEntryFilter, SubscriptionEntryFilters, UniformBatcher, Verdict
+from tests.simulation.batches import run
+
+SEEDS = 300
+GROUP = 50
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
+def test_every_message_is_stored_and_delivered_as_its_header_says(first: int) -> None:
+    for seed in range(first, first + GROUP):
+        try:
+            run(seed)
+        except BaseException as error:
+            error.add_note(f"seed {seed}: python -m tests.simulation.batches {seed}")
+            raise
+
+
+def test_a_seed_repeats_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = []
+    for _ in range(2):
+        run(7, verbose=True)
+        seen.append(capsys.readouterr().out)
+    assert seen[0] == seen[1] != ""
+
+
+def joins_whatever_comes(against: Callable) -> Callable:
+    return lambda batcher, extracted, size, kind: against(batcher, batcher._extracted, size, kind)
+
+
+def forgets_what_was_put_off(due: Callable) -> Callable:
+    return lambda filters, now: due(filters, now)[:0]
+
+
+def rejects_what_it_should_accept(judge: Callable) -> Callable:
+    return lambda one, metadata: Verdict.REJECT if metadata.sequence_id == 2 else judge(one, metadata)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "lie"),
+    [
+        (UniformBatcher, "_against", joins_whatever_comes),
+        (SubscriptionEntryFilters, "due", forgets_what_was_put_off),
+        (PropertyEntryFilter, "judge", rejects_what_it_should_accept),
+    ],
+)
+def test_a_liar_is_caught(owner: type, name: str, lie: Callable) -> None:
+    patches = Patches()
+    patches.wrap(owner, name, lie)
+    try:
+        caught = sum(fails(seed) for seed in range(20))
+    finally:
+        patches.undo()
+    assert caught > 2
+
+
+def fails(seed: int) -> bool:
+    try:
+        run(seed)
+    except AssertionError:
+        return True
+    return False

@@ -1,0 +1,126 @@
+"""A thousand seeds; each failure names its seed, and `python -m tests.simulation.simulation SEED` shows what happened."""
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from conformance.mutants import Patches
+from refimpl.client.consumer_group import ConsumerGroup
+from refimpl.client.pattern_consumer import PatternConsumer
+from refimpl.proposals.partition_watch import PartitionWatchBroker
+from refimpl.proposals.scalable_topics import ScalableTopicsBroker
+from refimpl.proposals.scalable_topics.rules import FoldedChanges
+from refimpl.proposals.topic_list import TopicListBroker
+from refimpl.store import MemoryStore
+from tests.simulation.growth import Growth
+from tests.simulation.simulation import run
+
+SEEDS = 1000
+GROUP = 50
+GROWING = [seed for seed in range(SEEDS) if Growth.of(seed, MemoryStore()) is not None]
+"""The seeds with a partitioned topic that grows."""
+FOLLOWING = range(1, 121, 8)
+"""Seeds with a namespace consumer."""
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
+def test_client_and_broker_agree_when_all_comes_to_rest(first: int) -> None:
+    for seed in range(first, first + GROUP):
+        try:
+            run(seed)
+        except BaseException as error:
+            error.add_note(f"seed {seed}: python -m tests.simulation.simulation {seed}")
+            raise
+
+
+def test_a_seed_repeats_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = []
+    for _ in range(2):
+        run(7, verbose=True)
+        seen.append(capsys.readouterr().out)
+    assert seen[0] == seen[1] != ""
+
+
+def says_everything_twice(announce: Callable) -> Callable:
+    return lambda broker, topic, **kind: announce(broker, topic, **kind) * 2
+
+
+def loses_what_is_deleted(announce: Callable) -> Callable:
+    def lossy(broker: TopicListBroker, topic: str, *, is_new: bool) -> list:
+        updates = announce(broker, topic, is_new=is_new)
+        return updates if is_new else []
+
+    return lossy
+
+
+def says_nothing_of_scalable_topics(notified: Callable) -> Callable:
+    return lambda broker, path, now: None
+
+
+def answers_all_with_silence(watch: Callable) -> Callable:
+    def silent(broker: ScalableTopicsBroker, connection: object, request: object) -> object:
+        answer = watch(broker, connection, request)
+        return answer if not request.HasField("current_hash") else None  # type: ignore[attr-defined]
+
+    return silent
+
+
+def takes_nothing_away(fold: Callable) -> Callable:
+    return lambda changes, topic: None
+
+
+def ignores_what_it_learns(apply: Callable) -> Callable:
+    return lambda consumer, changes: None
+
+
+def loses_changes(changed: Callable) -> Callable:
+    return lambda broker, topic, now: []
+
+
+def counts_no_versions(update: Callable) -> Callable:
+    def unversioned(broker: PartitionWatchBroker, watcher: object, now: float) -> object:
+        told = update(broker, watcher, now)
+        if told is not None:
+            told.version = 1
+        return told
+
+    return unversioned
+
+
+def takes_partitions_as_attached(grow: Callable) -> Callable:
+    async def nothing(group: ConsumerGroup, topics: list[str]) -> None:
+        pass
+
+    return nothing
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "lie", "seeds"),
+    [
+        (TopicListBroker, "_announce", says_everything_twice, range(40)),
+        (TopicListBroker, "_announce", loses_what_is_deleted, range(40)),
+        (PatternConsumer, "_apply", ignores_what_it_learns, range(40)),
+        (PartitionWatchBroker, "changed", loses_changes, GROWING[:15]),
+        (PartitionWatchBroker, "_update", counts_no_versions, GROWING[:15]),
+        (ConsumerGroup, "grow", takes_partitions_as_attached, GROWING[:15]),
+        (ScalableTopicsBroker, "notified", says_nothing_of_scalable_topics, FOLLOWING),
+        (ScalableTopicsBroker, "watch", answers_all_with_silence, FOLLOWING),
+        (FoldedChanges, "remove", takes_nothing_away, FOLLOWING),
+    ],
+)
+def test_a_liar_is_caught(owner: type, name: str, lie: Callable, seeds: Iterable[int]) -> None:
+    patches = Patches()
+    patches.wrap(owner, name, lie)
+    try:
+        caught = sum(fails(seed) for seed in seeds)
+    finally:
+        patches.undo()
+    assert caught > 2
+
+
+def fails(seed: int) -> bool:
+    try:
+        run(seed)
+    except AssertionError:
+        return True
+    return False

@@ -1,0 +1,169 @@
+"""The clauses and cases that the suite ships: complete, and judged on recordings of real releases."""
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+import refimpl
+from conformance.engine import log
+from conformance.engine import model as m
+from conformance.engine.model import CAPABILITIES, RELEASES
+from conformance.judging.baseline import HOME as BASELINES
+from conformance.judging.baseline import load_baseline, unknown_cases
+from conformance.judging.results import judge_log
+from conformance.report.model import build_report
+from conformance.running import recorder
+from conformance.running.probe import FLAGS
+from conformance.suite import HOME, load_suite
+from conformance.targets import RELEASES as STARTED
+from conformance.targets import parse_target
+
+SUITE = load_suite()
+TODAY = date(2026, 11, 21)
+"""Baselines are checked as of this day: an entry that expires later turns a run red, not this test."""
+
+
+def test_every_clause_is_tested_or_observed_or_excluded():
+    wrong = {}
+    for name, clause in SUITE.clauses.items():
+        states = [bool(SUITE.cases_of[name]), clause.observed_by is not None, clause.excluded is not None]
+        if sum(states) != 1:
+            wrong[name] = dict(zip(("tested", "observed", "excluded"), states, strict=True))
+    assert wrong == {}
+
+
+def test_client_clauses_wait_until_clients_can_be_tested():
+    assert [name for name, clause in SUITE.clauses.items() if clause.side == "client" and SUITE.cases_of[name]] == []
+
+
+def steps_of(value: object) -> Iterator[object]:
+    if isinstance(value, list):
+        for one in value:
+            yield from steps_of(one)
+    elif isinstance(value, m.BaseModel):
+        yield value
+        for inner in vars(value).values():
+            yield from steps_of(inner)
+
+
+def is_negative(case: m.Transcript) -> bool:
+    """Tell whether a case proves only that something does not happen: nothing in it would fail on a peer that never answers well."""
+    expected = [next(iter(step.broker)) for step in steps_of(case.steps) if isinstance(step, m.FrameStep) and step.broker]
+    closed = any(isinstance(step, m.ClosedStep) for step in steps_of(case.steps))
+    silent = any(isinstance(step, m.SilenceStep) for step in steps_of(case.steps))
+    uses = any(isinstance(step, m.UseStep) and step.use != "lib/handshake" for step in steps_of(case.steps))
+    good = [name for name in expected if name not in ("connected", "error", "send_error")]
+    return (closed or silent or "error" in expected) and not good and not uses
+
+
+def test_negative_cases_name_a_control():
+    assert [case.id for case in SUITE.transcripts.values() if is_negative(case) and case.control is None] == []
+
+
+def test_no_control_is_its_own_or_in_a_circle():
+    for case in SUITE.transcripts.values():
+        seen = [case.id]
+        while case.control is not None:
+            assert case.control not in seen, seen
+            seen.append(case.control)
+            case = SUITE.transcripts[case.control]  # noqa: PLW2901
+
+
+def test_every_fragment_is_used():
+    used = {
+        step.use
+        for item in (*SUITE.transcripts.values(), *SUITE.fragments.values())
+        for step in steps_of(item.steps)
+        if isinstance(step, m.UseStep)
+    }
+    assert set(SUITE.fragments) - used - {"lib/fence", "lib/fence-ping", "lib/still-served"} == set()
+
+
+def test_names_agree_among_modules():
+    assert set(FLAGS) <= set(CAPABILITIES)
+    assert tuple(STARTED) == RELEASES
+
+
+@pytest.mark.parametrize("target", recorder.targets())
+def test_recording_is_judged_to_the_verdicts_it_came_to(target):
+    run = recorder.load_target(target)
+    assert run is not None
+    assert recorder.stale(SUITE, run) == [], f"make recordings TARGET={target}"
+    judged = {(one.case, str(one.cell)): (one.verdict, one.clauses) for one in judge_log(SUITE, run).results}
+    recorded = {(one.case, str(one.cell)): (one.verdict, one.clauses) for one in run.results}
+    assert judged == recorded, "if the expectations were changed on purpose: pulsar-conformance judge --accept"
+
+
+def test_recordings_hold_no_address_and_no_argument():
+    for target in recorder.targets():
+        run = recorder.load_target(target)
+        assert run is not None
+        assert (run.header.service_url, run.header.arguments) == ("", [])
+
+
+@pytest.mark.parametrize("path", sorted(BASELINES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_baseline_speaks_of_cases_and_clauses_that_exist(path):
+    baseline = load_baseline(path.stem, path)
+    assert baseline.target == path.stem
+    assert unknown_cases(baseline, SUITE.transcripts) == []
+    assert [entry.clause for entry in baseline.entries if entry.clause not in SUITE.clauses] == []
+
+
+def test_findings_speak_of_cases_and_clauses_that_exist():
+    known = {*SUITE.clauses, *SUITE.transcripts}
+    for path in (HOME.parent / "docs" / "findings").glob("*.md"):
+        named = re.findall(r"`((?:core|p(?:ip|r)[0-9]+)[./][a-z0-9./-]+)`", path.read_text())
+        assert [name for name in named if name not in known] == [], path.name
+        assert named or path.name == "README.md"
+
+
+def test_rules_cite_clauses_that_exist():
+    registers = "|".join(sorted({clause.partition(".")[0] for clause in SUITE.clauses} - {"core"}))
+    for path in Path(refimpl.__path__[0]).rglob("*.py"):
+        cited = set(re.findall(rf"\b((?:{registers})\.[a-z0-9.-]+[a-z0-9])", path.read_text(encoding="utf-8")))
+        assert cited <= set(SUITE.clauses), path.name
+
+
+def test_baselines_link_to_findings_that_exist():
+    for path in BASELINES.glob("*.yaml"):
+        links = [entry.link for entry in load_baseline(path.stem, path).entries if entry.link.startswith("docs/")]
+        assert [link for link in links if not (HOME.parent / link).is_file()] == [], path.name
+
+
+@pytest.mark.parametrize("target", recorder.targets())
+def test_nothing_in_a_recording_is_unexplained(target):
+    run = recorder.load_target(target)
+    assert run is not None
+    report = build_report(SUITE, run, load_baseline(target), TODAY)
+    assert [(one.case, one.cell, one.summary) for one in report.results if one.verdict in ("FAIL", "WARN", "ERROR", "INCONCLUSIVE")] == []
+    assert report.stale == []
+    assert report.whole
+
+
+def test_readme_counts_right():
+    text = (HOME.parent / "README.md").read_text()
+    assert f"{len(SUITE.clauses)} clauses in {len(SUITE.transcripts)} cases" in text
+
+
+def test_target_file_of_the_documentation_is_good(tmp_path):
+    text = (HOME.parent / "docs" / "test-your-broker.md").read_text()
+    path = tmp_path / "my-broker.toml"
+    path.write_text(re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[0])
+    (tmp_path / "token.txt").write_text("secret")
+    target = parse_target(str(path))
+    assert (target.name, target.startable) == ("my-broker", True)
+
+
+def test_page_on_what_a_run_does_names_every_topic_that_is_changed_outside_its_namespaces():
+    page = (HOME.parent / "docs" / "what-a-run-does.md").read_text()
+    for target in recorder.targets():
+        run = recorder.load_target(target)
+        assert run is not None
+        for talk in run.talks.values():
+            for event in talk.events:
+                if isinstance(event, log.Begin) and event.what == "admin":
+                    for topic in re.findall(r"public/default/([^'\"]+)", str(event.detail)):
+                        assert f"`{topic}`" in page, talk.begin.key

@@ -1,0 +1,91 @@
+"""Recordings are kept, merged, found stale, and judged again to the same verdict."""
+
+import asyncio
+
+import pytest
+
+from conformance.engine import log
+from conformance.judging.results import RunLog, judge_log
+from conformance.running import recorder
+from conformance.running.runner import Options, run_suite
+from conformance.suite import load_suite
+from tests.suite.test_runner import Peer, Silent, running
+
+
+def record(home, folder, **options):
+    suite = load_suite(home)
+
+    async def go():
+        async with running(Peer()) as target:
+            return (await run_suite(suite, target, Options(**options), lambda _: None, Silent()))[0]
+
+    run = asyncio.run(go())
+    return suite, recorder.save(run, judge_log(suite, run), folder)
+
+
+def test_recording_is_judged_to_the_same_verdict(add, tmp_path):
+    suite, paths = record(add(), tmp_path / "rec")
+    assert [path.name for path in paths] == ["test.jsonl.gz"]
+    run = recorder.load(paths[0])
+    again = judge_log(suite, run).results
+    assert [(one.case, one.verdict, one.clauses) for one in again] == [(one.case, one.verdict, one.clauses) for one in run.results]
+    assert recorder.stale(suite, run) == []
+    assert recorder.targets(tmp_path / "rec") == ["peer"]
+    assert run.header.service_url == ""
+
+
+def test_new_recording_keeps_other_cases(add, ping, tmp_path):
+    add()
+    home = add(ping.replace("test/ping", "test/two"), "test/two")
+    _, paths = record(home, tmp_path / "rec", select=["test/ping"])
+    _, paths = record(home, tmp_path / "rec", select=["test/two"])
+    assert list(recorder.load(paths[0]).talks) == ["test/ping#0", "test/two#0"]
+
+
+def test_changed_acts_make_a_recording_stale_and_changed_expectations_do_not(add, ping, tmp_path):
+    _, paths = record(add(), tmp_path / "rec")
+    run = recorder.load(paths[0])
+    changed = load_suite(add(ping.replace("{pong: {}}", "{success: {}}")))
+    assert recorder.stale(changed, run) == []
+    assert judge_log(changed, run).results[0].verdict == "FAIL"
+    recorder.accept(changed, paths[0])
+    assert recorder.load(paths[0]).results[0].verdict == "FAIL"
+    assert recorder.stale(load_suite(add(ping.replace("client: {ping: {}}", "client: {pong: {}}"))), run) == ["test/ping"]
+    assert recorder.without(run, ["test/ping"]).talks == {}
+
+
+def test_of_trials_the_first_ten_are_kept(add, ping, tmp_path):
+    _, paths = record(add(ping.replace("ambient: []", "ambient: []\ntrials: {count: 13}")), tmp_path / "rec")
+    assert len(recorder.load(paths[0]).talks) == 10
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\x1f\x8bbroken", "can't be read"),
+        (b"not json\n", r":1: not a record of an event log"),
+        (b'{"record":"frame","key":"a"}\n', r":1: not a record of an event log \(frame.n: Field required\)"),
+        (b"", "no header"),
+        (b'{"record":"header","format":9,"suite":"x","transcripts":"x","target":"x","started":"x"}', "format 9; this version reads 1"),
+    ],
+)
+def test_recording_that_can_not_be_read(tmp_path, content, words):
+    path = tmp_path / "x.jsonl.gz"
+    path.write_bytes(content)
+    with pytest.raises(log.LogError, match=words):
+        recorder.load(path)
+
+
+def test_log_that_was_cut_is_judged_as_far_as_it_goes(add):
+    suite = load_suite(add())
+    records = []
+
+    async def go():
+        async with running(Peer()) as target:
+            await run_suite(suite, target, Options(), records.append, Silent())
+
+    asyncio.run(go())
+    run = recorder.read_log(records[:-2], "cut")
+    assert isinstance(run, RunLog)
+    assert not run.complete
+    assert judge_log(suite, run).results[0].verdict == "ERROR"

@@ -1,0 +1,54 @@
+"""The reference broker answers the whole suite, and answers the acts of real conversations as the real broker did."""
+
+import asyncio
+import fnmatch
+from dataclasses import replace
+
+import pytest
+
+from conformance.engine.verdict import Verdict
+from conformance.judging import likeness
+from conformance.judging.results import judge_log
+from conformance.running.recorder import answer_like, load_target
+from conformance.running.runner import Options, Silent, run_suite
+from conformance.suite import Suite, load_suite
+from conformance.targets import parse_target
+from refimpl.net.virtual_time import VirtualTimeLoop
+
+GOOD = {Verdict.PASS, Verdict.NOT_APPLICABLE, Verdict.SPEC_GAP}
+
+
+@pytest.fixture(scope="module", name="suite")
+def whole_suite() -> Suite:
+    return load_suite()
+
+
+@pytest.mark.parametrize(("target", "profile"), [("in-process", "default"), ("in-process@letter", "letter")])
+def test_the_reference_passes_the_whole_suite_in_virtual_time(suite: Suite, target: str, profile: str) -> None:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        run, stopped = runner.run(run_suite(suite, parse_target(target), Options(profile=profile), lambda _: None, Silent()))
+    assert stopped is None
+    results = judge_log(suite, run).results
+    assert [(one.case, one.cell, one.summary) for one in results if one.verdict not in GOOD] == []
+    judged = {one.case for one in results if one.verdict != Verdict.NOT_APPLICABLE}
+    assert len(judged) > 250
+
+
+COMPARED = {"apache-pulsar@4.2.4": ("*", 500), "apache-pulsar@5.0.0-M1": ("pr25648/*", 100)}
+"""The releases that the reference is compared with, by which cases, and how many conversations there are at least."""
+
+
+def test_the_reference_answers_the_recorded_acts_as_the_real_brokers_did(suite: Suite) -> None:
+    differences = likeness.load_differences()
+    found: list[likeness.Unlike] = []
+    for target, (pattern, fewest) in COMPARED.items():
+        recorded = load_target(target)
+        assert recorded is not None
+        talks = {key: talk for key, talk in recorded.talks.items() if fnmatch.fnmatchcase(talk.begin.case, pattern)}
+        recorded = replace(recorded, talks=talks)
+        answered = answer_like(suite, recorded)
+        assert len([key for key, talk in talks.items() if not talk.begin.trial and key in answered.talks]) > fewest
+        found += likeness.compare(recorded, answered, differences.fields)
+    unlike, unused = likeness.unlisted(found, differences)
+    assert unlike == []
+    assert unused == []

@@ -1,0 +1,59 @@
+"""The suite on the reference over sockets, and what virtual time promises: the same run every time, and minutes in no time."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import date
+
+import pytest
+
+from conformance.engine import log
+from conformance.judging.baseline import load_baseline
+from conformance.judging.results import EXIT_CONFORMANT
+from conformance.report.model import build_report
+from conformance.running.runner import Options, Silent, is_slow, run_suite
+from conformance.suite import load_suite
+from conformance.targets import parse_target
+from refimpl.net.virtual_time import VirtualTimeLoop
+
+
+@pytest.fixture(scope="module", name="suite")
+def whole_suite():
+    return load_suite()
+
+
+def judged(suite, text, **options):
+    target, records = parse_target(text), []
+    work = run_suite(suite, target, Options(profile=target.profile, **options), records.append, Silent())
+    with asyncio.Runner(loop_factory=VirtualTimeLoop if target.virtual_time else None) as runner:
+        run, stopped = runner.run(work)
+    assert stopped is None
+    return build_report(suite, run, load_baseline(target.name), date.today()), records
+
+
+def test_the_reference_conforms_over_sockets(suite):
+    """All that is not slow; the slow cases run in virtual time, and over sockets in `.ci/run`."""
+    select = [f"!{case.id}" for case in suite.transcripts.values() if is_slow(case)]
+    report, records = judged(suite, "reference", select=select)
+    bad = [
+        f"{one.verdict} {one.case} {one.cell}: {one.summary}" for one in report.results if one.verdict in ("FAIL", "WARN", "ERROR", "XFAIL")
+    ]
+    assert bad == []
+    assert report.exit_code == EXIT_CONFORMANT
+    assert records[0].capabilities == {**records[0].capabilities, "admin": True, "config": True, "regex-look-around": False}
+    assert not [one for one in report.results if one.verdict == "UNTESTABLE"]
+
+
+def test_a_run_in_process_is_the_same_every_time(suite):
+    """The times of the log, the frames and their order: all that two runs with one seed show."""
+    first, second = (
+        [log.dump(one) for one in judged(suite, "in-process", seed=7, select=["core/keepalive/*", "pip145/watch/*"])[1][1:]]
+        for _ in range(2)
+    )
+    assert first == second
+
+
+def test_minutes_pass_in_no_time(suite):
+    _, records = judged(suite, "in-process@letter", select=["core/keepalive/default-interval"])
+    assert records[0].profile == "letter"
+    assert max(one.t for one in records if isinstance(one, log.Finished)) >= 60
