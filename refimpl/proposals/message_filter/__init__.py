@@ -11,12 +11,13 @@ No release of Apache Pulsar has it, and the number that the text gives to the ne
 flag and the field have private numbers, 7629. A broker that does not know them ignores both and delivers everything, so a client
 looks at the flag.
 
-The filters stand in `message_filter_kinds` and `message_filter_avro`, the rules that both sides share in `message_filter_rules`.
-The broker's side is `MessageFilterBroker`, with a `SubscriptionMessageFilter` for each subscription, below; the client's is
-`ConsumerFilter`, in `message_filter_client`. All are synchronous, without input and output. Sources: the text of PR 7629, and the
+The filters stand in `kinds` and `avro`, the rules that both sides share in `rules`.
+The broker's side is `MessageFilterBroker`, with a `SubscriptionMessageFilter` for each subscription, in `broker`; the client's is
+`ConsumerFilter`, in `client`. All are synchronous, without input and output. Sources: the text of PR 7629, and the
 settled reading of what it leaves open. Where the two contradict each other, a `Profile` says which is followed.
 """
 
+from refimpl.proposals.declaration import Capability, Proposal
 from refimpl.proposals.message_filter.broker import MessageFilterBroker, SubscriptionMessageFilter
 from refimpl.proposals.message_filter.client import TRANSITIONS, ConsumerFilter, Event, MessageFilterPolicy, State
 from refimpl.proposals.message_filter.kinds import (
@@ -63,6 +64,7 @@ __all__ = [
     "PREFIX_BASE64_KEY",
     "PREFIX_KEY",
     "PROFILES",
+    "PROPOSAL",
     "REGEX_FILTER",
     "REGEX_KEY",
     "REGEX_MAX_LENGTH",
@@ -89,3 +91,13 @@ __all__ = [
     "judge",
     "requested_filter",
 ]
+
+PROPOSAL: Proposal[Profile] = Proposal(
+    register="pr7629",
+    name="PR 7629",
+    title="message filters on SUBSCRIBE",
+    address="https://github.com/apache/pulsar/pull/7629",
+    capabilities=(Capability("message-filter", "feature flag supports_message_filter", flag="supports_message_filter"),),
+    commands=(),
+    profiles=PROFILES,
+)

@@ -19,12 +19,13 @@ newer one takes its place:
                          IN_FLIGHT --time-----> IN_FLIGHT         (as it is, or with newer counts)
                          any       --changed--> IN_FLIGHT         (the next version)
 
-The rules behind both sides stand in `partition_watch_rules`. The broker's side is `PartitionWatchBroker`, below; the client's is
-`PartitionWatch`, in `partition_watch_client`. Both are synchronous, without input and output. The proposal was never merged:
+The rules behind both sides stand in `rules`. The broker's side is `PartitionWatchBroker`, in `broker`; the client's is
+`PartitionWatch`, in `client`. Both are synchronous, without input and output. The proposal was never merged:
 the numbers of its commands and of its flag are this project's, and what its text leaves open is settled here. Where the letter
 of the text is another reading, a `Profile` says which is followed.
 """
 
+from refimpl.proposals.declaration import Capability, Command, Proposal
 from refimpl.proposals.partition_watch.broker import DELIVERIES, Delivery, News, PartitionWatchBroker
 from refimpl.proposals.partition_watch.client import TRANSITIONS, Event, PartitionCounts, PartitionWatch, Send, State
 from refimpl.proposals.partition_watch.rules import (
@@ -43,6 +44,7 @@ __all__ = [
     "DELIVERIES",
     "LETTER",
     "PROFILES",
+    "PROPOSAL",
     "RESULT_TIMEOUT",
     "TOPICS_PER_CONNECTION",
     "TRANSITIONS",
@@ -58,3 +60,21 @@ __all__ = [
     "Send",
     "State",
 ]
+
+PROPOSAL: Proposal[Profile] = Proposal(
+    register="pip247",
+    name="PIP-247",
+    title="notifications for partition updates",
+    address="https://github.com/apache/pulsar/issues/19596",
+    capabilities=(
+        Capability("partition-watch", "feature flag supports_partition_update_watchers", flag="supports_partition_update_watchers"),
+    ),
+    commands=(
+        Command("watchPartitionUpdate", 2471, "client", answers=("watchPartitionUpdateSuccess",)),
+        Command("watchPartitionUpdateSuccess", 2472, "broker"),
+        Command("partitionUpdate", 2473, "broker", addressed_by="watcher_id"),
+        Command("partitionUpdateResult", 2474, "client"),
+        Command("watchPartitionUpdateClose", 2475, "client", answers=("success",)),
+    ),
+    profiles=PROFILES,
+)

@@ -11,14 +11,15 @@ from. A consumer of many of them, selected by their properties, has to learn whi
 
 If current_hash is that of the set, nothing is sent at all: silence means that the client is up to date.
 
-The rules that both sides share stand in `scalable_topics_rules`. The broker's side is `ScalableTopicsBroker`, below; the client's is
-`ScalableTopicsWatch`, in `scalable_topics_watch`. How a client finds the segments of one topic is in `scalable_topics_layout`. All
+The rules that both sides share stand in `rules`. The broker's side is `ScalableTopicsBroker`, in `broker`; the client's is
+`ScalableTopicsWatch`, in `client`. How a client finds the segments of one topic is in `layout`. All
 are synchronous, without input and output. Sources: the text of PR 25648, and Apache Pulsar 5.0.0-M1 as observed, which settles
 what the text leaves open. Where the two contradict each other, a `Profile` says which is followed. The text's `consumer_name`
 is on no wire.
 """
 
 from refimpl.indexes.topics_hash import EMPTY_HASH, topics_hash
+from refimpl.proposals.declaration import Capability, Command, Proposal
 from refimpl.proposals.scalable_topics.broker import ScalableTopicsBroker
 from refimpl.proposals.scalable_topics.client import TRANSITIONS, Event, ScalableTopicsWatch, Send, State
 from refimpl.proposals.scalable_topics.layout import (
@@ -54,6 +55,7 @@ __all__ = [
     "LAST_HASH",
     "LETTER",
     "PROFILES",
+    "PROPOSAL",
     "TRANSITIONS",
     "WATCHES_PER_CONNECTION",
     "Event",
@@ -78,3 +80,24 @@ __all__ = [
     "supersedes",
     "topics_hash",
 ]
+
+PROPOSAL: Proposal[Profile] = Proposal(
+    register="pr25648",
+    name="PR 25648",
+    title="watches over the scalable topics of a namespace",
+    address="https://github.com/apache/pulsar/pull/25648",
+    capabilities=(
+        Capability("scalable-topics", "feature flag supports_scalable_topics", flag="supports_scalable_topics"),
+        Capability("scalable-topic-properties", "the admin interface changes the properties of a scalable topic", declared=True),
+    ),
+    commands=(
+        Command("scalableTopicLookup", 70, "client"),
+        Command("scalableTopicUpdate", 71, "broker", addressed_by="session_id"),
+        Command("scalableTopicClose", 72, "client"),
+        Command("scalableTopicSubscribe", 73, "client", answers=("scalableTopicSubscribeResponse",)),
+        Command("watchScalableTopics", 76, "client"),
+        Command("watchScalableTopicsUpdate", 77, "broker", addressed_by="watch_id"),
+        Command("watchScalableTopicsClose", 78, "client"),
+    ),
+    profiles=PROFILES,
+)

@@ -11,14 +11,15 @@ a minute, and filtered them itself. What the proposal changes on the wire:
     WATCH_TOPIC_UPDATE                  a topic came or went; the hash of the whole set after it
     WATCH_TOPIC_LIST_CLOSE              no more changes; answered by SUCCESS
 
-The rules that both sides share stand in `topic_list_rules`. The broker's side is `TopicListBroker`, below; the client's is
-`TopicListWatch`, in `topic_list_watch`. Both are synchronous, without input and output. Sources: the text of PIP-145, and Apache
+The rules that both sides share stand in `rules`. The broker's side is `TopicListBroker`, in `broker`; the client's is
+`TopicListWatch`, in `client`. Both are synchronous, without input and output. Sources: the text of PIP-145, and Apache
 Pulsar 4.2.4 as observed, which settles what the text leaves open. Where the two contradict each other, a `Profile` says which is
 followed.
 """
 
 from refimpl.indexes.topic_patterns import pattern_length, without_domain
 from refimpl.indexes.topics_hash import EMPTY_HASH, topics_hash, utf16_order
+from refimpl.proposals.declaration import Capability, Command, Proposal
 from refimpl.proposals.topic_list.broker import TopicListBroker
 from refimpl.proposals.topic_list.client import TRANSITIONS, Event, Send, State, TopicChanges, TopicListWatch
 from refimpl.proposals.topic_list.rules import (
@@ -38,6 +39,7 @@ __all__ = [
     "LETTER",
     "PATTERN_MAX_LENGTH",
     "PROFILES",
+    "PROPOSAL",
     "TRANSITIONS",
     "WATCHERS_PER_CONNECTION",
     "Event",
@@ -54,3 +56,23 @@ __all__ = [
     "utf16_order",
     "without_domain",
 ]
+
+PROPOSAL: Proposal[Profile] = Proposal(
+    register="pip145",
+    name="PIP-145",
+    title="topic lists: filter, hash, watchers",
+    address="https://github.com/apache/pulsar/issues/14505",
+    capabilities=(
+        Capability("topic-list-filter", "GET_TOPICS_OF_NAMESPACE with a pattern is answered with a hash"),
+        Capability("topic-list-watch", "feature flag supports_topic_watchers", flag="supports_topic_watchers"),
+        Capability("topic-watch-reconcile", "feature flag supports_topic_watcher_reconcile", flag="supports_topic_watcher_reconcile"),
+        Capability("regex-look-around", "patterns with look-around and back-references are evaluated"),
+    ),
+    commands=(
+        Command("watchTopicList", 64, "client", answers=("watchTopicListSuccess",)),
+        Command("watchTopicListSuccess", 65, "broker"),
+        Command("watchTopicUpdate", 66, "broker", addressed_by="watcher_id"),
+        Command("watchTopicListClose", 67, "client", answers=("success", "watchTopicListSuccess")),  # the text has the second
+    ),
+    profiles=PROFILES,
+)

@@ -15,11 +15,12 @@ message there.
     property and value allowed?     --> extracted set --> same as in the open batch?  yes: joins it
                                                                                       no: the batch goes out, a new one begins
 
-The producer's side is `UniformBatcher`, below. The broker's is an entry filter that reads the header, in `entry_filters`. Both
+The producer's side is `UniformBatcher`, in `broker`. The broker's is an entry filter that reads the header, in `broker`. Both
 are synchronous, without input and output. Sources: the text of PIP-191, which was never merged; what it leaves open is settled
 here, and where there are two readings a `Profile` says which is followed.
 """
 
+from refimpl.proposals.declaration import Capability, Proposal
 from refimpl.proposals.uniform_batches.broker import (
     BUILT_IN,
     ENTRY_POINT_GROUP,
@@ -61,6 +62,7 @@ __all__ = [
     "MISSING",
     "PREFIX",
     "PROFILES",
+    "PROPOSAL",
     "RESCHEDULE_DELAY",
     "Allowed",
     "Batch",
@@ -83,3 +85,13 @@ __all__ = [
     "with_entry_points",
     "write_header",
 ]
+
+PROPOSAL: Proposal[Profile] = Proposal(
+    register="pip191",
+    name="PIP-191",
+    title="batches of equal property values, for entry filters",
+    address="https://github.com/apache/pulsar/issues/16680",
+    capabilities=(Capability("property-entry-filter", "subscription properties switch the PropertyEntryFilter on", declared=True),),
+    commands=(),
+    profiles=PROFILES,
+)
