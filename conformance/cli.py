@@ -116,7 +116,7 @@ def run(
         judged = build_report(suite, finished, known, date.today(), strict=strict)
         for result in judged.results:
             write(result)
-        seconds = max((talk.finished.t for talk in finished.talks.values() if talk.finished), default=0.0)
+        seconds = max((trial_log.finished.t for trial_log in finished.trial_logs.values() if trial_log.finished), default=0.0)
         write(log.Footer(complete=stopped is None, stopped=stopped, seconds=seconds, counts=dict(judged.case_counts)))
     _write_reports(judged, report)
     if record:

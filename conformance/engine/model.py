@@ -57,7 +57,7 @@ class _Step(_Strict):
 
 class _Expectation(_Step):
     clause: str | None = Field(default=None, description="the clause that fails with this step")
-    within: Seconds | None = Field(default=None, description="seconds after the end of the last act; scales with --slow")
+    within: Seconds | None = Field(default=None, description="seconds after the end of the last action; scales with --slow")
     window: Window | None = None
     label: str | None = Field(default=None, description="names the moment of this step for a window")
 
@@ -84,20 +84,20 @@ class OneWriteStep(_Step):
 
 
 class BytesSpec(_Strict):
-    """Raw or damaged octets; one of `of`, `command`, `hex`, `text` says what they are made from."""
+    """Raw or damaged bytes; one of `of`, `command`, `hex`, `text` says what they are made from."""
 
     of: FrameSpec | None = Field(default=None, description="a frame, encoded as usual")
     payload: dict[str, Any] | None = None
-    command: str | None = Field(default=None, description="octets of a BaseCommand in hexadecimal; sizes are put in front")
+    command: str | None = Field(default=None, description="bytes of a BaseCommand in hexadecimal; sizes are put in front")
     hex: str | None = None
     text: str | None = None
-    append: str | None = Field(default=None, description="octets after the command, inside the frame")
+    append: str | None = Field(default=None, description="bytes after the command, inside the frame")
     total_size: int | None = Field(default=None, description="written in place of the right one")
     command_size: int | None = Field(default=None, description="written in place of the right one")
-    pad_to_size: int | None = Field(default=None, description="zero octets after the command until the whole frame has this size")
-    truncate: int | None = Field(default=None, description="keep the first octets only")
-    flip: int | None = Field(default=None, description="invert the octet at this offset")
-    split: bool = Field(default=False, description="write one octet at a time")
+    pad_to_size: int | None = Field(default=None, description="zero bytes after the command until the whole frame has this size")
+    truncate: int | None = Field(default=None, description="keep the first bytes only")
+    flip: int | None = Field(default=None, description="invert the byte at this offset")
+    split: bool = Field(default=False, description="write one byte at a time")
 
     @model_validator(mode="after")
     def _one_source(self) -> BytesSpec:
@@ -108,7 +108,7 @@ class BytesSpec(_Strict):
 
 
 class BytesStep(_Step):
-    """Octets that need not be a frame."""
+    """Bytes that need not be a frame."""
 
     bytes: BytesSpec
     label: str | None = None
@@ -269,7 +269,7 @@ class SilenceStep(_Step):
 
 
 class RaceStep(_Strict):
-    """Acts that start together; what follows is matched from the begin of the race."""
+    """Actions that start together; what follows is matched from the start of the race."""
 
     race: Annotated[dict[str, list[Step]], Field(min_length=2)]
 

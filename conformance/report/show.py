@@ -22,7 +22,7 @@ from conformance.report.rows import Row, connections, format_row, judged_rows
 from conformance.report.sequence import render_sequence_text
 from conformance.report.views import reason_of, results_by_clause, telling
 from conformance.report.wording import listed, one_line, paragraph
-from conformance.results import RunLog, judge_talk
+from conformance.results import RunLog, judge_trial
 from conformance.suite import Suite
 
 Form: TypeAlias = Literal["line", "hex", "sequence"]
@@ -83,15 +83,19 @@ def _cell(transcript: Transcript, case: str) -> dict[str, Value]:
 def _recorded(suite: Suite, transcript: Transcript, cell: dict[str, Value], run: RunLog | None) -> tuple[Outcome, list[Row]] | None:
     outcomes: dict[str, Outcome] = {}
     wanted = json.dumps(cell, sort_keys=True, default=str)
-    for talk in run.talks.values() if run is not None else ():
-        if run is not None and talk.begin.case == transcript.id and json.dumps(talk.begin.cell, sort_keys=True, default=str) == wanted:
-            outcome = judge_talk(suite, talk, run.header)
+    for trial_log in run.trial_logs.values() if run is not None else ():
+        if (
+            run is not None
+            and trial_log.begin.case == transcript.id
+            and json.dumps(trial_log.begin.cell, sort_keys=True, default=str) == wanted
+        ):
+            outcome = judge_trial(suite, trial_log, run.header)
             if outcome is not None:
-                outcomes[talk.begin.key.partition("~")[0]] = outcome
+                outcomes[trial_log.begin.key.partition("~")[0]] = outcome
     told = telling(list(outcomes.values()))
     if told is None or run is None:
         return None
-    return told, judged_rows(suite, run.header, run.talks[told.key], told)
+    return told, judged_rows(suite, run.header, run.trial_logs[told.key], told)
 
 
 def _lines(rows: Sequence[Row]) -> str:

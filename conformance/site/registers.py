@@ -107,7 +107,7 @@ def differences(module: Any) -> list[Difference]:
     words = _field_words(module.Profile)
     found = []
     for one in fields(module.Profile):
-        default, letter = getattr(module.DEFAULT, one.name), getattr(module.LETTER, one.name)
+        default, letter = getattr(module.DEFAULT, one.name), getattr(module.AS_WRITTEN, one.name)
         others = tuple(value for value in choices(module.Profile, one.name) if value not in (default, letter))
         found.append(Difference(one.name, words.get(one.name, ""), default, letter, others))
     return found

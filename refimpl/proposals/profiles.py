@@ -24,10 +24,12 @@ class Profiles:
 DEFAULT = Profiles()
 """What real peers speak, and the settled readings of what no release has."""
 
-LETTER = Profiles(topic_list.LETTER, uniform_batches.LETTER, partition_watch.LETTER, message_filter.LETTER, scalable_topics.LETTER)
+AS_WRITTEN = Profiles(
+    topic_list.AS_WRITTEN, uniform_batches.AS_WRITTEN, partition_watch.AS_WRITTEN, message_filter.AS_WRITTEN, scalable_topics.AS_WRITTEN
+)
 """What the texts say."""
 
-PROFILES: Mapping[str, Profiles] = MappingProxyType({"default": DEFAULT, "letter": LETTER})
+PROFILES: Mapping[str, Profiles] = MappingProxyType({"default": DEFAULT, "letter": AS_WRITTEN})
 """Both, by name."""
 
 

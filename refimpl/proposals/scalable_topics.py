@@ -39,7 +39,6 @@ from refimpl.proposals.scalable_topics_layout import (
 from refimpl.proposals.scalable_topics_rules import (
     COALESCING_SECONDS,
     DEFAULT,
-    LETTER,
     PROFILES,
     WATCHES_PER_CONNECTION,
     FoldedChanges,
@@ -69,11 +68,11 @@ from refimpl.wire.pulsar_api_pb2 import (
 )
 
 __all__ = [
+    "AS_WRITTEN",
     "COALESCING_SECONDS",
     "DEFAULT",
     "EMPTY_HASH",
     "LAST_HASH",
-    "LETTER",
     "PROFILES",
     "TRANSITIONS",
     "WATCHES_PER_CONNECTION",
@@ -193,7 +192,7 @@ class ScalableTopicsBroker:
             self._drop(connection, watch_id)
 
     def notified(self, path: str, now: float) -> None:
-        """Take note that something in the metadata store was created, modified or deleted.
+        """Record that something in the metadata store was created, modified or deleted.
 
         The record is read now, so that what is told is what is there: pr25648.diff.on-create, .on-delete, .on-property-change.
 

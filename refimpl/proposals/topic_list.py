@@ -24,7 +24,6 @@ from collections.abc import Callable, Hashable, Iterable
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list_rules import (
     DEFAULT,
-    LETTER,
     PATTERN_MAX_LENGTH,
     PROFILES,
     WATCHERS_PER_CONNECTION,
@@ -55,9 +54,9 @@ from refimpl.wire.pulsar_api_pb2 import (
 )
 
 __all__ = [
+    "AS_WRITTEN",
     "DEFAULT",
     "EMPTY_HASH",
-    "LETTER",
     "PATTERN_MAX_LENGTH",
     "PROFILES",
     "TRANSITIONS",
@@ -233,7 +232,7 @@ class TopicListBroker:
             self._drop(connection, watcher_id)
 
     def created(self, topic: str) -> list[tuple[Hashable, CommandWatchTopicUpdate]]:
-        """Take note of a new topic or partition: pip145.update.on-create.
+        """Record a new topic or partition: pip145.update.on-create.
 
         Args:
             topic: Full name; of a partition its own.
@@ -244,7 +243,7 @@ class TopicListBroker:
         return self._announce(topic, is_new=True)
 
     def deleted(self, topic: str) -> list[tuple[Hashable, CommandWatchTopicUpdate]]:
-        """Take note that a topic or partition is gone: pip145.update.on-delete. As `created`."""
+        """Record that a topic or partition is gone: pip145.update.on-delete. As `created`."""
         return self._announce(topic, is_new=False)
 
     def _announce(self, topic: str, *, is_new: bool) -> list[tuple[Hashable, CommandWatchTopicUpdate]]:

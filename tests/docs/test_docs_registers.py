@@ -54,7 +54,7 @@ def test_every_finding_is_listed(generated):
 
 
 def test_fields_of_a_profile_are_read_with_their_documentation():
-    module = SimpleNamespace(Profile=Profile, DEFAULT=Profile(), LETTER=Profile("list", False))
+    module = SimpleNamespace(Profile=Profile, DEFAULT=Profile(), AS_WRITTEN=Profile("list", False))
     first, second = differences(module)
     assert first == Difference("close_answer", "What a close is answered with, in one word.", "success", "list", ("nothing",))
     assert second == Difference("limited", "Whether `a_pattern` may be too long.", True, False, ())

@@ -23,7 +23,7 @@ def test_a_client_says_something_and_is_answered() -> None:
     assert heads(stage) == ["opens a connection", "CONNECT", "CONNECTED", "WATCH_TOPIC_LIST", "WATCH_TOPIC_LIST_SUCCESS"]
 
 
-def test_octets_may_be_no_frame() -> None:
+def test_bytes_may_be_no_frame() -> None:
     stage = Stage()
     stage.connect("c")
     assert stage.send(bytes(4), "c") == []

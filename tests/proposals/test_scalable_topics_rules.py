@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scalable_topics_samples import pairs
 
-from refimpl.proposals.scalable_topics import DEFAULT, LETTER, PROFILES, record_path, retry_delay, topics_hash
+from refimpl.proposals.scalable_topics import AS_WRITTEN, DEFAULT, PROFILES, record_path, retry_delay, topics_hash
 from refimpl.proposals.scalable_topics_rules import (
     FoldedChanges,
     ScalableTopicChanges,
@@ -128,8 +128,8 @@ def test_backoff_stays_within_its_bounds_pr25648_client_backoff_jitter(failures,
 
 
 def test_profiles():
-    assert (PROFILES["default"], PROFILES["letter"]) == (DEFAULT, LETTER)
-    assert all(getattr(DEFAULT, field.name) != getattr(LETTER, field.name) for field in fields(DEFAULT))
+    assert (PROFILES["default"], PROFILES["letter"]) == (DEFAULT, AS_WRITTEN)
+    assert all(getattr(DEFAULT, field.name) != getattr(AS_WRITTEN, field.name) for field in fields(DEFAULT))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_profiles():
     ],
 )
 def test_folded_changes_pr25648_diff_last_wins(known, changes, default, letter):
-    for profile, expected in ((DEFAULT, default), (LETTER, letter)):
+    for profile, expected in ((DEFAULT, default), (AS_WRITTEN, letter)):
         folded = FoldedChanges(profile.coalescing)
         for change in changes:
             (folded.add if change == "+" else folded.remove)("x")

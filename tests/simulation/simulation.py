@@ -20,7 +20,7 @@ from typing import Any
 
 from growth import Broken, CountsSpy, Growth
 from scalable import Follower, ScalableSpy, selected
-from scalable import act as act_on_scalable
+from scalable import action as act_on_scalable
 
 from refimpl.broker import AdminRefused, Broker, Configuration
 from refimpl.broker.broker import PROPOSALS
@@ -209,7 +209,7 @@ class World:
 
         return await memory_dial(self.link)(host, port, watched)
 
-    def act(self) -> None:
+    def action(self) -> None:
         """Let something happen."""
         if self.link is None:
             self.start()
@@ -217,7 +217,7 @@ class World:
         if self.follows_scalable and self.scalable_choice.random() < 0.6:
             self.note(act_on_scalable(self.link, self.scalable_choice))
         admin = self.link.broker.admin
-        if self.growth is not None and (done := self.growth.act(admin)):
+        if self.growth is not None and (done := self.growth.action(admin)):
             self.note(done)
         name = f"persistent://{NAMESPACE}/{self.choice.choice(['t', 't', 't', 'x'])}-{self.choice.randrange(6)}"
         what = self.choice.choices(
@@ -289,7 +289,7 @@ async def simulate(seed: int, *, verbose: bool = False) -> None:
         consuming = asyncio.ensure_future(world.growth.subscribe(client)) if world.growth is not None else None
         for _ in range(world.choice.randint(5, 25)):
             await asyncio.sleep(world.choice.choice([0.0, 0.001, 0.05, 1.0, 7.0]) * world.choice.random())
-            world.act()
+            world.action()
         world.stop()
         world.start(faults=False)
         subscription = None
