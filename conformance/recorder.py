@@ -125,6 +125,6 @@ def stale(suite: Suite, run: RunLog) -> list[str]:
 def without(run: RunLog, cases: Iterable[str]) -> RunLog:
     """Return the log without some cases."""
     gone = set(cases)
-    kept = {key: trial_log for key, trial_log in run.trial_logs.items() if trial.begin.case not in gone}
+    kept = {key: trial for key, trial in run.trial_logs.items() if trial.begin.case not in gone}
     skipped = [one for one in run.skipped if one.case not in gone]
     return RunLog(run.header, kept, skipped, [one for one in run.results if one.case not in gone], run.footer)

@@ -24,7 +24,9 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+from refimpl.proposals.profiles import profile_name
 
 FORMAT = 1
 _DATA = AliasChoices("octets", "data")
@@ -51,7 +53,7 @@ class Header(_Record):
     service_url: str = ""
     server_version: str = ""
     capabilities: dict[str, bool] = {}
-    profile: str = "default"
+    profile: Annotated[str, BeforeValidator(profile_name)] = "default"
     arguments: list[str] = []
     seed: int = 0
     slow: float = 1.0

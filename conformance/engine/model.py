@@ -8,7 +8,9 @@ from __future__ import annotations
 from datetime import date
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+
+from refimpl.proposals.profiles import profile_name
 
 FORMAT = 1
 
@@ -34,6 +36,7 @@ RELEASES = ("2.10.5", "2.11.0", "3.0.7", "4.0.0", "4.2.4", "5.0.0-M1")
 """The Apache Pulsar releases that the suite knows."""
 
 Level: TypeAlias = Literal["MUST", "SHOULD", "MAY"]
+ProfileName: TypeAlias = Annotated[Literal["default", "as-written"], BeforeValidator(profile_name)]
 FrameSpec: TypeAlias = Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=1)]
 """One frame: the name of its field in BaseCommand, and the fields of the command."""
 Seconds: TypeAlias = Annotated[float, Field(gt=0)]
@@ -381,7 +384,7 @@ class Transcript(_Strict):
     tests: Annotated[list[Literal["client", "broker"]], Field(min_length=1)]
     clauses: Annotated[list[str], Field(min_length=1)]
     requires: list[str] = Field(default=[], description="capabilities; `!name` for one that must be absent")
-    profiles: list[Literal["default", "letter"]] = ["default", "letter"]
+    profiles: list[ProfileName] = ["default", "as-written"]
     settings: str | None = Field(default=None, description="id of shared settings; target_config and vars add to them")
     target_config: dict[str, str] = {}
     control: str | None = Field(default=None, description="a case that differs in one thing and must pass in the same run")
@@ -428,7 +431,7 @@ class Clause(_Strict):
     side: Literal["broker", "client"]
     text: str
     section: str = ""
-    profiles: list[Literal["default", "letter"]] = ["default", "letter"]
+    profiles: list[ProfileName] = ["default", "as-written"]
     depends_on: list[str] = []
     aliases: list[str] = []
     effect: str = Field(default="", description="what a peer suffers when it does not hold")

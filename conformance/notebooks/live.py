@@ -11,7 +11,7 @@ from conformance.report.rows import Row, notation
 from conformance.report.wording import plain_value
 from refimpl.broker import PROPOSALS, AdminRefused, Broker, Configuration, Session
 from refimpl.proposals.partition_watch import PartitionCounts, PartitionWatch
-from refimpl.proposals.profiles import PROFILES
+from refimpl.proposals.profiles import PROFILES, profile_name
 from refimpl.proposals.scalable_topics import ScalableTopicsWatch
 from refimpl.proposals.topic_list import TopicListWatch
 from refimpl.wire import FrameDecoder, command, encode_frame, sub_message, wrap
@@ -29,7 +29,7 @@ class Stage:
 
     Args:
         settings: The broker's, by Pulsar's keys.
-        profile: `default` or `letter`: which reading of the proposals the broker speaks.
+        profile: `default` or `as-written`: which reading of the proposals the broker speaks.
         proposals: What it knows; none for a broker from before all of them.
 
     Attributes:
@@ -45,7 +45,7 @@ class Stage:
         profile: str = "default",
         proposals: frozenset[str] = PROPOSALS,
     ) -> None:
-        self.broker = Broker(Configuration.from_settings(settings or {}), profiles=PROFILES[profile], proposals=proposals)
+        self.broker = Broker(Configuration.from_settings(settings or {}), profiles=PROFILES[profile_name(profile)], proposals=proposals)
         self.broker.server_version = "reference"  # the same in every version of this project
         self.now = 0.0
         self.rows: list[Row] = []

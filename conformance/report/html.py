@@ -112,7 +112,7 @@ def render_html(report: Report) -> str:
         report: The report; of each case one conversation is shown, the one that explains its verdict.
 
     Returns:
-        A whole HTML document; the same report gives the same octets.
+        A whole HTML document; the same report gives the same bytes.
     """
     header = report.run.header
     citing = results_by_clause(report)

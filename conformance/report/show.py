@@ -144,7 +144,7 @@ def _explained(suite: Suite, name: str, reports: Sequence[Report]) -> Iterator[s
     }
     yield f"  {clause.level} for the {clause.side}; the level comes from {basis[clause.basis]}"
     yield f"  {one_line(register.source.title)}" + (f", section “{one_line(clause.section)}”" if clause.section else "")
-    if clause.profiles != ["default", "letter"]:
+    if clause.profiles != ["default", "as-written"]:
         yield f"  only in the profile {' and '.join(clause.profiles)}"
     if clause.effect:
         yield f"  why it matters: {one_line(clause.effect)}"

@@ -220,9 +220,9 @@ class ClientCore:
         return group
 
     async def _close(self) -> None:
-        goodbyes = [part.close() for part in list(self._parts)]
+        close_requests = [part.close() for part in list(self._parts)]
         give_up = self.scheduler.sleep(self.options.operation_timeout)
-        for close_request in goodbyes:
+        for close_request in close_requests:
             give_up.on_done(partial(_give_up, close_request))
             try:
                 await close_request

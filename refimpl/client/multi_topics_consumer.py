@@ -171,9 +171,9 @@ class MultiTopicsConsumer:
     def close(self) -> Pending[None]:
         """Leave all topics; comes when the brokers have confirmed it, or can't."""
         self._end(Closed("the consumer is closed"))
-        goodbyes = [consumer.close() for consumer in list(self.members.values())]
+        close_requests = [consumer.close() for consumer in list(self.members.values())]
         self.members = {}
-        return self._core.scheduler.spawn(_all(goodbyes))
+        return self._core.scheduler.spawn(_all(close_requests))
 
     def _add(self, topic: str) -> Pending[Any]:
         """Begin to attach to a topic; comes when that is done."""

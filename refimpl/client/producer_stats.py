@@ -16,7 +16,7 @@ class ProducerStats:
     Attributes:
         messages: That went out.
         entries: That they went out in, batches and single messages.
-        data: Of the entries, headers included, commands not.
+        entry_bytes: Of the entries, headers included, commands not.
         header_bytes: Of these, what stands before the messages: checksum and MessageMetadata.
         extracted_bytes: Of these, the extracted sets of PIP-191.
         reasons: Number of entries by the reason why they went out when they did.

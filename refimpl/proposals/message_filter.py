@@ -47,6 +47,7 @@ from refimpl.proposals.message_filter_kinds import (
     Undecidable,
 )
 from refimpl.proposals.message_filter_rules import (
+    AS_WRITTEN,
     BUILT_IN,
     BUILT_IN_REGISTRY,
     DEFAULT,

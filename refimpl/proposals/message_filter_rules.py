@@ -62,7 +62,7 @@ DEFAULT = Profile(filter_scope="subscription")
 AS_WRITTEN = Profile(filter_scope="consumer")
 """What the text says."""
 
-PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "letter": AS_WRITTEN})
+PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
 """Both, by name."""
 
 

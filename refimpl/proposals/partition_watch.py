@@ -35,6 +35,7 @@ from types import MappingProxyType
 
 from refimpl.proposals.partition_watch_client import TRANSITIONS, Event, PartitionCounts, PartitionWatch, Send, State
 from refimpl.proposals.partition_watch_rules import (
+    AS_WRITTEN,
     DEFAULT,
     PROFILES,
     RESULT_TIMEOUT,

@@ -57,7 +57,7 @@ DEFAULT = Profile(failed_result="backoff", reconciles=True, resend_version="coun
 AS_WRITTEN = Profile(failed_result="at_once", reconciles=False, resend_version="counts")
 """What the text says."""
 
-PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "letter": AS_WRITTEN})
+PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
 """Both, by name."""
 
 

@@ -1,4 +1,4 @@
-"""Which reading of each proposal is spoken: what real peers do, or the letter of the texts."""
+"""Which reading of each proposal is spoken: what real peers do, or the texts as written."""
 
 from __future__ import annotations
 
@@ -29,8 +29,14 @@ AS_WRITTEN = Profiles(
 )
 """What the texts say."""
 
-PROFILES: Mapping[str, Profiles] = MappingProxyType({"default": DEFAULT, "letter": AS_WRITTEN})
+PROFILES: Mapping[str, Profiles] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
 """Both, by name."""
+_EARLIER_NAMES = {"letter": "as-written"}
+
+
+def profile_name(text: str) -> str:
+    """Return the name of a profile as it is now: `as-written` was called `letter`, which users may still write."""
+    return _EARLIER_NAMES.get(text, text)
 
 
 def choices(profile: type, field: str) -> tuple[object, ...]:

@@ -37,6 +37,7 @@ from refimpl.proposals.scalable_topics_layout import (
     supersedes,
 )
 from refimpl.proposals.scalable_topics_rules import (
+    AS_WRITTEN,
     COALESCING_SECONDS,
     DEFAULT,
     PROFILES,

@@ -50,7 +50,7 @@ DEFAULT = Profile(coalescing="last_wins", loss_before_first_set="fails")
 AS_WRITTEN = Profile(coalescing="cancels_out", loss_before_first_set="retries")
 """What the text says."""
 
-PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "letter": AS_WRITTEN})
+PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
 """Both, by name."""
 
 

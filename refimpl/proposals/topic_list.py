@@ -23,6 +23,7 @@ from collections.abc import Callable, Hashable, Iterable
 
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list_rules import (
+    AS_WRITTEN,
     DEFAULT,
     PATTERN_MAX_LENGTH,
     PROFILES,

@@ -66,7 +66,7 @@ AS_WRITTEN = Profile(
 )
 """What the text says."""
 
-PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "letter": AS_WRITTEN})
+PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
 """Both, by name."""
 
 

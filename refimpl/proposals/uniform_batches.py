@@ -102,7 +102,7 @@ DEFAULT = Profile(batch_of_one="batch")
 AS_WRITTEN = Profile(batch_of_one="batch")
 """What the text says: in this it agrees."""
 
-PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "letter": AS_WRITTEN})
+PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
 """Both, by name."""
 
 
@@ -253,7 +253,7 @@ class UniformBatcher(Generic[T]):
         self._items: list[T] = []
         self._extracted: Extracted = ()
         self._kind: Hashable = None
-        self._data = 0
+        self._bytes = 0
         self._deadline: float | None = None
 
     def __len__(self) -> int:
@@ -291,10 +291,10 @@ class UniformBatcher(Generic[T]):
         if not self._items:
             self._extracted, self._kind, self._deadline = extracted, kind, now + self._delay
         self._items.append(item)
-        self._data += size
+        self._bytes += size
         if len(self._items) >= self._max_messages:  # pip191.trigger.messages
             sent += self.flush(Reason.MESSAGES)
-        elif self._data >= self.max_bytes:  # pip191.trigger.octets
+        elif self._bytes >= self.max_bytes:  # pip191.trigger.octets
             sent += self.flush(Reason.OCTETS)
         return sent
 
@@ -306,7 +306,7 @@ class UniformBatcher(Generic[T]):
             return Reason.OTHER_SET
         if kind != self._kind:  # pip191.batch.kind
             return Reason.OTHER_KIND
-        return Reason.OCTETS if self._data + size > self.max_bytes else None
+        return Reason.OCTETS if self._bytes + size > self.max_bytes else None
 
     def flush(self, reason: Reason = Reason.FLUSH) -> list[Batch[T]]:
         """Close the open batch: pip191.trigger.flush.
@@ -316,7 +316,7 @@ class UniformBatcher(Generic[T]):
         """
         if not self._items:
             return []
-        items, self._items, self._data, self._deadline = tuple(self._items), [], 0, None
+        items, self._items, self._bytes, self._deadline = tuple(self._items), [], 0, None
         return [self._sent(items, self._header(items, self._extracted if self._allowed else None), reason)]
 
     def split(self, batch: Batch[T]) -> list[Batch[T]]:

@@ -101,7 +101,7 @@ def decode_frame(data: bytes) -> Frame:
 
 
 class FrameDecoder:
-    """Turn what arrives on a connection into frames; any split of the same octets gives the same frames.
+    """Turn what arrives on a connection into frames; any split of the same bytes gives the same frames.
 
     A malformed frame ends the connection: nothing after it can be told apart. Frames before it are never lost: `receive`
     returns them, `error` is set at once, and every later call raises it. If there are none to return it is raised at once.

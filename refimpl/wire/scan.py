@@ -86,7 +86,7 @@ def scan(descriptor: Descriptor, data: bytes, start: int = 0, end: int | None = 
         descriptor: The message's description.
         data: Where it stands.
         start: Its first byte.
-        end: The byte after its last; the end of `octets` by default.
+        end: The byte after its last; the end of `data` by default.
         depth: How many messages it is inside of.
 
     Yields:

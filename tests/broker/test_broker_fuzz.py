@@ -122,7 +122,7 @@ EVIL = [
 
 @pytest.mark.parametrize("pattern", EVIL, ids=range(len(EVIL)))
 def test_no_pattern_hangs_the_broker(pattern: str) -> None:
-    """Without a limit of length, as the letter of the proposal has it: each is served in linear time, or refused."""
+    """Without a limit of length, as the proposal is written: each is served in linear time, or refused."""
     broker = Broker(profiles=AS_WRITTEN)
     broker.admin.create_topic("persistent://public/default/" + "a" * 2000)
     peer, good = Peer(broker), Peer(broker)

@@ -104,7 +104,7 @@ def test_properties_select_and_their_change_is_told(broker: Broker) -> None:
     assert told(peer) == [([], [X])]
 
 
-@pytest.mark.parametrize(("profiles", "expected"), [({}, [([], [X])]), ({"profiles": AS_WRITTEN}, [])], ids=["default", "letter"])
+@pytest.mark.parametrize(("profiles", "expected"), [({}, [([], [X])]), ({"profiles": AS_WRITTEN}, [])], ids=["default", "as-written"])
 def test_what_comes_and_goes_within_a_window(profiles: dict, expected: list) -> None:
     broker = Broker(**profiles)
     peer = Peer(broker)

@@ -38,13 +38,13 @@ def test_two_at_once_do_not_know_of_each_other():
 
 
 def test_settings_and_profile():
-    with EmbeddedBroker({"clusterName": "here"}, profile="letter") as broker:
+    with EmbeddedBroker({"clusterName": "here"}, profile="as-written") as broker:
         assert broker.broker.configuration.cluster_name == "here"
         assert broker.call(lambda one: one.admin.clusters()) == ["here"]
         assert json.loads(ask("GET", f"{broker.admin_url}/admin/v2/clusters")[1]) == ["here"]
     with pytest.raises(ValueError, match="clusterName"):
         EmbeddedBroker({"clusterNam": "x"})
-    with pytest.raises(ValueError, match="profile is default or letter, not 'x'"):
+    with pytest.raises(ValueError, match="profile is default or as-written, not 'x'"):
         EmbeddedBroker(profile="x")
 
 

@@ -37,7 +37,7 @@ def outcome(data, open_messages=None, message_filter=THIRTIES):
 
 
 def test_profiles():
-    assert PROFILES == {"default": DEFAULT, "letter": AS_WRITTEN}
+    assert PROFILES == {"default": DEFAULT, "as-written": AS_WRITTEN}
     assert (DEFAULT.filter_scope, AS_WRITTEN.filter_scope) == ("subscription", "consumer")
 
 

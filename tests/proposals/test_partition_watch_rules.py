@@ -73,7 +73,7 @@ def test_no_frame_is_larger_than_foreseen_pip247_watch_too_large(topics):
 
 
 def test_profiles():
-    assert dict(PROFILES) == {"default": DEFAULT, "letter": AS_WRITTEN}
+    assert dict(PROFILES) == {"default": DEFAULT, "as-written": AS_WRITTEN}
     assert {field.name for field in fields(DEFAULT) if getattr(DEFAULT, field.name) != getattr(AS_WRITTEN, field.name)} == {
         "failed_result",
         "reconciles",

@@ -228,7 +228,7 @@ def test_each_watch_has_its_own_window_pr25648_diff_window():
     ("profile", "short_lived", "replaced"),
     [
         pytest.param("default", [diff(removed=["t-2"])], [diff(added=["t-1"])], id="pr25648.diff.last-wins"),
-        pytest.param("letter", [], [diff(added=["t-1"], removed=["t-1"])], id="pr25648.diff.cancels-out"),
+        pytest.param("as-written", [], [diff(added=["t-1"], removed=["t-1"])], id="pr25648.diff.cancels-out"),
     ],
 )
 def test_two_changes_of_one_topic_in_a_window(profile, short_lived, replaced):

@@ -147,5 +147,5 @@ def test_visible_topics_keep_their_order():
 
 
 def test_every_field_of_the_profiles_differs():
-    assert PROFILES == {"default": DEFAULT, "letter": AS_WRITTEN}
+    assert PROFILES == {"default": DEFAULT, "as-written": AS_WRITTEN}
     assert all(getattr(DEFAULT, name) != getattr(AS_WRITTEN, name) for name in DEFAULT.__dataclass_fields__)

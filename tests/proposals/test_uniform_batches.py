@@ -84,7 +84,7 @@ def test_limits_that_no_batch_can_keep_are_refused(arguments):
 
 
 def test_the_profiles_agree_in_what_the_text_shows():
-    assert PROFILES == {"default": DEFAULT, "letter": AS_WRITTEN}
+    assert PROFILES == {"default": DEFAULT, "as-written": AS_WRITTEN}
     assert DEFAULT.batch_of_one == AS_WRITTEN.batch_of_one == "batch"
 
 

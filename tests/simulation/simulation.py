@@ -84,7 +84,7 @@ class Spy:
     def _success(self, answer: Any) -> None:
         self._note(f"  SUCCESS {sorted(answer.topic)} {answer.topics_hash}")
         if (answer.watcher_id, answer.request_id) not in self._asked:
-            return  # the letter of the proposal answers a close with it
+            return  # the proposal as written answers a close with it
         asked = self._asked.pop((answer.watcher_id, answer.request_id))
         before = self._sets.get(answer.watcher_id)
         if not answer.topic and answer.topics_hash == asked:
@@ -156,7 +156,7 @@ class World:
         self.choice = random.Random(self.seed)
         self.follows_scalable = self.seed % 8 == 1
         self.scalable_choice = random.Random(f"{self.seed} scalable")
-        self.profiles = PROFILES["letter" if self.choice.random() < 0.15 else "default"]
+        self.profiles = PROFILES["as-written" if self.choice.random() < 0.15 else "default"]
         offered = self.choice.random() < 0.85
         self.configuration = Configuration(
             enable_broker_topic_list_watcher=offered, keep_alive_interval_seconds=self.choice.choice([5, 30])

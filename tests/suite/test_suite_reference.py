@@ -23,7 +23,7 @@ def whole_suite() -> Suite:
     return load_suite()
 
 
-@pytest.mark.parametrize(("target", "profile"), [("in-process", "default"), ("in-process@letter", "letter")])
+@pytest.mark.parametrize(("target", "profile"), [("in-process", "default"), ("in-process@as-written", "as-written")])
 def test_the_reference_passes_the_whole_suite_in_virtual_time(suite: Suite, target: str, profile: str) -> None:
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         run, stopped = runner.run(run_suite(suite, parse_target(target), Options(profile=profile), lambda _: None, Silent()))
