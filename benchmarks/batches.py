@@ -43,8 +43,8 @@ def batching() -> None:
             "batches",
             f"{MESSAGES / ours:,.0f} messages/s",
             f"{name}; without the setting: {MESSAGES / without:,.0f}, {ours / without:.2f} times the time; "
-            f"{one.messages_per_entry:,.1f} messages in a batch, {one.octets_per_message:.0f} octets a message, "
-            f"{one.header_octets_per_message:.3g} of them header",
+            f"{one.messages_per_entry:,.1f} messages in a batch, {one.bytes_per_message:.0f} bytes a message, "
+            f"{one.header_bytes_per_message:.3g} of them header",
         )
 
 

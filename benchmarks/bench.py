@@ -3,7 +3,7 @@
 suite        codec, engine, judging of all recordings, a whole run on a real broker
 rules        the hash of a changing set, patterns, messages through the broker without sockets
 batches      uniform batches against ordinary ones
-filters      decisions of message filters, and the octets that they save
+filters      decisions of message filters, and the bytes that they save
 partitions   a changed number of partitions on its way to those who watch it
 scalable     a watch over scalable topics, also beside Apache Pulsar 5.0.0-M1
 corpus       the filters of the Spark side, beside a pipeline without Spark
@@ -58,7 +58,7 @@ def main() -> None:
         batches.batching()
     if "filters" in parts:
         filters.decisions()
-        filters.saved_octets()
+        filters.saved_bytes()
     if "peers" in parts and not arguments.no_run:
         asyncio.run(peers.measure(version, suite))
     if "partitions" in parts:

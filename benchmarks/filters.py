@@ -68,7 +68,7 @@ def decisions() -> None:
         assert requested is not None
         for size in (1, BATCH):
             entries = _entries(written, size)
-            accepted = sum(judge(requested.filter, octets).accepted for octets in entries)
+            accepted = sum(judge(requested.filter, data).accepted for data in entries)
             work = partial(_judge_all, requested.filter, entries)
             times = [seconds(work) for _ in range(ROUNDS)]
             row(
@@ -78,23 +78,23 @@ def decisions() -> None:
             )
 
 
-def saved_octets() -> None:
+def saved_bytes() -> None:
     """Let a broker without sockets deliver all of a topic, and only what matches."""
     for name, meta, written in _KINDS:
         for size, alike, said in ((1, 1, "1 in an entry"), (BATCH, 1, f"{BATCH} in a batch"), (BATCH, BATCH, f"{BATCH} alike in a batch")):
             entries = _entries(written, size, alike)
-            all_octets, all_time = _delivered(entries, size, None)
-            octets, time = _delivered(entries, size, meta)
+            all_bytes, all_time = _delivered(entries, size, None)
+            data, time = _delivered(entries, size, meta)
             row(
                 "filters",
-                f"{octets / all_octets:.1%} of the octets",
-                f"{name}, {said}: {octets:,} instead of {all_octets:,} octets to the consumer;"
+                f"{data / all_bytes:.1%} of the bytes",
+                f"{name}, {said}: {data:,} instead of {all_bytes:,} bytes to the consumer;"
                 f" {MESSAGES / time:,.0f} messages/s instead of {MESSAGES / all_time:,.0f}",
             )
 
 
 def _judge_all(message_filter: MessageFilter, entries: list[bytes]) -> list[Judgement]:
-    return [judge(message_filter, octets) for octets in entries]
+    return [judge(message_filter, data) for data in entries]
 
 
 def _entries(written: _Written, size: int, alike: int = 1) -> list[bytes]:
@@ -109,7 +109,7 @@ def _entries(written: _Written, size: int, alike: int = 1) -> list[bytes]:
 
 
 def _delivered(entries: list[bytes], size: int, meta: FilterMeta | None) -> tuple[int, float]:
-    """Return the octets that a consumer is sent of a backlog, and the seconds that it takes."""
+    """Return the bytes that a consumer is sent of a backlog, and the seconds that it takes."""
     broker = Broker()
     session = broker.connect(0.0)
     subscribe = {"topic": TOPIC, "subscription": "s", "subType": "Exclusive", "consumer_id": 1, "request_id": 2, "filter_meta": meta}
@@ -119,8 +119,8 @@ def _delivered(entries: list[bytes], size: int, meta: FilterMeta | None) -> tupl
         command("subscribe", **{key: value for key, value in subscribe.items() if value is not None}),
     ]
     session.receive(b"".join(map(encode_frame, opening)), 0.0)
-    for octets in entries:
-        session.receive(encode_frame(command("send", producer_id=1, sequence_id=0, num_messages=size), octets), 0.0)
+    for data in entries:
+        session.receive(encode_frame(command("send", producer_id=1, sequence_id=0, num_messages=size), data), 0.0)
     while session.data_to_send(1 << 20):
         pass
     sent = 0

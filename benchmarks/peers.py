@@ -100,7 +100,7 @@ class Peer:
         assert result.ok, result
 
     def memory(self) -> int:
-        """Return the octets that the broker's processes have in memory."""
+        """Return the bytes that the broker's processes have in memory."""
         assert self.endpoint.log_file is not None
         folder = str(self.endpoint.log_file.parent).encode()
         total = 0

@@ -1,6 +1,6 @@
 """Measures PR 25648: a watch over 100,000 scalable topics without sockets, and one over fewer beside a real Apache Pulsar.
 
-What is timed is the way through the broker's own code: from the octets of a request, or an admin call, to the octets that
+What is timed is the way through the broker's own code: from the bytes of a request, or an admin call, to the bytes that
 answer. Beside the real one it is the time until an answer, or what follows it, has arrived.
 """
 

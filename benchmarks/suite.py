@@ -21,34 +21,36 @@ _ROUNDS = 9
 
 
 def _recorded_frames(run: RunLog) -> list[bytes]:
-    return [bytes.fromhex(event.octets) for talk in run.talks.values() for event in talk.events if isinstance(event, log.Frame)]
+    return [
+        bytes.fromhex(event.data) for trial_log in run.trial_logs.values() for event in trial_log.events if isinstance(event, log.Frame)
+    ]
 
 
 def codec(run: RunLog) -> None:
     """Decode a stream of recorded frames, against the bare parse of the same commands; both keep what they made."""
-    frames = [octets for octets in _recorded_frames(run) if len(octets) < 4096]
+    frames = [data for data in _recorded_frames(run) if len(data) < 4096]
     frames *= max(1, 50_000 // len(frames))
     stream = b"".join(frames)
-    commands = [octets[8 : 8 + int.from_bytes(octets[4:8], "big")] for octets in frames]
+    commands = [data[8 : 8 + int.from_bytes(data[4:8], "big")] for data in frames]
 
     def decode() -> object:
         decoder = FrameDecoder()
         return [decoder.receive(stream[place : place + 65536]) for place in range(0, len(stream), 65536)]
 
     def parse() -> object:
-        return [BaseCommand.FromString(octets) for octets in commands]
+        return [BaseCommand.FromString(data) for data in commands]
 
     pairs = [(seconds(decode), seconds(parse)) for _ in range(_ROUNDS)]
     ours, bare = (statistics.median(times) for times in zip(*pairs, strict=True))
     ratio = statistics.median(a / b for a, b in pairs)
     row("codec", f"{len(frames) / ours:,.0f} frames/s", f"{len(stream) / ours / 1e6:.1f} MB/s; {ratio:.2f} times the bare parse")
     row("", f"{len(frames) / bare:,.0f} frames/s", f"{len(stream) / bare / 1e6:.1f} MB/s; the bare parse of the same commands")
-    assert decode_frame(frames[0]).octets == frames[0]
+    assert decode_frame(frames[0]).data == frames[0]
 
 
 def engine(suite: Suite, run: RunLog) -> None:
     """Judge all conversations of one target."""
-    events = sum(len(talk.events) for talk in run.talks.values())
+    events = sum(len(trial_log.events) for trial_log in run.trial_logs.values())
     times = [seconds(lambda: judge_log(suite, run)) for _ in range(3)]
     row("engine", f"{events / statistics.median(times):,.0f} events/s", f"{events:,} events of {run.header.target}")
 

@@ -33,6 +33,7 @@ from conformance.suite import Suite, load_suite
 from conformance.targets import TargetError, parse_target
 from conformance.targets.serve import broker
 from refimpl.net.virtual_time import VirtualTimeLoop
+from refimpl.proposals.profiles import profile_name
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Conformance suite for the Apache Pulsar wire protocol.")
 baseline_app = typer.Typer(no_args_is_help=True, help="Known failures of a target.")
@@ -75,7 +76,7 @@ def run(
     select: SelectOption = None,
     level: Annotated[str | None, typer.Option(help="only cases with a clause of this level: MUST, SHOULD or MAY")] = None,
     profile: Annotated[
-        str | None, typer.Option(help="default (what real peers speak) or letter (the texts); what the target speaks by default")
+        str | None, typer.Option(help="default (what real peers speak) or as-written (the texts); what the target speaks by default")
     ] = None,
     baseline: Annotated[Path | None, typer.Option(help="known failures; the one of the target by default")] = None,
     strict: Annotated[bool, typer.Option(help="warnings count as failures")] = False,
@@ -97,7 +98,7 @@ def run(
     options = Options(
         select=select or (),
         level=_level(level),
-        profile=_one_of("--profile", profile or chosen.profile, ("default", "letter")),
+        profile=_one_of("--profile", profile_name(profile or chosen.profile), ("default", "as-written")),
         slow=slow,
         trials=trials,
         repeat=repeat,
@@ -117,7 +118,7 @@ def run(
         judged = build_report(suite, finished, known, date.today(), strict=strict)
         for result in judged.results:
             write(result)
-        seconds = max((talk.finished.t for talk in finished.talks.values() if talk.finished), default=0.0)
+        seconds = max((trial_log.finished.t for trial_log in finished.trial_logs.values() if trial_log.finished), default=0.0)
         write(log.Footer(complete=stopped is None, stopped=stopped, seconds=seconds, counts=dict(judged.case_counts)))
     _write_reports(judged, report)
     if record:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from conformance.engine import frames
 from conformance.engine import model as m
-from conformance.engine.program import ProgramProblem, acts_digest, cells, compile_case, fresh_names
+from conformance.engine.program import ProgramProblem, actions_digest, cells, compile_case, fresh_names
 from conformance.engine.source import Place, Source, SourceProblem, parse, read_source
 from conformance.engine.values import ValueProblem
 from conformance.targets.admin import OPERATIONS
@@ -52,11 +52,11 @@ class Suite:
                 citing.setdefault(clause, []).append(transcript.id)
         return citing
 
-    def acts_digest(self, case: str, cell: Mapping[str, Any]) -> str:
+    def actions_digest(self, case: str, cell: Mapping[str, Any]) -> str:
         """Return the digest of everything in a cell of a case that decides what is sent."""
         key = case, json.dumps(cell, sort_keys=True)
         if key not in self._digests:
-            self._digests[key] = acts_digest(self.transcripts[case], self.fragments, cell)
+            self._digests[key] = actions_digest(self.transcripts[case], self.fragments, cell)
         return self._digests[key]
 
     @cached_property

@@ -63,7 +63,7 @@ def messages(frames: DataFrame) -> DataFrame:
 
 def _topic_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        names = {name for octets in batch.column("octets").to_pylist() for name in topics_in(decode_frame(octets).command)}
+        names = {name for data in batch.column("octets").to_pylist() for name in topics_in(decode_frame(data).command)}
         rows = [{"topic": topic, "kind": kind} for topic, kind in sorted(names)]
         yield pa.RecordBatch.from_pylist(rows, schema=_TOPICS)
 
@@ -111,8 +111,8 @@ def messages_of(sent: Sequence[bytes], received: Sequence[bytes], whose: str) ->
     names = _producer_names(received)
     producers: dict[int, tuple[str, str]] = {}
     sequence: dict[tuple[str, str], int] = {}
-    for octets in sent:
-        frame = decode_frame(octets)
+    for data in sent:
+        frame = decode_frame(data)
         kind = command_name(frame.command)
         if kind == "producer":
             opened = frame.command.producer
@@ -129,7 +129,7 @@ def messages_of(sent: Sequence[bytes], received: Sequence[bytes], whose: str) ->
 
 
 def _producer_names(received: Iterable[bytes]) -> Mapping[int, str]:
-    commands = (decode_frame(octets).command for octets in received)
+    commands = (decode_frame(data).command for data in received)
     answers = (command.producer_success for command in commands if command_name(command) == "producer_success")
     return {answer.request_id: answer.producer_name for answer in answers}
 

@@ -1,7 +1,7 @@
 """Encoding what was decoded gives the same octets: the rules of the job `round_trip`, for one frame, one run of frames and one file.
 
 An encoder writes each value in one way. A peer may write it in another that means the same, such as fields in another order; then the
-octets differ and the values must not. `other_form` finds such a place in the octets themselves, with the scanner and not with the decoder,
+bytes differ and the values must not. `other_form` finds such a place in the bytes themselves, with the scanner and not with the decoder,
 so that a difference without such a place is a broken law.
 """
 
@@ -51,23 +51,23 @@ class _Seen:
     unknown: bool = False
 
 
-def other_form(descriptor: Descriptor, octets: bytes) -> str | None:
+def other_form(descriptor: Descriptor, data: bytes) -> str | None:
     """Find the first place where a message is written in a way that an encoder does not choose.
 
     Args:
-        descriptor: What the octets are.
-        octets: A message that can be decoded.
+        descriptor: What the bytes are.
+        data: A message that can be decoded.
 
     Returns:
         What is different there; None if there is no such place.
     """
     seen = {0: _Seen()}
-    for piece in scan(descriptor, octets):
+    for piece in scan(descriptor, data):
         here = seen[piece.depth]
         if piece.field is None or _is_unknown_value(piece):
             here.unknown = True
             continue
-        found = _order(here, piece, piece.field) or _number(piece, piece.field, octets)
+        found = _order(here, piece, piece.field) or _number(piece, piece.field, data)
         if found is not None:
             return found
         here.last = piece.number
@@ -95,27 +95,27 @@ def _order(here: _Seen, piece: Piece, field: FieldDescriptor) -> str | None:
     return None
 
 
-def _number(piece: Piece, field: FieldDescriptor, octets: bytes) -> str | None:
+def _number(piece: Piece, field: FieldDescriptor, data: bytes) -> str | None:
     packed = bool(cast(Any, field).GetOptions().packed)
     if is_repeated(field) and isinstance(piece.value, list) != packed:
         return "a repeated field is packed where the schema does not say so, or the other way round"
-    tag = octets[piece.start] & 7
+    tag = data[piece.start] & 7
     head = _varint(piece.number << 3 | tag)
     if tag == 2:
         head += _varint(piece.end - piece.value_start)
-    shortest = octets[piece.start : piece.value_start] == head
+    shortest = data[piece.start : piece.value_start] == head
     if tag == 0 and isinstance(piece.value, int):
-        shortest = shortest and octets[piece.value_start : piece.end] == _varint(piece.value % _MODULUS)
-    return None if shortest else "a number is written with more octets than it needs, or with bits that do not count"
+        shortest = shortest and data[piece.value_start : piece.end] == _varint(piece.value % _MODULUS)
+    return None if shortest else "a number is written with more bytes than it needs, or with bits that do not count"
 
 
 def _varint(value: int) -> bytes:
-    octets = bytearray()
+    data = bytearray()
     while value > 0x7F:
-        octets.append(value & 0x7F | 0x80)
+        data.append(value & 0x7F | 0x80)
         value >>= 7
-    octets.append(value)
-    return bytes(octets)
+    data.append(value)
+    return bytes(data)
 
 
 @dataclass(frozen=True)
@@ -126,41 +126,41 @@ class Finding:
     what: str
 
 
-def findings(octets: bytes) -> Iterator[Finding]:
+def findings(data: bytes) -> Iterator[Finding]:
     """Apply the laws to one frame.
 
     Args:
-        octets: A whole frame that the decoder takes.
+        data: A whole frame that the decoder takes.
 
     Yields:
         One finding for each law that speaks of it. A payload that can't be parsed is one, too: `refused` and the reason.
     """
-    frame = decode_frame(octets)
-    again = encode_frame(frame.command, frame.payload_octets)
-    size = int.from_bytes(octets[4:8], "big")
-    yield Finding(COMMAND, _same(octets, again, [(descriptor_of(BaseCommand), octets[8 : 8 + size])]))
+    frame = decode_frame(data)
+    again = encode_frame(frame.command, frame.payload_bytes)
+    size = int.from_bytes(data[4:8], "big")
+    yield Finding(COMMAND, _same(data, again, [(descriptor_of(BaseCommand), data[8 : 8 + size])]))
     yield Finding(VALUE, SAME if _says(again, frame) else BROKEN)
     if frame.command.type in CARRY_PAYLOAD:
         yield from _payload_findings(frame)
 
 
-def _says(octets: bytes, frame: Frame) -> bool:
+def _says(data: bytes, frame: Frame) -> bool:
     try:
-        again = decode_frame(octets)
+        again = decode_frame(data)
     except WireError:
         return False
-    return (again.command, again.payload_octets) == (frame.command, frame.payload_octets)
+    return (again.command, again.payload_bytes) == (frame.command, frame.payload_bytes)
 
 
-def _same(octets: bytes, again: bytes, messages: Sequence[tuple[Descriptor, bytes]]) -> str:
-    if octets == again:
+def _same(data: bytes, again: bytes, messages: Sequence[tuple[Descriptor, bytes]]) -> str:
+    if data == again:
         return SAME
     forms = (other_form(descriptor, encoded) for descriptor, encoded in messages)
     return next((form for form in forms if form is not None), BROKEN)
 
 
 def _payload_findings(frame: Frame) -> Iterator[Finding]:
-    octets = frame.payload_octets or b""
+    data = frame.payload_bytes or b""
     try:
         payload = frame.payload()
     except WireError as error:
@@ -170,19 +170,19 @@ def _payload_findings(frame: Frame) -> Iterator[Finding]:
     again = encode_payload(
         payload.metadata, payload.body, checksum=cast(Any, checksum), broker_entry_metadata=payload.broker_entry_metadata
     )
-    yield Finding(PAYLOAD, _same(octets, again, list(_headers(octets))))
+    yield Finding(PAYLOAD, _same(data, again, list(_headers(data))))
     yield from _body_findings(payload)
 
 
-def _headers(octets: bytes) -> Iterator[tuple[Descriptor, bytes]]:
+def _headers(data: bytes) -> Iterator[tuple[Descriptor, bytes]]:
     place = 0
-    if octets.startswith(BROKER_ENTRY_MAGIC):
-        place = 6 + int.from_bytes(octets[2:6], "big")
-        yield descriptor_of(BrokerEntryMetadata), octets[6:place]
-    if octets.startswith(CHECKSUM_MAGIC, place):
+    if data.startswith(BROKER_ENTRY_MAGIC):
+        place = 6 + int.from_bytes(data[2:6], "big")
+        yield descriptor_of(BrokerEntryMetadata), data[6:place]
+    if data.startswith(CHECKSUM_MAGIC, place):
         place += 6
-    size = int.from_bytes(octets[place : place + 4], "big")
-    yield descriptor_of(MessageMetadata), octets[place + 4 : place + 4 + size]
+    size = int.from_bytes(data[place : place + 4], "big")
+    yield descriptor_of(MessageMetadata), data[place + 4 : place + 4 + size]
 
 
 def _body_findings(payload: Payload) -> Iterator[Finding]:
@@ -218,7 +218,7 @@ def _single_headers(body: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
 
 
 def unknown_fields(message: Message) -> int:
-    """Count the octets of a message, and of those in it, that the schema does not know."""
+    """Count the bytes of a message, and of those in it, that the schema does not know."""
     known = type(message)()
     known.CopyFrom(message)
     cast(Any, known).DiscardUnknownFields()
@@ -230,17 +230,17 @@ def any_pieces(frames: Sequence[bytes], seed: str) -> bool:
 
     Args:
         frames: Some that follow each other.
-        seed: What the pieces are drawn from. All sizes occur: single octets, parts of frames, several frames at once.
+        seed: What the pieces are drawn from. All sizes occur: single bytes, parts of frames, several frames at once.
     """
     drawn = random.Random(seed)
-    octets = b"".join(frames)
+    data = b"".join(frames)
     decoder = FrameDecoder(MAX_FRAME_SIZE)
     found: list[bytes] = []
     place = 0
-    while place < len(octets):
+    while place < len(data):
         size = drawn.choice((1, drawn.randint(1, 16), drawn.randint(1, 4096), drawn.randint(1, 1 << 18)))
         try:
-            found += [frame.octets for frame in decoder.receive(octets[place : place + size])]
+            found += [frame.data for frame in decoder.receive(data[place : place + size])]
         except WireError:
             return False
         place += size
@@ -258,13 +258,13 @@ class Splits:
 
 
 def split_file(path: Path, origin: Origin, length: int, limit: int = MAX_FRAME_SIZE) -> Splits:
-    """Read a file of octets as a whole, and divided at each of its frames or, if it is large, into 64 parts.
+    """Read a file of bytes as a whole, and divided at each of its frames or, if it is large, into 64 parts.
 
     Args:
         path: The file.
         origin: What the rows say of it.
-        length: Octets that are read.
-        limit: Octets of the largest frame.
+        length: Bytes that are read.
+        limit: Bytes of the largest frame.
     """
     parts = borders(path, length, 1 if length <= _SMALL_FILE else length // _PARTS, limit)
     whole, rows = _digest(part_rows(path, origin, 0, length, limit))

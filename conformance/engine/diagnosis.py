@@ -10,7 +10,7 @@ from conformance.engine import log
 from conformance.engine.machine import Failure, Machine, State, Taken
 from conformance.engine.matchers import Difference, show
 from conformance.engine.matching import Clock, Seen, collect, compare, connections, expected, match_frame, see
-from conformance.engine.program import Acts, Collect, Expect, Interleave, Node, Program, Silence
+from conformance.engine.program import Actions, Collect, Expect, Interleave, Node, Program, Silence
 from conformance.engine.values import Environment, Value, ValueProblem, resolve
 from refimpl.wire import FrameDecoder, WireError, annotate, format_lines, line_notation
 
@@ -62,7 +62,7 @@ def diagnose(program: Program, machine: Machine, events: Sequence[log.Event], be
     if failure is None:
         return Diagnosis("harness", "the log ends in the middle of the case", waiting=_waiting(machine.states))
     if failure.problem is not None:
-        return Diagnosis("harness", failure.problem, step=failure.act.path if failure.act else "")
+        return Diagnosis("harness", failure.problem, step=failure.action.path if failure.action else "")
     state = max(failure.states, key=lambda one: len(one.taken))
     common: dict[str, Any] = {
         "taken": state.taken,
@@ -72,10 +72,10 @@ def diagnose(program: Program, machine: Machine, events: Sequence[log.Event], be
         "frames": _last_frames(events, failure.event, begin),
     }
     if isinstance(failure.event, log.End):
-        assert failure.act is not None
-        what = next(iter(failure.act.spec["call"]))
+        assert failure.action is not None
+        what = next(iter(failure.action.spec["call"]))
         summary = f"the answer of {what} did not come to what is expected"
-        return Diagnosis("read", summary, failure.act.path, failure.act.clause, failure.differences, timed=True, **common)
+        return Diagnosis("read", summary, failure.action.path, failure.action.clause, failure.differences, timed=True, **common)
     if isinstance(failure.event, log.Deadline):
         return _late(failure, **common)
     return _nearest(program, failure, see(failure.event), common)  # type: ignore[arg-type]
@@ -96,7 +96,7 @@ def _nearest(program: Program, failure: Failure, seen: Seen, common: dict[str, A
         return Diagnosis("silence", f"{what} came, where there must be silence", silence.path, silence.clause, **common)
     if isinstance(seen.event, log.Garbage):
         step = next((one for state in failure.states for one in expected(state.nodes)), None)
-        summary = f"octets that are no frame: {seen.event.reason}"
+        summary = f"bytes that are no frame: {seen.event.reason}"
         return Diagnosis("garbage", summary, step.path if step else "", step.clause if step else None, waiting=waiting, **common)
     near = _fewest_differences(failure.states, seen)
     if near is not None:
@@ -124,7 +124,7 @@ def _nearest(program: Program, failure: Failure, seen: Seen, common: dict[str, A
 def _what(seen: Seen) -> str:
     if isinstance(seen.event, log.Closed):
         return f"the peer closed connection {seen.event.at}" + (" with a reset" if seen.event.how == "rst" else "")
-    return line_notation(seen.frame) if seen.frame is not None else "octets that are no frame"
+    return line_notation(seen.frame) if seen.frame is not None else "bytes that are no frame"
 
 
 def _waiting(states: Sequence[State]) -> tuple[str, ...]:
@@ -153,7 +153,7 @@ def _broken_silence(states: Sequence[State], seen: Seen) -> Silence | None:
     for state in states:
         blocked: set[str] = set()
         for node in state.nodes:
-            if isinstance(node, Acts):
+            if isinstance(node, Actions):
                 break
             if isinstance(node, Silence) and node.at == seen.event.at and node.at not in blocked:
                 variables = {**node.scope.variables, **state.bindings}
@@ -231,19 +231,19 @@ def _last_frames(events: Sequence[log.Event], last: log.Event, begin: float) -> 
             break
         if at is not None and getattr(event, "at", at) != at:
             continue
-        if isinstance(event, log.Begin) and event.octets:
-            shown.append(f"> {event.t - begin:8.3f} {event.at} {_line(event.octets)}")
+        if isinstance(event, log.Begin) and event.data:
+            shown.append(f"> {event.t - begin:8.3f} {event.at} {_line(event.data)}")
         elif isinstance(event, log.Frame):
-            octets = bytes.fromhex(event.octets)
-            hexed = "\n".join(f"    {line}" for line in format_lines(annotate(octets)[:24]).splitlines())
-            shown.append(f"< {event.t - begin:8.3f} {event.at} {_line(event.octets)}\n{hexed}")
+            data = bytes.fromhex(event.data)
+            hexed = "\n".join(f"    {line}" for line in format_lines(annotate(data)[:24]).splitlines())
+            shown.append(f"< {event.t - begin:8.3f} {event.at} {_line(event.data)}\n{hexed}")
         elif isinstance(event, log.Closed):
             shown.append(f"< {event.t - begin:8.3f} {event.at} closed ({event.how})")
     return tuple(shown[-FRAMES_SHOWN:])
 
 
-def _line(octets: str) -> str:
+def _line(data: str) -> str:
     try:
-        return " ".join(map(line_notation, FrameDecoder().receive(bytes.fromhex(octets))))
+        return " ".join(map(line_notation, FrameDecoder().receive(bytes.fromhex(data))))
     except (WireError, ValueError):
-        return f"{len(octets) // 2} octets: {octets[:80]}"
+        return f"{len(data) // 2} bytes: {data[:80]}"

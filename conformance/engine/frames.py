@@ -1,4 +1,4 @@
-"""Frames as transcripts write them: checked against the schema when a file is loaded, turned into octets when they are sent."""
+"""Frames as transcripts write them: checked against the schema when a file is loaded, turned into bytes when they are sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from refimpl.wire.schema import is_repeated
 
 __all__ = ["FrameProblem", "build_bytes", "build_command", "build_frame", "decode_frame", "encode_frame", "problems"]
 
-from conformance.engine.matchers import MATCHERS, octets
+from conformance.engine.matchers import MATCHERS, bytes_of
 from conformance.engine.model import BytesSpec
 from conformance.engine.values import EXPRESSIONS, Value
 from refimpl.wire import batch, compression, payload
@@ -23,7 +23,7 @@ from refimpl.wire import pulsar_api_pb2 as pb
 
 _TEXT = {FieldDescriptor.CPPTYPE_STRING: str, FieldDescriptor.CPPTYPE_BOOL: bool}
 _PAYLOAD_KEYS = ("metadata", "batch", "body", "checksum", "compression")
-_OCTETS = {"octets"}
+_GIVEN_AS_BYTES = {"octets"}
 """A payload may be written as what it is made of, or as these alone."""
 
 
@@ -87,7 +87,7 @@ def _one_problem(field: FieldDescriptor, value: Value, place: tuple[str | int, .
             yield place, f"{value!r} is no {field.enum_type.name}{_suggest(value, list(field.enum_type.values_by_name))}"
     elif field.type == FieldDescriptor.TYPE_BYTES:
         if not isinstance(value, str | dict | bytes):
-            yield place, f"{field.name} holds octets: write text, or {{hex: ..}}"
+            yield place, f"{field.name} holds bytes: write text, or {{hex: ..}}"
     else:
         wanted = _TEXT.get(field.cpp_type, int)
         if type(value) is not wanted:
@@ -153,7 +153,7 @@ def _scalar(field: FieldDescriptor, value: Value) -> Value:
     if field.enum_type is not None and isinstance(value, str):
         return field.enum_type.values_by_name[value].number
     if field.type == FieldDescriptor.TYPE_BYTES:
-        return octets(value)
+        return bytes_of(value)
     return value
 
 
@@ -168,11 +168,11 @@ def build_payload(spec: Mapping[str, Any]) -> bytes:
     Raises:
         FrameProblem: A key is unknown, or both or none of body and batch are given.
     """
-    if set(spec) == _OCTETS:
-        return octets(spec["octets"])
+    if set(spec) == _GIVEN_AS_BYTES:
+        return bytes_of(spec["octets"])
     unknown = set(spec) - set(_PAYLOAD_KEYS)
     if unknown or ("body" in spec) == ("batch" in spec):
-        allowed = "metadata and either body or batch, and may have checksum and compression; or it has octets alone"
+        allowed = "metadata and either body or batch, and may have checksum and compression; or it has bytes alone"
         raise FrameProblem(f"a payload has {allowed}; not {sorted(spec)}")
     metadata = pb.MessageMetadata()
     _fill(metadata, example(spec.get("metadata", {})))
@@ -180,13 +180,13 @@ def build_payload(spec: Mapping[str, Any]) -> bytes:
         singles = []
         for one in example(spec["batch"]):
             single = pb.SingleMessageMetadata()
-            content = octets(one["body"])
+            content = bytes_of(one["body"])
             _fill(single, {"payload_size": len(content), **one.get("metadata", {})})
             singles.append(batch.SingleMessage(single, content))
         body = batch.encode_batch(singles)
         metadata.num_messages_in_batch = len(singles)
     else:
-        body = octets(spec["body"])
+        body = bytes_of(spec["body"])
     if "compression" in spec:
         metadata.compression = spec["compression"]
         metadata.uncompressed_size = len(body)
@@ -195,7 +195,7 @@ def build_payload(spec: Mapping[str, Any]) -> bytes:
 
 
 def build_bytes(spec: BytesSpec, resolved: Mapping[str, Any]) -> bytes:
-    """Build raw or damaged octets.
+    """Build raw or damaged bytes.
 
     Args:
         spec: What to damage, and how.

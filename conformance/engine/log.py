@@ -1,14 +1,14 @@
 """The event log of a run: what the runner writes and everything else reads.
 
 One JSON object a line, in one total order. `n` counts the events of one conversation (one trial of one cell of one case),
-`t` is in seconds since the run began. Octets are hexadecimal.
+`t` is in seconds since the run began. Bytes are hexadecimal.
 
     header        the suite, the target, the arguments
       conversation  a trial begins: its case, cell, fresh names and seed
-        begin, end    an act of the harness (send, open, close, admin, read, advance), logged before its first octet and after its last
-        frame         a frame of the role under test, logged when its last octet was decoded
+        begin, end    an action of the harness (send, open, close, admin, read, advance), logged before its first byte and after its last
+        frame         a frame of the role under test, logged when its last byte was decoded
         answer        an ambient frame was answered by the harness itself
-        garbage       octets of the role under test that are no frame
+        garbage       bytes of the role under test that are no frame
         closed        the role under test ended a connection
         deadline      the harness stopped waiting
         lag           the harness itself was late, by this many seconds
@@ -24,9 +24,13 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+from refimpl.proposals.profiles import profile_name
 
 FORMAT = 1
+_DATA = AliasChoices("octets", "data")
+"""Logs say `octets`, since the first recording; both are read."""
 
 
 class LogError(ValueError):
@@ -49,15 +53,15 @@ class Header(_Record):
     service_url: str = ""
     server_version: str = ""
     capabilities: dict[str, bool] = {}
-    profile: str = "default"
+    profile: Annotated[str, BeforeValidator(profile_name)] = "default"
     arguments: list[str] = []
     seed: int = 0
     slow: float = 1.0
     started: str = Field(description="date and time, ISO 8601, UTC")
 
 
-class Conversation(_Record):
-    """The begin of one trial of one cell of one case."""
+class TrialStarted(_Record):
+    """The start of one trial of one cell of one case."""
 
     record: Literal["conversation"] = "conversation"
     key: str = Field(description="case id, cell, trial and attempt: unique in the log")
@@ -65,7 +69,11 @@ class Conversation(_Record):
     cell: dict[str, Any] = {}
     trial: int = 0
     attempt: int = 0
-    acts: str = Field(description="digest of everything in the case that decides what is sent")
+    actions: str = Field(
+        validation_alias=AliasChoices("acts", "actions"),
+        serialization_alias="acts",
+        description="digest of everything in the case that decides what is sent",
+    )
     fresh: dict[str, str] = Field(default={}, description="the fresh names that stood in for variables")
     seed: int = 0
     t: float = 0.0
@@ -77,8 +85,8 @@ class _Event(_Record):
     t: float
 
 
-class _ActEvent(_Event):
-    step: str = Field(description="number of the group of acts, lane (in a race), place in the lane; such as 2.0.1")
+class _ActionEvent(_Event):
+    step: str = Field(description="number of the group of actions, lane (in a race), place in the lane; such as 2.0.1")
 
     def place(self) -> tuple[int, int, int]:
         """Return the number of the group, the lane and the place in it."""
@@ -86,19 +94,24 @@ class _ActEvent(_Event):
         return group, lane, place
 
 
-class Begin(_ActEvent):
-    """An act of the harness begins."""
+class Begin(_ActionEvent):
+    """An action of the harness begins."""
 
     record: Literal["begin"] = "begin"
     what: Literal["send", "open", "close", "admin", "read", "advance"]
     at: str | None = None
-    octets: str | None = Field(default=None, description="a long send is cut: its first and last octets, with '..' between them")
-    size: int | None = Field(default=None, description="octets of the send")
+    data: str | None = Field(
+        default=None,
+        validation_alias=_DATA,
+        serialization_alias="octets",
+        description="a long send is cut: its first and last bytes, with '..' between them",
+    )
+    size: int | None = Field(default=None, description="bytes of the send")
     detail: dict[str, Any] = {}
 
 
-class End(_ActEvent):
-    """An act of the harness has ended; `status` and `body` are those of an admin answer."""
+class End(_ActionEvent):
+    """An action of the harness has ended; `status` and `body` are those of an admin answer."""
 
     record: Literal["end"] = "end"
     status: int | None = None
@@ -111,7 +124,7 @@ class Frame(_Event):
 
     record: Literal["frame"] = "frame"
     at: str
-    octets: str
+    data: str = Field(validation_alias=_DATA, serialization_alias="octets")
 
 
 class Answer(_Event):
@@ -119,15 +132,15 @@ class Answer(_Event):
 
     record: Literal["answer"] = "answer"
     at: str
-    octets: str
+    data: str = Field(validation_alias=_DATA, serialization_alias="octets")
 
 
 class Garbage(_Event):
-    """Octets of the role under test that are no frame, and why."""
+    """Bytes of the role under test that are no frame, and why."""
 
     record: Literal["garbage"] = "garbage"
     at: str
-    octets: str
+    data: str = Field(validation_alias=_DATA, serialization_alias="octets")
     reason: str
 
 
@@ -201,7 +214,7 @@ class Footer(_Record):
 
 Event: TypeAlias = Begin | End | Frame | Answer | Garbage | Closed | Deadline | Lag
 Record: TypeAlias = Annotated[
-    Header | Conversation | Begin | End | Frame | Answer | Garbage | Closed | Deadline | Lag | Finished | Skipped | Result | Footer,
+    Header | TrialStarted | Begin | End | Frame | Answer | Garbage | Closed | Deadline | Lag | Finished | Skipped | Result | Footer,
     Field(discriminator="record"),
 ]
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(Record)
@@ -209,7 +222,7 @@ _ADAPTER: TypeAdapter[Any] = TypeAdapter(Record)
 
 def dump(record: BaseModel) -> str:
     """Write one record as one line, without what is at its default."""
-    fields = record.model_dump(exclude_defaults=True)
+    fields = record.model_dump(exclude_defaults=True, by_alias=True)
     return json.dumps({"record": record.record, **fields}, ensure_ascii=False, separators=(",", ":"))  # type: ignore[attr-defined]
 
 

@@ -5,7 +5,7 @@ can't are dropped; when none is left, the case has failed at that event. There i
 
 What a state takes of an event:
 - expectations are ordered on each connection, not among connections;
-- a pending group of acts blocks everything behind it; a running one blocks only the next group;
+- a pending group of actions blocks everything behind it; a running one blocks only the next group;
 - a choice is opened as soon as nothing but expectations stands before it;
 - a frame for a step that speaks of a variable which another connection's frame is still to bind is kept until that has come, and so is
   everything behind it on its connection.
@@ -25,19 +25,19 @@ from conformance.engine.matching import (
     Clock,
     Running,
     Seen,
-    act_outcome,
-    acts_begun,
-    acts_ended,
+    action_outcome,
+    actions_begun,
+    actions_ended,
     bound_names,
     expected,
-    first_acts,
+    first_actions,
     match_frame,
     running_groups,
     see,
     sent_bindings,
     take,
 )
-from conformance.engine.program import Act, Acts, Choice, Expect, Interleave, Node, Observe, Program, Silence
+from conformance.engine.program import Action, Actions, Choice, Expect, Interleave, Node, Observe, Program, Silence
 from conformance.engine.values import NotSet, Value, ValueProblem, resolve
 
 STATE_LIMIT: Final = 2000
@@ -84,12 +84,12 @@ class Failure:
     event: log.Event
     states: tuple[State, ...]
     problem: str | None = None
-    act: Act | None = None
+    action: Action | None = None
     differences: tuple[Difference, ...] = ()
 
 
 class MachineError(RuntimeError):
-    """The transcript can't be run: too many live states, or states that want different acts."""
+    """The transcript can't be run: too many live states, or states that want different actions."""
 
 
 class Machine:
@@ -103,7 +103,7 @@ class Machine:
     def __init__(self, program: Program, slow: float = 1.0) -> None:
         self.program = program
         self.slow = slow
-        self.last_act = 0.0
+        self.last_action = 0.0
         self.failure: Failure | None = None
         self.ambient: list[log.Frame] = []
         self._bindable = bound_names(program.nodes)
@@ -115,26 +115,26 @@ class Machine:
         """Tell whether some state has nothing left."""
         return any(not state.nodes for state in self.states)
 
-    def wanted(self) -> tuple[Acts, Mapping[str, Value]] | None:
-        """Return the group of acts that is to begin now, and the variables bound so far; None to wait for events.
+    def wanted(self) -> tuple[Actions, Mapping[str, Value]] | None:
+        """Return the group of actions that is to begin now, and the variables bound so far; None to wait for events.
 
         Raises:
-            MachineError: Live states want different acts.
+            MachineError: Live states want different actions.
         """
         wanting = {}
         for state in self.states:
-            first = first_acts(state.nodes)
+            first = first_actions(state.nodes)
             if first is not None:
                 wanting[first.path, repr(sorted(state.bindings.items(), key=str))] = (first, state.bindings)
         if len(wanting) > 1:
-            raise MachineError("the transcript is ambiguous: live states want different acts: " + ", ".join(path for path, _ in wanting))
+            raise MachineError("the transcript is ambiguous: live states want different actions: " + ", ".join(path for path, _ in wanting))
         return next(iter(wanting.values()), None)
 
     def deadline(self) -> float | None:
-        """Return the time when the last live state gives up; None while acts run or none waits."""
+        """Return the time when the last live state gives up; None while actions run or none waits."""
         if self.failure or self._acting():
             return None
-        return max((_deadline(state, self.last_act, self.slow) for state in self.states if state.nodes), default=None)
+        return max((_deadline(state, self.last_action, self.slow) for state in self.states if state.nodes), default=None)
 
     def feed(self, event: log.Event) -> None:
         """Advance over one event."""
@@ -153,22 +153,22 @@ class Machine:
     def _begin(self, event: log.Begin) -> None:
         number, lane, place = event.place()
         moved = [
-            replace(state, nodes=acts_begun(state.nodes, first))
+            replace(state, nodes=actions_begun(state.nodes, first))
             for state in self.states
-            if (first := first_acts(state.nodes)) is not None and first.number == number
+            if (first := first_actions(state.nodes)) is not None and first.number == number
         ]
         if moved:
             self.states = self._settled(moved)
-        act = self._act(number, lane, place)
-        if act is None:
-            self.failure = Failure(event, tuple(self.states), f"the log holds act {event.step}, which the transcript does not want here")
+        action = self._action(number, lane, place)
+        if action is None:
+            self.failure = Failure(event, tuple(self.states), f"the log holds action {event.step}, which the transcript does not want here")
             return
-        bound: dict[str, Value] = {f"@{act.label}": event.t} if act.label else {}
-        if act.what == "send" and self.states:
-            bound |= sent_bindings(act.spec, {**act.scope.variables, **self.states[0].bindings})
+        bound: dict[str, Value] = {f"@{action.label}": event.t} if action.label else {}
+        if action.what == "send" and self.states:
+            bound |= sent_bindings(action.spec, {**action.scope.variables, **self.states[0].bindings})
         self.states = [replace(state, bindings={**state.bindings, **bound}) for state in self.states]
 
-    def _act(self, number: int, lane: int, place: int) -> Act | None:
+    def _action(self, number: int, lane: int, place: int) -> Action | None:
         for state in self.states:
             for running in running_groups(state.nodes):
                 lanes = running.group.lanes
@@ -177,22 +177,22 @@ class Machine:
         return None
 
     def _end(self, event: log.End) -> None:
-        self.last_act = event.t
+        self.last_action = event.t
         number, lane, place = event.place()
-        act = self._act(number, lane, place)
-        if act is None:
-            self.failure = Failure(event, tuple(self.states), f"the log ends act {event.step}, which has not begun")
+        action = self._action(number, lane, place)
+        if action is None:
+            self.failure = Failure(event, tuple(self.states), f"the log ends action {event.step}, which has not begun")
             return
         moved = []
         for state in self.states:
-            found = act_outcome(act, event, state.bindings)
+            found = action_outcome(action, event, state.bindings)
             if not isinstance(found, Match) or not found:
                 problem = None if isinstance(found, Match) else found
-                self.failure = Failure(event, tuple(self.states), problem, act, () if problem else found.differences)  # type: ignore[union-attr]
+                self.failure = Failure(event, tuple(self.states), problem, action, () if problem else found.differences)  # type: ignore[union-attr]
                 return
-            taken = (*state.taken, Taken(act.path, event.n, act.clause)) if act.what == "read" else state.taken
+            taken = (*state.taken, Taken(action.path, event.n, action.clause)) if action.what == "read" else state.taken
             bound = {**state.bindings, **dict(found.bindings)}
-            moved.append(replace(state, nodes=acts_ended(state.nodes, number), bindings=bound, taken=taken))
+            moved.append(replace(state, nodes=actions_ended(state.nodes, number), bindings=bound, taken=taken))
         self.states = self._settled(moved)
 
     def _take_kept(self) -> None:
@@ -244,7 +244,7 @@ class Machine:
         return None
 
     def _taken_by(self, state: State, seen: Seen) -> Iterator[State]:
-        since = None if self._acting() else self.last_act
+        since = None if self._acting() else self.last_action
         for nodes, found, step in take(state.nodes, seen, state.bindings, Clock(seen.event.t, since, self.slow)):
             label = getattr(step, "label", None)
             bound = {**state.bindings, **dict(found.bindings), **({f"@{label}": seen.event.t} if label else {})}
@@ -266,21 +266,21 @@ class Machine:
         return list(merged.values())
 
 
-def _deadline(state: State, last_act: float, slow: float) -> float:
+def _deadline(state: State, last_action: float, slow: float) -> float:
     limits = []
     for node in expected(state.nodes):
         window = node.window if isinstance(node, Expect) else None
         if window is not None:
-            limits.append(float(state.bindings.get(f"@{window.since}", last_act)) + window.max)
+            limits.append(float(state.bindings.get(f"@{window.since}", last_action)) + window.max)
         else:
-            limits.append(last_act + node.within * slow)
-    return min(limits, default=last_act)
+            limits.append(last_action + node.within * slow)
+    return min(limits, default=last_action)
 
 
 def _opened(state: State) -> Iterator[State]:
     """Open choices, drop what is empty, note observations: everything that needs no event."""
     for index, node in enumerate(state.nodes):
-        if isinstance(node, Acts):
+        if isinstance(node, Actions):
             break
         before, after = state.nodes[:index], state.nodes[index + 1 :]
         if isinstance(node, Choice):
@@ -296,7 +296,7 @@ def _opened(state: State) -> Iterator[State]:
                     kept = (replace(node, until=one.nodes),) if one.nodes else ()
                     yield from _opened(replace(one, nodes=(*before, *kept, *after)))
                 return
-            if first_acts(node.until) is not None:
+            if first_actions(node.until) is not None:
                 break
         if (isinstance(node, Interleave) and not node.sequences) or (isinstance(node, Silence) and not node.until):
             yield from _opened(replace(state, nodes=(*before, *after)))

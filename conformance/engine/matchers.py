@@ -7,12 +7,12 @@
     {$any: true}           anything that is present          {$absent: true}     the field is not there
     {$present: true}       the field itself is there         {$only: true}       (in a message) no other field is there
     {$in: [..]}            one of the patterns               {$not: pattern}     anything but
-    {$re: regex}           the whole text fits (RE2)         {$len: pattern}     the length of text, octets or list
+    {$re: regex}           the whole text fits (RE2)         {$len: pattern}     the length of text, bytes or list
     {$gt $gte $lt $lte: n} compared as numbers               {$bind: name}       remembered as a variable
     {$bag: [..]}           these items in any order          {$contains: [..]}   these items are among them
     {$each: pattern}       every item fits                   {$kv: {k: v}}       a list of KeyValue, read as a map
 
-All keys of one object must hold. Octets are written as {text: ..}, {hex: ..}, {base64: ..}; text alone means its UTF-8.
+All keys of one object must hold. Bytes are written as {text: ..}, {hex: ..}, {base64: ..}; text alone means its UTF-8.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def show(value: Value) -> str:
     if isinstance(value, Absent):
         return "nothing (the field is absent)"
     if isinstance(value, bytes):
-        return f"octets {value[:24].hex()}{'..' if len(value) > 24 else ''} ({len(value)})"
+        return f"bytes {value[:24].hex()}{'..' if len(value) > 24 else ''} ({len(value)})"
     if isinstance(value, Message):
         return str(value).strip().replace("\n", " ")[:300]
     if isinstance(value, list):
@@ -167,7 +167,7 @@ def _match_rest(rest: Mapping[str, Value], actual: Value, path: str) -> Match:
     if isinstance(actual, Message):
         return match_message(rest, actual, path)
     if isinstance(actual, bytes):
-        expected = octets(rest)
+        expected = bytes_of(rest)
         return FITS if expected == actual else _differs(path, expected, actual)
     if isinstance(actual, dict):
         result = FITS
@@ -177,8 +177,8 @@ def _match_rest(rest: Mapping[str, Value], actual: Value, path: str) -> Match:
     return _differs(path, dict(rest), actual)
 
 
-def octets(spec: Value) -> bytes:
-    """Build octets from {text}, {hex}, {base64}, each with an optional {repeat: times}; or from text; octets stay as they are.
+def bytes_of(spec: Value) -> bytes:
+    """Build bytes from {text}, {hex}, {base64}, each with an optional {repeat: times}; or from text; bytes stay as they are.
 
     Raises:
         ValueError: The object has other keys, or the digits are wrong.
@@ -190,7 +190,7 @@ def octets(spec: Value) -> bytes:
     kinds: dict[str, Callable[[str], bytes]] = {"text": str.encode, "hex": bytes.fromhex, "base64": base64.b64decode}
     kind = [key for key in spec if key in kinds]
     if len(kind) != 1 or set(spec) - {*kind, "repeat"}:
-        raise ValueError(f"octets are written as {{text: ..}}, {{hex: ..}} or {{base64: ..}}, optionally with repeat; not as {spec!r}")
+        raise ValueError(f"bytes are written as {{text: ..}}, {{hex: ..}} or {{base64: ..}}, optionally with repeat; not as {spec!r}")
     return kinds[kind[0]](spec[kind[0]]) * int(spec.get("repeat", 1))
 
 

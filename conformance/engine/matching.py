@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from conformance.engine import log
 from conformance.engine.matchers import FITS, Difference, Match, match, match_message
 from conformance.engine.payloads import match_payload
-from conformance.engine.program import Act, Acts, Choice, Collect, Expect, Interleave, Node, Silence
+from conformance.engine.program import Action, Actions, Choice, Collect, Expect, Interleave, Node, Silence
 from conformance.engine.values import Environment, Value, resolve
 from refimpl.wire import WireError, decode_frame
 from refimpl.wire.commands import command_name, sub_message
@@ -19,9 +19,9 @@ from refimpl.wire.frames import Frame as WireFrame
 
 @dataclass(frozen=True)
 class Running(Node):
-    """A group of acts that has begun; `left` acts of it have not ended."""
+    """A group of actions that has begun; `left` actions of it have not ended."""
 
-    group: Acts = field(compare=False)
+    group: Actions = field(compare=False)
     left: int
 
 
@@ -40,7 +40,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Clock:
-    """The time of an event, and of the end of the last act (None while acts run)."""
+    """The time of an event, and of the end of the last action (None while actions run)."""
 
     now: float
     since: float | None
@@ -52,7 +52,7 @@ def see(event: Arrival) -> Seen:
     if not isinstance(event, log.Frame):
         return Seen(event, "")
     try:
-        frame = decode_frame(bytes.fromhex(event.octets))
+        frame = decode_frame(bytes.fromhex(event.data))
     except WireError:
         return Seen(event, "")
     return Seen(event, command_name(frame.command), frame)
@@ -62,14 +62,14 @@ def take(nodes: Sequence[Node], seen: Seen, bindings: Mapping[str, Value], clock
     """Yield every way in which the nodes can take an event: what is left, what was bound, the step."""
     blocked: set[str] = set()
     for index, node in enumerate(nodes):
-        if isinstance(node, Acts):
+        if isinstance(node, Actions):
             return
         if isinstance(node, Running):
             continue
         if seen.event.at not in blocked:
             for rest, found, step in _take_one(node, seen, bindings, clock):
                 yield (*nodes[:index], *rest, *nodes[index + 1 :]), found, step
-        if isinstance(node, Silence) and first_acts(node.until) is not None:
+        if isinstance(node, Silence) and first_actions(node.until) is not None:
             return
         blocked |= connections(node)
 
@@ -100,7 +100,7 @@ def compare(node: Expect, seen: Seen, bindings: Mapping[str, Value], clock: Cloc
     variables = {**node.scope.variables, **bindings}
     if node.frame is None:
         fits = isinstance(seen.event, log.Closed)
-        found = FITS if fits else Match((Difference("", "the end of the connection", seen.name or "octets that are no frame"),))
+        found = FITS if fits else Match((Difference("", "the end of the connection", seen.name or "bytes that are no frame"),))
     else:
         found = match_frame(node.frame, seen, variables)
         if found and node.payload is not None and seen.frame is not None:
@@ -118,7 +118,7 @@ def _in_time(node: Expect, bindings: Mapping[str, Value], clock: Clock) -> Match
             return Match((Difference("time", f"{node.window.min:g} to {node.window.max:g} s after {node.window.since}", f"{after:.3f} s"),))
     elif clock.since is not None and clock.now > clock.since + node.within * clock.slow:
         return Match(
-            (Difference("time", f"at most {node.within * clock.slow:g} s after the last act", f"{clock.now - clock.since:.3f} s"),)
+            (Difference("time", f"at most {node.within * clock.slow:g} s after the last action", f"{clock.now - clock.since:.3f} s"),)
         )
     return FITS
 
@@ -128,7 +128,7 @@ def match_frame(spec: Mapping[str, Any], seen: Seen, variables: Mapping[str, Val
     ((name, fields),) = spec.items()
     if seen.frame is None:
         return Match(
-            (Difference("", name, "the end of the connection" if isinstance(seen.event, log.Closed) else "octets that are no frame"),)
+            (Difference("", name, "the end of the connection" if isinstance(seen.event, log.Closed) else "bytes that are no frame"),)
         )
     if seen.name != name:
         return Match((Difference("", name, seen.name),))
@@ -162,13 +162,13 @@ def _values(message: Any, path: str) -> list[Value]:
     return [value] if isinstance(value, str | bytes | int | float) else list(value)
 
 
-def act_outcome(act: Act, event: log.End, bindings: Mapping[str, Value]) -> Match | str:
-    """Judge how an act ended: a text when the harness could not do it, differences when a read never fitted."""
+def action_outcome(action: Action, event: log.End, bindings: Mapping[str, Value]) -> Match | str:
+    """Judge how an action ended: a text when the harness could not do it, differences when a read never fitted."""
     if event.problem is not None:
         return event.problem
-    if act.what != "read":
+    if action.what != "read":
         return FITS
-    expected = resolve(act.spec["expect"], {**act.scope.variables, **bindings})
+    expected = resolve(action.spec["expect"], {**action.scope.variables, **bindings})
     return match({"status": event.status, "body": expected}, {"status": event.status, "body": event.body})
 
 
@@ -225,7 +225,7 @@ def expected(nodes: Sequence[Node], at: str | None = None) -> Iterator[Expect | 
     """Yield the expectations that can be met now, on one connection or on all."""
     blocked: set[str] = set()
     for node in nodes:
-        if isinstance(node, Acts):
+        if isinstance(node, Actions):
             return
         if isinstance(node, Expect | Collect) and node.at not in blocked and at in (None, node.at):
             yield node
@@ -234,32 +234,32 @@ def expected(nodes: Sequence[Node], at: str | None = None) -> Iterator[Expect | 
                 yield from (one for one in expected(sequence, at) if one.at not in blocked)
         elif isinstance(node, Silence):
             yield from (one for one in expected(node.until, at) if one.at not in blocked)
-            if first_acts(node.until) is not None:
+            if first_actions(node.until) is not None:
                 return
         blocked |= connections(node)
 
 
-def first_acts(nodes: Sequence[Node]) -> Acts | None:
-    """Return the group of acts that is next, if nothing before it is still open."""
+def first_actions(nodes: Sequence[Node]) -> Actions | None:
+    """Return the group of actions that is next, if nothing before it is still open."""
     for node in nodes:
-        if isinstance(node, Acts):
+        if isinstance(node, Actions):
             return node
         if isinstance(node, Silence):
-            return first_acts(node.until)
+            return first_actions(node.until)
         return None
     return None
 
 
-def acts_begun(nodes: Sequence[Node], group: Acts) -> tuple[Node, ...]:
+def actions_begun(nodes: Sequence[Node], group: Actions) -> tuple[Node, ...]:
     """Return the nodes after the group that is next has begun."""
     first, *rest = nodes
     if isinstance(first, Silence):
-        return (replace(first, until=acts_begun(first.until, group)), *rest)
+        return (replace(first, until=actions_begun(first.until, group)), *rest)
     return (Running(group.path, group, sum(map(len, group.lanes))), *rest)
 
 
 def running_groups(nodes: Sequence[Node]) -> Iterator[Running]:
-    """Yield the groups of acts that have begun and not ended."""
+    """Yield the groups of actions that have begun and not ended."""
     for node in nodes:
         if isinstance(node, Running):
             yield node
@@ -267,12 +267,12 @@ def running_groups(nodes: Sequence[Node]) -> Iterator[Running]:
             yield from running_groups(node.until)
 
 
-def acts_ended(nodes: Sequence[Node], number: int) -> tuple[Node, ...]:
-    """Return the nodes after one act of a running group has ended."""
+def actions_ended(nodes: Sequence[Node], number: int) -> tuple[Node, ...]:
+    """Return the nodes after one action of a running group has ended."""
     result: list[Node] = []
     for node in nodes:
         if isinstance(node, Running) and node.group.number == number:
             result += [replace(node, left=node.left - 1)] if node.left > 1 else []
         else:
-            result.append(replace(node, until=acts_ended(node.until, number)) if isinstance(node, Silence) else node)
+            result.append(replace(node, until=actions_ended(node.until, number)) if isinstance(node, Silence) else node)
     return tuple(result)

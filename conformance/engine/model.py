@@ -8,7 +8,9 @@ from __future__ import annotations
 from datetime import date
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+
+from refimpl.proposals.profiles import profile_name
 
 FORMAT = 1
 
@@ -34,6 +36,7 @@ RELEASES = ("2.10.5", "2.11.0", "3.0.7", "4.0.0", "4.2.4", "5.0.0-M1")
 """The Apache Pulsar releases that the suite knows."""
 
 Level: TypeAlias = Literal["MUST", "SHOULD", "MAY"]
+ProfileName: TypeAlias = Annotated[Literal["default", "as-written"], BeforeValidator(profile_name)]
 FrameSpec: TypeAlias = Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=1)]
 """One frame: the name of its field in BaseCommand, and the fields of the command."""
 Seconds: TypeAlias = Annotated[float, Field(gt=0)]
@@ -57,7 +60,7 @@ class _Step(_Strict):
 
 class _Expectation(_Step):
     clause: str | None = Field(default=None, description="the clause that fails with this step")
-    within: Seconds | None = Field(default=None, description="seconds after the end of the last act; scales with --slow")
+    within: Seconds | None = Field(default=None, description="seconds after the end of the last action; scales with --slow")
     window: Window | None = None
     label: str | None = Field(default=None, description="names the moment of this step for a window")
 
@@ -84,20 +87,20 @@ class OneWriteStep(_Step):
 
 
 class BytesSpec(_Strict):
-    """Raw or damaged octets; one of `of`, `command`, `hex`, `text` says what they are made from."""
+    """Raw or damaged bytes; one of `of`, `command`, `hex`, `text` says what they are made from."""
 
     of: FrameSpec | None = Field(default=None, description="a frame, encoded as usual")
     payload: dict[str, Any] | None = None
-    command: str | None = Field(default=None, description="octets of a BaseCommand in hexadecimal; sizes are put in front")
+    command: str | None = Field(default=None, description="bytes of a BaseCommand in hexadecimal; sizes are put in front")
     hex: str | None = None
     text: str | None = None
-    append: str | None = Field(default=None, description="octets after the command, inside the frame")
+    append: str | None = Field(default=None, description="bytes after the command, inside the frame")
     total_size: int | None = Field(default=None, description="written in place of the right one")
     command_size: int | None = Field(default=None, description="written in place of the right one")
-    pad_to_size: int | None = Field(default=None, description="zero octets after the command until the whole frame has this size")
-    truncate: int | None = Field(default=None, description="keep the first octets only")
-    flip: int | None = Field(default=None, description="invert the octet at this offset")
-    split: bool = Field(default=False, description="write one octet at a time")
+    pad_to_size: int | None = Field(default=None, description="zero bytes after the command until the whole frame has this size")
+    truncate: int | None = Field(default=None, description="keep the first bytes only")
+    flip: int | None = Field(default=None, description="invert the byte at this offset")
+    split: bool = Field(default=False, description="write one byte at a time")
 
     @model_validator(mode="after")
     def _one_source(self) -> BytesSpec:
@@ -108,7 +111,7 @@ class BytesSpec(_Strict):
 
 
 class BytesStep(_Step):
-    """Octets that need not be a frame."""
+    """Bytes that need not be a frame."""
 
     bytes: BytesSpec
     label: str | None = None
@@ -269,7 +272,7 @@ class SilenceStep(_Step):
 
 
 class RaceStep(_Strict):
-    """Acts that start together; what follows is matched from the begin of the race."""
+    """Actions that start together; what follows is matched from the start of the race."""
 
     race: Annotated[dict[str, list[Step]], Field(min_length=2)]
 
@@ -381,7 +384,7 @@ class Transcript(_Strict):
     tests: Annotated[list[Literal["client", "broker"]], Field(min_length=1)]
     clauses: Annotated[list[str], Field(min_length=1)]
     requires: list[str] = Field(default=[], description="capabilities; `!name` for one that must be absent")
-    profiles: list[Literal["default", "letter"]] = ["default", "letter"]
+    profiles: list[ProfileName] = ["default", "as-written"]
     settings: str | None = Field(default=None, description="id of shared settings; target_config and vars add to them")
     target_config: dict[str, str] = {}
     control: str | None = Field(default=None, description="a case that differs in one thing and must pass in the same run")
@@ -428,7 +431,7 @@ class Clause(_Strict):
     side: Literal["broker", "client"]
     text: str
     section: str = ""
-    profiles: list[Literal["default", "letter"]] = ["default", "letter"]
+    profiles: list[ProfileName] = ["default", "as-written"]
     depends_on: list[str] = []
     aliases: list[str] = []
     effect: str = Field(default="", description="what a peer suffers when it does not hold")

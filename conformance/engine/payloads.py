@@ -14,7 +14,7 @@ from refimpl.wire.frames import Frame
 def match_payload(spec: Mapping[str, Any], frame: Frame) -> Match:
     """Compare the payload of a frame with {metadata, body or batch, checksum, compression}, each optional, or with {octets}: all of it."""
     if "octets" in spec:
-        return match(spec["octets"], frame.payload_octets or b"", "payload.octets")
+        return match(spec["octets"], frame.payload_bytes or b"", "payload.octets")
     try:
         content = frame.payload()
         if content is None:

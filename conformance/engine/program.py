@@ -1,8 +1,8 @@
-"""From a transcript to a program: fragments put in, loops unrolled, roles decided, acts numbered.
+"""From a transcript to a program: fragments put in, loops unrolled, roles decided, actions numbered.
 
-A program is a tuple of nodes. Acts are what the harness does; everything else is what it waits for. Consecutive acts are
-one group, because what follows may be seen from the begin of the first: a push can arrive before the admin call that caused
-it has returned. Acts are numbered in the order of the file (`2.0` is the first of the third group), so that a recording
+A program is a tuple of nodes. Actions are what the harness does; everything else is what it waits for. Consecutive actions are
+one group, because what follows may be seen from the start of the first: a push can arrive before the admin call that caused
+it has returned. Actions are numbered in the order of the file (`2.0` is the first of the third group), so that a recording
 still fits after its expectations were edited.
 """
 
@@ -21,7 +21,7 @@ from conformance.engine.values import Environment, Value, resolve, variables_of
 
 DEFAULT_CONNECTION: Final = "c"
 DEFAULT_WITHIN: Final = 10.0
-"""Seconds to wait for a frame after the last act, before --slow."""
+"""Seconds to wait for a frame after the last action, before --slow."""
 
 
 class ProgramProblem(ValueError):
@@ -48,7 +48,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Act(Node):
+class Action(Node):
     """One thing that the harness does."""
 
     what: Literal["send", "open", "close", "admin", "read", "advance"] = field(compare=False)
@@ -60,10 +60,10 @@ class Act(Node):
 
 
 @dataclass(frozen=True)
-class Acts(Node):
-    """Acts without an expectation between them; of a race, several lists that start together."""
+class Actions(Node):
+    """Actions without an expectation between them; of a race, several lists that start together."""
 
-    lanes: tuple[tuple[Act, ...], ...] = field(compare=False)
+    lanes: tuple[tuple[Action, ...], ...] = field(compare=False)
     number: int = field(default=0, compare=False)
 
 
@@ -146,9 +146,9 @@ class Program:
     ambient: tuple[m.Ambient, ...]
     scope: Scope
 
-    def acts(self) -> Iterator[Acts]:
-        """Return all groups of acts, in the order of the file."""
-        return _acts_of(self.nodes)
+    def actions(self) -> Iterator[Actions]:
+        """Return all groups of actions, in the order of the file."""
+        return _actions_of(self.nodes)
 
 
 def cells(transcript: m.Transcript) -> list[dict[str, Value]]:
@@ -192,22 +192,22 @@ def compile_case(
     return Program(transcript.id, _numbered(_grouped(nodes)), tuple(transcript.clauses), _ambient(transcript), scope)
 
 
-def acts_digest(transcript: m.Transcript, fragments: Mapping[str, m.Fragment], cell: Mapping[str, Value]) -> str:
+def actions_digest(transcript: m.Transcript, fragments: Mapping[str, m.Fragment], cell: Mapping[str, Value]) -> str:
     """Return the digest of everything in a cell that decides what is sent: a recording with another one is stale."""
     program = compile_case(transcript, fragments, cell, {name: f"<{name}>" for name in fresh_names(transcript)})
-    acts = [
+    actions = [
         [
             group.number,
-            act.what,
-            act.at,
-            str(_plain(act.spec)),
-            {k: act.scope.variables.get(k) for k in sorted(variables_of(_plain(act.spec)))},
+            action.what,
+            action.at,
+            str(_plain(action.spec)),
+            {k: action.scope.variables.get(k) for k in sorted(variables_of(_plain(action.spec)))},
         ]
-        for group in program.acts()
+        for group in program.actions()
         for lane in group.lanes
-        for act in lane
+        for action in lane
     ]
-    return hashlib.sha256(json.dumps([acts, transcript.target_config], default=str).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([actions, transcript.target_config], default=str).encode()).hexdigest()[:16]
 
 
 def _plain(spec: Any) -> Any:
@@ -259,7 +259,7 @@ class _Compiler:
     def _(self, step: m.FrameStep, scope: Scope, path: str) -> list[Node]:
         at = _connection(step.at, scope)
         if step.client is not None:
-            return [Act(path, "send", scope, at, {"frame": step.client, "payload": step.payload}, step.label)]
+            return [Action(path, "send", scope, at, {"frame": step.client, "payload": step.payload}, step.label)]
         if "connected" in (step.broker or {}):
             self.connected.add(at)
         within = DEFAULT_WITHIN if step.within is None else step.within
@@ -267,23 +267,23 @@ class _Compiler:
 
     @step.register
     def _(self, step: m.OneWriteStep, scope: Scope, path: str) -> list[Node]:
-        return [Act(path, "send", scope, _connection(step.at, scope), {"frames": step.one_write}, step.label)]
+        return [Action(path, "send", scope, _connection(step.at, scope), {"frames": step.one_write}, step.label)]
 
     @step.register
     def _(self, step: m.BytesStep, scope: Scope, path: str) -> list[Node]:
-        return [Act(path, "send", scope, _connection(step.at, scope), {"bytes": step.bytes}, step.label)]
+        return [Action(path, "send", scope, _connection(step.at, scope), {"bytes": step.bytes}, step.label)]
 
     @step.register
     def _(self, step: m.OpenStep, scope: Scope, path: str) -> list[Node]:
         at = resolve(step.open, scope.variables)
         self.open.append(at)
-        return [Act(path, "open", scope, at, None, step.label)]
+        return [Action(path, "open", scope, at, None, step.label)]
 
     @step.register
     def _(self, step: m.CloseStep, scope: Scope, path: str) -> list[Node]:
         at = _connection(step.close.at, scope)
         self.gone.add(at)
-        return [Act(path, "close", scope, at, step.close.how, step.label)]
+        return [Action(path, "close", scope, at, step.close.how, step.label)]
 
     @step.register
     def _(self, step: m.ClosedStep, scope: Scope, path: str) -> list[Node]:
@@ -297,19 +297,19 @@ class _Compiler:
         calls = step.admin if isinstance(step.admin, list) else [step.admin]
         if step.each is None:
             spec = {"calls": calls, "status": step.status, "parallel": step.parallel}
-            return [Act(path, "admin", scope, None, spec, step.label)]
+            return [Action(path, "admin", scope, None, spec, step.label)]
         ((name, values),) = step.each.items()
         repeated = [resolve(call, {**scope.variables, name: value}) for value in resolve(values, scope.variables) for call in calls]
-        return [Act(path, "admin", scope, None, {"calls": repeated, "status": step.status, "parallel": step.parallel}, step.label)]
+        return [Action(path, "admin", scope, None, {"calls": repeated, "status": step.status, "parallel": step.parallel}, step.label)]
 
     @step.register
     def _(self, step: m.ReadStep, scope: Scope, path: str) -> list[Node]:
         spec = {"call": step.read, "expect": step.expect, "within": step.within or DEFAULT_WITHIN}
-        return [Act(path, "read", scope, None, spec, None, step.clause)]
+        return [Action(path, "read", scope, None, spec, None, step.clause)]
 
     @step.register
     def _(self, step: m.AdvanceStep, scope: Scope, path: str) -> list[Node]:
-        return [Act(path, "advance", scope, None, step.advance)]
+        return [Action(path, "advance", scope, None, step.advance)]
 
     @step.register
     def _(self, step: m.ForStep, scope: Scope, path: str) -> list[Node]:
@@ -366,10 +366,10 @@ class _Compiler:
         lanes = []
         for name, steps in step.race.items():
             lane = self.steps(steps, scope, f"{path}.{name}")
-            if not all(isinstance(node, Act) and node.what != "read" for node in lane):
-                raise ProgramProblem(f"{path}.{name}: a race holds acts only; what must come back is written after it")
-            lanes.append(tuple(node for node in lane if isinstance(node, Act)))
-        return [Acts(path, tuple(lanes))]
+            if not all(isinstance(node, Action) and node.what != "read" for node in lane):
+                raise ProgramProblem(f"{path}.{name}: a race holds actions only; what must come back is written after it")
+            lanes.append(tuple(node for node in lane if isinstance(node, Action)))
+        return [Actions(path, tuple(lanes))]
 
     @step.register
     def _(self, step: m.ObserveStep, scope: Scope, path: str) -> list[Node]:
@@ -391,7 +391,7 @@ class _Compiler:
     def ending(self, transcript: m.Transcript, scope: Scope) -> list[Node]:
         """Compile the end of a case: the steps that prove that nothing else came."""
         if isinstance(transcript.end, m.Quiet):
-            return [Act("end", "advance", scope, None, transcript.end.quiet)]
+            return [Action("end", "advance", scope, None, transcript.end.quiet)]
         if transcript.end == "none":
             return []
         nodes: list[Node] = []
@@ -401,32 +401,32 @@ class _Compiler:
             if at not in self.gone:
                 fragment = "lib/fence" if at in self.connected else "lib/fence-ping"
                 nodes += self.steps([m.UseStep(use=fragment)], Scope(scope.variables, at), f"end.{at}")
-        return _acts_first(nodes)
+        return _actions_first(nodes)
 
 
 def _connection(at: str | None, scope: Scope) -> str:
     return scope.at if at is None else str(resolve(at, scope.variables))
 
 
-def _acts_first(nodes: Iterable[Node]) -> list[Node]:
+def _actions_first(nodes: Iterable[Node]) -> list[Node]:
     """Put all sends of the end fences into one group, so that they wait for their answers together."""
     listed = list(nodes)
-    if any(isinstance(node, Act) and node.what == "open" for node in listed):
+    if any(isinstance(node, Action) and node.what == "open" for node in listed):
         return listed
-    return [n for n in listed if isinstance(n, Act)] + [n for n in listed if not isinstance(n, Act)]
+    return [n for n in listed if isinstance(n, Action)] + [n for n in listed if not isinstance(n, Action)]
 
 
 def _grouped(nodes: Iterable[Node]) -> tuple[Node, ...]:
-    """Join consecutive acts into groups; a read stands alone, because it is an act and an expectation at once."""
+    """Join consecutive actions into groups; a read stands alone, because it is an action and an expectation at once."""
     result: list[Node] = []
     for node in nodes:
         last = result[-1] if result else None
-        if not isinstance(node, Act):
+        if not isinstance(node, Action):
             result.append(node)
-        elif node.what != "read" and isinstance(last, Acts) and len(last.lanes) == 1 and last.lanes[0][0].what != "read":
-            result[-1] = Acts(last.path, ((*last.lanes[0], node),))
+        elif node.what != "read" and isinstance(last, Actions) and len(last.lanes) == 1 and last.lanes[0][0].what != "read":
+            result[-1] = Actions(last.path, ((*last.lanes[0], node),))
         else:
-            result.append(Acts(node.path, ((node,),)))
+            result.append(Actions(node.path, ((node,),)))
     return tuple(result)
 
 
@@ -437,8 +437,8 @@ def _numbered(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         return tuple(number(node) for node in some)
 
     def number(node: Node) -> Node:
-        if isinstance(node, Acts):
-            return Acts(node.path, node.lanes, next(counter))
+        if isinstance(node, Actions):
+            return Actions(node.path, node.lanes, next(counter))
         if isinstance(node, Choice):
             return Choice(node.path, tuple(Alternative(a.name, a.level, a.clause, walk(a.nodes)) for a in node.alternatives))
         if isinstance(node, Silence):
@@ -448,12 +448,12 @@ def _numbered(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     return walk(nodes)
 
 
-def _acts_of(nodes: Iterable[Node]) -> Iterator[Acts]:
+def _actions_of(nodes: Iterable[Node]) -> Iterator[Actions]:
     for node in nodes:
-        if isinstance(node, Acts):
+        if isinstance(node, Actions):
             yield node
         elif isinstance(node, Choice):
             for alternative in node.alternatives:
-                yield from _acts_of(alternative.nodes)
+                yield from _actions_of(alternative.nodes)
         elif isinstance(node, Silence):
-            yield from _acts_of(node.until)
+            yield from _actions_of(node.until)

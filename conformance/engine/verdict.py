@@ -71,53 +71,53 @@ class Outcome:
 
 
 @dataclass
-class Talk:
+class TrialLog:
     """The records of one conversation."""
 
-    begin: log.Conversation
+    begin: log.TrialStarted
     events: list[log.Event] = field(default_factory=list)
     finished: log.Finished | None = None
 
 
-def conversations(records: Iterable[Any]) -> dict[str, Talk]:
+def conversations(records: Iterable[Any]) -> dict[str, TrialLog]:
     """Sort the records of a log by conversation; records of other kinds are left out."""
-    talks: dict[str, Talk] = {}
+    trial_logs: dict[str, TrialLog] = {}
     for record in records:
-        if isinstance(record, log.Conversation):
-            talks[record.key] = Talk(record)
-        elif isinstance(record, log.Finished) and record.key in talks:
-            talks[record.key].finished = record
-        elif hasattr(record, "key") and record.key in talks:
-            talks[record.key].events.append(record)
-    return talks
+        if isinstance(record, log.TrialStarted):
+            trial_logs[record.key] = TrialLog(record)
+        elif isinstance(record, log.Finished) and record.key in trial_logs:
+            trial_logs[record.key].finished = record
+        elif hasattr(record, "key") and record.key in trial_logs:
+            trial_logs[record.key].events.append(record)
+    return trial_logs
 
 
-def judge(program: Program, talk: Talk, levels: Mapping[str, Level], slow: float = 1.0) -> Outcome:
+def judge(program: Program, trial_log: TrialLog, levels: Mapping[str, Level], slow: float = 1.0) -> Outcome:
     """Judge one conversation.
 
     Args:
         program: The compiled cell, with the fresh names of this conversation.
-        talk: Its events.
+        trial_log: Its events.
         levels: The level of every clause.
         slow: Factor on every `within`, as in the run.
     """
     machine = Machine(program, slow)
     try:
-        for event in talk.events:
+        for event in trial_log.events:
             machine.feed(event)
             if machine.failure is not None:
                 break
     except (MachineError, ValueProblem) as error:
-        return _error(program, talk, Diagnosis("harness", str(error)))
-    if talk.finished is not None and talk.finished.problem is not None and machine.failure is None:
-        return _error(program, talk, Diagnosis("harness", talk.finished.problem))
+        return _error(program, trial_log, Diagnosis("harness", str(error)))
+    if trial_log.finished is not None and trial_log.finished.problem is not None and machine.failure is None:
+        return _error(program, trial_log, Diagnosis("harness", trial_log.finished.problem))
     if machine.failure is None and machine.done:
-        return _passed(program, talk, next(state for state in machine.states if not state.nodes), len(machine.ambient))
-    return _failed(program, talk, machine, levels)
+        return _passed(program, trial_log, next(state for state in machine.states if not state.nodes), len(machine.ambient))
+    return _failed(program, trial_log, machine, levels)
 
 
-def _error(program: Program, talk: Talk, diagnosis: Diagnosis) -> Outcome:
-    return Outcome(talk.begin.key, Verdict.ERROR, error_clauses(program.clauses), diagnosis)
+def _error(program: Program, trial_log: TrialLog, diagnosis: Diagnosis) -> Outcome:
+    return Outcome(trial_log.begin.key, Verdict.ERROR, error_clauses(program.clauses), diagnosis)
 
 
 def error_clauses(clauses: Sequence[str]) -> dict[str, Verdict]:
@@ -125,7 +125,7 @@ def error_clauses(clauses: Sequence[str]) -> dict[str, Verdict]:
     return {clause: Verdict.UNTESTABLE if index else Verdict.ERROR for index, clause in enumerate(clauses)}
 
 
-def _passed(program: Program, talk: Talk, state: State, ambient: int) -> Outcome:
+def _passed(program: Program, trial_log: TrialLog, state: State, ambient: int) -> Outcome:
     clauses = dict.fromkeys(program.clauses, Verdict.PASS)
     named = [branch for branch in state.branches if branch.name not in ("present", "left out")]
     for branch in named:
@@ -136,24 +136,24 @@ def _passed(program: Program, talk: Talk, state: State, ambient: int) -> Outcome
     if verdict is not Verdict.PASS:
         taken = ", ".join(branch.name for branch in named if branch.level != "conforms")
         diagnosis = Diagnosis("branch", f"the peer took a branch that is not full conformance: {taken}")
-    return Outcome(talk.begin.key, verdict, clauses, diagnosis, tuple(branch.name for branch in named), dict(state.observed), ambient)
+    return Outcome(trial_log.begin.key, verdict, clauses, diagnosis, tuple(branch.name for branch in named), dict(state.observed), ambient)
 
 
-def _failed(program: Program, talk: Talk, machine: Machine, levels: Mapping[str, Level]) -> Outcome:
-    diagnosis = diagnose(program, machine, talk.events, talk.begin.t)
+def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Mapping[str, Level]) -> Outcome:
+    diagnosis = diagnose(program, machine, trial_log.events, trial_log.begin.t)
     trouble = machine.failure.event if machine.failure is not None else None
     stumbled = isinstance(trouble, log.End) and trouble.problem is not None and (trouble.status or 0) >= SERVER_ERROR
     if diagnosis.kind == "harness" and not stumbled:
-        return _error(program, talk, diagnosis)
-    if stumbled or (diagnosis.timed and _lag(talk.events) > LAG_LIMIT):
+        return _error(program, trial_log, diagnosis)
+    if stumbled or (diagnosis.timed and _lag(trial_log.events) > LAG_LIMIT):
         clauses = dict.fromkeys(program.clauses, Verdict.UNTESTABLE)
-        return Outcome(talk.begin.key, Verdict.INCONCLUSIVE, clauses, diagnosis)
+        return Outcome(trial_log.begin.key, Verdict.INCONCLUSIVE, clauses, diagnosis)
     charged = diagnosis.clause or program.clauses[0]
     taken = {step.clause for step in diagnosis.taken}
     open_clauses = _clauses_of(diagnosis.left)
     clauses = {clause: Verdict.PASS if clause in taken and clause not in open_clauses else Verdict.UNTESTABLE for clause in program.clauses}
     clauses[charged] = _BY_LEVEL[levels.get(charged, "MUST")]
-    return Outcome(talk.begin.key, clauses[charged], clauses, diagnosis, observed=dict(diagnosis.observed))
+    return Outcome(trial_log.begin.key, clauses[charged], clauses, diagnosis, observed=dict(diagnosis.observed))
 
 
 def _clauses_of(nodes: Sequence[Node]) -> set[str]:

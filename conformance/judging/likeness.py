@@ -1,4 +1,4 @@
-"""Compares what two brokers answered to the same acts: a recorded one, and the reference.
+"""Compares what two brokers answered to the same actions: a recorded one, and the reference.
 
 The frames of each connection are compared as a bag: real brokers answer pipelined requests in any order. What may differ is
 listed in `reference_differences.yaml`, with a reason for each: fields that differ everywhere, and cases.
@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from conformance.engine import log
 from conformance.engine.source import parse, read_source
-from conformance.engine.verdict import Talk
+from conformance.engine.verdict import TrialLog
 from conformance.judging.results import RunLog
 from refimpl.wire import decode_frame, sub_message, type_name
 
@@ -81,13 +81,13 @@ def load_differences(path: Path = HOME) -> Differences:
 def compare(recorded: RunLog, answered: RunLog, fields: Iterable[FieldDifference]) -> Iterator[Unlike]:
     """Yield the conversations that differ; of each cell of a case the first trial is compared."""
     patterns = [one.field for one in fields]
-    for key, talk in recorded.talks.items():
-        other = answered.talks.get(key)
-        if talk.begin.trial or talk.begin.attempt or other is None:
+    for key, trial_log in recorded.trial_logs.items():
+        other = answered.trial_logs.get(key)
+        if trial_log.begin.trial or trial_log.begin.attempt or other is None:
             continue
-        was, now = _received(talk, patterns), _received(other, patterns)
+        was, now = _received(trial_log, patterns), _received(other, patterns)
         if was != now:
-            yield Unlike(key, talk.begin.case, tuple(sorted((was - now).elements())), tuple(sorted((now - was).elements())))
+            yield Unlike(key, trial_log.begin.case, tuple(sorted((was - now).elements())), tuple(sorted((now - was).elements())))
 
 
 def unlisted(found: Iterable[Unlike], differences: Differences) -> tuple[list[Unlike], list[str]]:
@@ -101,19 +101,19 @@ def unlisted(found: Iterable[Unlike], differences: Differences) -> tuple[list[Un
     return rest, [entry.case for entry in differences.cases if entry.case not in used]
 
 
-def _received(talk: Talk, ignored: list[str]) -> Counter[str]:
+def _received(trial_log: TrialLog, ignored: list[str]) -> Counter[str]:
     ledgers: dict[int, int] = {}
     found: Counter[str] = Counter()
-    for event in talk.events:
+    for event in trial_log.events:
         if getattr(event, "at", None) == "alive":
             continue  # the harness asks for a list that all cases share
         if isinstance(event, log.Closed):
             found[f"{event.at} closed"] += 1
         elif isinstance(event, log.Frame):
-            frame = decode_frame(bytes.fromhex(event.octets))
+            frame = decode_frame(bytes.fromhex(event.data))
             name = type_name(frame.command)
             fields = dict(_fields(sub_message(frame.command), name, ignored, ledgers))
-            payload = "" if frame.payload_octets is None else f" + {frame.payload_octets.hex()}"
+            payload = "" if frame.payload_bytes is None else f" + {frame.payload_bytes.hex()}"
             found[f"{event.at} {name} {json.dumps(fields, sort_keys=True)}{payload}"] += 1
     return found
 

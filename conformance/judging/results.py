@@ -11,7 +11,7 @@ from conformance.engine import log
 from conformance.engine.diagnosis import Diagnosis
 from conformance.engine.program import compile_case
 from conformance.engine.values import Value
-from conformance.engine.verdict import Outcome, Talk, Verdict, conversations, error_clauses, judge, sum_up
+from conformance.engine.verdict import Outcome, TrialLog, Verdict, conversations, error_clauses, judge, sum_up
 from conformance.suite import Suite
 
 EXIT_CONFORMANT, EXIT_NOT_CONFORMANT, EXIT_USAGE, EXIT_COULD_NOT_RUN, EXIT_STALE_BASELINE, EXIT_INCONCLUSIVE = range(6)
@@ -22,7 +22,7 @@ class RunLog:
     """A log, sorted."""
 
     header: log.Header
-    talks: Mapping[str, Talk]
+    trial_logs: Mapping[str, TrialLog]
     skipped: Sequence[log.Skipped] = ()
     results: Sequence[log.Result] = ()
     footer: log.Footer | None = None
@@ -67,14 +67,14 @@ def judge_log(suite: Suite, run: RunLog) -> Judged:
     judged = Judged([])
     grouped: dict[tuple[str, str], list[Outcome]] = {}
     cell_of: dict[tuple[str, str], dict[str, Value]] = {}
-    for talk in run.talks.values():
-        outcome = judge_talk(suite, talk, run.header)
+    for trial_log in run.trial_logs.values():
+        outcome = judge_trial(suite, trial_log, run.header)
         if outcome is None:
             continue
         judged.outcomes[outcome.key] = outcome
-        place = talk.begin.case, json.dumps(talk.begin.cell, sort_keys=True)
+        place = trial_log.begin.case, json.dumps(trial_log.begin.cell, sort_keys=True)
         grouped.setdefault(place, []).append(outcome)
-        cell_of[place] = dict(talk.begin.cell)
+        cell_of[place] = dict(trial_log.begin.cell)
     for place, outcomes in grouped.items():
         judged.results.append(sum_up(suite.transcripts[place[0]], cell_of[place], outcomes))
     judged.results += [skipped_result(suite, one) for one in run.skipped if one.case in suite.transcripts]
@@ -82,20 +82,20 @@ def judge_log(suite: Suite, run: RunLog) -> Judged:
     return judged
 
 
-def judge_talk(suite: Suite, talk: Talk, header: log.Header) -> Outcome | None:
+def judge_trial(suite: Suite, trial_log: TrialLog, header: log.Header) -> Outcome | None:
     """Judge one conversation; None if its case is no longer in the suite.
 
     A conversation whose case would send something else today can't be judged: it is an ERROR.
     """
-    transcript = suite.transcripts.get(talk.begin.case)
+    transcript = suite.transcripts.get(trial_log.begin.case)
     if transcript is None:
         return None
-    if talk.begin.acts and talk.begin.acts != suite.acts_digest(talk.begin.case, talk.begin.cell):
+    if trial_log.begin.actions and trial_log.begin.actions != suite.actions_digest(trial_log.begin.case, trial_log.begin.cell):
         diagnosis = Diagnosis("harness", "stale: the case sends something else today")
-        return Outcome(talk.begin.key, Verdict.ERROR, error_clauses(transcript.clauses), diagnosis)
-    cell = {"@release": header.release, **talk.begin.cell}
-    program = compile_case(transcript, suite.fragments, cell, talk.begin.fresh, talk.begin.seed)
-    return judge(program, talk, suite.levels, header.slow)
+        return Outcome(trial_log.begin.key, Verdict.ERROR, error_clauses(transcript.clauses), diagnosis)
+    cell = {"@release": header.release, **trial_log.begin.cell}
+    program = compile_case(transcript, suite.fragments, cell, trial_log.begin.fresh, trial_log.begin.seed)
+    return judge(program, trial_log, suite.levels, header.slow)
 
 
 def skipped_result(suite: Suite, skipped: log.Skipped) -> log.Result:

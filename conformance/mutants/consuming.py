@@ -181,8 +181,8 @@ def takes_the_checksum_off(patches: Patches) -> None:
     send = Consumer.send
 
     def changed(consumer: Consumer, index: int, entry: Entry, redeliveries: int, open_messages: frozenset[int] | None) -> None:
-        octets = entry.octets[6:] if entry.octets.startswith(b"\x0e\x01") else entry.octets
-        send(consumer, index, replace(entry, octets=octets), redeliveries, open_messages)
+        octets = entry.data[6:] if entry.data.startswith(b"\x0e\x01") else entry.data
+        send(consumer, index, replace(entry, data=octets), redeliveries, open_messages)
 
     patches.replace(Consumer, "send", changed)
 

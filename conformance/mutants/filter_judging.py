@@ -51,8 +51,8 @@ def takes_the_checksum_off_a_batch_in_part(patches: Patches) -> None:
     send = Consumer.send
 
     def changed(consumer: Consumer, index: int, entry: Entry, redeliveries: int, open_messages: frozenset[int] | None) -> None:
-        in_part = open_messages is not None and entry.octets.startswith(b"\x0e\x01")
-        send(consumer, index, replace(entry, octets=entry.octets[6:]) if in_part else entry, redeliveries, open_messages)
+        in_part = open_messages is not None and entry.data.startswith(b"\x0e\x01")
+        send(consumer, index, replace(entry, data=entry.data[6:]) if in_part else entry, redeliveries, open_messages)
 
     patches.replace(Consumer, "send", changed)
 
@@ -129,7 +129,7 @@ def leaves_a_batch_that_nobody_wants(patches: Patches) -> None:
 def _rejected(consumer: Consumer, entry: Entry) -> bool:
     filters = consumer.subscription.filters.message_filter
     requested = filters._filters.get(consumer) if filters is not None else None
-    return requested is not None and message_filter.judge(requested.filter, entry.octets).outcome is Outcome.REJECT
+    return requested is not None and message_filter.judge(requested.filter, entry.data).outcome is Outcome.REJECT
 
 
 @mutant("pr7629.judge.some-match")

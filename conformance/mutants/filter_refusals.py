@@ -197,7 +197,7 @@ def lets_base64_win_over_text(patches: Patches) -> None:
 @mutant("pr7629.prefix.invalid")
 def adds_padding_that_is_missing(patches: Patches) -> None:
     """Base64 without its padding is decoded."""
-    decode = message_filter_kinds._octets
+    decode = message_filter_kinds._bytes
 
     def changed(text: str) -> bytes:
         return base64.b64decode(f"{text}=") if re.fullmatch(r"[A-Za-z]{3}", text) else decode(text)

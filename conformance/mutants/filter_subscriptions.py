@@ -256,7 +256,7 @@ def judges_for_a_consumer_without_permits(patches: Patches) -> None:
         if filters is None or requested is None:
             return
         for index in range(subscription._read, len(subscription.topic.entries)):
-            judgement = message_filter.judge(requested.filter, subscription.topic.entries[index].octets)
+            judgement = message_filter.judge(requested.filter, subscription.topic.entries[index].data)
             if judgement.outcome is Outcome.REJECT and not subscription.cursor.is_acknowledged(index):
                 filters.counters.add(judgement)
                 subscription.cursor.acknowledge(index)

@@ -83,7 +83,7 @@ def ends_a_connection_for_octets_behind_a_command(patches: Patches) -> None:
     carry_out = Session._carry_out_request
 
     def changed(session: Session, name: str, request: object, frame: Frame) -> None:
-        if frame.payload_octets is not None and name != "send":
+        if frame.payload_bytes is not None and name != "send":
             raise ProtocolViolation(f"octets behind {name}")
         carry_out(session, name, request, frame)  # type: ignore[arg-type]
 

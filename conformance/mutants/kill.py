@@ -94,10 +94,10 @@ def kill(suite: Suite, mutant: Mutant, *, everything: bool) -> Killing:
 
 
 def _by_profile(suite: Suite, cases: Iterable[str]) -> dict[str, list[str]]:
-    """Sort cases by the profile to run them in: the default one, unless they are for the letter alone."""
+    """Sort cases by the profile to run them in: the default one, unless they are for `as-written` alone."""
     found: dict[str, list[str]] = {}
     for name in sorted(cases):
-        found.setdefault("default" if "default" in suite.transcripts[name].profiles else "letter", []).append(name)
+        found.setdefault("default" if "default" in suite.transcripts[name].profiles else "as-written", []).append(name)
     return found
 
 

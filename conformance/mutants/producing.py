@@ -255,7 +255,7 @@ def overlooks_a_message_without_payload(patches: Patches) -> None:
     """A SEND without metadata and payload is ignored."""
 
     def changed(session: Session, request: CommandSend, frame: Frame) -> None:
-        if frame.payload_octets is not None:
+        if frame.payload_bytes is not None:
             send(session, request, frame)
 
     patches.request("send", lambda _: changed)

@@ -40,7 +40,7 @@ def takes_the_properties_out_of_batch_headers(patches: Patches) -> None:
     send = Consumer.send
 
     def changed(consumer: Consumer, index: int, entry: Entry, redeliveries: int, open_messages: frozenset[int] | None) -> None:
-        payload = parse_payload(entry.octets)
+        payload = parse_payload(entry.data)
         if is_batch(payload.metadata) and payload.metadata.properties:
             del payload.metadata.properties[:]
             octets = encode_payload(payload.metadata, payload.body)
@@ -92,10 +92,10 @@ def takes_messages_out_of_batches(patches: Patches) -> None:
 
     def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
         found = judge(filters, consumer, index, entry, cursor)
-        metadata = parse_payload(entry.octets).metadata
+        metadata = parse_payload(entry.data).metadata
         if found is Verdict.ACCEPT and filters.entry_filters.active and is_batch(metadata):
             header = properties_of(metadata.properties)
-            same = [place for place, one in enumerate(messages_of(entry.octets)) if header.items() <= properties_of(one).items()]
+            same = [place for place, one in enumerate(messages_of(entry.data)) if header.items() <= properties_of(one).items()]
             if 0 < len(same) < entry.messages:
                 cursor.acknowledge_in_part(index, same)
         return found

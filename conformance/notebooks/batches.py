@@ -16,10 +16,10 @@ from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE, command, decode_frame, encode
 from refimpl.wire.pulsar_api_pb2 import NONE
 
 PUBLISH_TIME = 1_700_000_000_000
-"""Milliseconds since 1970, of every entry: as many octets as a real time has."""
+"""Milliseconds since 1970, of every entry: as many bytes as a real time has."""
 TOPIC = "persistent://public/default/messages"
 MANY = 1 << 30
-"""Octets: no limit."""
+"""Bytes: no limit."""
 
 
 def produced(
@@ -40,7 +40,7 @@ def produced(
     Returns:
         What it sends, in this order, and its account of that.
     """
-    batcher: UniformBatcher[Queued] = UniformBatcher(allowed_values(setting), max_messages=max_messages, max_octets=MANY, profile=profile)
+    batcher: UniformBatcher[Queued] = UniformBatcher(allowed_values(setting), max_messages=max_messages, max_bytes=MANY, profile=profile)
     batches, scheduler = [], Scheduler()
     for number, (text, properties) in enumerate(messages):
         queued = Queued(OutgoingMessage(text.encode(), properties), number, Pending(scheduler), 0.0)
@@ -59,7 +59,7 @@ def received(rows: Iterable[Row], at: str) -> list[Message]:
         rows: Everything that was said, such as `Stage.rows`.
         at: The connection.
     """
-    frames = [decode_frame(row.octets) for row in rows if row.head == "MESSAGE" and row.at == at and row.octets is not None]
+    frames = [decode_frame(row.data) for row in rows if row.head == "MESSAGE" and row.at == at and row.data is not None]
     return [message for frame in frames for message in unpack(frame, "", -1, DEFAULT_MAX_MESSAGE_SIZE)]
 
 

@@ -33,4 +33,4 @@ def said(way: Literal["out", "in"], data: bytes, at: str = "", t: float | None =
         at: The name of its connection.
         t: Seconds since the conversation began.
     """
-    return Row(way, *notation(data), at, t=t, octets=data)
+    return Row(way, *notation(data), at, t=t, data=data)

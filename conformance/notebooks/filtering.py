@@ -36,7 +36,7 @@ TOPIC = "persistent://public/default/numbers"
 ASKED = {"topic": TOPIC, "subscription": "s", "subType": "Exclusive", "consumer_id": 1, "request_id": 2, "initialPosition": "Earliest"}
 """What `subscribe` says if it is not told otherwise."""
 PUBLISH_TIME = 1_700_000_000_000
-"""Milliseconds since 1970, of every entry: as many octets as a real time has."""
+"""Milliseconds since 1970, of every entry: as many bytes as a real time has."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class Delivery:
         messages: The texts of all its messages.
         wanted: Those that ack_set leaves open.
         ack_set: As in the frame.
-        octets: Length of the frame.
+        data: Length of the frame.
     """
 
     entry: int
     messages: list[str]
     wanted: list[str]
     ack_set: list[int]
-    octets: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class Cost:
     """What it costs to send entries to a consumer.
 
     Attributes:
-        octets: Of the frames that it is sent.
+        data: Of the frames that it is sent.
         messages: In them, wanted or not.
         wanted: Those that match.
     """
 
-    octets: int
+    size: int
     messages: int
     wanted: int
 
@@ -91,16 +91,16 @@ def single(payload: str | bytes, compression: str = "NONE", **metadata: Any) -> 
     """Return an entry with one message, not in a batch: checksum, metadata and body.
 
     Args:
-        payload: Its octets, or their text.
+        payload: Its bytes, or their text.
         compression: The name of a `CompressionType`.
         metadata: Further fields of its MessageMetadata.
     """
-    return _entry(_octets(payload), compression, metadata)
+    return _entry(_bytes(payload), compression, metadata)
 
 
 def batch(payloads: Iterable[str | bytes], compression: str = "NONE", **metadata: Any) -> bytes:
     """Return an entry that is a batch, be it of one; see `single`."""
-    listed = [_octets(payload) for payload in payloads]
+    listed = [_bytes(payload) for payload in payloads]
     body = encode_batch(SingleMessage(SingleMessageMetadata(), one) for one in listed)
     return _entry(body, compression, {"num_messages_in_batch": len(listed), **metadata})
 
@@ -112,7 +112,7 @@ def cost(entries: Iterable[bytes], message_filter: MessageFilter | None = None) 
         entries: Made by `single` and `batch`.
         message_filter: Its filter; None: it has none.
     """
-    octets = messages = wanted = 0
+    data = messages = wanted = 0
     for index, entry in enumerate(entries):
         head: dict[str, Any] = {"consumer_id": 1, "message_id": {"ledgerId": 1, "entryId": index, "partition": -1}}
         count = max(parse_payload(entry).metadata.num_messages_in_batch, 1)
@@ -122,9 +122,9 @@ def cost(entries: Iterable[bytes], message_filter: MessageFilter | None = None) 
             if judgement.outcome is Outcome.REJECT:
                 continue
             head["ack_set"] = ack_set(judgement.open_messages or ())
-        octets += len(encode_frame(command("message", **head), entry))
+        data += len(encode_frame(command("message", **head), entry))
         messages += count
-    return Cost(octets, messages, wanted)
+    return Cost(data, messages, wanted)
 
 
 def meet(stage: Stage, policy: MessageFilterPolicy | None = None, **fields: Any) -> Stage:
@@ -190,7 +190,7 @@ def received(rows: Iterable[Row], at: str = "c") -> list[Delivery]:
         rows: What was said, such as `Stage.rows`.
         at: The connection.
     """
-    return [_delivery(row.octets) for row in rows if row.head == "MESSAGE" and row.at == at and row.octets is not None]
+    return [_delivery(row.data) for row in rows if row.head == "MESSAGE" and row.at == at and row.data is not None]
 
 
 def acknowledge(stage: Stage, entries: Iterable[int], at: str = "c") -> None:
@@ -206,16 +206,16 @@ def stats(stage: Stage, *names: str, subscription: str = "s") -> list[int]:
     return [figures[name] for name in names]
 
 
-def _delivery(octets: bytes) -> Delivery:
-    frame = decode_frame(octets)
+def _delivery(data: bytes) -> Delivery:
+    frame = decode_frame(data)
     texts = [message.payload.decode(errors="replace") for message in unpack(frame, "", -1, DEFAULT_MAX_MESSAGE_SIZE)]
     head = frame.command.message
     bits = open_messages(head.ack_set, len(texts))
     wanted = [text for index, text in enumerate(texts) if bits >> index & 1]
-    return Delivery(head.message_id.entryId, texts, wanted, list(head.ack_set), len(octets))
+    return Delivery(head.message_id.entryId, texts, wanted, list(head.ack_set), len(data))
 
 
-def _octets(payload: str | bytes) -> bytes:
+def _bytes(payload: str | bytes) -> bytes:
     return payload.encode() if isinstance(payload, str) else payload
 
 

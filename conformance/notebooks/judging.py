@@ -16,6 +16,7 @@ from conformance.running.runner import Options, Silent, run_suite
 from conformance.suite import Suite, load_suite
 from conformance.targets import parse_target
 from refimpl.net.virtual_time import VirtualTimeLoop
+from refimpl.proposals.profiles import profile_name
 
 
 @cache
@@ -30,7 +31,7 @@ def verdicts(*select: str, mutant: str = "", profile: str = "default") -> list[l
     Args:
         select: Globs for the names of cases.
         mutant: The lie that the broker is to tell; empty: none.
-        profile: `default` or `letter`.
+        profile: `default` or `as-written`.
     """
     with ThreadPoolExecutor(1) as pool:  # the thread of a notebook has a loop of its own
         return pool.submit(_run, select, mutant, profile).result()
@@ -54,6 +55,7 @@ def recorded_verdicts(release: str, *select: str) -> list[log.Result]:
 
 
 def _run(select: Sequence[str], mutant: str, profile: str) -> list[log.Result]:
+    profile = profile_name(profile)
     target = parse_target("in-process" if profile == "default" else f"in-process@{profile}")
     options = Options(select=select, profile=profile, seed=1)
     lying = load_mutants()[mutant].applied() if mutant else nullcontext()

@@ -11,7 +11,7 @@ from conformance.report.rows import Row, notation
 from conformance.report.wording import plain_value
 from refimpl.broker import PROPOSALS, AdminRefused, Broker, Configuration, Session
 from refimpl.proposals.partition_watch import PartitionCounts, PartitionWatch
-from refimpl.proposals.profiles import PROFILES
+from refimpl.proposals.profiles import PROFILES, profile_name
 from refimpl.proposals.scalable_topics import ScalableTopicsWatch
 from refimpl.proposals.topic_list import TopicListWatch
 from refimpl.wire import FrameDecoder, command, encode_frame, sub_message, wrap
@@ -29,7 +29,7 @@ class Stage:
 
     Args:
         settings: The broker's, by Pulsar's keys.
-        profile: `default` or `letter`: which reading of the proposals the broker speaks.
+        profile: `default` or `as-written`: which reading of the proposals the broker speaks.
         proposals: What it knows; none for a broker from before all of them.
 
     Attributes:
@@ -45,7 +45,7 @@ class Stage:
         profile: str = "default",
         proposals: frozenset[str] = PROPOSALS,
     ) -> None:
-        self.broker = Broker(Configuration.from_settings(settings or {}), profiles=PROFILES[profile], proposals=proposals)
+        self.broker = Broker(Configuration.from_settings(settings or {}), profiles=PROFILES[profile_name(profile)], proposals=proposals)
         self.broker.server_version = "reference"  # the same in every version of this project
         self.now = 0.0
         self.rows: list[Row] = []
@@ -82,10 +82,10 @@ class Stage:
         """
         return self.send(encode_frame(command(name, **fields)), at)
 
-    def send(self, octets: bytes, at: str = "") -> list[Message]:
-        """Let a client send octets, frames or not, and return what the broker says on its connection at once."""
-        self._show(Row("out", *notation(octets), at, t=self.now, octets=octets))
-        self._peers[at].session.receive(octets, self.now)
+    def send(self, data: bytes, at: str = "") -> list[Message]:
+        """Let a client send bytes, frames or not, and return what the broker says on its connection at once."""
+        self._show(Row("out", *notation(data), at, t=self.now, data=data))
+        self._peers[at].session.receive(data, self.now)
         return self._settle().get(at, [])
 
     def admin(self, operation: str, *arguments: Any, **options: Any) -> Any:
@@ -144,20 +144,20 @@ class Stage:
         return [peer.watch.next_deadline() for peer in self._peers.values() if peer.watch is not None]
 
     def _settle(self) -> dict[str, list[Message]]:
-        """Carry octets to and fro until nobody has anything to say."""
+        """Carry bytes to and fro until nobody has anything to say."""
         said: dict[str, list[Message]] = {}
         busy = True
         while busy:
             busy = False
             for at, peer in list(self._peers.items()):
                 heard = peer.read()
-                for octets, message in heard:
-                    self._show(Row("in", *notation(octets), at, t=self.now, octets=octets))
+                for data, message in heard:
+                    self._show(Row("in", *notation(data), at, t=self.now, data=data))
                     said.setdefault(at, []).append(message)
                 answers = peer.answers([message for _, message in heard], self.now)
-                for octets in answers:
-                    self._show(Row("out", *notation(octets), at, t=self.now, octets=octets))
-                    peer.session.receive(octets, self.now)
+                for data in answers:
+                    self._show(Row("out", *notation(data), at, t=self.now, data=data))
+                    peer.session.receive(data, self.now)
                 busy = busy or bool(heard or answers)
                 if peer.session.closing:
                     self._show(Row("in", "closes the connection", at=at, t=self.now))
@@ -180,8 +180,8 @@ class _Peer:
 
     def read(self) -> list[tuple[bytes, Message]]:
         found = []
-        while octets := self.session.data_to_send():
-            found += [(frame.octets, sub_message(frame.command)) for frame in self._decoder.receive(octets)]
+        while data := self.session.data_to_send():
+            found += [(frame.data, sub_message(frame.command)) for frame in self._decoder.receive(data)]
         return found
 
     def answers(self, messages: list[Message], now: float) -> list[bytes]:

@@ -10,9 +10,9 @@ from functools import cache
 from typing import Any, Literal
 
 from conformance.engine import log
-from conformance.engine.verdict import Talk
+from conformance.engine.verdict import TrialLog
 from conformance.judging.results import RunLog
-from conformance.report.rows import Row, talk_rows
+from conformance.report.rows import Row, trial_rows
 from conformance.running import recorder
 from refimpl.wire import Frame, WireError, command, decode_frame, encode_frame, sub_message, type_name
 
@@ -47,8 +47,8 @@ class Recorded:
             sender: Only what this side sent.
             without: A glob for the names of cases to leave out.
         """
-        for talk in self._talks(case):
-            for row in self._rows(talk) if not fnmatchcase(talk.begin.case, without) else ():
+        for trial_log in self._trial_logs(case):
+            for row in self._rows(trial_log) if not fnmatchcase(trial_log.begin.case, without) else ():
                 frame = _frame(row)
                 if frame is not None and sender in (None, {"out": "client", "in": "broker"}.get(row.way)):
                     yield frame
@@ -64,10 +64,10 @@ class Recorded:
         Raises:
             LookupError: There are not so many.
         """
-        fitting = (frame.octets for frame in self.frames(case) if type_name(frame.command) == kind)
-        for index, octets in enumerate(fitting):
+        fitting = (frame.data for frame in self.frames(case) if type_name(frame.command) == kind)
+        for index, data in enumerate(fitting):
             if index == number:
-                return octets
+                return data
         raise LookupError(f"{self.release} has no {kind} number {number} in the recorded cases {case}")
 
     def message(self, kind: str, case: str = "*", number: int = 0) -> Any:
@@ -82,12 +82,12 @@ class Recorded:
             cell: A word of its cell; without it the first.
             connections: A glob for the names of connections.
         """
-        talk = next((one for one in self._talks(case) if cell in str(one.begin.cell)), None)
-        if talk is None:
+        trial_log = next((one for one in self._trial_logs(case) if cell in str(one.begin.cell)), None)
+        if trial_log is None:
             raise LookupError(f"{self.release} has no recording of {case} {cell}".rstrip())
         return [
             replace(row, rest=_ADDRESS.sub("//broker", row.rest), t=None)
-            for row in self._rows(talk)
+            for row in self._rows(trial_log)
             if fnmatchcase(row.at, connections) and not _FENCE.search(row.rest)
         ]
 
@@ -98,19 +98,19 @@ class Recorded:
             case: A glob for the names of cases.
 
         Yields:
-            The cell, the octets (of long ones the first), and `ends the connection` or `stays`.
+            The cell, the bytes (of long ones the first), and `ends the connection` or `stays`.
         """
-        for talk in self._talks(case):
-            first = next((event.at for event in talk.events if isinstance(event, log.Begin) and event.what == "open"), None)
-            ended = any(isinstance(event, log.Closed) and event.at == first for event in talk.events)
-            cell = ", ".join(map(str, talk.begin.cell.values()))
-            yield cell, _last_octets(talk, first), "ends the connection" if ended else "stays"
+        for trial_log in self._trial_logs(case):
+            first = next((event.at for event in trial_log.events if isinstance(event, log.Begin) and event.what == "open"), None)
+            ended = any(isinstance(event, log.Closed) and event.at == first for event in trial_log.events)
+            cell = ", ".join(map(str, trial_log.begin.cell.values()))
+            yield cell, _last_bytes(trial_log, first), "ends the connection" if ended else "stays"
 
     def exchanges(self) -> Iterator[tuple[str, str]]:
         """Yield type of request and type of answer wherever the request_id leaves no doubt that they belong together."""
-        for talk in self._talks("*"):
+        for trial_log in self._trial_logs("*"):
             waiting: dict[tuple[str, int], list[str]] = {}
-            for row in self._rows(talk):
+            for row in self._rows(trial_log):
                 number = _request_id(row)
                 if number is None:
                     continue
@@ -120,24 +120,24 @@ class Recorded:
                 elif len(kinds) == 1:
                     yield kinds.pop(), row.head
 
-    def _rows(self, talk: Talk) -> list[Row]:
-        return _rows(self.release, self.register, talk.begin.key)
+    def _rows(self, trial_log: TrialLog) -> list[Row]:
+        return _rows(self.release, self.register, trial_log.begin.key)
 
-    def _talks(self, case: str) -> list[Talk]:
-        return [talk for talk in _load(self.release, self.register).talks.values() if fnmatchcase(talk.begin.case, case)]
+    def _trial_logs(self, case: str) -> list[TrialLog]:
+        return [one for one in _load(self.release, self.register).trial_logs.values() if fnmatchcase(one.begin.case, case)]
 
 
-def _last_octets(talk: Talk, at: str | None) -> bytes:
+def _last_bytes(trial_log: TrialLog, at: str | None) -> bytes:
     """Return what was sent last before the exchange by which the suite makes sure of the end."""
-    sent = [event for event in talk.events if isinstance(event, log.Begin) and event.what == "send" and event.at == at]
-    octets = [bytes.fromhex((event.octets or "").partition("..")[0]) for event in sent]
-    if octets and _FENCE_TOPIC in octets[-1]:
-        octets = octets[: -2 if octets[-2:-1] == [_PING] else -1]
-    return octets[-1] if octets else b""
+    sent = [event for event in trial_log.events if isinstance(event, log.Begin) and event.what == "send" and event.at == at]
+    data = [bytes.fromhex((event.data or "").partition("..")[0]) for event in sent]
+    if data and _FENCE_TOPIC in data[-1]:
+        data = data[: -2 if data[-2:-1] == [_PING] else -1]
+    return data[-1] if data else b""
 
 
 def _frame(row: Row) -> Frame | None:
-    return _decoded(row.octets) if row.octets is not None and row.way in ("out", "in") else None
+    return _decoded(row.data) if row.data is not None and row.way in ("out", "in") else None
 
 
 def _request_id(row: Row) -> int | None:
@@ -150,16 +150,16 @@ def _request_id(row: Row) -> int | None:
 
 
 @cache
-def _decoded(octets: bytes) -> Frame | None:
+def _decoded(data: bytes) -> Frame | None:
     try:
-        return decode_frame(octets)
+        return decode_frame(data)
     except WireError:
         return None
 
 
 @cache
 def _rows(release: str, register: str, key: str) -> list[Row]:
-    return talk_rows(_load(release, register).talks[key])
+    return trial_rows(_load(release, register).trial_logs[key])
 
 
 @cache

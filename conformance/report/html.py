@@ -37,7 +37,7 @@ from conformance.report.wording import VERDICT_MEANING, VERDICT_WORDS, clean, co
 WINDOW_PASSED = (30, 12, 6)
 """Lines at the begin, at the end and around a fault of a conversation that passed; of one that did not, more are shown."""
 HEX_LINES_PASSED = 24
-HEX_OCTETS = 20
+HEX_BYTES = 20
 PAGE_BUDGET = 6_000_000
 """Characters for conversations that passed; beyond them, only what did not pass is shown in full."""
 ROW_SIZE = 260
@@ -57,7 +57,7 @@ class Citation:
 
 @dataclass(frozen=True)
 class RowView:
-    """A row of a conversation, and its octets taken apart: `same` is the place in the page where equal octets are shown."""
+    """A row of a conversation, and its bytes taken apart: `same` is the place in the page where equal bytes are shown."""
 
     row: Row
     hexed: str
@@ -67,7 +67,7 @@ class RowView:
 
 @dataclass
 class _Room:
-    """What the page holds already: octets by their places, and characters."""
+    """What the page holds already: bytes by their places, and characters."""
 
     places: dict[tuple[bytes, int], str] = field(default_factory=dict)
     used: int = 0
@@ -98,7 +98,7 @@ class CaseView:
     observed: Sequence[tuple[str, str]]
     trials: str
     seconds: float
-    talk: str
+    trial_log: str
     rows: Sequence[RowView]
     left_out: bool
     diagram: Markup
@@ -112,7 +112,7 @@ def render_html(report: Report) -> str:
         report: The report; of each case one conversation is shown, the one that explains its verdict.
 
     Returns:
-        A whole HTML document; the same report gives the same octets.
+        A whole HTML document; the same report gives the same bytes.
     """
     header = report.run.header
     citing = results_by_clause(report)
@@ -198,7 +198,7 @@ def _case_view(report: Report, result: log.Result, room: _Room) -> CaseView:
         clauses=[(report.suite.clauses.get(clause), clause, verdict) for clause, verdict in result.clauses.items()],
         trials=trials_text(result),
         seconds=seconds_of(report, result),
-        talk=outcome.key if outcome is not None else "",
+        trial_log=outcome.key if outcome is not None else "",
         rows=views,
         left_out=outcome is not None and not views,
         diagram=diagram,
@@ -207,10 +207,10 @@ def _case_view(report: Report, result: log.Result, room: _Room) -> CaseView:
 
 
 def _row_view(row: Row, places: dict[tuple[bytes, int], str], lines: int) -> RowView:
-    """Take the octets of a row apart; octets that are in the page already are not written again."""
-    if not row.octets:
+    """Take the bytes of a row apart; bytes that are in the page already are not written again."""
+    if not row.data:
         return RowView(row, "")
-    if (row.octets, lines) in places:
-        return RowView(row, "", same=places[row.octets, lines])
-    place = places[row.octets, lines] = f"frame-{len(places) + 1}"
-    return RowView(row, row.annotated(lines, HEX_OCTETS), place)
+    if (row.data, lines) in places:
+        return RowView(row, "", same=places[row.data, lines])
+    place = places[row.data, lines] = f"frame-{len(places) + 1}"
+    return RowView(row, row.annotated(lines, HEX_BYTES), place)

@@ -8,7 +8,7 @@ from typing import Any
 
 from conformance.engine import frames
 from conformance.engine.matching import sent_bindings
-from conformance.engine.program import Act, Acts, Choice, Collect, Expect, Interleave, Node, Observe, Program, Scope, Silence
+from conformance.engine.program import Action, Actions, Choice, Collect, Expect, Interleave, Node, Observe, Program, Scope, Silence
 from conformance.engine.values import Value, ValueProblem, resolve
 from conformance.report.rows import Row, call_text, notation, split_frames
 from conformance.report.wording import plain_value
@@ -47,13 +47,13 @@ class _Plan:
                 yield replace(row, path=row.path or node.path)
 
     def node(self, node: Node, depth: int) -> Iterator[Row]:
-        if isinstance(node, Acts):
+        if isinstance(node, Actions):
             for index, lane in enumerate(node.lanes):
                 if len(node.lanes) > 1:
                     yield Row("note", f"at the same time, {index + 1} of {len(node.lanes)}:", depth=depth)
-                for act in lane:
+                for action in lane:
                     inner = depth + (len(node.lanes) > 1)
-                    yield from (replace(row, path=act.path, clause=act.clause, depth=inner) for row in self.act(act))
+                    yield from (replace(row, path=action.path, clause=action.clause, depth=inner) for row in self.action(action))
         elif isinstance(node, Expect):
             yield replace(self.expectation(node), depth=depth)
         elif isinstance(node, Collect):
@@ -77,45 +77,45 @@ class _Plan:
         elif isinstance(node, Observe):
             yield Row("note", "noted for the census:", ", ".join(node.facts), depth=depth)
 
-    def act(self, act: Act) -> Iterator[Row]:
-        at = act.at or ""
-        if act.what == "send":
-            yield from self.sent(act, at)
-        elif act.what == "open":
+    def action(self, action: Action) -> Iterator[Row]:
+        at = action.at or ""
+        if action.what == "send":
+            yield from self.sent(action, at)
+        elif action.what == "open":
             yield Row("out", "opens a connection", at=at)
-        elif act.what == "close":
-            how = {"rst": " with a reset", "half": ", its own half"}.get(str(act.spec), "")
+        elif action.what == "close":
+            how = {"rst": " with a reset", "half": ", its own half"}.get(str(action.spec), "")
             yield Row("out", f"closes the connection{how}", at=at)
-        elif act.what == "advance":
-            seconds = self.known(act.spec, act.scope)
+        elif action.what == "advance":
+            seconds = self.known(action.spec, action.scope)
             yield Row("note", f"lets {seconds:g} s pass" if isinstance(seconds, int | float) else f"lets {plain_value(seconds)} s pass")
-        elif act.what == "admin":
-            yield Row("ask", *call_text({"calls": self.known(act.spec["calls"], act.scope)}))
+        elif action.what == "admin":
+            yield Row("ask", *call_text({"calls": self.known(action.spec["calls"], action.scope)}))
         else:
-            fits = plain_value(self.known(act.spec["expect"], act.scope))
-            yield Row("ask", *call_text(self.known(act.spec["call"], act.scope)), remark=f"read until it fits {fits}")
+            fits = plain_value(self.known(action.spec["expect"], action.scope))
+            yield Row("ask", *call_text(self.known(action.spec["call"], action.scope)), remark=f"read until it fits {fits}")
 
-    def sent(self, act: Act, at: str) -> Iterator[Row]:
-        spec = act.spec
-        self.bound |= sent_bindings(spec, {**act.scope.variables, **self.bound})
+    def sent(self, action: Action, at: str) -> Iterator[Row]:
+        spec = action.spec
+        self.bound |= sent_bindings(spec, {**action.scope.variables, **self.bound})
         try:
             if "bytes" in spec:
                 raw = spec["bytes"]
                 names = ("of", "payload", "command", "hex", "text", "append")
-                octets = frames.build_bytes(raw, {name: self.exact(getattr(raw, name), act.scope) for name in names})
+                data = frames.build_bytes(raw, {name: self.exact(getattr(raw, name), action.scope) for name in names})
             elif "frames" in spec:
-                octets = b"".join(frames.build_frame(self.exact(frame, act.scope)) for frame in spec["frames"])
+                data = b"".join(frames.build_frame(self.exact(frame, action.scope)) for frame in spec["frames"])
             else:
-                octets = frames.build_frame(self.exact(spec["frame"], act.scope), self.exact(spec["payload"], act.scope))
+                data = frames.build_frame(self.exact(spec["frame"], action.scope), self.exact(spec["payload"], action.scope))
         except _PROBLEMS:
             wanted = spec.get("frames") or ([spec["frame"]] if "frame" in spec else [])
             for frame in wanted:
-                yield Row("out", *pattern_text(self.known(frame, act.scope)), at)
+                yield Row("out", *pattern_text(self.known(frame, action.scope)), at)
             if not wanted:
-                yield Row("out", "octets:", plain_value(self.known(spec["bytes"].model_dump(exclude_none=True), act.scope)), at)
+                yield Row("out", "bytes:", plain_value(self.known(spec["bytes"].model_dump(exclude_none=True), action.scope)), at)
             return
-        for index, piece in enumerate(split_frames(octets)):
-            yield Row("out", *notation(piece), at, octets=piece, remark="in the same write" if index else "")
+        for index, piece in enumerate(split_frames(data)):
+            yield Row("out", *notation(piece), at, data=piece, remark="in the same write" if index else "")
 
     def expectation(self, node: Expect) -> Row:
         if node.frame is None:
@@ -125,13 +125,13 @@ class _Plan:
         payload = f"with a payload that fits {plain_value(self.known(node.payload, node.scope))}" if node.payload else ""
         remark = ", ".join(text for text in (window, payload) if text)
         head, rest = pattern_text(self.known(node.frame, node.scope))
-        octets = None
+        data = None
         if node.payload is None:
             try:
-                octets = frames.build_frame(self.exact(node.frame, node.scope))
+                data = frames.build_frame(self.exact(node.frame, node.scope))
             except _PROBLEMS:
-                octets = None
-        return Row("in", head, rest, node.at, octets=octets, clause=node.clause, remark=remark, example=octets is not None)
+                data = None
+        return Row("in", head, rest, node.at, data=data, clause=node.clause, remark=remark, example=data is not None)
 
     def exact(self, value: Value, scope: Scope) -> Value:
         return resolve(value, {**scope.variables, **self.bound})

@@ -10,7 +10,7 @@ from conformance.engine import log
 from conformance.engine.machine import Machine, MachineError, Taken
 from conformance.engine.program import Program, ProgramProblem, compile_case
 from conformance.engine.values import ValueProblem
-from conformance.engine.verdict import Outcome, Talk
+from conformance.engine.verdict import Outcome, TrialLog
 from conformance.report.model import Report
 from conformance.report.wording import clean, cut, one_line, plain_value
 from conformance.suite import Suite
@@ -39,13 +39,13 @@ class Row:
         at: The connection; empty for admin calls and remarks.
         t: Seconds since the conversation began; None for a transcript that was not run.
         n: Number of the event in the log.
-        octets: What was sent or came, as far as it is known.
+        data: What was sent or came, as far as it is known.
         remark: What the reader should know besides.
         path: The step of the transcript that did it or took it.
         clause: The clause that this step stands for.
         failing: Whether the case failed here.
         depth: How deep it stands inside other steps.
-        example: Whether the octets are only one of many that fit.
+        example: Whether the bytes are only one of many that fit.
     """
 
     way: Way
@@ -54,7 +54,7 @@ class Row:
     at: str = ""
     t: float | None = None
     n: int | None = None
-    octets: bytes | None = field(default=None, repr=False)
+    data: bytes | None = field(default=None, repr=False)
     remark: str = ""
     path: str = ""
     clause: str | None = None
@@ -73,120 +73,120 @@ class Row:
         """Return `>` for what the harness says and `<` for what it hears."""
         return _ARROWS[self.way]
 
-    def annotated(self, limit: int = HEX_LINES, octets: int = 32) -> str:
-        """Return the octets in annotated hexadecimal; empty if there are none.
+    def annotated(self, limit: int = HEX_LINES, data: int = 32) -> str:
+        """Return the bytes in annotated hexadecimal; empty if there are none.
 
         Args:
             limit: Lines that are shown; the rest is counted.
-            octets: Octets of one line that are written out.
+            data: Bytes of one line that are written out.
         """
-        if not self.octets:
+        if not self.data:
             return ""
-        lines = annotate(self.octets)
+        lines = annotate(self.data)
         shown = [
             replace(
                 line,
-                hex=line.hex if line.size <= octets else line.hex[: 2 * octets].rstrip(".") + "..",
+                hex=line.hex if line.size <= data else line.hex[: 2 * data].rstrip(".") + "..",
                 text=cut(one_line(line.text), _TEXT_LIMIT),
             )
             for line in lines[:limit]
         ]
         more = len(lines) - len(shown)
-        return format_lines(shown) + (f"\n… {more} more lines; the frame has {len(self.octets)} octets" if more else "")
+        return format_lines(shown) + (f"\n… {more} more lines; the frame has {len(self.data)} bytes" if more else "")
 
 
-def notation(octets: bytes) -> tuple[str, str]:
-    """Return the name of a frame's command, and its fields; for octets that are no frame, a few words."""
+def notation(data: bytes) -> tuple[str, str]:
+    """Return the name of a frame's command, and its fields; for bytes that are no frame, a few words."""
     try:
-        head, brace, rest = line_notation(decode_frame(octets)).partition("{")
+        head, brace, rest = line_notation(decode_frame(data)).partition("{")
     except (WireError, ValueError):
-        return f"{len(octets)} octets that are no frame", cut(octets.hex(), 96)
+        return f"{len(data)} bytes that are no frame", cut(data.hex(), 96)
     return head, brace + rest
 
 
-def split_frames(octets: bytes) -> list[bytes]:
-    """Cut octets into frames by their sizes; what does not fit stays together as the last piece."""
+def split_frames(data: bytes) -> list[bytes]:
+    """Cut bytes into frames by their sizes; what does not fit stays together as the last piece."""
     pieces = []
-    while len(octets) >= 8:
-        size = 4 + int.from_bytes(octets[:4], "big")
-        if not 8 <= size < len(octets):
+    while len(data) >= 8:
+        size = 4 + int.from_bytes(data[:4], "big")
+        if not 8 <= size < len(data):
             break
-        pieces.append(octets[:size])
-        octets = octets[size:]
-    return [*pieces, octets] if octets or not pieces else pieces
+        pieces.append(data[:size])
+        data = data[size:]
+    return [*pieces, data] if data or not pieces else pieces
 
 
 def report_rows(report: Report, key: str) -> list[Row]:
     """Return the rows of one conversation of a report; see `judged_rows`."""
-    return judged_rows(report.suite, report.run.header, report.run.talks[key], report.outcomes.get(key))
+    return judged_rows(report.suite, report.run.header, report.run.trial_logs[key], report.outcomes.get(key))
 
 
-def judged_rows(suite: Suite, header: log.Header, talk: Talk, outcome: Outcome | None) -> list[Row]:
+def judged_rows(suite: Suite, header: log.Header, trial_log: TrialLog, outcome: Outcome | None) -> list[Row]:
     """Return the rows of one conversation, with the steps and clauses that took each event.
 
     Args:
         suite: The suite that judged it.
         header: The head of its log.
-        talk: Its records.
+        trial_log: Its records.
         outcome: Its outcome, if it has one.
     """
     failing = outcome.diagnosis.event if outcome is not None and outcome.diagnosis is not None else None
-    transcript = suite.transcripts.get(talk.begin.case)
+    transcript = suite.transcripts.get(trial_log.begin.case)
     if transcript is None:
-        return talk_rows(talk, failing=failing)
-    cell = {"@release": header.release, **talk.begin.cell}
+        return trial_rows(trial_log, failing=failing)
+    cell = {"@release": header.release, **trial_log.begin.cell}
     try:
-        if talk.begin.acts and talk.begin.acts != suite.acts_digest(transcript.id, talk.begin.cell):
-            return talk_rows(talk, failing=failing)
-        program = compile_case(transcript, suite.fragments, cell, talk.begin.fresh, talk.begin.seed)
+        if trial_log.begin.actions and trial_log.begin.actions != suite.actions_digest(transcript.id, trial_log.begin.cell):
+            return trial_rows(trial_log, failing=failing)
+        program = compile_case(transcript, suite.fragments, cell, trial_log.begin.fresh, trial_log.begin.seed)
     except (ProgramProblem, ValueProblem):
-        return talk_rows(talk, failing=failing)
-    return talk_rows(talk, program, slow=header.slow, failing=failing)
+        return trial_rows(trial_log, failing=failing)
+    return trial_rows(trial_log, program, slow=header.slow, failing=failing)
 
 
-def talk_rows(talk: Talk, program: Program | None = None, *, slow: float = 1.0, failing: int | None = None) -> list[Row]:
+def trial_rows(trial_log: TrialLog, program: Program | None = None, *, slow: float = 1.0, failing: int | None = None) -> list[Row]:
     """Turn a conversation into rows.
 
     Args:
-        talk: Its records.
+        trial_log: Its records.
         program: The compiled case; with it, rows know their steps and clauses.
         slow: The factor of the run.
         failing: Number of the event at which the case failed.
     """
-    acts = {} if program is None else _paths(program)
-    taken = {} if program is None else _taken(program, talk, slow)
+    actions = {} if program is None else _paths(program)
+    taken = {} if program is None else _taken(program, trial_log, slow)
     rows: list[Row] = []
     begins: dict[str, log.Begin] = {}
-    for event in talk.events:
+    for event in trial_log.events:
         if isinstance(event, log.Begin):
             begins[event.step] = event
         step = taken.get(event.n)
-        path, clause = (step.path, step.clause) if step is not None else acts.get(getattr(event, "step", ""), ("", None))
+        path, clause = (step.path, step.clause) if step is not None else actions.get(getattr(event, "step", ""), ("", None))
         for row in _rows_of(event, begins):
             failed = event.n == failing
-            rows.append(replace(row, t=event.t - talk.begin.t, n=event.n, path=path, clause=clause, failing=failed))
-    if talk.finished is not None and talk.finished.problem is not None:
-        text = f"the harness stopped: {talk.finished.problem}"
-        rows.append(Row("note", text, t=talk.finished.t - talk.begin.t, failing=failing is None))
-    elif talk.finished is None:
+            rows.append(replace(row, t=event.t - trial_log.begin.t, n=event.n, path=path, clause=clause, failing=failed))
+    if trial_log.finished is not None and trial_log.finished.problem is not None:
+        text = f"the harness stopped: {trial_log.finished.problem}"
+        rows.append(Row("note", text, t=trial_log.finished.t - trial_log.begin.t, failing=failing is None))
+    elif trial_log.finished is None:
         rows.append(Row("note", "the log ends here", failing=failing is None))
     return rows
 
 
 def _paths(program: Program) -> dict[str, tuple[str, str | None]]:
     return {
-        f"{group.number}.{index}.{place}": (act.path, act.clause)
-        for group in program.acts()
+        f"{group.number}.{index}.{place}": (action.path, action.clause)
+        for group in program.actions()
         for index, lane in enumerate(group.lanes)
-        for place, act in enumerate(lane)
+        for place, action in enumerate(lane)
     }
 
 
-def _taken(program: Program, talk: Talk, slow: float) -> dict[int, Taken]:
+def _taken(program: Program, trial_log: TrialLog, slow: float) -> dict[int, Taken]:
     """Run the machine once more, to learn which step took which event."""
     machine = Machine(program, slow)
     try:
-        for event in talk.events:
+        for event in trial_log.events:
             machine.feed(event)
             if machine.failure is not None:
                 break
@@ -203,12 +203,12 @@ def _rows_of(event: log.Event, begins: Mapping[str, log.Begin]) -> Iterator[Row]
     elif isinstance(event, log.End):
         yield from _ended(event, begins.get(event.step))
     elif isinstance(event, log.Frame | log.Answer):
-        octets = bytes.fromhex(event.octets)
+        data = bytes.fromhex(event.data)
         answer = isinstance(event, log.Answer)
-        yield Row("out" if answer else "in", *notation(octets), event.at, octets=octets, remark="answered by itself" if answer else "")
+        yield Row("out" if answer else "in", *notation(data), event.at, data=data, remark="answered by itself" if answer else "")
     elif isinstance(event, log.Garbage):
-        octets = bytes.fromhex(event.octets)
-        yield Row("in", f"{len(octets)} octets that are no frame:", event.reason, event.at, octets=octets)
+        data = bytes.fromhex(event.data)
+        yield Row("in", f"{len(data)} bytes that are no frame:", event.reason, event.at, data=data)
     elif isinstance(event, log.Closed):
         yield Row("in", "closes the connection" + (" with a reset" if event.how == "rst" else ""), at=event.at)
     elif isinstance(event, log.Deadline):
@@ -233,26 +233,26 @@ def _begun(event: log.Begin) -> Iterator[Row]:
 
 
 def _sent(event: log.Begin, at: str) -> Iterator[Row]:
-    head, cut_mark, _ = (event.octets or "").partition("..")
-    octets = bytes.fromhex(head)
+    head, cut_mark, _ = (event.data or "").partition("..")
+    data = bytes.fromhex(head)
     if cut_mark:
-        remark = f"{event.size} octets; the log keeps the first {len(octets)} and the last ones"
-        yield Row("out", *_cut_notation(octets, event.size or 0), at, remark=remark)
+        remark = f"{event.size} bytes; the log keeps the first {len(data)} and the last ones"
+        yield Row("out", *_cut_notation(data, event.size or 0), at, remark=remark)
         return
-    pieces = split_frames(octets)
+    pieces = split_frames(data)
     for index, piece in enumerate(pieces):
-        yield Row("out", *notation(piece), at, octets=piece, remark="in the same write" if index else "")
+        yield Row("out", *notation(piece), at, data=piece, remark="in the same write" if index else "")
 
 
-def _cut_notation(octets: bytes, size: int) -> tuple[str, str]:
-    command_size = int.from_bytes(octets[4:8], "big")
-    if 0 < command_size <= len(octets) - 8:
+def _cut_notation(data: bytes, size: int) -> tuple[str, str]:
+    command_size = int.from_bytes(data[4:8], "big")
+    if 0 < command_size <= len(data) - 8:
         try:
-            head, brace, rest = line_notation(BaseCommand.FromString(octets[8 : 8 + command_size])).partition("{")
+            head, brace, rest = line_notation(BaseCommand.FromString(data[8 : 8 + command_size])).partition("{")
         except ValueError:
-            return f"{size} octets", octets[:48].hex() + "…"
-        return head, f"{brace}{rest} + {size - 8 - command_size} octets"
-    return f"{size} octets", octets[:48].hex() + "…"
+            return f"{size} bytes", data[:48].hex() + "…"
+        return head, f"{brace}{rest} + {size - 8 - command_size} bytes"
+    return f"{size} bytes", data[:48].hex() + "…"
 
 
 def call_text(detail: Mapping[str, Any]) -> tuple[str, str]:

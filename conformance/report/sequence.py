@@ -1,4 +1,4 @@
-"""Sequence diagrams of a conversation: as SVG, and as plain text for a terminal. Same rows, same octets."""
+"""Sequence diagrams of a conversation: as SVG, and as plain text for a terminal. Same rows, same bytes."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from conformance.engine.program import cells, compile_case, fresh_names
 from conformance.engine.values import Value
 from conformance.engine.verdict import Outcome, Verdict
 from conformance.judging.baseline import case_name
-from conformance.judging.results import RunLog, judge_talk
+from conformance.judging.results import RunLog, judge_trial
 from conformance.report.model import Report
 from conformance.report.plan import program_rows
 from conformance.report.rows import Row, connections, format_row, judged_rows
@@ -83,15 +83,19 @@ def _cell(transcript: Transcript, case: str) -> dict[str, Value]:
 def _recorded(suite: Suite, transcript: Transcript, cell: dict[str, Value], run: RunLog | None) -> tuple[Outcome, list[Row]] | None:
     outcomes: dict[str, Outcome] = {}
     wanted = json.dumps(cell, sort_keys=True, default=str)
-    for talk in run.talks.values() if run is not None else ():
-        if run is not None and talk.begin.case == transcript.id and json.dumps(talk.begin.cell, sort_keys=True, default=str) == wanted:
-            outcome = judge_talk(suite, talk, run.header)
+    for trial_log in run.trial_logs.values() if run is not None else ():
+        if (
+            run is not None
+            and trial_log.begin.case == transcript.id
+            and json.dumps(trial_log.begin.cell, sort_keys=True, default=str) == wanted
+        ):
+            outcome = judge_trial(suite, trial_log, run.header)
             if outcome is not None:
-                outcomes[talk.begin.key.partition("~")[0]] = outcome
+                outcomes[trial_log.begin.key.partition("~")[0]] = outcome
     told = telling(list(outcomes.values()))
     if told is None or run is None:
         return None
-    return told, judged_rows(suite, run.header, run.talks[told.key], told)
+    return told, judged_rows(suite, run.header, run.trial_logs[told.key], told)
 
 
 def _lines(rows: Sequence[Row]) -> str:
@@ -140,7 +144,7 @@ def _explained(suite: Suite, name: str, reports: Sequence[Report]) -> Iterator[s
     }
     yield f"  {clause.level} for the {clause.side}; the level comes from {basis[clause.basis]}"
     yield f"  {one_line(register.source.title)}" + (f", section “{one_line(clause.section)}”" if clause.section else "")
-    if clause.profiles != ["default", "letter"]:
+    if clause.profiles != ["default", "as-written"]:
         yield f"  only in the profile {' and '.join(clause.profiles)}"
     if clause.effect:
         yield f"  why it matters: {one_line(clause.effect)}"

@@ -147,7 +147,7 @@ def census(report: Report) -> list[Fact]:
     found: dict[tuple[str, str], Counter[str]] = {}
     for key, outcome in report.outcomes.items():
         for name, value in outcome.observed.items():
-            case = report.run.talks[key].begin.case
+            case = report.run.trial_logs[key].begin.case
             found.setdefault((name, short(plain_value(value))), Counter())[case] += 1
     return [Fact(name, value, sum(cases.values()), tuple(sorted(cases))) for (name, value), cases in sorted(found.items())]
 
@@ -181,15 +181,15 @@ def seconds_of(report: Report, result: log.Result) -> float:
     """Return how long all conversations of a result took together."""
     total = 0.0
     for key in result.keys:
-        talk = report.run.talks.get(key)
-        if talk is not None and talk.finished is not None:
-            total += talk.finished.t - talk.begin.t
+        trial_log = report.run.trial_logs.get(key)
+        if trial_log is not None and trial_log.finished is not None:
+            total += trial_log.finished.t - trial_log.begin.t
     return round(total, 3)
 
 
 def duration(report: Report) -> float:
     """Return how long the run took, in seconds, as far as the log tells."""
-    ends = (talk.finished.t for talk in report.run.talks.values() if talk.finished is not None)
+    ends = (trial_log.finished.t for trial_log in report.run.trial_logs.values() if trial_log.finished is not None)
     return (report.run.footer.seconds if report.run.footer is not None else 0.0) or max(ends, default=0.0)
 
 

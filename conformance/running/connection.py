@@ -1,4 +1,4 @@
-"""One connection of the harness to the role under test: frames in, octets out, over a socket or inside this process."""
+"""One connection of the harness to the role under test: frames in, bytes out, over a socket or inside this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROOM_FOR_LISTS = 8
 
 
 class _Carrier(Protocol):
-    async def send(self, octets: bytes, seconds: float) -> None: ...
+    async def send(self, data: bytes, seconds: float) -> None: ...
 
     def drain(self) -> None: ...
 
@@ -25,15 +25,15 @@ class _Carrier(Protocol):
 
 
 class _InProcess:
-    """A connection that takes octets at once, so that sending never waits."""
+    """A connection that takes bytes at once, so that sending never waits."""
 
     def __init__(self, link: MemoryLink, on_data: Callable[[bytes], None], on_closed: Callable[[Literal["fin", "rst"]], None]) -> None:
         self._connection: MemoryConnection = link.connect(on_data, on_closed)
         self.drain = self._connection.drain
         self.close = self._connection.close
 
-    async def send(self, octets: bytes, seconds: float) -> None:  # noqa: ARG002
-        self._connection.send(octets)
+    async def send(self, data: bytes, seconds: float) -> None:  # noqa: ARG002
+        self._connection.send(data)
 
 
 class Connection:
@@ -41,7 +41,7 @@ class Connection:
 
     Args:
         on_frame: Called with each whole frame.
-        on_garbage: Called with octets that are no frame, and the reason; nothing is decoded after that.
+        on_garbage: Called with bytes that are no frame, and the reason; nothing is decoded after that.
         on_closed: Called once when the other side has ended the connection.
     """
 
@@ -71,14 +71,14 @@ class Connection:
             await opened.open(endpoint, seconds)
             self._carrier = opened
 
-    async def send(self, octets: bytes, seconds: float) -> None:
-        """Write octets; a connection that the other side has ended takes them silently, because its end is an event of its own.
+    async def send(self, data: bytes, seconds: float) -> None:
+        """Write bytes; a connection that the other side has ended takes them silently, because its end is an event of its own.
 
         Raises:
             TimeoutError: The other side does not read.
         """
         if self._carrier is not None:
-            await self._carrier.send(octets, seconds)
+            await self._carrier.send(data, seconds)
 
     def drain(self) -> None:
         """Read all that has arrived."""

@@ -1,7 +1,7 @@
-"""One trial of a case against a running target: performs the acts that the machine wants and logs all that happens.
+"""One trial of a case against a running target: performs the actions that the machine wants and logs all that happens.
 
 It decides nothing: the verdict is made from the log. All connections are read empty before the machine is asked what it
-wants and again before each further act, so that the log never shows an act before a frame that was there earlier.
+wants and again before each further action, so that the log never shows an action before a frame that was there earlier.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from pydantic import BaseModel
 
 from conformance.engine import frames, log
 from conformance.engine.machine import Machine, MachineError
-from conformance.engine.matching import act_outcome, see
-from conformance.engine.program import Act, Acts, Program
+from conformance.engine.matching import action_outcome, see
+from conformance.engine.program import Action, Actions, Program
 from conformance.engine.values import Value, ValueProblem, resolve
-from conformance.engine.verdict import Talk
+from conformance.engine.verdict import TrialLog
 from conformance.running.connection import Connection
 from conformance.targets.admin import AdminClient, AdminResult
 from conformance.targets.model import Endpoint, TargetError
 from refimpl.wire.frames import Frame
 
-_LOGGED_OCTETS = 4096
+_LOGGED_BYTES = 4096
 _READ_INTERVAL = 0.05
 _RESOLUTION = 1e-6
 """Seconds that the log's clock tells apart: nothing waits for less."""
 _PATIENCE = 30.0
-"""Seconds for one act of the harness: opening, sending, an admin call."""
+"""Seconds for one action of the harness: opening, sending, an admin call."""
 
 
 def loop_time() -> float:
@@ -57,10 +57,10 @@ class Surroundings:
         return round(loop_time() - self.started, 6)
 
 
-class Conversation:
-    """One trial, from the first act to the last frame."""
+class TrialRunner:
+    """One trial, from the first action to the last frame."""
 
-    def __init__(self, program: Program, begin: log.Conversation, around: Surroundings) -> None:
+    def __init__(self, program: Program, begin: log.TrialStarted, around: Surroundings) -> None:
         self._program = program
         self._around = around
         self._machine = Machine(program, around.slow)
@@ -70,17 +70,17 @@ class Conversation:
         self._number = 0
         self._begun = False
         self._stuck: ValueError | RuntimeError | None = None
-        self.talk = Talk(begin)
+        self.trial_log = TrialLog(begin)
 
-    async def run(self) -> Talk:
+    async def run(self) -> TrialLog:
         """Run to the end; what went wrong with the harness itself stands in the last record.
 
         Raises:
             TargetLost: The target refuses connections; the log is complete up to there.
         """
-        self._around.write(self.talk.begin)
+        self._around.write(self.trial_log.begin)
         self._begun = True
-        self._machine.last_act = self._around.now()
+        self._machine.last_action = self._around.now()
         problem: str | None = None
         lost = False
         try:
@@ -94,18 +94,18 @@ class Conversation:
                 connection.close()
             for task in self._answers:
                 task.cancel()
-            self.talk.finished = log.Finished(key=self.talk.begin.key, t=self._around.now(), problem=problem)
-            self._around.write(self.talk.finished)
+            self.trial_log.finished = log.Finished(key=self.trial_log.begin.key, t=self._around.now(), problem=problem)
+            self._around.write(self.trial_log.finished)
         if lost:
             raise TargetLost(problem)
-        return self.talk
+        return self.trial_log
 
-    def give_up(self, problem: str) -> Talk:
+    def give_up(self, problem: str) -> TrialLog:
         """End the conversation before it began, because what it needs could not be prepared."""
-        self.talk.finished = log.Finished(key=self.talk.begin.key, t=self._around.now(), problem=problem)
-        for record in (self.talk.begin, self.talk.finished):
+        self.trial_log.finished = log.Finished(key=self.trial_log.begin.key, t=self._around.now(), problem=problem)
+        for record in (self.trial_log.begin, self.trial_log.finished):
             self._around.write(record)
-        return self.talk
+        return self.trial_log
 
     def late(self, seconds: float) -> None:
         """Note that the harness was late, if the conversation has begun."""
@@ -141,9 +141,9 @@ class Conversation:
             connection.drain()
 
     def _log(self, kind: type[Any], **fields: Any) -> None:
-        event = kind(key=self.talk.begin.key, n=self._number, t=self._around.now(), **fields)
+        event = kind(key=self.trial_log.begin.key, n=self._number, t=self._around.now(), **fields)
         self._number += 1
-        self.talk.events.append(event)
+        self.trial_log.events.append(event)
         self._around.write(event)
         try:
             self._machine.feed(event)
@@ -151,7 +151,7 @@ class Conversation:
             self._stuck = self._stuck or error
         self._changed.set()
 
-    async def _perform(self, group: Acts, bindings: Mapping[str, Value]) -> None:
+    async def _perform(self, group: Actions, bindings: Mapping[str, Value]) -> None:
         lanes = [self._lane(group.number, index, lane, bindings) for index, lane in enumerate(group.lanes)]
         if len(lanes) == 1:
             await lanes[0]
@@ -160,41 +160,41 @@ class Conversation:
                 for lane in lanes:
                     tasks.create_task(lane)
 
-    async def _lane(self, group: int, lane: int, acts: tuple[Act, ...], bindings: Mapping[str, Value]) -> None:
-        for place, act in enumerate(acts):
+    async def _lane(self, group: int, lane: int, actions: tuple[Action, ...], bindings: Mapping[str, Value]) -> None:
+        for place, action in enumerate(actions):
             if place:
                 self._drain()
             if self._machine.failure is not None:
                 return
             step = f"{group}.{lane}.{place}"
-            variables = {**act.scope.variables, **bindings}
-            perform = getattr(self, f"_{act.what}")
-            await perform(step, act, variables)
+            variables = {**action.scope.variables, **bindings}
+            perform = getattr(self, f"_{action.what}")
+            await perform(step, action, variables)
 
-    async def _send(self, step: str, act: Act, variables: Mapping[str, Value]) -> None:
-        octets = _octets(act.spec, variables)
-        sent, logged = self._with_credentials(octets)
-        at = act.at or ""
-        self._log(log.Begin, step=step, what="send", at=at, octets=_shortened(logged), size=len(octets))
+    async def _send(self, step: str, action: Action, variables: Mapping[str, Value]) -> None:
+        data = _bytes(action.spec, variables)
+        sent, logged = self._with_credentials(data)
+        at = action.at or ""
+        self._log(log.Begin, step=step, what="send", at=at, data=_shortened(logged), size=len(data))
         connection = self._connections.get(at)
         if connection is None:
-            raise ValueProblem(f"{act.path}: connection {at} was not opened")
+            raise ValueProblem(f"{action.path}: connection {at} was not opened")
         problem = None
-        one_by_one = "bytes" in act.spec and act.spec["bytes"].split
+        one_by_one = "bytes" in action.spec and action.spec["bytes"].split
         try:
             for piece in (sent[i : i + 1] for i in range(len(sent))) if one_by_one else (sent,):
                 await connection.send(piece, _PATIENCE)
         except TimeoutError:
-            problem = f"the peer does not read: a send of {len(sent)} octets took more than {_PATIENCE:g} s"
+            problem = f"the peer does not read: a send of {len(sent)} bytes took more than {_PATIENCE:g} s"
         self._log(log.End, step=step, problem=problem)
 
-    def _with_credentials(self, octets: bytes) -> tuple[bytes, bytes]:
+    def _with_credentials(self, data: bytes) -> tuple[bytes, bytes]:
         """Put the target's token into a CONNECT that brings none; return what is sent and what is logged."""
         token = self._around.endpoint.token
-        if token is None or octets[8:10] != b"\x08\x02":
-            return octets, octets
+        if token is None or data[8:10] != b"\x08\x02":
+            return data, data
         with contextlib.suppress(ValueError):
-            frame = frames.decode_frame(octets)
+            frame = frames.decode_frame(data)
             if not frame.command.connect.HasField("auth_data"):
                 frame.command.connect.auth_method_name = "token"
                 sent = []
@@ -202,14 +202,14 @@ class Conversation:
                     frame.command.connect.auth_data = secret.encode()
                     sent.append(frames.encode_frame(frame.command))
                 return sent[0], sent[1]
-        return octets, octets
+        return data, data
 
-    async def _open(self, step: str, act: Act, _: Mapping[str, Value]) -> None:
-        at = act.at or ""
+    async def _open(self, step: str, action: Action, _: Mapping[str, Value]) -> None:
+        at = action.at or ""
         self._log(log.Begin, step=step, what="open", at=at)
         connection = Connection(
             lambda frame: self._frame(at, frame),
-            lambda octets, reason: self._log(log.Garbage, at=at, octets=octets[:_LOGGED_OCTETS].hex(), reason=reason),
+            lambda data, reason: self._log(log.Garbage, at=at, data=data[:_LOGGED_BYTES].hex(), reason=reason),
             lambda how: self._log(log.Closed, at=at, how=how),
         )
         try:
@@ -223,29 +223,29 @@ class Conversation:
 
     def _frame(self, at: str, frame: Frame) -> None:
         answer = self._ambient_answer(at, frame)
-        self._log(log.Frame, at=at, octets=frame.octets.hex())
+        self._log(log.Frame, at=at, data=frame.data.hex())
         if answer is not None:
-            self._log(log.Answer, at=at, octets=answer.hex())
+            self._log(log.Answer, at=at, data=answer.hex())
             task = asyncio.get_running_loop().create_task(self._connections[at].send(answer, _PATIENCE))
             self._answers.add(task)
             task.add_done_callback(self._answers.discard)
 
     def _ambient_answer(self, at: str, frame: Frame) -> bytes | None:
-        event = log.Frame(key=self.talk.begin.key, n=self._number, t=self._around.now(), at=at, octets=frame.octets.hex())
+        event = log.Frame(key=self.trial_log.begin.key, n=self._number, t=self._around.now(), at=at, data=frame.data.hex())
         rule = self._machine.ambient_rule(see(event))
         if rule is None or rule.answer is None or self._machine.would_take(event):
             return None
         return frames.build_frame(resolve(rule.answer, self._program.scope.variables))
 
-    async def _close(self, step: str, act: Act, _: Mapping[str, Value]) -> None:
-        how: Literal["fin", "rst", "half"] = act.spec
-        self._log(log.Begin, step=step, what="close", at=act.at, detail={"how": how})
-        if act.at in self._connections:
-            self._connections[act.at].close(how)
+    async def _close(self, step: str, action: Action, _: Mapping[str, Value]) -> None:
+        how: Literal["fin", "rst", "half"] = action.spec
+        self._log(log.Begin, step=step, what="close", at=action.at, detail={"how": how})
+        if action.at in self._connections:
+            self._connections[action.at].close(how)
         self._log(log.End, step=step)
 
-    async def _advance(self, step: str, act: Act, variables: Mapping[str, Value]) -> None:
-        seconds = float(resolve(act.spec, variables))
+    async def _advance(self, step: str, action: Action, variables: Mapping[str, Value]) -> None:
+        seconds = float(resolve(action.spec, variables))
         self._log(log.Begin, step=step, what="advance", detail={"seconds": seconds})
         until = round(self._around.now() + seconds, 6)
         while self._machine.failure is None and (left := until - self._around.now()) > 0:
@@ -255,11 +255,11 @@ class Conversation:
         self._drain()
         self._log(log.End, step=step)
 
-    async def _admin(self, step: str, act: Act, variables: Mapping[str, Value]) -> None:
-        calls = [resolve(call, variables) for call in act.spec["calls"]]
+    async def _admin(self, step: str, action: Action, variables: Mapping[str, Value]) -> None:
+        calls = [resolve(call, variables) for call in action.spec["calls"]]
         self._log(log.Begin, step=step, what="admin", detail={"calls": calls} if len(calls) > 1 else calls[0])
-        client = self._client(act)
-        room = asyncio.Semaphore(act.spec["parallel"])
+        client = self._client(action)
+        room = asyncio.Semaphore(action.spec["parallel"])
 
         async def one(call: Mapping[str, Value]) -> AdminResult:
             ((name, arguments),) = call.items()
@@ -267,32 +267,32 @@ class Conversation:
                 return await client.call(name, arguments)
 
         results = await asyncio.gather(*(one(call) for call in calls))
-        result, problem = _admin_outcome(calls, results, act.spec["status"])
+        result, problem = _admin_outcome(calls, results, action.spec["status"])
         self._drain()
         self._log(log.End, step=step, status=result.status, body=result.body or None, problem=problem)
 
-    async def _read(self, step: str, act: Act, variables: Mapping[str, Value]) -> None:
-        ((name, arguments),) = resolve(act.spec["call"], variables).items()
+    async def _read(self, step: str, action: Action, variables: Mapping[str, Value]) -> None:
+        ((name, arguments),) = resolve(action.spec["call"], variables).items()
         self._log(log.Begin, step=step, what="read", detail={name: arguments})
-        client = self._client(act)
-        until = round(self._around.now() + act.spec["within"] * self._around.slow, 6)
+        client = self._client(action)
+        until = round(self._around.now() + action.spec["within"] * self._around.slow, 6)
         while True:
             result = await client.call(name, arguments)
             end = log.End(key="", n=0, t=0, step=step, status=result.status, body=result.body)
-            found = act_outcome(act, end, self._machine.states[0].bindings if self._machine.states else {})
+            found = action_outcome(action, end, self._machine.states[0].bindings if self._machine.states else {})
             if found or self._around.now() >= until:
                 break
             await asyncio.sleep(_READ_INTERVAL)
         self._drain()
         self._log(log.End, step=step, status=result.status, body=result.body)
 
-    def _client(self, act: Act) -> AdminClient:
+    def _client(self, action: Action) -> AdminClient:
         if self._around.admin is None:
-            raise TargetError(f"{act.path}: the target has no admin URL", hint="give one with --admin-url")
+            raise TargetError(f"{action.path}: the target has no admin URL", hint="give one with --admin-url")
         return self._around.admin
 
 
-def _octets(spec: Mapping[str, Any], variables: Mapping[str, Value]) -> bytes:
+def _bytes(spec: Mapping[str, Any], variables: Mapping[str, Value]) -> bytes:
     if "bytes" in spec:
         raw = spec["bytes"]
         texts = {key: resolve(getattr(raw, key), variables) for key in ("of", "payload", "command", "hex", "text", "append")}
@@ -302,10 +302,10 @@ def _octets(spec: Mapping[str, Any], variables: Mapping[str, Value]) -> bytes:
     return frames.build_frame(resolve(spec["frame"], variables), resolve(spec["payload"], variables))
 
 
-def _shortened(octets: bytes) -> str:
-    if len(octets) <= _LOGGED_OCTETS:
-        return octets.hex()
-    return f"{octets[:256].hex()}..{octets[-64:].hex()}"
+def _shortened(data: bytes) -> str:
+    if len(data) <= _LOGGED_BYTES:
+        return data.hex()
+    return f"{data[:256].hex()}..{data[-64:].hex()}"
 
 
 def _admin_outcome(calls: list[Any], results: list[AdminResult], status: int | None) -> tuple[AdminResult, str | None]:

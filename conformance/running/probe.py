@@ -45,8 +45,8 @@ class _Exchange:
         self._events: asyncio.Queue[Frame | str | None] = asyncio.Queue()
         self._connection = Connection(self._events.put_nowait, self._garbage, self._closed)
 
-    def _garbage(self, octets: bytes, reason: str) -> None:
-        self._events.put_nowait(f"{reason}; its first octets are {octets[:16]!r}")
+    def _garbage(self, data: bytes, reason: str) -> None:
+        self._events.put_nowait(f"{reason}; its first bytes are {data[:16]!r}")
 
     def _closed(self, _: Literal["fin", "rst"]) -> None:
         self._events.put_nowait(None)

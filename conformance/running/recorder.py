@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from conformance.engine import log
-from conformance.engine.verdict import Talk, Verdict
+from conformance.engine.verdict import TrialLog, Verdict
 from conformance.judging.baseline import case_name
 from conformance.judging.results import Judged, RunLog, judge_log, read_log
 from conformance.running.runner import Options, Silent, run_suite
@@ -33,15 +33,19 @@ def save(run: RunLog, judged: Judged, home: Path = HOME) -> list[Path]:
     Returns:
         The files written.
     """
-    touched = {talk.begin.case for talk in run.talks.values()} | {one.case for one in run.skipped}
+    touched = {trial.begin.case for trial in run.trial_logs.values()} | {one.case for one in run.skipped}
     written = []
     for register in sorted({case.partition("/")[0] for case in touched}):
         path = home / run.header.target / f"{register}.jsonl.gz"
         kept = without(load(path), touched) if path.is_file() else RunLog(run.header, {})
-        talks = {key: talk for key, talk in run.talks.items() if _is_of(register, talk.begin.case) and _is_kept(talk, judged)}
+        trial_logs = {
+            key: trial_log
+            for key, trial_log in run.trial_logs.items()
+            if _is_of(register, trial_log.begin.case) and _is_kept(trial_log, judged)
+        }
         new = RunLog(
             run.header.model_copy(update={"arguments": [], "service_url": ""}),
-            dict(sorted({**kept.talks, **talks}.items())),
+            dict(sorted({**kept.trial_logs, **trial_logs}.items())),
             sorted([*kept.skipped, *(one for one in run.skipped if _is_of(register, one.case))], key=lambda one: one.case),
             sorted([*kept.results, *(one for one in judged.results if _is_of(register, one.case))], key=case_name),
         )
@@ -60,20 +64,20 @@ def _is_of(register: str, case: str) -> bool:
     return case.startswith(f"{register}/")
 
 
-def _is_kept(talk: Talk, judged: Judged) -> bool:
-    outcome = judged.outcomes.get(talk.begin.key)
+def _is_kept(trial_log: TrialLog, judged: Judged) -> bool:
+    outcome = judged.outcomes.get(trial_log.begin.key)
     passed = outcome is not None and outcome.verdict is Verdict.PASS
-    return talk.finished is not None and (not passed or talk.begin.trial < _TRIALS_KEPT or talk.begin.attempt > 0)
+    return trial_log.finished is not None and (not passed or trial_log.begin.trial < _TRIALS_KEPT or trial_log.begin.attempt > 0)
 
 
 def _write(path: Path, run: RunLog) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    talks = (
+    trial_logs = (
         record
-        for talk in run.talks.values()
-        for record in (talk.begin, *talk.events, talk.finished or log.Finished(key=talk.begin.key, t=0))
+        for trial_log in run.trial_logs.values()
+        for record in (trial_log.begin, *trial_log.events, trial_log.finished or log.Finished(key=trial_log.begin.key, t=0))
     )
-    text = "".join(log.dump(record) + "\n" for record in (run.header, *talks, *run.skipped, *run.results, log.Footer(complete=True)))
+    text = "".join(log.dump(record) + "\n" for record in (run.header, *trial_logs, *run.skipped, *run.results, log.Footer(complete=True)))
     path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
 
 
@@ -84,8 +88,8 @@ def load(path: Path) -> RunLog:
         LogError: It can't be read; names file and line.
     """
     try:
-        octets = path.read_bytes()
-        text = (gzip.decompress(octets) if octets[:2] == b"\x1f\x8b" else octets).decode()
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
     except (OSError, EOFError, UnicodeDecodeError, gzip.BadGzipFile) as error:
         raise log.LogError(f"{path}: can't be read: {error}") from None
     return read_log(log.load(text.split("\n"), str(path)), str(path))
@@ -99,7 +103,7 @@ def load_target(target: str, home: Path = HOME) -> RunLog | None:
         return None
     return RunLog(
         runs[0].header,
-        {key: talk for run in runs for key, talk in run.talks.items()},
+        {key: trial_log for run in runs for key, trial_log in run.trial_logs.items()},
         [one for run in runs for one in run.skipped],
         [one for run in runs for one in run.results],
         log.Footer(complete=True),
@@ -112,12 +116,12 @@ def targets(home: Path = HOME) -> list[str]:
 
 
 def stale(suite: Suite, run: RunLog) -> list[str]:
-    """Return the cases whose acts have changed since the recording was made, and those that it lacks or should not have."""
-    recorded = {talk.begin.case for talk in run.talks.values()} | {one.case for one in run.skipped}
+    """Return the cases whose actions have changed since the recording was made, and those that it lacks or should not have."""
+    recorded = {trial.begin.case for trial in run.trial_logs.values()} | {one.case for one in run.skipped}
     old = {
-        talk.begin.case
-        for talk in run.talks.values()
-        if talk.begin.case not in suite.transcripts or talk.begin.acts != suite.acts_digest(talk.begin.case, talk.begin.cell)
+        trial.begin.case
+        for trial in run.trial_logs.values()
+        if trial.begin.case not in suite.transcripts or trial.begin.actions != suite.actions_digest(trial.begin.case, trial.begin.cell)
     }
     return sorted(old | {case.id for case in suite.select([], profile=run.header.profile) if case.id not in recorded})
 
@@ -125,14 +129,14 @@ def stale(suite: Suite, run: RunLog) -> list[str]:
 def without(run: RunLog, cases: Iterable[str]) -> RunLog:
     """Return the log without some cases."""
     gone = set(cases)
-    kept = {key: talk for key, talk in run.talks.items() if talk.begin.case not in gone}
+    kept = {key: trial for key, trial in run.trial_logs.items() if trial.begin.case not in gone}
     skipped = [one for one in run.skipped if one.case not in gone]
     return RunLog(run.header, kept, skipped, [one for one in run.results if one.case not in gone], run.footer)
 
 
 def answer_like(suite: Suite, recorded: RunLog) -> RunLog:
-    """Put the acts of a recording to the reference broker, in process, with the names and seeds of the recording."""
-    cases = sorted({talk.begin.case for talk in recorded.talks.values()})
+    """Put the actions of a recording to the reference broker, in process, with the names and seeds of the recording."""
+    cases = sorted({trial_log.begin.case for trial_log in recorded.trial_logs.values()})
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         options = Options(select=cases, seed=recorded.header.seed, like=recorded)
         run, stopped = runner.run(run_suite(suite, parse_target("in-process"), options, lambda _: None, Silent()))

@@ -18,9 +18,9 @@ from conformance.engine import log
 from conformance.engine import model as m
 from conformance.engine.program import cells, compile_case, fresh_names
 from conformance.engine.values import Value
-from conformance.engine.verdict import Outcome, Talk, Verdict, judge
+from conformance.engine.verdict import Outcome, TrialLog, Verdict, judge
 from conformance.judging.results import RunLog
-from conformance.running.conversation import Conversation, Surroundings, TargetLost, loop_time
+from conformance.running.conversation import Surroundings, TargetLost, TrialRunner, loop_time
 from conformance.running.probe import Probed, is_served, probe
 from conformance.suite import Suite
 from conformance.targets.admin import AdminClient
@@ -52,7 +52,7 @@ class Options:
     jobs: int = 6
     arguments: Sequence[str] = ()
     like: RunLog | None = None
-    """An earlier run whose names and seeds are used again, so that conversations can be compared octet for octet."""
+    """An earlier run whose names and seeds are used again, so that conversations can be compared byte for byte."""
 
 
 class Watcher(Protocol):
@@ -126,7 +126,7 @@ class _Run:
     write: Callable[[BaseModel], None]
     watcher: Watcher
     started: float = field(default_factory=loop_time)
-    talks: dict[str, Talk] = field(default_factory=dict)
+    trial_logs: dict[str, TrialLog] = field(default_factory=dict)
     skipped: list[log.Skipped] = field(default_factory=list)
     header: log.Header | None = None
     probed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -152,10 +152,10 @@ class _Run:
         """Run cases that let minutes pass on the same broker inside this process, where that takes no time."""
         assert self.target.in_virtual_time is not None
         self.watcher.note(f"{len(cases)} cases that let minutes pass run in virtual time")
-        twin = replace(self, target=self.target.in_virtual_time, started=0.0, talks={}, skipped=[])
+        twin = replace(self, target=self.target.in_virtual_time, started=0.0, trial_logs={}, skipped=[])
         with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
             runner.run(twin._go(cases))
-        self.talks |= twin.talks
+        self.trial_logs |= twin.trial_logs
         self.skipped += twin.skipped
 
     async def _go(self, cases: list[m.Transcript]) -> None:
@@ -222,7 +222,7 @@ class _Run:
             else:
                 units += [Unit(case, cell, trial) for cell in cells(case) for trial in range(self._trials(case))]
         around = Surroundings(endpoint, admin, self.write, self.started, self.options.slow)
-        active: set[Conversation] = set()
+        active: set[TrialRunner] = set()
         made: set[str] = set()
         room = asyncio.Semaphore(self.options.jobs)
         outcomes: list[tuple[Unit, Outcome]] = []
@@ -244,8 +244,8 @@ class _Run:
             if admin is not None and not endpoint.thrown_away:  # not earlier: a deletion can fail the first producer of another
                 await _remove_namespaces(admin, made, self.options.jobs)
 
-    async def _converse(self, unit: Unit, around: Surroundings, active: set[Conversation], made: set[str]) -> Outcome:
-        earlier = self.options.like.talks.get(unit.key) if self.options.like else None
+    async def _converse(self, unit: Unit, around: Surroundings, active: set[TrialRunner], made: set[str]) -> Outcome:
+        earlier = self.options.like.trial_logs.get(unit.key) if self.options.like else None
         if earlier is not None:
             fresh, seed = dict(earlier.begin.fresh), earlier.begin.seed
         else:
@@ -253,29 +253,29 @@ class _Run:
             seed = random.Random(f"{self.options.seed} {unit.key}").randrange(1 << 31)
         cell = {"@release": around.endpoint.release, **unit.cell}
         program = compile_case(unit.case, self.suite.fragments, cell, fresh, seed)
-        begin = log.Conversation(
+        begin = log.TrialStarted(
             key=unit.key,
             case=unit.case.id,
             cell=dict(unit.cell),
             trial=unit.trial,
             attempt=unit.attempt,
-            acts=self.suite.acts_digest(unit.case.id, unit.cell),
+            actions=self.suite.actions_digest(unit.case.id, unit.cell),
             fresh=fresh,
             seed=seed,
             t=around.now(),
         )
-        conversation = Conversation(program, begin, around)
+        conversation = TrialRunner(program, begin, around)
         active.add(conversation)
         namespaces = [fresh[name] for name, kind in fresh_names(unit.case).items() if kind == "namespace"]
-        self.talks[unit.key] = conversation.talk
+        self.trial_logs[unit.key] = conversation.trial_log
         try:
             if earlier is not None and around.admin is not None:  # recordings of several runs have names in common
                 await _remove_namespaces(around.admin, made & set(namespaces), 1)
             refused = await _create_namespaces(around.admin, namespaces, made)
-            talk = conversation.give_up(refused) if refused else await conversation.run()
+            trial_log = conversation.give_up(refused) if refused else await conversation.run()
         finally:
             active.discard(conversation)
-        outcome = judge(program, talk, self.suite.levels, around.slow)
+        outcome = judge(program, trial_log, self.suite.levels, around.slow)
         if outcome.diagnosis is not None and outcome.diagnosis.kind in ("late", "harness"):
             problem = await is_served(around.endpoint)
             if problem is not None:
@@ -359,7 +359,7 @@ async def run_suite(
         stopped = str(error)
     if run.header is None:
         raise TargetError(stopped or "the target was never ready")
-    return RunLog(run.header, run.talks, run.skipped, [], log.Footer(complete=stopped is None, stopped=stopped)), stopped
+    return RunLog(run.header, run.trial_logs, run.skipped, [], log.Footer(complete=stopped is None, stopped=stopped)), stopped
 
 
 def _with_controls(suite: Suite, cases: list[m.Transcript]) -> list[m.Transcript]:
@@ -381,7 +381,7 @@ async def _all(work: Iterable[Coroutine[object, object, None]]) -> None:
         raise errors.exceptions[0] from None
 
 
-async def _watch_lag(active: set[Conversation]) -> None:
+async def _watch_lag(active: set[TrialRunner]) -> None:
     """Notice when the harness itself is late, so that rules of time are not judged across it."""
     while True:
         before = loop_time()

@@ -1,7 +1,7 @@
-"""One TCP or TLS socket of the harness, read the moment octets arrive.
+"""One TCP or TLS socket of the harness, read the moment bytes arrive.
 
-A plain non-blocking socket instead of asyncio streams: before every act all sockets must be read empty, synchronously, so
-that the log never shows an act before a frame that was there earlier.
+A plain non-blocking socket instead of asyncio streams: before every action all sockets must be read empty, synchronously, so
+that the log never shows an action before a frame that was there earlier.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SocketConnection:
     """A socket.
 
     Args:
-        on_data: Called with octets that have arrived.
+        on_data: Called with bytes that have arrived.
         on_closed: Called once when the other side has ended the connection.
     """
 
@@ -75,8 +75,8 @@ class SocketConnection:
                 self._incoming.write(data)
         await loop.sock_sendall(opened, self._outgoing.read())
 
-    async def send(self, octets: bytes, seconds: float) -> None:
-        """Write octets; a connection that the other side has ended takes them silently, because its end is an event of its own.
+    async def send(self, data: bytes, seconds: float) -> None:
+        """Write bytes; a connection that the other side has ended takes them silently, because its end is an event of its own.
 
         Raises:
             TimeoutError: The other side does not read.
@@ -84,11 +84,11 @@ class SocketConnection:
         if self._socket is None:
             return
         if self._tls is not None:
-            self._tls.write(octets)
-            octets = self._outgoing.read()
+            self._tls.write(data)
+            data = self._outgoing.read()
         with contextlib.suppress(ConnectionError):
             async with asyncio.timeout(seconds):
-                await asyncio.get_running_loop().sock_sendall(self._socket, octets)
+                await asyncio.get_running_loop().sock_sendall(self._socket, data)
 
     def drain(self) -> None:
         """Read all that has arrived."""

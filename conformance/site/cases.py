@@ -108,7 +108,7 @@ def _conditions(path: str, case: Transcript) -> Iterator[str]:
         yield f"- Control: {case_link(path, case.control)} must pass in the same run"
     if case.target_config:
         yield f"- Settings: {', '.join(code(f'{key}={value}') for key, value in case.target_config.items())}"
-    if case.profiles != ["default", "letter"]:
+    if case.profiles != ["default", "as-written"]:
         yield f"- Profile: {' and '.join(case.profiles)}"
     if case.matrix:
         yield f"- Cells: one for each {' and '.join(code(name) for name in case.matrix)}"

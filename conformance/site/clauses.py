@@ -105,7 +105,7 @@ def _clause(sources: Sources, path: str, clause: Clause, matrix: Matrix, cells: 
     if clause.section and clause.section != "observed":
         facts.append(f"section “{plain(clause.section)}”")
     facts.append(BASIS[clause.basis])
-    if clause.profiles != ["default", "letter"]:
+    if clause.profiles != ["default", "as-written"]:
         facts.append(f"only in the profile {' and '.join(clause.profiles)}")
     yield f'<p class="pc-facts" markdown>{" · ".join(facts)}</p>'
     yield ""
@@ -121,7 +121,7 @@ def _clause(sources: Sources, path: str, clause: Clause, matrix: Matrix, cells: 
         yield f"**Not tested:** {prose(clause.excluded)}"
     elif isinstance(row, list | tuple):
         yield from verdict_row(sources, path, matrix, row)
-    elif clause.profiles == ["letter"]:
+    elif clause.profiles == ["as-written"]:
         yield "**Results:** none; real releases are judged by the profile default."
 
 

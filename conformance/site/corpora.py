@@ -84,7 +84,7 @@ def _counters(result: Result) -> list[str]:
 
 def _costs(costs: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
-        "What a poll, or a watch, of each pattern with a namespace costs in octets, summed up by what the patterns look like:",
+        "What a poll, or a watch, of each pattern with a namespace costs in bytes, summed up by what the patterns look like:",
         "",
         *table(
             ["patterns", "how many", "selectivity", "poll without filter", "with filter", "and with hash", "opening a watch", "its update"],
@@ -93,7 +93,7 @@ def _costs(costs: Mapping[str, Mapping[str, Any]]) -> list[str]:
                     plain(shape),
                     _number(one["patterns"]),
                     "" if one["selectivity"] is None else f"{one['selectivity']:.2%}",
-                    *(_number(one[f"octets {name}"]) for name in ("unfiltered", "filtered", "unchanged", "watch", "update")),
+                    *(_number(one[f"bytes {name}"]) for name in ("unfiltered", "filtered", "unchanged", "watch", "update")),
                 )
                 for shape, one in costs.items()
             ),
@@ -136,7 +136,7 @@ def _speed(speed: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 def _settings(settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
-        "Entries, and the octets that they carry besides messages:",
+        "Entries, and the bytes that they carry besides messages:",
         "",
         *table(
             ["setting", "messages", "entries", "messages in each: mean", "p50", "p99", "largest", "overhead for a message", "in headers"],
@@ -160,7 +160,7 @@ def _consumers(settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
         "What an entry filter makes of them for a consumer of one value; it accepts or rejects entries whose header lacks the property:",
         "",
         *table(
-            ["setting", "wanted", "entries decided by their header", "messages wanted", "sent in vain", "never sent", "octets sent"],
+            ["setting", "wanted", "entries decided by their header", "messages wanted", "sent in vain", "never sent", "bytes sent"],
             (
                 (
                     plain(name),
@@ -191,7 +191,7 @@ def _ways(counters: Mapping[str, Any]) -> list[str]:
         + "; for each watcher:",
         "",
         *table(
-            ["proposal", "way", "interval or window", "frames", "octets", "ms until it knows: p50", "p99", "largest"],
+            ["proposal", "way", "interval or window", "frames", "bytes", "ms until it knows: p50", "p99", "largest"],
             (
                 (
                     code(one["proposal"]),

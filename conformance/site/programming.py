@@ -9,10 +9,10 @@ from pathlib import Path
 from conformance.site.markup import Page, joined
 from conformance.site.sources import REPOSITORY
 
-ROOMS: dict[str, tuple[str, str, Sequence[str]]] = {
+PACKAGES: dict[str, tuple[str, str, Sequence[str]]] = {
     "wire": (
         "Wire format",
-        "Octets to commands and back. Most of it is importable from `refimpl.wire`; the messages are in `refimpl.wire.pulsar_api_pb2`.",
+        "Bytes to commands and back. Most of it is importable from `refimpl.wire`; the messages are in `refimpl.wire.pulsar_api_pb2`.",
         ("refimpl/wire",),
     ),
     "proposals": (
@@ -22,7 +22,7 @@ ROOMS: dict[str, tuple[str, str, Sequence[str]]] = {
     ),
     "broker": (
         "Reference broker",
-        "The broker as a value: octets and a time go in, octets come out. `refimpl.net` carries them over sockets.",
+        "The broker as a value: bytes and a time go in, bytes come out. `refimpl.net` carries them over sockets.",
         ("refimpl/broker", "refimpl/store"),
     ),
     "client": ("Reference client", "The client as a value, with the same verbs as the broker.", ("refimpl/client",)),
@@ -43,7 +43,7 @@ def programming_pages(home: Path = REPOSITORY) -> list[Page]:
         home: The folder that holds the packages.
     """
     pages = []
-    for name, (title, words, folders) in ROOMS.items():
+    for name, (title, words, folders) in PACKAGES.items():
         modules = [module for folder in folders for module in _modules(home, folder)]
         if modules:
             lines = [f"# {title}", "", words, ""]

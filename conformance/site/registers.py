@@ -30,7 +30,7 @@ PROFILES: Sequence[tuple[str, Any]] = (
     ("PR 25648", scalable_topics),
     ("PIP-191", uniform_batches),
 )
-"""The modules whose `Profile`, `DEFAULT` and `LETTER` say where default and letter differ."""
+"""The modules whose `Profile`, `DEFAULT` and `AS_WRITTEN` say where `default` and `as-written` differ."""
 
 
 class Entry(BaseModel):
@@ -85,7 +85,7 @@ class Difference:
     name: str
     words: str
     default: object
-    letter: object
+    as_written: object
     others: tuple[object, ...]
 
 
@@ -103,13 +103,13 @@ def load_entries(name: str, home: Path = HOME) -> list[Entry]:
 
 
 def differences(module: Any) -> list[Difference]:
-    """Return the fields of a module's `Profile` with their documentation, and the values of `DEFAULT` and `LETTER`."""
+    """Return the fields of a module's `Profile` with their documentation, and the values of `DEFAULT` and `AS_WRITTEN`."""
     words = _field_words(module.Profile)
     found = []
     for one in fields(module.Profile):
-        default, letter = getattr(module.DEFAULT, one.name), getattr(module.LETTER, one.name)
-        others = tuple(value for value in choices(module.Profile, one.name) if value not in (default, letter))
-        found.append(Difference(one.name, words.get(one.name, ""), default, letter, others))
+        default, written = getattr(module.DEFAULT, one.name), getattr(module.AS_WRITTEN, one.name)
+        others = tuple(value for value in choices(module.Profile, one.name) if value not in (default, written))
+        found.append(Difference(one.name, words.get(one.name, ""), default, written, others))
     return found
 
 
@@ -149,18 +149,19 @@ def _divergences(sources: Sources) -> Page:
         "## Two profiles",
         "",
         "Where real peers do otherwise than the text, the reference knows both: `default` is what real peers speak, or what was settled",
-        "here where no peer speaks a proposal, `letter` follows the text. These are all the differences; `pulsar-conformance broker`",
-        "chooses one of them with `--set FIELD=letter`. A reading that neither profile takes is chosen by its value, `--set FIELD=VALUE`.",
+        "here where no peer speaks a proposal, `as-written` follows the text. These are all the differences; `pulsar-conformance broker`",
+        "chooses one of them with `--set FIELD=as-written`. A reading that neither profile takes is chosen by its value,",
+        "`--set FIELD=VALUE`.",
         "",
     ]
     for about, module in PROFILES:
         for one in differences(module):
             lines += [f"### {one.name} {{ #profile-{one.name.replace('_', '-')} }}", ""]
             lines += [f"{about}. {linked(prose(one.words), DIVERGENCES, sources)}", ""]
-            lines += [f"- default: {_value(one.default)}", f"- letter: {_value(one.letter)}"]
+            lines += [f"- default: {_value(one.default)}", f"- as-written: {_value(one.as_written)}"]
             lines += [*(f"- neither: {_value(value)}" for value in one.others), ""]
     lines += ["### Clauses of one profile { #clauses-of-one-profile }", ""]
-    for profile in ("default", "letter"):
+    for profile in ("default", "as-written"):
         names = [clause.id for clause in sources.suite.clauses.values() if clause.profiles == [profile]]
         lines.append(f"- {profile}: {', '.join(clause_link(sources, DIVERGENCES, name) for name in names)}")
     lines += ["", "## Texts and brokers", ""]

@@ -1,6 +1,6 @@
 """One CONNECT, to see whether something speaks the protocol: written out by hand, so that starting a target needs no codec.
 
-Layout of a frame: total size (4 octets), command size (4 octets), command. The command is a protocol buffer: field 1 is its
+Layout of a frame: total size (4 bytes), command size (4 bytes), command. The command is a protocol buffer: field 1 is its
 type, and the field with the number of that type holds the command itself.
 """
 
@@ -32,24 +32,24 @@ def connect_frame(token: str | None) -> bytes:
     connect += bytes([4 << 3, _PROTOCOL_VERSION])
     if token is not None:
         connect += _text(5, "token")
-    command = bytes([1 << 3, _CONNECT]) + _octets(_CONNECT, connect)
+    command = bytes([1 << 3, _CONNECT]) + _bytes(_CONNECT, connect)
     return struct.pack(">II", len(command) + 4, len(command)) + command
 
 
 def _text(field: int, value: str) -> bytes:
-    return _octets(field, value.encode())
+    return _bytes(field, value.encode())
 
 
-def _octets(field: int, value: bytes) -> bytes:
+def _bytes(field: int, value: bytes) -> bytes:
     return bytes([field << 3 | 2]) + _varint(len(value)) + value
 
 
 def _varint(number: int) -> bytes:
-    octets = bytearray()
+    data = bytearray()
     while number > 0x7F:
-        octets.append(number & 0x7F | 0x80)
+        data.append(number & 0x7F | 0x80)
         number >>= 7
-    return bytes([*octets, number])
+    return bytes([*data, number])
 
 
 async def connect_answer(endpoint: Endpoint, *, seconds: float = 2.0) -> Answer:

@@ -13,7 +13,7 @@ from conformance.targets.jars import RELEASES
 from conformance.targets.model import AttachedTarget, Endpoint, Target, TargetError
 from conformance.targets.reference import InProcessTarget, ReferenceTarget
 from conformance.targets.target_file import read_target_file
-from refimpl.proposals.profiles import PROFILES
+from refimpl.proposals.profiles import PROFILES, profile_name
 
 _APACHE = "apache-pulsar"
 _REFERENCES: Mapping[str, type[ReferenceTarget | InProcessTarget]] = {"reference": ReferenceTarget, "in-process": InProcessTarget}
@@ -24,7 +24,7 @@ def parse_target(text: str, *, admin_url: str | None = None, token_file: Path | 
     """Find out which target a user means.
 
     Args:
-        text: `reference` or `in-process` (with `@letter` for that profile), `pulsar://HOST:PORT`, `pulsar+ssl://HOST:PORT`,
+        text: `reference` or `in-process` (with `@as-written` for that profile), `pulsar://HOST:PORT`, `pulsar+ssl://HOST:PORT`,
             `apache-pulsar@VERSION` or the path of a `.toml` file.
         admin_url: its admin interface; takes the place of the one in the file.
         token_file: file with the token to authenticate with; takes the place of the one in the file.
@@ -54,6 +54,7 @@ def parse_target(text: str, *, admin_url: str | None = None, token_file: Path | 
 
 def _reference(text: str, admin_url: str | None, token: SecretStr | None, tls_trust_certs: Path | None) -> Target:
     kind, at, profile = text.partition("@")
+    profile = profile_name(profile)
     if at and profile not in PROFILES:
         raise TargetError(f"{kind} has no profile {profile!r}", hint=f"known: {', '.join(f'{kind}@{known}' for known in PROFILES)}")
     _refuse_addresses(text, admin_url, tls_trust_certs)

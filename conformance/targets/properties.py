@@ -30,7 +30,7 @@ def properties_text(name: str, config: Mapping[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    """Write a value as Java reads it: a backslash begins an escape, leading spaces are dropped, octets are ISO 8859-1."""
+    """Write a value as Java reads it: a backslash begins an escape, leading spaces are dropped, bytes are ISO 8859-1."""
     units = value.replace("\\", "\\\\").encode("utf-16-be")
     numbers = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
     text = "".join(chr(number) if 0x20 <= number < 0x7F else f"\\u{number:04x}" for number in numbers)

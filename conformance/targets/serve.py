@@ -19,7 +19,7 @@ from conformance.targets.model import TargetError
 from conformance.targets.properties import read_properties
 from refimpl.broker import Configuration
 from refimpl.net.serving import serving
-from refimpl.proposals.profiles import PROFILES, Profiles, choices
+from refimpl.proposals.profiles import PROFILES, Profiles, choices, profile_name
 
 EXIT_USAGE = 2
 
@@ -29,7 +29,7 @@ def broker(
     admin_port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port of the admin interface; 0: a free one")] = 0,
     config: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, one of Pulsar's own settings; may be repeated")] = None,
     config_file: Annotated[Path | None, typer.Option(help="file of KEY=VALUE lines, as broker.conf has them")] = None,
-    profile: Annotated[str, typer.Option(help="default (what real peers speak) or letter (the texts)")] = "default",
+    profile: Annotated[str, typer.Option(help="default (what real peers speak) or as-written (the texts)")] = "default",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="FIELD=VALUE, one field of the profile; VALUE may name a profile; may be repeated")
     ] = None,
@@ -38,6 +38,7 @@ def broker(
     """Serve the reference broker until SIGINT or SIGTERM; its addresses are printed as one line of JSON when it is ready."""
     try:
         configuration = Configuration.from_settings(_settings(config or (), config_file))
+        profile = profile_name(profile)
         chosen = profiles_with(profile, set_ or ())
         asyncio.run(_serve(configuration, chosen, profile, (port, admin_port), verbose=verbose))
     except (TargetError, ValueError) as error:
@@ -95,8 +96,8 @@ def profiles_with(name: str, pairs: Sequence[str]) -> Profiles:
 
 
 def _field_value(proposal: str, key: str, text: str, known: Sequence[object]) -> object:
-    if text in PROFILES:
-        return getattr(getattr(PROFILES[text], proposal), key)
+    if (profile := profile_name(text)) in PROFILES:
+        return getattr(getattr(PROFILES[profile], proposal), key)
     values = {str(one).lower(): one for one in known}
     if text not in values:
         raise ValueError(f"--set {key}: {', '.join(values)}, or one of the profiles {' and '.join(PROFILES)}, not {text!r}")

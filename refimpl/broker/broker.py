@@ -1,7 +1,7 @@
-"""The broker: a value. Octets and a time go in, octets come out; who holds it moves them and calls `tick`.
+"""The broker: a value. Bytes and a time go in, bytes come out; who holds it moves them and calls `tick`.
 
     session = broker.connect(now)
-    session.receive(octets, now)
+    session.receive(bytes, now)
     for session in broker.sessions_with_output(): ... session.data_to_send()
     broker.next_deadline() -> call broker.tick(now) then
 
@@ -169,7 +169,7 @@ class Broker:
         return tuple(self._sessions)
 
     def touched(self, session: Session) -> None:
-        """Take note that a connection has output."""
+        """Record that a connection has output."""
         self._touched[session] = None
 
     def ended(self, session: Session, reason: str) -> None:
@@ -182,7 +182,7 @@ class Broker:
         self._log(f"a connection has ended: {reason}")
 
     def sessions_with_output(self) -> list[Session]:
-        """Return the connections with octets to send, and those that are to be closed."""
+        """Return the connections with bytes to send, and those that are to be closed."""
         found = [session for session in self._touched if session.has_output]
         self._touched.clear()
         return found
@@ -260,7 +260,7 @@ class Broker:
         return stored.partitioned.get(topic, 0) if stored else 0
 
     def partitions_changed(self, topic: str) -> None:
-        """Take note that a topic, by its full name, has another number of partitions than before: pip247.update.on-change."""
+        """Record that a topic, by its full name, has another number of partitions than before: pip247.update.on-change."""
         self._announce(self.partition_watches.changed(topic, self.now))
 
     def exists(self, name: TopicName) -> bool:
@@ -361,7 +361,7 @@ class Broker:
         self._topics.pop(name.full, None)
 
     def released(self, topic: Topic) -> None:
-        """Take note that somebody has left a topic; a non-persistent one that nobody uses is gone."""
+        """Record that somebody has left a topic; a non-persistent one that nobody uses is gone."""
         if not topic.name.persistent and not topic.in_use:
             self._topics.pop(topic.name.full, None)
 

@@ -17,7 +17,7 @@ class Configuration:
         cluster_name: What the broker calls its cluster.
         keep_alive_interval_seconds: A PING goes out this often, and a silent peer is dropped after two intervals.
         connection_liveness_check_timeout_millis: How long the owner of an exclusive subscription has to answer a PING.
-        max_message_size: Largest payload of one SEND, in octets.
+        max_message_size: Largest payload of one SEND, in bytes.
         max_concurrent_lookup_request: Look-ups, partition and topic list requests in flight; 0 refuses them all.
         subscription_pattern_max_length: Longest topic pattern that is evaluated, in UTF-16 code units.
         enable_broker_side_subscription_pattern_evaluation: Topic patterns are evaluated here.

@@ -37,12 +37,12 @@ class SubscriptionFilters:
             self.message_filter.check_joins(requested)
 
     def joined(self, consumer: Consumer, requested: RequestedFilter | None) -> None:
-        """Take note of a consumer."""
+        """Record a consumer."""
         if self.message_filter is not None:
             self.message_filter.joined(consumer, requested)
 
     def left(self, consumer: Consumer) -> None:
-        """Take note that a consumer is gone."""
+        """Record that a consumer is gone."""
         if self.message_filter is not None:
             self.message_filter.left(consumer)
 
@@ -57,9 +57,9 @@ class SubscriptionFilters:
         Returns:
             RESCHEDULE: the entry is to be offered again at `next_deadline`.
         """
-        verdict = self.entry_filters.judge(index, entry.octets, entry.messages, consumer.session.broker.now)
+        verdict = self.entry_filters.judge(index, entry.data, entry.messages, consumer.session.broker.now)
         if verdict is Verdict.ACCEPT and self.message_filter is not None:
-            judgement = self.message_filter.judge(consumer, entry.octets, cursor.open_messages.get(index))
+            judgement = self.message_filter.judge(consumer, entry.data, cursor.open_messages.get(index))
             if judgement.outcome is Outcome.PARTIAL:
                 cursor.acknowledge_in_part(index, judgement.open_messages or ())
             elif judgement.outcome is Outcome.REJECT:

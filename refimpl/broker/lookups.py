@@ -115,7 +115,7 @@ def watch_partition_update(session: Session, request: CommandWatchPartitionUpdat
 
 
 def partition_update_result(session: Session, result: CommandPartitionUpdateResult, frame: Frame) -> None:  # noqa: ARG001
-    """Take note whether the peer has applied an update; there is no answer: pip247.result.no-answer."""
+    """Record whether the peer has applied an update; there is no answer: pip247.result.no-answer."""
     update = session.broker.partition_watches.result(session, result, session.broker.now)
     if update is not None:
         session.send(update)

@@ -95,9 +95,9 @@ def send(session: Session, request: CommandSend, frame: Frame) -> None:
     found = session.producers.get(request.producer_id)
     if found is None:  # core.send.unknown-producer-closes
         raise ProtocolViolation(f"SEND for producer {request.producer_id}, which is not open")
-    if frame.payload_octets is None:  # core.send.no-payload-closes
+    if frame.payload_bytes is None:  # core.send.no-payload-closes
         raise ProtocolViolation("SEND without a payload")
-    if checksum_matches(frame.payload_octets) is False:  # core.send.checksum-verified
+    if checksum_matches(frame.payload_bytes) is False:  # core.send.checksum-verified
         _refuse(session, request, ChecksumError, "Checksum failed on the broker")
         return
     try:
@@ -106,9 +106,9 @@ def send(session: Session, request: CommandSend, frame: Frame) -> None:
         raise ProtocolViolation(str(error)) from None
     limit = session.broker.configuration.max_message_size
     if len(payload.body) > limit:
-        _refuse(session, request, UnknownError, f"The payload has {len(payload.body)} octets, {limit} are allowed")
+        _refuse(session, request, UnknownError, f"The payload has {len(payload.body)} bytes, {limit} are allowed")
         return
-    entry = Entry(frame.payload_octets, max(request.num_messages, 1), is_batch(payload.metadata), payload.metadata.publish_time)
+    entry = Entry(frame.payload_bytes, max(request.num_messages, 1), is_batch(payload.metadata), payload.metadata.publish_time)
     message_id = found.topic.append(found, entry)
     message_id.ClearField("partition")
     session.send(

@@ -351,7 +351,7 @@ _ARGUMENTS: Mapping[str, Callable[[Mapping[str, str], AdminRequest], Any]] = {
 def _message(topic: Topic, index: int, entry: Entry) -> AdminResponse:
     """Answer with the payload of an entry; what its metadata say stands in headers."""
     try:
-        payload = parse_payload(entry.octets)
+        payload = parse_payload(entry.data)
         metadata = payload.metadata
         body = decompress(payload.body, metadata.compression, metadata.uncompressed_size)
     except WireError as error:

@@ -36,7 +36,7 @@ MOST_VERSIONS = 1_000
 """More versions of one topic's schema than this are refused, so that no peer can fill the memory."""
 
 _BY_AVRO = (Schema.Avro, Schema.Json)
-_VERSION_OCTETS = 8
+_VERSION_BYTES = 8
 
 
 class Schemas:
@@ -63,8 +63,8 @@ class Schemas:
     def of_version(self, name: TopicName, version: bytes) -> Schema | None:
         """Return the schema of a version as it is written on the wire; None: the topic has no such version."""
         versions = self.versions(name)
-        number = int.from_bytes(version[:_VERSION_OCTETS], "big")
-        return versions[number] if len(version) >= _VERSION_OCTETS and number < len(versions) else None
+        number = int.from_bytes(version[:_VERSION_BYTES], "big")
+        return versions[number] if len(version) >= _VERSION_BYTES and number < len(versions) else None
 
     def access(self, name: TopicName) -> SchemaAccess:
         """Return a topic's schemas as message filters need them, later ones included."""
@@ -103,14 +103,14 @@ class Schemas:
         versions = self.versions(name)
         for number, known in enumerate(versions):
             if _same(known, schema):
-                return version_octets(number)
+                return version_bytes(number)
         if versions:
             self._check_follows(versions[-1], schema)
         if len(versions) >= MOST_VERSIONS:
             raise Refused(IncompatibleSchema, f"The topic has {MOST_VERSIONS} schema versions, more are not allowed")
         kept = Schema(name=_key(name), schema_data=schema.schema_data, type=schema.type, properties=schema.properties)
         self._store.namespaces[name.namespace].schemas[_key(name)] = [*versions, kept]
-        return version_octets(len(versions))
+        return version_bytes(len(versions))
 
     def join(self, topic: Topic, schema: Schema) -> None:
         """Let a consumer with a schema in.
@@ -139,9 +139,9 @@ class Schemas:
             raise Refused(IncompatibleSchema, "Error during schema compatibility check with strategy FULL: one can't read the other")
 
 
-def version_octets(number: int) -> bytes:
+def version_bytes(number: int) -> bytes:
     """Write a version as it stands in commands and messages."""
-    return number.to_bytes(_VERSION_OCTETS, "big")
+    return number.to_bytes(_VERSION_BYTES, "big")
 
 
 def _key(name: TopicName) -> str:
@@ -175,13 +175,13 @@ def get_schema(session: Session, request: CommandGetSchema, frame: Frame) -> Non
     broker = session.broker
     broker.authorization.check(session.role, name.namespace, "GetSchema", "produce", "consume")
     versions = broker.schemas.versions(name)
-    version = request.schema_version if request.HasField("schema_version") else version_octets(max(len(versions) - 1, 0))
-    if len(version) < _VERSION_OCTETS:
-        raise Refused(IncompatibleSchema, "Empty schema version" if not version else "A schema version has 8 octets")
+    version = request.schema_version if request.HasField("schema_version") else version_bytes(max(len(versions) - 1, 0))
+    if len(version) < _VERSION_BYTES:
+        raise Refused(IncompatibleSchema, "Empty schema version" if not version else "A schema version has 8 bytes")
     found = broker.schemas.of_version(name, version)
     if found is None:
         raise Refused(TopicNotFound, f"Topic not found or no-schema {name.full}")
-    session.send(CommandGetSchemaResponse(request_id=request.request_id, schema=found, schema_version=version[:_VERSION_OCTETS]))
+    session.send(CommandGetSchemaResponse(request_id=request.request_id, schema=found, schema_version=version[:_VERSION_BYTES]))
 
 
 def get_or_create_schema(session: Session, request: CommandGetOrCreateSchema, frame: Frame) -> None:  # noqa: ARG001

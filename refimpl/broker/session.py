@@ -1,4 +1,4 @@
-"""One connection: octets in, octets out; handshake, keep-alive, and who on it produces, consumes and watches."""
+"""One connection: bytes in, bytes out; handshake, keep-alive, and who on it produces, consumes and watches."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 PROTOCOL_VERSION = 21
 MESSAGES_WAIT_ABOVE = 256 * 1024
-"""Octets of output that a peer has not taken above which it is sent no messages."""
+"""Bytes of output that a peer has not taken above which it is sent no messages."""
 REQUESTS_WAIT_ABOVE = 1024 * 1024
-"""Octets of output that a peer has not taken above which its requests wait."""
+"""Bytes of output that a peer has not taken above which its requests wait."""
 OUTPUT_LIMIT = 32 * 1024 * 1024
-"""Octets of output above which a peer that does not read what is pushed to it is disconnected."""
+"""Bytes of output above which a peer that does not read what is pushed to it is disconnected."""
 
 
 class Session:
@@ -56,10 +56,10 @@ class Session:
         self._liveness_timer: Timer | None = None
         self._keep_alive: Timer | None = self._later(broker.configuration.keep_alive_interval_seconds, self._check_alive)
 
-    # Octets
+    # Bytes
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take octets from the peer."""
+        """Take bytes from the peer."""
         self.broker.now = now
         if self.closing:
             return
@@ -70,12 +70,12 @@ class Session:
         self._work()
 
     def eof(self, now: float) -> None:
-        """Take note that the peer has ended the connection, or that it is lost: core.frame.cut-frame-dropped."""
+        """Record that the peer has ended the connection, or that it is lost: core.frame.cut-frame-dropped."""
         self.broker.now = now
         self.end("the peer has ended the connection")
 
     def data_to_send(self, limit: int = 65536) -> bytes:
-        """Take output, at most `limit` octets; empty if there is none."""
+        """Take output, at most `limit` bytes; empty if there is none."""
         taken = bytes(self._output[:limit])
         waited = not self.takes_messages
         del self._output[:limit]
@@ -97,7 +97,7 @@ class Session:
 
     @property
     def has_output(self) -> bool:
-        """Tell whether there are octets to send, or the connection is to be closed."""
+        """Tell whether there are bytes to send, or the connection is to be closed."""
         return bool(self._output) or self.closing
 
     def send(self, message: Message, payload: bytes | None = None) -> None:
@@ -107,7 +107,7 @@ class Session:
         self._output += encode_frame(wrap(message), payload)
         self.broker.touched(self)
         if len(self._output) > OUTPUT_LIMIT and not self._frames:
-            self.end(f"the peer has left {len(self._output)} octets unread")
+            self.end(f"the peer has left {len(self._output)} bytes unread")
 
     def refuse(self, request: Message, refused: Refused) -> None:
         """Answer a request that is refused: core.request.error-echoes-id."""

@@ -15,11 +15,11 @@ def topic_stats(topic: Topic) -> dict[str, Any]:
     consumers = [consumer for one in subscriptions for consumer in one.consumers]
     return {
         "msgInCounter": topic.messages_in,
-        "bytesInCounter": topic.octets_in,
+        "bytesInCounter": topic.bytes_in,
         "msgOutCounter": sum(consumer.messages_out for consumer in consumers),
-        "bytesOutCounter": sum(consumer.octets_out for consumer in consumers),
-        "storageSize": sum(len(entry.octets) for entry in topic.entries),
-        "backlogSize": max((sum(len(topic.entries[i].octets) for i in one.unacknowledged()) for one in subscriptions), default=0),
+        "bytesOutCounter": sum(consumer.bytes_out for consumer in consumers),
+        "storageSize": sum(len(entry.data) for entry in topic.entries),
+        "backlogSize": max((sum(len(topic.entries[i].data) for i in one.unacknowledged()) for one in subscriptions), default=0),
         "publishers": [_producer(one) for one in topic.producers.values()],
         "subscriptions": {one.name: _subscription(one) for one in subscriptions},
     }
@@ -52,7 +52,7 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
         "availablePermits": consumer.permits,
         "unackedMessages": consumer.unacknowledged,
         "msgOutCounter": consumer.messages_out,
-        "bytesOutCounter": consumer.octets_out,
+        "bytesOutCounter": consumer.bytes_out,
     }
 
 
@@ -62,7 +62,7 @@ def internal_stats(topic: Topic) -> dict[str, Any]:
     return {
         "entriesAddedCounter": count,
         "numberOfEntries": count,
-        "totalSize": sum(len(entry.octets) for entry in topic.entries),
+        "totalSize": sum(len(entry.data) for entry in topic.entries),
         "lastConfirmedEntry": f"{ledger}:{count - 1}",
         "ledgers": [{"ledgerId": ledger, "entries": count, "offloaded": False}],
         "cursors": {

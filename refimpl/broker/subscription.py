@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 SubType = CommandSubscribe.SubType
 REJECTED_AT_ONCE = 5_000_000
-"""Octets of entries that filters may reject in one go, so that a filter that wants nothing of a large backlog holds up nobody."""
+"""Bytes of entries that filters may reject in one go, so that a filter that wants nothing of a large backlog holds up nobody."""
 PAUSE = 0.001
 """Seconds until it goes on; other connections have their turn before."""
 _WORK_PER_ENTRY = 1000
-"""Octets that judging an entry costs beside its own."""
+"""Bytes that judging an entry costs beside its own."""
 
 
 @dataclass(eq=False, slots=True)
@@ -59,7 +59,7 @@ class Consumer:
     permits: int = 0
     pending: dict[int, int] = field(default_factory=dict)
     messages_out: int = 0
-    octets_out: int = 0
+    bytes_out: int = 0
     active: bool | None = None
     auto_schema: bool = False
 
@@ -69,7 +69,7 @@ class Consumer:
         return sum(self.pending.values()) if self.subscription.type == SubType.Shared else 0
 
     def send(self, index: int, entry: Entry, redeliveries: int, open_messages: frozenset[int] | None) -> None:
-        """Send one entry, the octets behind the command as they were stored."""
+        """Send one entry, the bytes behind the command as they were stored."""
         topic = self.subscription.topic
         message = CommandMessage(consumer_id=self.consumer_id, message_id=topic.message_id(index))
         if redeliveries:
@@ -81,8 +81,8 @@ class Consumer:
         count = entry.messages if open_messages is None else len(open_messages)
         self.permits -= count  # core.deliver.batch-permits: a batch costs its messages; pr7629.permits.open-messages
         self.messages_out += count
-        self.octets_out += len(entry.octets)
-        self.session.send(message, entry.octets)
+        self.bytes_out += len(entry.data)
+        self.session.send(message, entry.data)
 
 
 class Subscription:
@@ -166,7 +166,7 @@ class Subscription:
         work = 0
         while (consumer := self._taker()) is not None:
             if work >= REJECTED_AT_ONCE:
-                self._go_on_later(consumer.session.broker)
+                self._flush_later(consumer.session.broker)
                 return
             index = self._next()
             if index is None:
@@ -177,15 +177,15 @@ class Subscription:
                 self._deliver(consumer, index)
             elif verdict is Verdict.REJECT:
                 self._redeliveries.pop(index, None)
-                work += len(entry.octets) + _WORK_PER_ENTRY
+                work += len(entry.data) + _WORK_PER_ENTRY
             else:
                 self._await_offer(consumer.session.broker)
 
-    def _go_on_later(self, broker: Broker) -> None:
+    def _flush_later(self, broker: Broker) -> None:
         if self._turn_timer is None:
-            self._turn_timer = broker.timers.at(broker.now + PAUSE, self._go_on)
+            self._turn_timer = broker.timers.at(broker.now + PAUSE, self._flush)
 
-    def _go_on(self) -> None:
+    def _flush(self) -> None:
         self._turn_timer = None
         self.dispatch()
 

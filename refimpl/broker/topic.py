@@ -53,7 +53,7 @@ class Topic:
             for subscription, cursor in stored.cursors.items()
         }
         self.messages_in = 0
-        self.octets_in = 0
+        self.bytes_in = 0
 
     @property
     def entries(self) -> Sequence[Entry]:
@@ -124,7 +124,7 @@ class Topic:
     def _count(self, producer: Producer, entry: Entry) -> None:
         producer.messages_in += entry.messages
         self.messages_in += entry.messages
-        self.octets_in += len(entry.octets)
+        self.bytes_in += len(entry.data)
 
     # Subscriptions
 

@@ -1,4 +1,4 @@
-"""The reference client without I/O: octets and the time go in, octets, connections to open and results come out.
+"""The reference client without I/O: bytes and the time go in, bytes, connections to open and results come out.
 
     core = ClientCore("pulsar://127.0.0.1:6650", random=random.Random(0))
     with core.entered(now):
@@ -10,7 +10,6 @@
 
 from refimpl.client.client import ClientCore
 from refimpl.client.connection import Connection
-from refimpl.client.consumer_group import ConsumerGroup
 from refimpl.client.errors import (
     BrokerRefused,
     ClientError,
@@ -22,10 +21,11 @@ from refimpl.client.errors import (
     TimedOut,
 )
 from refimpl.client.messages import EARLIEST, LATEST, Message, MessageId, OutgoingMessage
+from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
 from refimpl.client.names import Target
 from refimpl.client.options import ClientOptions, ConsumerOptions, ProducerOptions
+from refimpl.client.partitioned_producer import PartitionedProducer
 from refimpl.client.pattern_consumer import PatternConsumer
-from refimpl.client.producer_group import ProducerGroup
 from refimpl.client.producer_stats import ProducerStats
 from refimpl.client.scalable_consumer import NamespaceConsumer
 from refimpl.client.scheduler import Pending, Scheduler
@@ -42,17 +42,17 @@ __all__ = [
     "Closed",
     "Connection",
     "ConnectionLost",
-    "ConsumerGroup",
     "ConsumerOptions",
     "InvalidMessage",
     "Message",
     "MessageFilterPolicy",
     "MessageId",
+    "MultiTopicsConsumer",
     "NamespaceConsumer",
     "OutgoingMessage",
+    "PartitionedProducer",
     "PatternConsumer",
     "Pending",
-    "ProducerGroup",
     "ProducerOptions",
     "ProducerStats",
     "ProtocolError",

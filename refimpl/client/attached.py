@@ -66,7 +66,7 @@ class Attached(ABC):
         self._process = self._scheduler.spawn(self._stay())
         return first
 
-    def hurry(self) -> None:
+    def retry_now(self) -> None:
         """Try now to attach, if it waits to try again."""
         self._pause.succeed(None)
 
@@ -84,7 +84,7 @@ class Attached(ABC):
         """Leave, telling the broker; comes when the broker has confirmed it, or can't."""
         place = self._place
         self.end(Closed(f"{self._called} of {self.topic} is closed"))
-        return self._scheduler.spawn(self._say_goodbye(place))
+        return self._scheduler.spawn(self._send_close_request(place))
 
     def end(self, error: ClientError) -> None:
         """End for good, without a word to the broker."""
@@ -98,12 +98,12 @@ class Attached(ABC):
         self._on_end(error)
 
     def lose(self, *, at_once: bool = False) -> None:
-        """Take note that it is no longer attached; it will come back, with or without a delay."""
+        """Record that it is no longer attached; it will come back, with or without a delay."""
         self._leave()
         self._lost.succeed(at_once)
 
     def connection_lost(self, connection: Connection) -> None:
-        """Take note that the connection has ended."""
+        """Handle the end of the connection."""
         if connection is self._place:
             self.lose()
 
@@ -116,7 +116,7 @@ class Attached(ABC):
         """Tell the broker."""
 
     @abstractmethod
-    def _goodbye(self) -> Message:
+    def _close_request(self) -> Message:
         """Return the request that closes it."""
 
     @abstractmethod
@@ -164,7 +164,7 @@ class Attached(ABC):
         try:
             await self._register(connection)
         except TimedOut:
-            self._scheduler.spawn(self._say_goodbye(connection))
+            self._scheduler.spawn(self._send_close_request(connection))
             raise
         if self._lost.done:
             raise ConnectionLost(f"the broker closed the {self._called} of {self.topic} while it was created")
@@ -183,10 +183,10 @@ class Attached(ABC):
         if self._attaching.done:
             self._attaching = Pending(self._scheduler)
 
-    async def _say_goodbye(self, place: Connection | None) -> None:
+    async def _send_close_request(self, place: Connection | None) -> None:
         if place is not None and not place.closing:
             try:
-                await place.request(self._goodbye())
+                await place.request(self._close_request())
             except ClientError:
                 return  # the connection is gone, and the broker forgets with it
 
@@ -196,4 +196,4 @@ class Attached(ABC):
         async def attempt() -> BaseCommand:
             return await (await self.attached()).request(request)
 
-        return await self._core.patiently(attempt, only=ConnectionLost)
+        return await self._core.with_retries(attempt, only=ConnectionLost)

@@ -17,7 +17,7 @@ class BatchAcks:
         return len(self._open)
 
     def delivered(self, position: Position, size: int, bits: int) -> int:
-        """Take note of a batch.
+        """Record a batch.
 
         Args:
             position: Ledger and entry.
@@ -59,7 +59,7 @@ class BatchAcks:
         return MessageId(message_id.ledger_id, message_id.entry_id - 1, partition=message_id.partition)
 
     def refused(self, position: Position, size: int) -> None:
-        """Take note that an entry will be asked for again; nothing is kept of it unless some of it was acknowledged."""
+        """Record that an entry will be asked for again; nothing is kept of it unless some of it was acknowledged."""
         if self._open.get(position) == (1 << size) - 1:
             del self._open[position]
 

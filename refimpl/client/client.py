@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 from refimpl.client.backoff import Backoff
 from refimpl.client.connection import Connection
-from refimpl.client.consumer_group import ConsumerGroup
 from refimpl.client.errors import ClientError
+from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
 from refimpl.client.names import full_topic_name, is_scalable, partition_name
 from refimpl.client.options import ClientOptions, ConsumerOptions, ProducerOptions
+from refimpl.client.partitioned_producer import PartitionedProducer
 from refimpl.client.pattern_consumer import PatternConsumer
 from refimpl.client.pool import Pool
-from refimpl.client.producer_group import ProducerGroup
 from refimpl.client.scalable_consumer import NamespaceConsumer, ScalableConsumer
 from refimpl.client.scalable_producer import ScalableProducer
 from refimpl.client.scheduler import Pending, Process, Scheduler
@@ -26,7 +26,7 @@ from refimpl.proposals.profiles import DEFAULT, Profiles
 from refimpl.proposals.scalable_topics import ScalableTopicChanges
 from refimpl.proposals.topic_list import TopicChanges
 
-Part = ProducerGroup | ConsumerGroup
+Part = PartitionedProducer | MultiTopicsConsumer
 T = TypeVar("T")
 OpenedT = TypeVar("OpenedT", PatternConsumer, NamespaceConsumer)
 
@@ -41,7 +41,7 @@ class ClientCore:
         wall_clock_offset: What to add to the time that is told, to get seconds since 1970.
         profiles: Which reading of each proposal it speaks.
         message_filters: What it can filter by itself where brokers don't.
-        log: Gets one line for each thing worth to be noted.
+        log: Gets one line for each thing worth noting.
 
     Raises:
         ValueError: The service URL is none.
@@ -69,7 +69,7 @@ class ClientCore:
         self._ids: dict[str, Iterator[int]] = {}
         self._parts: dict[Part, None] = {}
 
-    # Whoever carries the octets
+    # Whoever carries the bytes
 
     def entered(self, now: float) -> AbstractContextManager[None]:
         """Tell the time for the length of a block in which the client is used."""
@@ -89,7 +89,7 @@ class ClientCore:
 
     # The application; in a block of `entered`
 
-    def create_producer(self, topic: str, options: ProducerOptions | None = None) -> Process[ProducerGroup]:
+    def create_producer(self, topic: str, options: ProducerOptions | None = None) -> Process[PartitionedProducer]:
         """Begin to produce to a topic, on all partitions or segments that it has.
 
         Raises:
@@ -97,7 +97,7 @@ class ClientCore:
         """
         return self.scheduler.spawn(self._create_producer(full_topic_name(topic), options or ProducerOptions()))
 
-    def subscribe(self, topic: str, options: ConsumerOptions) -> Process[ConsumerGroup]:
+    def subscribe(self, topic: str, options: ConsumerOptions) -> Process[MultiTopicsConsumer]:
         """Subscribe to a topic, with all partitions or segments that it has.
 
         Raises:
@@ -165,7 +165,7 @@ class ClientCore:
         """Return the time in milliseconds since 1970."""
         return max(0, int((self.scheduler.now + self._wall_clock_offset) * 1000))
 
-    async def patiently(self, attempt: Callable[[], Coroutine[Pending[Any], None, T]], only: type[ClientError] = ClientError) -> T:
+    async def with_retries(self, attempt: Callable[[], Coroutine[Pending[Any], None, T]], only: type[ClientError] = ClientError) -> T:
         """Try again, for as long as the operation time-out allows, what may succeed later.
 
         Args:
@@ -191,41 +191,41 @@ class ClientCore:
             self._log(line)
 
     def forget(self, part: Part) -> None:
-        """Take note that a producer or consumer has ended."""
+        """Record that a producer or consumer has ended."""
         self._parts.pop(part, None)
 
-    async def _create_producer(self, topic: str, options: ProducerOptions) -> ProducerGroup:
+    async def _create_producer(self, topic: str, options: ProducerOptions) -> PartitionedProducer:
         scalable = is_scalable(topic)
         count = 0 if scalable else await self._partitions(topic)
-        group = ScalableProducer(self, topic, options) if scalable else ProducerGroup(self, topic, options)
+        group = ScalableProducer(self, topic, options) if scalable else PartitionedProducer(self, topic, options)
         self._parts[group] = None
         await group.add(_names(topic, count))
         group.follow(count)
         return group
 
-    async def _subscribe(self, topic: str, options: ConsumerOptions) -> ConsumerGroup:
+    async def _subscribe(self, topic: str, options: ConsumerOptions) -> MultiTopicsConsumer:
         scalable = is_scalable(topic)
         count = 0 if scalable else await self._partitions(topic)
-        group = ScalableConsumer(self, options) if scalable else ConsumerGroup(self, options)
+        group = ScalableConsumer(self, options) if scalable else MultiTopicsConsumer(self, options)
         self._parts[group] = None
         await group.add(_names(topic, count))
         group.follow(topic, count)
         return group
 
     async def _partitions(self, topic: str) -> int:
-        return await self.patiently(lambda: self.pool.partitions(topic))
+        return await self.with_retries(lambda: self.pool.partitions(topic))
 
     async def _opened(self, group: OpenedT) -> OpenedT:
         await group.open()
         return group
 
     async def _close(self) -> None:
-        goodbyes = [part.close() for part in list(self._parts)]
+        close_requests = [part.close() for part in list(self._parts)]
         give_up = self.scheduler.sleep(self.options.operation_timeout)
-        for goodbye in goodbyes:
-            give_up.on_done(partial(_give_up, goodbye))
+        for close_request in close_requests:
+            give_up.on_done(partial(_give_up, close_request))
             try:
-                await goodbye
+                await close_request
             except ClientError as error:
                 self.note(f"not closed in time: {error}")
         self.pool.close()

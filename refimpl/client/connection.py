@@ -1,4 +1,4 @@
-"""One connection to a broker: octets in, octets out; handshake, keep-alive, requests, and who on it gets what is pushed.
+"""One connection to a broker: bytes in, bytes out; handshake, keep-alive, requests, and who on it gets what is pushed.
 
 new -- opened() --> CONNECT sent -- CONNECTED --> ready        any of them -- eof(), a defect, end() --> closing
 """
@@ -40,10 +40,10 @@ from refimpl.wire.pulsar_api_pb2 import (
 
 PROTOCOL_VERSION = 21
 LARGEST_MAX_MESSAGE_SIZE = 256 * 1024 * 1024
-"""Octets; a broker that announces more is believed up to this."""
+"""Bytes; a broker that announces more is believed up to this."""
 
 PONG_LIMIT = 64 * 1024 * 1024
-"""Octets of output that a broker has not taken above which its PING is not answered."""
+"""Bytes of output that a broker has not taken above which its PING is not answered."""
 
 _PUSHED_TO = {
     "send_receipt": "producer_id",
@@ -68,7 +68,7 @@ class Peer(Protocol):
         """Take a command that names it."""
 
     def connection_lost(self, connection: Connection) -> None:
-        """Take note that the connection has ended."""
+        """Handle the end of the connection."""
 
 
 class Connection:
@@ -80,7 +80,7 @@ class Connection:
         closing: It has ended: what `data_to_send` still gives may be sent, then the transport is to be closed.
         reason: Why it has ended.
         flags: What the broker supports.
-        max_message_size: Largest payload that the broker takes, in octets.
+        max_message_size: Largest payload that the broker takes, in bytes.
         server_version: What the broker calls itself.
         protocol_version: The lower of both sides'.
     """
@@ -114,17 +114,17 @@ class Connection:
         self._silent = False
         self._timer: Timer = self._later(options.connection_timeout, self._too_late)
 
-    # Octets
+    # Bytes
 
     def opened(self, now: float) -> None:
-        """Take note that the transport is there; CONNECT goes out."""
+        """Record that the transport is there; CONNECT goes out."""
         with self._scheduler.entered(now):
             if not self._opened and not self.closing:
                 self._opened = True
                 self._connect()
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take octets from the broker."""
+        """Take bytes from the broker."""
         with self._scheduler.entered(now):
             if self.closing:
                 return
@@ -142,13 +142,13 @@ class Connection:
                 self.end(ProtocolError(f"{self.target} sent a malformed frame: {self._decoder.error}"))
 
     def eof(self, now: float, reason: str = "the broker has ended the connection") -> None:
-        """Take note that the transport could not be made, or has ended."""
+        """Record that the transport could not be made, or has ended."""
         with self._scheduler.entered(now):
             self._output.clear()
             self.end(ConnectionLost(f"{self.target}: {reason}"))
 
     def data_to_send(self, limit: int = 65536) -> bytes:
-        """Take output, at most `limit` octets; empty if there is none."""
+        """Take output, at most `limit` bytes; empty if there is none."""
         taken = bytes(self._output[:limit])
         del self._output[:limit]
         return taken

@@ -111,7 +111,7 @@ class Consumer(Attached):
     # What the application does
 
     def taken(self, message: Message) -> None:
-        """Take note that the application has a message."""
+        """Record that the application has a message."""
         if not self.options.durable:
             self._start = message.id
             self._wanted = _after(message.id)
@@ -165,7 +165,7 @@ class Consumer(Attached):
             request.message_id.CopyFrom(position.to_wire(batch_index=False))
         else:
             request.message_publish_time = position
-        await self._core.patiently(lambda: self._seek(request, position), only=ConnectionLost)
+        await self._core.with_retries(lambda: self._seek(request, position), only=ConnectionLost)
         await self.attached()
 
     async def _seek(self, request: CommandSeek, position: MessageId | int) -> None:
@@ -233,7 +233,7 @@ class Consumer(Attached):
                 self._core.note(f"{self.topic}: schema version {version.hex()} could not be had: {error}")
                 if connection is self.connection:  # what is held comes again
                     self.lose()
-                    self._scheduler.spawn(self._say_goodbye(connection))
+                    self._scheduler.spawn(self._send_close_request(connection))
 
     def _unpack(self, frame: Frame) -> None:
         if self.connection is None:
@@ -335,7 +335,7 @@ class Consumer(Attached):
             connection.send(ack)
         connection.send(CommandFlow(consumer_id=self.number, messagePermits=self.options.queue_size))
 
-    def _goodbye(self) -> Command:
+    def _close_request(self) -> Command:
         return CommandCloseConsumer(consumer_id=self.number)
 
     def _on_end(self, error: ClientError) -> None:
@@ -355,7 +355,7 @@ class Consumer(Attached):
         return ConsumerFiltering(self.topic, policy, without_support=without, registry=registry, schema=options.schema)
 
     def _moved(self, position: MessageId | int) -> None:
-        """Take note that the subscription goes on elsewhere."""
+        """Record that the subscription goes on elsewhere."""
         self._acks.clear()
         self._unsent_acks.clear()
         self._refused.clear()

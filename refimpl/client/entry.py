@@ -31,7 +31,7 @@ class Queued:
 
     @property
     def size(self) -> int:
-        """Estimate its octets in a batch."""
+        """Estimate its bytes in a batch."""
         properties = sum(len(key) + len(value) + 6 for key, value in self.message.properties.items())
         return len(self.message.payload) + properties + len(self.message.key or "") + _OVERHEAD
 
@@ -43,13 +43,13 @@ class Entry:
     Attributes:
         queued: Its messages.
         payload: What follows the command.
-        header_octets: Of these, what stands before the messages.
+        header_bytes: Of these, what stands before the messages.
         is_batch: Whether it is a batch, be it of one.
     """
 
     queued: list[Queued]
     payload: bytes
-    header_octets: int
+    header_bytes: int
     is_batch: bool
 
     @property

@@ -22,7 +22,7 @@ from refimpl.wire import Frame, WireError
 from refimpl.wire.pulsar_api_pb2 import CommandGetSchema, CommandSubscribe, Schema
 
 _WITHOUT_SCHEMA = frozenset({REGEX_FILTER, BYTES_PREFIX_FILTER})
-_VERSION_OCTETS = 8
+_VERSION_BYTES = 8
 """Shortest schema version that is asked for: a shorter one cost the whole connection (observed on Apache Pulsar 4.2.4)."""
 
 
@@ -68,13 +68,13 @@ class ConsumerFiltering:
 
     def missing(self, frame: Frame) -> bytes | None:
         """Return the schema version that has to be learned before an entry can be judged; None: it can be judged now."""
-        if self._filter.state is not State.CLIENT or self._filter.policy.class_name in _WITHOUT_SCHEMA or frame.payload_octets is None:
+        if self._filter.state is not State.CLIENT or self._filter.policy.class_name in _WITHOUT_SCHEMA or frame.payload_bytes is None:
             return None
         try:
             version = frame.payload().metadata.schema_version
         except WireError:
             return None
-        return version if len(version) >= _VERSION_OCTETS and version not in self._versions else None
+        return version if len(version) >= _VERSION_BYTES and version not in self._versions else None
 
     async def learn(self, connection: Connection, version: bytes) -> None:
         """Ask the broker for the schema of a version; one that it does not have makes messages undecidable.
@@ -86,11 +86,11 @@ class ConsumerFiltering:
 
     def judge(self, frame: Frame, batch_size: int) -> Judgement | None:
         """Judge an entry that has come; None: that is not the client's to do."""
-        if frame.payload_octets is None:
+        if frame.payload_bytes is None:
             return None
         words = frame.command.message.ack_set
         bits = open_messages(words, batch_size)
-        return self._filter.judge(frame.payload_octets, frozenset(i for i in range(batch_size) if bits >> i & 1) if words else None)
+        return self._filter.judge(frame.payload_bytes, frozenset(i for i in range(batch_size) if bits >> i & 1) if words else None)
 
     async def _newest(self, connection: Connection) -> Schema | None:
         if self._filter.policy.class_name in _WITHOUT_SCHEMA:

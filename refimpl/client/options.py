@@ -76,7 +76,7 @@ class ProducerOptions(PartitionGrowthOptions):
         name: The producer's name; None: the broker makes one up. With a name the sequence goes on where the last one of that name ended.
         batching: Whether messages are put together.
         batch_messages: Most messages in a batch.
-        batch_bytes: Most octets of a batch, before compression.
+        batch_bytes: Most bytes of a batch, before compression.
         batch_delay: Seconds that a message waits for others at most.
         compression: A `CompressionType`.
         max_pending_messages: Most messages that may wait for their receipts.

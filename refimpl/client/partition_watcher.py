@@ -74,7 +74,7 @@ class PartitionUpdateWatcher:
         if self._applying is not None:
             self._applying.cancel()
         self.watch.close()  # pip247.client.closes
-        self._go_on()
+        self._flush()
         if self._connection is not None:
             self._connection.detach("watcher_id", self.watch.watcher_id, self)
             self._connection = None
@@ -84,11 +84,11 @@ class PartitionUpdateWatcher:
         self._take(frame.command)
 
     def connection_lost(self, connection: Connection) -> None:
-        """Take note that the connection has ended."""
+        """Handle the end of the connection."""
         if connection is self._connection:
             self._connection = None
             self.watch.disconnected(self._scheduler.now)
-            self._go_on()
+            self._flush()
             self._lost.succeed(None)
 
     async def _stay(self) -> None:
@@ -106,13 +106,13 @@ class PartitionUpdateWatcher:
             self.watch.connected(connection.flags, self._scheduler.now)
             if not self.watch.watches:
                 self._backoff.reset()
-            self._go_on()
+            self._flush()
             await self._lost
             await self._scheduler.sleep(self._backoff.next())
 
     # What the watch wants
 
-    def _go_on(self) -> None:
+    def _flush(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -140,12 +140,12 @@ class PartitionUpdateWatcher:
 
     def _take(self, command: BaseCommand) -> None:
         self.watch.received(command, self._scheduler.now)
-        self._go_on()
+        self._flush()
 
     def _due(self) -> None:
         self._timer = None
         self.watch.tick(self._scheduler.now)
-        self._go_on()
+        self._flush()
 
     # The listener of the proposal: first the partitions are attached to, then the application is told
 
@@ -159,7 +159,7 @@ class PartitionUpdateWatcher:
         except Exception as error:  # the application's listener may raise anything: pip247.client.result
             self._core.note(f"{self.topic}: {call.counts} partitions are not applied: {type(error).__name__}: {error}")
         self.watch.called(is_applied, self._scheduler.now)
-        self._go_on()
+        self._flush()
 
     async def _attach(self, call: PartitionCounts) -> None:
         for count in call.counts:

@@ -16,8 +16,8 @@ from google.protobuf.message import Message as Command
 from refimpl.client.backoff import Backoff
 from refimpl.client.connection import Connection
 from refimpl.client.consumer import Consumer
-from refimpl.client.consumer_group import ConsumerGroup
 from refimpl.client.errors import BrokerRefused, ClientError
+from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
 from refimpl.client.options import ConsumerOptions
 from refimpl.client.requests import refusal_of
 from refimpl.client.scheduler import Pending, Process, Timer
@@ -52,7 +52,7 @@ def namespace_of_pattern(pattern: str) -> tuple[str, str]:
     return namespace, pattern
 
 
-class PatternConsumer(ConsumerGroup):
+class PatternConsumer(MultiTopicsConsumer):
     """Consumers of all topics that match a pattern.
 
     Args:
@@ -131,7 +131,7 @@ class PatternConsumer(ConsumerGroup):
             if self._process is not None:
                 self._process.cancel()
             self.watch.close()
-            self._go_on()
+            self._flush()
         return super().close()
 
     def received(self, frame: Frame) -> None:
@@ -139,7 +139,7 @@ class PatternConsumer(ConsumerGroup):
         self._take(frame.command)
 
     def connection_lost(self, connection: Connection) -> None:
-        """Take note that the connection has ended."""
+        """Handle the end of the connection."""
         if connection is self._connection:
             self._connection = None
             self.watch.disconnected(self._scheduler.now)
@@ -161,7 +161,7 @@ class PatternConsumer(ConsumerGroup):
             self._connection = connection
             connection.attach("watcher_id", self._watcher_id, self)
             self.watch.connected(connection.flags, self._scheduler.now)
-            self._go_on()
+            self._flush()
             await self._lost
             await self._scheduler.sleep(backoff.next())
 
@@ -176,7 +176,7 @@ class PatternConsumer(ConsumerGroup):
 
     # What the watch wants
 
-    def _go_on(self) -> None:
+    def _flush(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -209,12 +209,12 @@ class PatternConsumer(ConsumerGroup):
             self._apply(changes)
         if self.watch.topics_hash is not None:
             self._listed.succeed(None)
-        self._go_on()
+        self._flush()
 
     def _due(self) -> None:
         self._timer = None
         self.watch.tick(self._scheduler.now)
-        self._go_on()
+        self._flush()
 
     # Members
 

@@ -67,7 +67,7 @@ class Producer(Attached):
         self._batcher: UniformBatcher[Queued] = UniformBatcher(
             allowed_values(options.restrict_same_values_in_batch_properties),
             max_messages=options.batch_messages,
-            max_octets=min(options.batch_bytes, self._max_message_size),
+            max_bytes=min(options.batch_bytes, self._max_message_size),
             delay=options.batch_delay,
             profile=core.profiles.pip191 if options.batch_of_one is None else Profile(batch_of_one=options.batch_of_one),
         )
@@ -153,7 +153,7 @@ class Producer(Attached):
         elif refusal.error == ChecksumError or error.retriable:
             place = self._place
             self.lose()
-            self._scheduler.spawn(self._say_goodbye(place))
+            self._scheduler.spawn(self._send_close_request(place))
         elif refusal.sequence_id in self._unconfirmed:
             self._unconfirmed.pop(refusal.sequence_id).fail(error)
 
@@ -192,14 +192,14 @@ class Producer(Attached):
 
     def _on_attached(self, connection: Connection) -> None:
         self._max_message_size = connection.max_message_size
-        self._batcher.max_octets = min(self.options.batch_bytes, self._max_message_size)
+        self._batcher.max_bytes = min(self.options.batch_bytes, self._max_message_size)
         for entry in list(self._unconfirmed.values()):
             if self._fits(entry):
                 self._transmit(entry)
             else:
                 del self._unconfirmed[entry.sequence_id]
 
-    def _goodbye(self) -> Command:
+    def _close_request(self) -> Command:
         return CommandCloseProducer(producer_id=self.number)
 
     def _on_end(self, error: ClientError) -> None:
@@ -249,7 +249,7 @@ class Producer(Attached):
         size = len(entry.payload)
         if size <= self._max_message_size:
             return True
-        entry.fail(InvalidMessage(f"{size} octets with headers, the broker takes {self._max_message_size}"))
+        entry.fail(InvalidMessage(f"{size} bytes with headers, the broker takes {self._max_message_size}"))
         return False
 
     def _transmit(self, entry: Entry) -> None:

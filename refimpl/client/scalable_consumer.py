@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from refimpl.client.connection import Connection
 from refimpl.client.consumer import Consumer
-from refimpl.client.consumer_group import ConsumerGroup
 from refimpl.client.errors import BrokerRefused, ClientError
+from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
 from refimpl.client.options import ConsumerOptions
 from refimpl.client.scheduler import Pending, Process, Timer
 from refimpl.client.segment_lookup import SegmentLookup
@@ -28,7 +28,7 @@ RETRY_SECONDS = 10.0
 """How long a topic that can't be attached to, although it is listed, is left alone."""
 
 
-class ScalableConsumer(ConsumerGroup):
+class ScalableConsumer(MultiTopicsConsumer):
     """Consumers of the segments of scalable topics.
 
     Args:
@@ -162,7 +162,7 @@ class NamespaceConsumer(ScalableConsumer):
         """
         try:
             self.watch.start()
-            self._go_on()
+            self._flush()
             await self._first
             first, self._adding = self._adding, {}
             for topic, attaching in first.items():
@@ -178,24 +178,24 @@ class NamespaceConsumer(ScalableConsumer):
                 if waiting is not None:
                     waiting.cancel()
             self.watch.close()
-            self._go_on()
+            self._flush()
         return super().close()
 
     def received(self, frame: Frame) -> None:
         """Take an update of the watch."""
         self.watch.received(frame.command, self._scheduler.now)
         self._told()
-        self._go_on()
+        self._flush()
 
     def connection_lost(self, connection: Connection) -> None:
-        """Take note that the connection has ended."""
+        """Handle the end of the connection."""
         if connection is self._connection:
             self._connection = None
             self._not_connected(connection.reason)
 
     # What the watch wants
 
-    def _go_on(self) -> None:
+    def _flush(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -224,12 +224,12 @@ class NamespaceConsumer(ScalableConsumer):
         connection.attach("watch_id", self.watch.watch_id, self)  # pr25648.client.registers-first
         self.watch.connected(connection.flags, self._scheduler.now)
         self._reason = None
-        self._go_on()
+        self._flush()
 
     def _not_connected(self, reason: ClientError | None) -> None:
         self._reason = reason
         self.watch.disconnected(self._scheduler.now)
-        self._go_on()
+        self._flush()
 
     def _failure(self) -> ClientError:
         refused = self.watch.failure
@@ -239,7 +239,7 @@ class NamespaceConsumer(ScalableConsumer):
     def _due(self) -> None:
         self._timer = None
         self.watch.tick(self._scheduler.now)
-        self._go_on()
+        self._flush()
 
     def _told(self) -> None:
         """Follow what the broker has told: pr25648.client.late-listener."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from refimpl.client.errors import ClientError
 from refimpl.client.messages import OutgoingMessage
 from refimpl.client.options import ProducerOptions
+from refimpl.client.partitioned_producer import PartitionedProducer
 from refimpl.client.producer import Producer
-from refimpl.client.producer_group import ProducerGroup
 from refimpl.client.segment_lookup import SegmentLookup
 from refimpl.proposals.scalable_topics import LAST_HASH, Segment
 
@@ -23,17 +23,17 @@ def segment_hash(key: str) -> int:
     """Hash a key as the Java V5 client does, so that all clients agree on its segment.
 
     Returns:
-        The lowest 16 bits of MurmurHash3 (32 bits, seed 0) of its UTF-8 octets.
+        The lowest 16 bits of MurmurHash3 (32 bits, seed 0) of its UTF-8 bytes.
     """
-    octets = key.encode()
+    data = key.encode()
     value = 0
-    for place in range(0, len(octets), 4):
-        block = octets[place : place + 4]
+    for place in range(0, len(data), 4):
+        block = data[place : place + 4]
         scrambled = int.from_bytes(block, "little") * 0xCC9E2D51 & _MASK
         value ^= _rotated(scrambled, 15) * 0x1B873593 & _MASK
         if len(block) == 4:
             value = (_rotated(value, 13) * 5 + 0xE6546B64) & _MASK
-    value ^= len(octets)
+    value ^= len(data)
     value = (value ^ value >> 16) * 0x85EBCA6B & _MASK
     value = (value ^ value >> 13) * 0xC2B2AE35 & _MASK
     return (value ^ value >> 16) & LAST_HASH
@@ -43,7 +43,7 @@ def _rotated(value: int, bits: int) -> int:
     return (value << bits | value >> (32 - bits)) & _MASK
 
 
-class ScalableProducer(ProducerGroup):
+class ScalableProducer(PartitionedProducer):
     """Producers of the active segments of one scalable topic."""
 
     def __init__(self, core: ClientCore, topic: str, options: ProducerOptions) -> None:

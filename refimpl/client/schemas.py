@@ -1,4 +1,4 @@
-"""Schemas as applications give them. The client sends them along and never encodes by them: payloads are octets."""
+"""Schemas as applications give them. The client sends them along and never encodes by them: payloads are bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def avro_schema(definition: str | Mapping[str, Any]) -> Schema:
     Args:
         definition: Of a record, as text or as what is in it.
     """
-    return Schema(name="", type=Schema.Avro, schema_data=_octets(definition))
+    return Schema(name="", type=Schema.Avro, schema_data=_bytes(definition))
 
 
 def json_schema(definition: str | Mapping[str, Any]) -> Schema:
@@ -24,8 +24,8 @@ def json_schema(definition: str | Mapping[str, Any]) -> Schema:
     Args:
         definition: In the language of Avro, as text or as what is in it.
     """
-    return Schema(name="", type=Schema.Json, schema_data=_octets(definition))
+    return Schema(name="", type=Schema.Json, schema_data=_bytes(definition))
 
 
-def _octets(definition: str | Mapping[str, Any]) -> bytes:
+def _bytes(definition: str | Mapping[str, Any]) -> bytes:
     return (definition if isinstance(definition, str) else json.dumps(definition)).encode()

@@ -48,7 +48,7 @@ class SegmentLookup(Attached):
         self._answer: Pending[CommandScalableTopicUpdate] = Pending(self._scheduler)
 
     def lose(self, *, at_once: bool = False) -> None:
-        """Take note that its connection has ended."""
+        """Handle the end of its connection."""
         self._answer.fail(ConnectionLost(f"the connection was lost while {self.topic} was looked up"))
         super().lose(at_once=at_once)
 
@@ -89,12 +89,12 @@ class SegmentLookup(Attached):
     def _called(self) -> str:
         return "look-up"
 
-    async def _say_goodbye(self, place: Connection | None) -> None:
+    async def _send_close_request(self, place: Connection | None) -> None:
         """Tell the broker, which does not answer: pr25648.layout.close-silent."""
         if place is not None:
-            place.send(self._goodbye())
+            place.send(self._close_request())
 
-    def _goodbye(self) -> Command:
+    def _close_request(self) -> Command:
         return CommandScalableTopicClose(session_id=self.number)
 
     def _on_attached(self, connection: Connection) -> None:

@@ -47,7 +47,7 @@ def unpack(frame: Frame, topic: str, partition: int, max_size: int) -> list[Mess
         frame: With a MESSAGE.
         topic: Where it comes from.
         partition: Number of that partition; -1: it is none.
-        max_size: Most octets that the entry may have when decompressed.
+        max_size: Most bytes that the entry may have when decompressed.
 
     Returns:
         All its messages in their order, also those that are acknowledged already; the body of an encrypted one as it is.
@@ -56,7 +56,7 @@ def unpack(frame: Frame, topic: str, partition: int, max_size: int) -> list[Mess
         Corrupt: It can't be read.
     """
     command = frame.command.message
-    if frame.payload_octets is not None and checksum_matches(frame.payload_octets) is False:
+    if frame.payload_bytes is not None and checksum_matches(frame.payload_bytes) is False:
         raise Corrupt(CommandAck.ChecksumMismatch, "the checksum is wrong")
     try:
         payload = frame.payload()

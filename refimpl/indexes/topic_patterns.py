@@ -16,10 +16,10 @@ from typing import Any
 import re2
 
 PATTERN_MEMORY = 1 << 20
-"""Octets that RE2 may take for one pattern; a pattern that needs more is refused."""
+"""Bytes that RE2 may take for one pattern; a pattern that needs more is refused."""
 
 SET_MEMORY = 32 << 20
-"""Octets that RE2 may take for one automaton of many patterns."""
+"""Bytes that RE2 may take for one automaton of many patterns."""
 
 SET_SIZE = 2000
 """Most patterns in one automaton."""

@@ -23,7 +23,7 @@ def topics_hash(topics: Iterable[str]) -> str:
 
     Returns:
         Eight lower-case hexadecimal digits: the CRC32C of the names, sorted by UTF-16 code units and joined by commas,
-        its four octets in little-endian order. The empty list has the hash `00000000`.
+        its four bytes in little-endian order. The empty list has the hash `00000000`.
 
     Source: observed on Apache Pulsar 2.11.0 to 5.0.0-M1; the text of PIP-145 names no function.
     """
@@ -142,8 +142,8 @@ def _order(name: str) -> str:
     """Return a text that sorts by code point as the name does by UTF-16 code units: the name itself for nearly all names."""
     if name.isascii() or max(name) <= "\uffff":
         return name
-    octets = name.encode("utf-16-le", "surrogatepass")
-    return "".join(map(chr, struct.unpack(f"<{len(octets) // 2}H", octets)))
+    data = name.encode("utf-16-le", "surrogatepass")
+    return "".join(map(chr, struct.unpack(f"<{len(data) // 2}H", data)))
 
 
 def _first(block: list[str]) -> str:

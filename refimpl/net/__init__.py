@@ -1,1 +1,1 @@
-"""The only rooms with sockets, an event loop and a clock: they carry octets and time to the broker and the client, and back."""
+"""The only rooms with sockets, an event loop and a clock: they carry bytes and time to the broker and the client, and back."""

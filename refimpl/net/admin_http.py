@@ -12,7 +12,7 @@ from refimpl.broker.rest import AdminRequest, AdminResponse, refusal
 from refimpl.net.driver import Driver
 
 BODY_LIMIT = 1024 * 1024
-"""Octets of a request's body above which it is refused."""
+"""Bytes of a request's body above which it is refused."""
 _SHUTDOWN_SECONDS = 1.0
 
 _SILENT = logging.Logger("refimpl.net.admin_http", logging.CRITICAL + 1)
@@ -46,7 +46,7 @@ class AdminServer:
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         body = await _body(request)
         if body is None:
-            answer = refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have {BODY_LIMIT} octets")
+            answer = refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have {BODY_LIMIT} bytes")
         else:
             answer = self._driver.admin(_request(request, body))
         return web.Response(status=answer.status, body=answer.body, headers={**answer.headers, "Content-Type": answer.content_type})

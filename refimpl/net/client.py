@@ -25,15 +25,15 @@ from refimpl.client import (
     ClientCore,
     ClientOptions,
     Closed,
-    ConsumerGroup,
     ConsumerOptions,
     Message,
     MessageId,
+    MultiTopicsConsumer,
     NamespaceConsumer,
     OutgoingMessage,
+    PartitionedProducer,
     PatternConsumer,
     Pending,
-    ProducerGroup,
     ProducerOptions,
     ProducerStats,
 )
@@ -63,7 +63,7 @@ class Client:
         wall_clock_offset: What to add to the event loop's time to get seconds since 1970; None: asked of the system once.
         profiles: Which reading of each proposal it speaks.
         message_filters: What it can filter by itself where brokers don't.
-        log: Gets one line for each thing worth to be noted.
+        log: Gets one line for each thing worth noting.
 
     Raises:
         ValueError: The service URL is none.
@@ -130,7 +130,7 @@ class Client:
         """
         driver = self._open()
         chosen = with_listener(driver, options or ProducerOptions(**choices))
-        group = await driver.result(lambda: driver.core.create_producer(topic, chosen), ProducerGroup.close)
+        group = await driver.result(lambda: driver.core.create_producer(topic, chosen), PartitionedProducer.close)
         return Producer(driver, group)
 
     async def subscribe(self, topic: str, subscription: str, **choices: Any) -> Consumer:
@@ -232,10 +232,10 @@ class Client:
         options = ConsumerOptions(**{"subscription": name, **choices, "durable": False, "start_message_id": start})
         return Reader(driver, await self._subscribe(topic, options))
 
-    async def _subscribe(self, topic: str, options: ConsumerOptions) -> ConsumerGroup:
+    async def _subscribe(self, topic: str, options: ConsumerOptions) -> MultiTopicsConsumer:
         driver = self._open()
         chosen = with_listener(driver, options)
-        return await driver.result(lambda: driver.core.subscribe(topic, chosen), ConsumerGroup.close)
+        return await driver.result(lambda: driver.core.subscribe(topic, chosen), MultiTopicsConsumer.close)
 
     def _open(self) -> ClientDriver:
         if self._driver is None:
@@ -246,7 +246,7 @@ class Client:
 class Producer:
     """Sends messages to one topic; made by `Client.create_producer`."""
 
-    def __init__(self, driver: ClientDriver, group: ProducerGroup) -> None:
+    def __init__(self, driver: ClientDriver, group: PartitionedProducer) -> None:
         self._driver = driver
         self._group = group
 
@@ -267,7 +267,7 @@ class Producer:
 
     @property
     def stats(self) -> ProducerStats:
-        """Return what was sent, on all partitions together: entries, octets, and what their headers cost."""
+        """Return what was sent, on all partitions together: entries, bytes, and what their headers cost."""
         return self._group.stats
 
     async def send(
@@ -350,7 +350,7 @@ class Producer:
 class Consumer:
     """Receives the messages of one subscription; made by `Client.subscribe`. Iterating over it ends when it is closed."""
 
-    def __init__(self, driver: ClientDriver, group: ConsumerGroup) -> None:
+    def __init__(self, driver: ClientDriver, group: MultiTopicsConsumer) -> None:
         self._driver = driver
         self._group = group
 

@@ -1,6 +1,6 @@
-"""Drives a client: opens its connections, carries octets between them and asyncio transports, and arms one timer.
+"""Drives a client: opens its connections, carries bytes between them and asyncio transports, and arms one timer.
 
-application, octets, end of a connection, the timer -> ClientDriver -> ClientCore
+application, bytes, end of a connection, the timer -> ClientDriver -> ClientCore
 ClientCore -> ClientDriver -> Link.pump() of each connection
 
 The clock is the event loop's, so that the same client runs in real and in virtual time.
@@ -30,7 +30,7 @@ class Transport(Protocol):
     """What a connection needs of an asyncio transport."""
 
     def write(self, data: bytes) -> None:
-        """Send octets."""
+        """Send bytes."""
 
     def close(self) -> None:
         """End after what was written."""
@@ -75,12 +75,12 @@ class Link(asyncio.Protocol):
         self._driver.settle()
 
     def data_received(self, data: bytes) -> None:
-        """Take octets."""
+        """Take bytes."""
         self._connection.receive(data, self._driver.loop.time())
         self._driver.settle()
 
     def pause_writing(self) -> None:
-        """Hold octets back."""
+        """Hold bytes back."""
         self._paused = True
 
     def resume_writing(self) -> None:
@@ -89,7 +89,7 @@ class Link(asyncio.Protocol):
         self.pump()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take note that the transport has ended."""
+        """Handle the end of the transport."""
         self._end("the broker has ended the connection" if exc is None else f"{type(exc).__name__}: {exc}")
 
     def pump(self) -> None:
@@ -183,7 +183,7 @@ class ClientDriver:
             self._timer = self.loop.call_at(deadline, self._tick, deadline)
 
     def forget(self, link: Link) -> None:
-        """Take note that a transport has ended."""
+        """Handle the end of a transport."""
         self._links.remove(link)
         self.settle()
 

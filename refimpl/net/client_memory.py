@@ -30,7 +30,7 @@ class MemoryTransport(asyncio.Transport):
         self._connection = link.connect(protocol.data_received, self._closed)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send octets."""
+        """Send bytes."""
         self._connection.send(bytes(data))
 
     def is_closing(self) -> bool:

@@ -1,9 +1,9 @@
 """Drives a broker: tells it what arrives and what time it is, takes what it has to send, and arms one timer.
 
-    octets, end of a connection, admin calls, the timer -> Driver -> Broker
+    bytes, end of a connection, admin calls, the timer -> Driver -> Broker
     Broker -> Driver -> Wire.pump() of each session that has something to send
 
-Whatever carries the octets (a socket, a link inside the process) is a `Wire`. The clock is the event loop's, so that the same
+Whatever carries the bytes (a socket, a link inside the process) is a `Wire`. The clock is the event loop's, so that the same
 broker runs in real and in virtual time.
 """
 
@@ -20,7 +20,7 @@ from refimpl.broker.rest import AdminRequest, AdminResponse, handle, refusal
 
 
 class Wire(Protocol):
-    """What carries the octets of one connection."""
+    """What carries the bytes of one connection."""
 
     def pump(self) -> None:
         """Take from the session what the peer takes, read on or stop as the session asks, and end when the session has ended."""
@@ -53,7 +53,7 @@ class Driver:
         return session
 
     def received(self, session: Session, data: bytes) -> None:
-        """Hand over octets of a peer."""
+        """Hand over bytes of a peer."""
         if session in self._wires and session not in self._ended:
             self._guarded(session, lambda: session.receive(data, self.loop.time()))
 
@@ -70,7 +70,7 @@ class Driver:
         self._ended.discard(session)
 
     def resumed(self, wire: Wire) -> None:
-        """Report that a peer takes octets again."""
+        """Report that a peer takes bytes again."""
         self.broker.tick(self.loop.time())
         wire.pump()
         self.settle()

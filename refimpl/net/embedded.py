@@ -20,7 +20,7 @@ from typing import Self, TypeVar
 
 from refimpl.broker import Broker, Configuration
 from refimpl.net.serving import Serving, serving
-from refimpl.proposals.profiles import PROFILES
+from refimpl.proposals.profiles import PROFILES, profile_name
 from refimpl.proposals.uniform_batches import EntryFilterFactory
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class EmbeddedBroker:
 
     Args:
         config: Settings by the names that Pulsar's broker.conf gives them.
-        profile: `default`, what real peers speak, or `letter`, the text of the proposals.
+        profile: `default`, what real peers speak, or `as-written`, the text of the proposals.
         entry_filters: By name; each is asked for a filter whenever a subscription is created, as those of installed distributions are.
 
     Raises:
@@ -45,6 +45,7 @@ class EmbeddedBroker:
         *,
         entry_filters: Mapping[str, EntryFilterFactory] | None = None,
     ) -> None:
+        profile = profile_name(profile)
         if profile not in PROFILES:
             raise ValueError(f"profile is {' or '.join(PROFILES)}, not {profile!r}")
         self._configuration = Configuration.from_settings(config or {})

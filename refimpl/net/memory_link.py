@@ -2,9 +2,9 @@
 
     link = MemoryLink(Broker(...))
     connection = link.connect(on_data, on_closed)
-    connection.send(octets)
+    connection.send(bytes)
 
-Octets reach the broker at once, and what it sends arrives with the next turn of the loop. With `Faults` octets are late, in
+Bytes reach the broker at once, and what it sends arrives with the next turn of the loop. With `Faults` bytes are late, in
 other pieces, or lost with their connection: the same ones in every run with the same seed.
 """
 
@@ -23,7 +23,7 @@ from refimpl.broker.rest import AdminRequest, AdminResponse
 from refimpl.net.driver import Driver
 
 BUFFERED = 256 * 1024
-"""Octets that are under way to a peer at a time; more stay with the session."""
+"""Bytes that are under way to a peer at a time; more stay with the session."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Faults:
     Attributes:
         seed: Decides what happens to each connection, by the order in which they are opened.
         delay: Shortest and longest time that a piece is under way, in seconds; pieces stay in order.
-        largest_piece: Octets are split into pieces of 1 to so many octets; 0: they are not split.
-        cut_after: A connection is lost after so many octets in both directions, at least and at most; None: never.
+        largest_piece: Bytes are split into pieces of 1 to so many bytes; 0: they are not split.
+        cut_after: A connection is lost after so many bytes in both directions, at least and at most; None: never.
     """
 
     seed: int = 0
@@ -59,21 +59,21 @@ class _Lane:
         self._last = 0.0
         self.size = 0
 
-    def put(self, octets: bytes | None) -> None:
+    def put(self, data: bytes | None) -> None:
         """Send on the way."""
-        for piece in self._pieces(octets):
+        for piece in self._pieces(data):
             self._last = max(self._last, self._loop.time() + self._random.uniform(*self._faults.delay))
             self._queue.append((self._last, piece))
             self.size += len(piece or b"")
 
-    def _pieces(self, octets: bytes | None) -> Iterator[bytes | None]:
-        if octets is None or not self._faults.largest_piece:
-            yield octets
+    def _pieces(self, data: bytes | None) -> Iterator[bytes | None]:
+        if data is None or not self._faults.largest_piece:
+            yield data
             return
         place = 0
-        while place < len(octets):
+        while place < len(data):
             size = self._random.randint(1, self._faults.largest_piece)
-            yield octets[place : place + size]
+            yield data[place : place + size]
             place += size
 
     @property
@@ -124,7 +124,7 @@ class MemoryConnection:
         self._to_broker = _Lane(driver, faults, f"{number} to the broker", self._arrive_at_broker)
         self._to_peer = _Lane(driver, faults, f"{number} to the peer", self._arrive_at_peer)
         choice = random.Random(f"{faults.seed} {number} cut")
-        self._octets_left = choice.randint(*faults.cut_after) if faults.cut_after else None
+        self._bytes_left = choice.randint(*faults.cut_after) if faults.cut_after else None
         self._peer_reads = True
         self._peer_ended = False
         self._broker_ended = False
@@ -132,10 +132,10 @@ class MemoryConnection:
         self.open = True
         self._session = driver.connect(self)
 
-    def send(self, octets: bytes) -> None:
-        """Send octets to the broker; a connection that has ended takes them silently."""
-        if self.open and not self._peer_ended and octets:
-            self._to_broker.put(octets)
+    def send(self, data: bytes) -> None:
+        """Send bytes to the broker; a connection that has ended takes them silently."""
+        if self.open and not self._peer_ended and data:
+            self._to_broker.put(data)
             self._arrive_at_broker()
 
     def close(self, how: Literal["fin", "rst", "half"] = "fin") -> None:
@@ -156,7 +156,7 @@ class MemoryConnection:
 
     @property
     def reading(self) -> bool:
-        """Tell whether the peer takes octets; set to False, they pile up at the broker."""
+        """Tell whether the peer takes bytes; set to False, they pile up at the broker."""
         return self._peer_reads
 
     @reading.setter
@@ -201,7 +201,7 @@ class MemoryConnection:
                     self._driver.forget(self._session)
             elif through := self._let_through(piece):
                 self._driver.received(self._session, through)
-            if self._octets_left == 0:
+            if self._bytes_left == 0:
                 self.abort()
             if not self._session.reading:
                 break
@@ -217,7 +217,7 @@ class MemoryConnection:
                     self._on_closed("fin")
                 elif self.open and piece is not None and (through := self._let_through(piece)):
                     self._on_data(through)
-                if self._octets_left == 0:
+                if self._bytes_left == 0:
                     self.abort()
         finally:
             self._delivering = False
@@ -225,10 +225,10 @@ class MemoryConnection:
             self._driver.resumed(self)
 
     def _let_through(self, piece: bytes) -> bytes:
-        if self._octets_left is None:
+        if self._bytes_left is None:
             return piece
-        through = piece[: self._octets_left]
-        self._octets_left -= len(through)
+        through = piece[: self._bytes_left]
+        self._bytes_left -= len(through)
         return through
 
 
@@ -255,7 +255,7 @@ class MemoryLink:
         """Open a connection.
 
         Args:
-            on_data: Gets octets that arrive.
+            on_data: Gets bytes that arrive.
             on_closed: Is called once when the broker has ended the connection (`fin`) or it was lost (`rst`).
         """
         return MemoryConnection(self._driver, self._faults, next(self._numbers), on_data, on_closed)

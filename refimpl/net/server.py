@@ -10,9 +10,9 @@ from typing import cast
 from refimpl.net.driver import Driver
 
 BUFFERED = 256 * 1024
-"""Octets that wait in this process for a peer that reads slowly; more stay with the session."""
+"""Bytes that wait in this process for a peer that reads slowly; more stay with the session."""
 LINGER_SECONDS = 5.0
-"""How long a peer may take for the last octets of a connection that has ended here."""
+"""How long a peer may take for the last bytes of a connection that has ended here."""
 _ACCEPT_TURNS = 3
 """Turns of the loop after which each connection that was accepted has got its wire."""
 
@@ -34,7 +34,7 @@ class SocketWire(asyncio.Protocol):
         self._server.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Hand octets over."""
+        """Hand bytes over."""
         self._driver.received(self._session, data)
 
     def eof_received(self) -> None:

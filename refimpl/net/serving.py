@@ -61,7 +61,7 @@ async def serving(
         admin_port: TCP port of the admin interface; 0: a free one.
         tls: Context of a TLS server for the binary protocol; None: plain TCP.
         filter_registry: The message filters that consumers may ask for; None: `installed_message_filters`.
-        log: Gets one line for each thing worth to be noted.
+        log: Gets one line for each thing worth noting.
         entry_filters: By name, asked behind the built-in ones and those that installed distributions register.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Which reading of each proposal is spoken: what real peers do, or the letter of the texts."""
+"""Which reading of each proposal is spoken: what real peers do, or the texts as written."""
 
 from __future__ import annotations
 
@@ -24,11 +24,19 @@ class Profiles:
 DEFAULT = Profiles()
 """What real peers speak, and the settled readings of what no release has."""
 
-LETTER = Profiles(topic_list.LETTER, uniform_batches.LETTER, partition_watch.LETTER, message_filter.LETTER, scalable_topics.LETTER)
+AS_WRITTEN = Profiles(
+    topic_list.AS_WRITTEN, uniform_batches.AS_WRITTEN, partition_watch.AS_WRITTEN, message_filter.AS_WRITTEN, scalable_topics.AS_WRITTEN
+)
 """What the texts say."""
 
-PROFILES: Mapping[str, Profiles] = MappingProxyType({"default": DEFAULT, "letter": LETTER})
+PROFILES: Mapping[str, Profiles] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
 """Both, by name."""
+_EARLIER_NAMES = {"letter": "as-written"}
+
+
+def profile_name(text: str) -> str:
+    """Return the name of a profile as it is now: `as-written` was called `letter`, which users may still write."""
+    return _EARLIER_NAMES.get(text, text)
 
 
 def choices(profile: type, field: str) -> tuple[object, ...]:

@@ -17,13 +17,13 @@ class Entry:
     """One stored SEND.
 
     Attributes:
-        octets: Checksum, metadata and body as they were sent.
+        data: Checksum, metadata and body as they were sent.
         messages: How many messages it holds.
         batch: It is a batch, be it of one message.
         publish_time: Milliseconds since 1970, by the producer's clock.
     """
 
-    octets: bytes
+    data: bytes
     messages: int
     batch: bool
     publish_time: int

@@ -1,9 +1,9 @@
-"""A frame taken apart for people: each octet in exactly one line, with what it means.
+"""A frame taken apart for people: each byte in exactly one line, with what it means.
 
     0000  0000000d  total size 13
     0004  00000009  command size 9
     0008  0843      type = WATCH_TOPIC_LIST_CLOSE (67)
-    0010  9a0404    watchTopicListClose (4 octets)
+    0010  9a0404    watchTopicListClose (4 bytes)
     0013  0808        request_id = 8
     0015  100d        watcher_id = 13
 
@@ -28,17 +28,17 @@ from refimpl.wire.schema import descriptor_of, inner_message
 __all__ = ["Line", "annotate", "format_lines", "line_notation"]
 
 _SHOWN = 32
-"""Octets of one line that are written out; a longer one ends in `..`."""
+"""Bytes of one line that are written out; a longer one ends in `..`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Some octets of a frame and their meaning.
+    """Some bytes of a frame and their meaning.
 
     Attributes:
-        offset: Of the first octet, from the start of the frame.
-        size: Number of octets; 0 for a remark.
-        hex: The octets, shortened if there are many.
+        offset: Of the first byte, from the start of the frame.
+        size: Number of bytes; 0 for a remark.
+        hex: The bytes, shortened if there are many.
         text: What they mean; two spaces in front for each message they are inside of. Defects start with `!`.
     """
 
@@ -48,92 +48,92 @@ class Line:
     text: str
 
 
-def annotate(octets: bytes) -> list[Line]:
+def annotate(data: bytes) -> list[Line]:
     """Explain a frame.
 
     Args:
-        octets: A frame, whole, cut, damaged, or followed by more.
+        data: A frame, whole, cut, damaged, or followed by more.
 
     Returns:
-        Lines in the order of the octets, which cover each octet once. Never raises: a defect is a line that says what
-        is wrong, and octets that it makes unreadable are shown raw.
+        Lines in the order of the bytes, which cover each byte once. Never raises: a defect is a line that says what
+        is wrong, and bytes that it makes unreadable are shown raw.
     """
-    return list(_frame(octets))
+    return list(_frame(data))
 
 
 def format_lines(lines: Iterable[Line]) -> str:
-    """Write lines as a table: offset, octets, meaning."""
+    """Write lines as a table: offset, bytes, meaning."""
     rows = list(lines)
     width = min(max((len(row.hex) for row in rows), default=0), 2 * _SHOWN + 2)
     return "\n".join(f"{row.offset:04}  {row.hex:<{width}}  {row.text}".rstrip() for row in rows)
 
 
-def _line(octets: bytes, start: int, end: int, text: str) -> Line:
-    shown = octets[start : min(end, start + _SHOWN)].hex()
+def _line(data: bytes, start: int, end: int, text: str) -> Line:
+    shown = data[start : min(end, start + _SHOWN)].hex()
     return Line(start, end - start, shown + (".." if end - start > _SHOWN else ""), text)
 
 
-def _raw(octets: bytes, start: int, end: int, text: str) -> Iterator[Line]:
+def _raw(data: bytes, start: int, end: int, text: str) -> Iterator[Line]:
     if end > start:
-        yield _line(octets, start, end, text)
+        yield _line(data, start, end, text)
 
 
-def _frame(octets: bytes) -> Iterator[Line]:
-    if len(octets) < 8:
-        yield from _raw(octets, 0, min(4, len(octets)), _total(octets) if len(octets) >= 4 else "! the total size is cut")
-        yield from _raw(octets, 4, len(octets), "! the command size is cut")
+def _frame(data: bytes) -> Iterator[Line]:
+    if len(data) < 8:
+        yield from _raw(data, 0, min(4, len(data)), _total(data) if len(data) >= 4 else "! the total size is cut")
+        yield from _raw(data, 4, len(data), "! the command size is cut")
         return
-    total = int.from_bytes(octets[:4], "big")
-    frame_end = max(8, min(total + 4, len(octets)))
-    size = int.from_bytes(octets[4:8], "big")
-    yield _line(octets, 0, 4, _total(octets))
+    total = int.from_bytes(data[:4], "big")
+    frame_end = max(8, min(total + 4, len(data)))
+    size = int.from_bytes(data[4:8], "big")
+    yield _line(data, 0, 4, _total(data))
     if 0 < size <= frame_end - 8:
-        yield _line(octets, 4, 8, f"command size {size}")
-        yield from _command(octets, 8, 8 + size, frame_end)
+        yield _line(data, 4, 8, f"command size {size}")
+        yield from _command(data, 8, 8 + size, frame_end)
     else:
-        yield _line(octets, 4, 8, f"! command size {size}, but {frame_end - 8} octets follow in this frame")
-        yield from _raw(octets, 8, frame_end, "unreadable")
-    yield from _raw(octets, frame_end, len(octets), f"{len(octets) - frame_end} octets after the frame")
+        yield _line(data, 4, 8, f"! command size {size}, but {frame_end - 8} bytes follow in this frame")
+        yield from _raw(data, 8, frame_end, "unreadable")
+    yield from _raw(data, frame_end, len(data), f"{len(data) - frame_end} bytes after the frame")
 
 
-def _total(octets: bytes) -> str:
-    total = int.from_bytes(octets[:4], "big")
+def _total(data: bytes) -> str:
+    total = int.from_bytes(data[:4], "big")
     if total < 4:
         return f"! total size {total} leaves no room for the command size"
-    if total + 4 > len(octets):
-        return f"! total size {total}, but {len(octets) - 4} octets follow"
+    if total + 4 > len(data):
+        return f"! total size {total}, but {len(data) - 4} bytes follow"
     return f"total size {total}"
 
 
-def _command(octets: bytes, start: int, end: int, frame_end: int) -> Iterator[Line]:
+def _command(data: bytes, start: int, end: int, frame_end: int) -> Iterator[Line]:
     number: object = None
     inner: set[object] = set()
-    for piece in scan(descriptor_of(BaseCommand), octets, start, end):
-        yield _piece(octets, piece)
+    for piece in scan(descriptor_of(BaseCommand), data, start, end):
+        yield _piece(data, piece)
         if piece.depth == 0 and piece.field is not None:
             inner.add(piece.number)
             number = piece.value if piece.number == 1 else number
     if isinstance(number, int) and number in FIELD_BY_TYPE and number not in inner:
         yield Line(end, 0, "", f"! the sub-message {FIELD_BY_TYPE[number]} is missing")
     if number in CARRY_PAYLOAD:
-        yield from _payload(octets, end, frame_end)
+        yield from _payload(data, end, frame_end)
     else:
-        yield from _raw(octets, end, frame_end, f"{frame_end - end} octets after the command, ignored")
+        yield from _raw(data, end, frame_end, f"{frame_end - end} bytes after the command, ignored")
 
 
-def _piece(octets: bytes, piece: Piece) -> Line:
+def _piece(data: bytes, piece: Piece) -> Line:
     indent = "  " * piece.depth
     if piece.defect is not None:
-        return _line(octets, piece.start, piece.end, f"{indent}! {piece.defect}")
+        return _line(data, piece.start, piece.end, f"{indent}! {piece.defect}")
     size = piece.end - piece.value_start
     if piece.field is None:
-        kind = octets[piece.start] & 7
+        kind = data[piece.start] & 7
         what = {3: "start of group", 4: "end of group"}.get(kind, "unknown field")
         value = f" = {piece.value}" if isinstance(piece.value, int) else ""
-        return _line(octets, piece.start, piece.end, f"{indent}{what} {piece.number}{value}")
+        return _line(data, piece.start, piece.end, f"{indent}{what} {piece.number}{value}")
     if inner_message(piece.field) is not None:
-        return _line(octets, piece.start, piece.value_start, f"{indent}{piece.field.name} ({size} octets)")
-    return _line(octets, piece.start, piece.end, f"{indent}{piece.field.name} = {_value(piece)}")
+        return _line(data, piece.start, piece.value_start, f"{indent}{piece.field.name} ({size} bytes)")
+    return _line(data, piece.start, piece.end, f"{indent}{piece.field.name} = {_value(piece)}")
 
 
 def _value(piece: Piece) -> str:
@@ -141,7 +141,7 @@ def _value(piece: Piece) -> str:
     if isinstance(piece.value, list):
         return "[" + ", ".join(value_notation(piece.field, item) for item in piece.value) + "] (packed)"
     if isinstance(piece.value, bytes) and len(piece.value) > _SHOWN:
-        return f"{len(piece.value)} octets"
+        return f"{len(piece.value)} bytes"
     text = value_notation(piece.field, piece.value)
     if piece.field.enum_type is not None:
         known = piece.value in piece.field.enum_type.values_by_number
@@ -149,65 +149,65 @@ def _value(piece: Piece) -> str:
     return text
 
 
-def _payload(octets: bytes, start: int, end: int) -> Iterator[Line]:
+def _payload(data: bytes, start: int, end: int) -> Iterator[Line]:
     place = start
     if start == end:
         yield Line(start, 0, "", "! the payload is missing")
         return
-    if octets.startswith(BROKER_ENTRY_MAGIC, place, end):
-        yield _line(octets, place, place + 2, "broker entry metadata follow")
+    if data.startswith(BROKER_ENTRY_MAGIC, place, end):
+        yield _line(data, place, place + 2, "broker entry metadata follow")
         place += 2
-        lines, place, _ = _sized(octets, place, end, "broker entry metadata", descriptor_of(BrokerEntryMetadata))
+        lines, place, _ = _sized(data, place, end, "broker entry metadata", descriptor_of(BrokerEntryMetadata))
         yield from lines
-    if octets.startswith(CHECKSUM_MAGIC, place, end):
-        yield _line(octets, place, place + 2, "checksum follows")
+    if data.startswith(CHECKSUM_MAGIC, place, end):
+        yield _line(data, place, place + 2, "checksum follows")
         place += 2
         if end - place < 4:
-            yield from _raw(octets, place, end, "! the checksum is cut")
+            yield from _raw(data, place, end, "! the checksum is cut")
             return
-        yield _line(octets, place, place + 4, _checksum(octets, place, end))
+        yield _line(data, place, place + 4, _checksum(data, place, end))
         place += 4
-    lines, place, header = _sized(octets, place, end, "metadata", descriptor_of(MessageMetadata))
+    lines, place, header = _sized(data, place, end, "metadata", descriptor_of(MessageMetadata))
     yield from lines
-    yield from _body(octets, place, end, header)
+    yield from _body(data, place, end, header)
 
 
-def _checksum(octets: bytes, place: int, end: int) -> str:
-    sent = int.from_bytes(octets[place : place + 4], "big")
-    right = crc32c(memoryview(octets)[place + 4 : end])
-    return f"crc32c {sent:08x}, valid" if sent == right else f"! crc32c {sent:08x}, but that of these octets is {right:08x}"
+def _checksum(data: bytes, place: int, end: int) -> str:
+    sent = int.from_bytes(data[place : place + 4], "big")
+    right = crc32c(memoryview(data)[place + 4 : end])
+    return f"crc32c {sent:08x}, valid" if sent == right else f"! crc32c {sent:08x}, but that of these bytes is {right:08x}"
 
 
-def _sized(octets: bytes, place: int, end: int, what: str, descriptor: Descriptor) -> tuple[list[Line], int, dict[str, object]]:
+def _sized(data: bytes, place: int, end: int, what: str, descriptor: Descriptor) -> tuple[list[Line], int, dict[str, object]]:
     """Explain a size and the message that it counts; also return the place after it and the values of its fields."""
     if end - place < 4:
-        return list(_raw(octets, place, end, f"! the size of the {what} is cut")), end, {}
-    size = int.from_bytes(octets[place : place + 4], "big")
+        return list(_raw(data, place, end, f"! the size of the {what} is cut")), end, {}
+    size = int.from_bytes(data[place : place + 4], "big")
     start, stop = place + 4, place + 4 + size
     if stop > end:
-        line = _line(octets, place, start, f"! {what} size {size}, but {end - start} octets are left")
-        return [line, *_raw(octets, start, end, "unreadable")], end, {}
-    pieces = list(scan(descriptor, octets, start, stop))
+        line = _line(data, place, start, f"! {what} size {size}, but {end - start} bytes are left")
+        return [line, *_raw(data, start, end, "unreadable")], end, {}
+    pieces = list(scan(descriptor, data, start, stop))
     values: dict[str, object] = {piece.field.name: piece.value for piece in pieces if piece.depth == 0 and piece.field}
-    lines = [_line(octets, place, start, f"{what} size {size}"), *(_piece(octets, piece) for piece in pieces)]
+    lines = [_line(data, place, start, f"{what} size {size}"), *(_piece(data, piece) for piece in pieces)]
     return lines, stop, values
 
 
-def _body(octets: bytes, place: int, end: int, header: dict[str, object]) -> Iterator[Line]:
+def _body(data: bytes, place: int, end: int, header: dict[str, object]) -> Iterator[Line]:
     count = header.get("num_messages_in_batch")
     if isinstance(count, int) and header.get("compression", NONE) == NONE and "encryption_keys" not in header:
         for index in range(count):
             if place == end:
                 yield Line(end, 0, "", f"! message {index} of {count} is missing")
                 return
-            lines, place, single = _sized(octets, place, end, f"message {index}: metadata", descriptor_of(SingleMessageMetadata))
+            lines, place, single = _sized(data, place, end, f"message {index}: metadata", descriptor_of(SingleMessageMetadata))
             yield from lines
             size = single.get("payload_size")
             if not isinstance(size, int) or not 0 <= size <= end - place:
-                yield from _raw(octets, place, end, f"! message {index}: {size!r} octets can't be, {end - place} are left")
+                yield from _raw(data, place, end, f"! message {index}: {size!r} bytes can't be, {end - place} are left")
                 return
-            yield from _raw(octets, place, place + size, f"message {index}: {size} octets")
+            yield from _raw(data, place, place + size, f"message {index}: {size} bytes")
             place += size
-        yield from _raw(octets, place, end, f"! {end - place} octets after the last message")
+        yield from _raw(data, place, end, f"! {end - place} bytes after the last message")
     else:
-        yield from _raw(octets, place, end, f"payload, {end - place} octets")
+        yield from _raw(data, place, end, f"payload, {end - place} bytes")

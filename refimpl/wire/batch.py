@@ -1,6 +1,6 @@
 """Several messages in one entry: the body of a payload whose metadata carry `num_messages_in_batch`, after decompression.
 
-    ([u32 size][SingleMessageMetadata][payload_size octets])*
+    ([u32 size][SingleMessageMetadata][payload_size bytes])*
 
 The size is big-endian.
 """
@@ -17,7 +17,7 @@ from refimpl.wire.strict import parse
 
 @dataclass(frozen=True, slots=True)
 class SingleMessage:
-    """One message of a batch: its own header and its octets."""
+    """One message of a batch: its own header and its bytes."""
 
     metadata: SingleMessageMetadata
     body: bytes
@@ -44,7 +44,7 @@ def decode_batch(body: bytes, count: int) -> list[SingleMessage]:
         The messages in their order.
 
     Raises:
-        WireError: A size does not fit, metadata can't be parsed, or octets are left over. Offsets count in `body`.
+        WireError: A size does not fit, metadata can't be parsed, or bytes are left over. Offsets count in `body`.
     """
     if count < 0:
         raise WireError(0, f"a batch of {count} messages")
@@ -55,11 +55,11 @@ def decode_batch(body: bytes, count: int) -> list[SingleMessage]:
         encoded, place = _take(body, place, int.from_bytes(header, "big"), f"the metadata of message {index}")
         metadata = parse(SingleMessageMetadata, encoded, place - len(encoded))
         if metadata.payload_size < 0:
-            raise WireError(place, f"message {index} has {metadata.payload_size} octets")
+            raise WireError(place, f"message {index} has {metadata.payload_size} bytes")
         content, place = _take(body, place, metadata.payload_size, f"message {index}")
         messages.append(SingleMessage(metadata, content))
     if place != len(body):
-        raise WireError(place, f"{len(body) - place} octets after the last of {count} messages")
+        raise WireError(place, f"{len(body) - place} bytes after the last of {count} messages")
     return messages
 
 
@@ -85,5 +85,5 @@ def encode_batch(messages: Iterable[SingleMessage]) -> bytes:
 
 def _take(body: bytes, place: int, size: int, what: str) -> tuple[bytes, int]:
     if size > len(body) - place:
-        raise WireError(place, f"{what} should have {size} octets, {len(body) - place} are left")
+        raise WireError(place, f"{what} should have {size} bytes, {len(body) - place} are left")
     return body[place : place + size], place + size

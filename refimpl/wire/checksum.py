@@ -5,10 +5,10 @@ from __future__ import annotations
 from crc32c import crc32c as _crc32c
 
 
-def crc32c(octets: bytes | bytearray | memoryview) -> int:
-    """Compute the CRC32C of octets.
+def crc32c(data: bytes | bytearray | memoryview) -> int:
+    """Compute the CRC32C of bytes.
 
     Returns:
         A number from 0 to 2^32-1; 0xe3069283 for the text "123456789".
     """
-    return int(_crc32c(octets))
+    return int(_crc32c(data))

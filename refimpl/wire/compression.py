@@ -16,7 +16,7 @@ from refimpl.wire.errors import WireError
 from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, CompressionType
 
 MAX_UNCOMPRESSED_SIZE = 5 * 1024 * 1024
-"""Octets; a broker's default `maxMessageSize`. Nobody may ask for more memory than this by naming a size."""
+"""Bytes; a broker's default `maxMessageSize`. Nobody may ask for more memory than this by naming a size."""
 
 
 def compress(body: bytes, compression: int) -> bytes:
@@ -51,14 +51,14 @@ def decompress(body: bytes, compression: int, uncompressed_size: int, *, limit: 
     Args:
         body: As it stands in the payload.
         compression: A `CompressionType`. For NONE the size is not looked at: some clients send it, some do not.
-        uncompressed_size: Octets that must come out.
-        limit: The most octets that may come out; no more memory than that is taken, whatever the body holds.
+        uncompressed_size: Bytes that must come out.
+        limit: The most bytes that may come out; no more memory than that is taken, whatever the body holds.
 
     Returns:
         The original.
 
     Raises:
-        WireError: The size is over the limit, the body is damaged, or another number of octets comes out.
+        WireError: The size is over the limit, the body is damaged, or another number of bytes comes out.
     """
     if compression == NONE:
         return body
@@ -66,14 +66,14 @@ def decompress(body: bytes, compression: int, uncompressed_size: int, *, limit: 
         raise WireError(0, f"unknown compression {compression}")
     name = CompressionType.Name(compression)
     if not 0 <= uncompressed_size <= limit:
-        raise WireError(0, f"{name} body of {uncompressed_size} octets uncompressed, {limit} are allowed")
+        raise WireError(0, f"{name} body of {uncompressed_size} bytes uncompressed, {limit} are allowed")
     original = bytearray(uncompressed_size)
     try:
         written = _decompress_into(body, compression, original)
     except cramjam.DecompressionError as error:
-        raise WireError(0, f"{name} body does not decompress to {uncompressed_size} octets: {error}") from None
+        raise WireError(0, f"{name} body does not decompress to {uncompressed_size} bytes: {error}") from None
     if written != uncompressed_size:
-        raise WireError(0, f"{name} body decompresses to {written} octets, not {uncompressed_size}")
+        raise WireError(0, f"{name} body decompresses to {written} bytes, not {uncompressed_size}")
     return bytes(original)
 
 

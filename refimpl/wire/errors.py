@@ -1,4 +1,4 @@
-"""The one error for octets that are not what they should be."""
+"""The one error for bytes that are not what they should be."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ class WireError(ValueError):
     """Malformed input: what is wrong, and where.
 
     Attributes:
-        offset: Octets from the start of the frame, or of the buffer that was given, to the place of the defect.
+        offset: Bytes from the start of the frame, or of the buffer that was given, to the place of the defect.
         reason: What is wrong there, in one sentence without a full stop.
     """
 
@@ -18,4 +18,4 @@ class WireError(ValueError):
 
     def __str__(self) -> str:
         """Name both, for logs and reports."""
-        return f"at octet {self.offset}: {self.reason}"
+        return f"at byte {self.offset}: {self.reason}"

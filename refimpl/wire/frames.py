@@ -20,17 +20,17 @@ from refimpl.wire.schema import descriptor_of
 from refimpl.wire.strict import defect, is_text, parse_complete
 
 DEFAULT_MAX_MESSAGE_SIZE = 5 * 1024 * 1024
-"""Octets; what CONNECTED announces unless configured otherwise."""
+"""Bytes; what CONNECTED announces unless configured otherwise."""
 
 FRAME_PADDING = 10 * 1024
-"""Octets that a frame may have beyond the largest message."""
+"""Bytes that a frame may have beyond the largest message."""
 
 DEFAULT_MAX_FRAME_SIZE = DEFAULT_MAX_MESSAGE_SIZE + FRAME_PADDING
 
 _U32 = struct.Struct(">I")
 _HEADER_SIZE = 8
 _FIRST_TEXT = 4
-"""No text starts before the fifth octet of a command: tag and length of the sub-message, tag and length of the text."""
+"""No text starts before the fifth byte of a command: tag and length of the sub-message, tag and length of the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +38,15 @@ class Frame:
     """One frame.
 
     Attributes:
-        octets: The whole frame as it was received, total size included.
+        data: The whole frame as it was received, total size included.
         command: What it says.
-        payload_octets: What follows the command, or None if nothing does. Real peers ignore it after a command that
+        payload_bytes: What follows the command, or None if nothing does. Real peers ignore it after a command that
             carries no payload, so it is no error there.
     """
 
-    octets: bytes
+    data: bytes
     command: BaseCommand
-    payload_octets: bytes | None = None
+    payload_bytes: bytes | None = None
 
     def payload(self) -> Payload:
         """Parse what follows the command.
@@ -54,12 +54,12 @@ class Frame:
         Raises:
             WireError: It is malformed or absent, or the command carries none. Offsets count from the start of the frame.
         """
-        offset = len(self.octets) - len(self.payload_octets or b"")
+        offset = len(self.data) - len(self.payload_bytes or b"")
         if self.command.type not in CARRY_PAYLOAD:
             raise WireError(offset, f"{type_name(self.command)} carries no payload")
-        if self.payload_octets is None:
+        if self.payload_bytes is None:
             raise WireError(offset, f"{type_name(self.command)} without a payload")
-        return parse_payload(self.payload_octets, offset)
+        return parse_payload(self.payload_bytes, offset)
 
 
 def encode_frame(command: BaseCommand, payload: bytes | None = None) -> bytes:
@@ -84,30 +84,30 @@ def encode_frame(command: BaseCommand, payload: bytes | None = None) -> bytes:
     return (4 + len(encoded) + len(rest)).to_bytes(4, "big") + len(encoded).to_bytes(4, "big") + encoded + rest
 
 
-def decode_frame(octets: bytes) -> Frame:
+def decode_frame(data: bytes) -> Frame:
     """Decode exactly one frame.
 
     Raises:
         WireError: It is malformed, cut, or followed by something.
     """
-    if len(octets) < 4:
-        raise WireError(0, f"the total size is cut: {len(octets)} of 4 octets")
-    size = _frame_size(octets, 0, None)
-    if len(octets) < size:
-        raise WireError(len(octets), f"the frame is cut: {len(octets)} of {size} octets")
-    if len(octets) > size:
-        raise WireError(size, f"{len(octets) - size} octets after the frame")
-    return _decode(bytes(octets))
+    if len(data) < 4:
+        raise WireError(0, f"the total size is cut: {len(data)} of 4 bytes")
+    size = _frame_size(data, 0, None)
+    if len(data) < size:
+        raise WireError(len(data), f"the frame is cut: {len(data)} of {size} bytes")
+    if len(data) > size:
+        raise WireError(size, f"{len(data) - size} bytes after the frame")
+    return _decode(bytes(data))
 
 
 class FrameDecoder:
-    """Turn what arrives on a connection into frames; any split of the same octets gives the same frames.
+    """Turn what arrives on a connection into frames; any split of the same bytes gives the same frames.
 
     A malformed frame ends the connection: nothing after it can be told apart. Frames before it are never lost: `receive`
     returns them, `error` is set at once, and every later call raises it. If there are none to return it is raised at once.
 
     Attributes:
-        max_frame_size: Octets of a whole frame. May be set at any time; a client sets it from
+        max_frame_size: Bytes of a whole frame. May be set at any time; a client sets it from
             `CONNECTED.max_message_size` plus `FRAME_PADDING`. Source: total size + 4 <= maxMessageSize + 10240,
             observed on Apache Pulsar 2.11.0 to 5.0.0-M1.
         error: What is wrong with the frame at the front, or None.
@@ -120,16 +120,16 @@ class FrameDecoder:
 
     @property
     def pending(self) -> int:
-        """Octets received that belong to no returned frame yet."""
+        """Bytes received that belong to no returned frame yet."""
         return len(self._buffer)
 
     @property
     def unread(self) -> bytes:
-        """Return those octets: the start of an unfinished frame, or a malformed frame and all after it."""
+        """Return those bytes: the start of an unfinished frame, or a malformed frame and all after it."""
         return bytes(self._buffer)
 
     def receive(self, data: bytes) -> list[Frame]:
-        """Take octets and return the frames that are complete now.
+        """Take bytes and return the frames that are complete now.
 
         Args:
             data: What arrived next.
@@ -162,14 +162,14 @@ class FrameDecoder:
         return frames
 
     def eof(self) -> None:
-        """Take note that nothing more will arrive.
+        """Handle the end of the stream.
 
         Raises:
             WireError: A frame is unfinished, or an earlier call met a defect.
         """
         self._raise_error()
         if self._buffer:
-            self.error = WireError(len(self._buffer), f"the connection ends {len(self._buffer)} octets into a frame")
+            self.error = WireError(len(self._buffer), f"the connection ends {len(self._buffer)} bytes into a frame")
             raise self.error
 
     def _raise_error(self) -> None:
@@ -177,29 +177,29 @@ class FrameDecoder:
             raise self.error
 
 
-def _frame_size(octets: bytes | memoryview, place: int, limit: int | None) -> int:
-    """Return the length of the frame that starts here, as soon as its first four octets are known."""
-    total: int = _U32.unpack_from(octets, place)[0]
+def _frame_size(data: bytes | memoryview, place: int, limit: int | None) -> int:
+    """Return the length of the frame that starts here, as soon as its first four bytes are known."""
+    total: int = _U32.unpack_from(data, place)[0]
     if limit is not None and total + 4 > limit:
-        raise WireError(0, f"a frame of {total + 4} octets, {limit} are allowed")
+        raise WireError(0, f"a frame of {total + 4} bytes, {limit} are allowed")
     if total < 4:
         raise WireError(0, f"total size {total} leaves no room for the command size")
     return total + 4
 
 
-def _decode(octets: bytes) -> Frame:
+def _decode(data: bytes) -> Frame:
     """Decode a frame whose length is right."""
-    size: int = _U32.unpack_from(octets, 4)[0]
+    size: int = _U32.unpack_from(data, 4)[0]
     end = _HEADER_SIZE + size
     if size == 0:
         raise WireError(4, "command size 0")
-    if end > len(octets):
-        raise WireError(4, f"command size {size} does not fit: {len(octets) - _HEADER_SIZE} octets follow in this frame")
-    encoded = octets[_HEADER_SIZE:end]
+    if end > len(data):
+        raise WireError(4, f"command size {size} does not fit: {len(data) - _HEADER_SIZE} bytes follow in this frame")
+    encoded = data[_HEADER_SIZE:end]
     command = parse_complete(BaseCommand, encoded, _HEADER_SIZE)
     name = FIELD_BY_TYPE[command.type]
     if not command.HasField(name):
         raise WireError(_HEADER_SIZE, f"{type_name(command)} without its sub-message {name}")
     if not encoded[_FIRST_TEXT:].isascii() and not is_text(getattr(command, name)):
         raise defect(descriptor_of(BaseCommand), encoded, _HEADER_SIZE)
-    return Frame(octets, command, octets[end:] or None)
+    return Frame(data, command, data[end:] or None)

@@ -1,6 +1,6 @@
 """A command on one line, for people: `WATCH_TOPIC_LIST_CLOSE{request_id: 8, watcher_id: 13}`.
 
-Fields that are present, in the order of their numbers; text quoted as in JSON, enum values by name, octets as `0x0a0b`.
+Fields that are present, in the order of their numbers; text quoted as in JSON, enum values by name, bytes as `0x0a0b`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def line_notation(command: Frame | BaseCommand) -> str:
         ValueError: The command lacks its type or its sub-message.
     """
     if isinstance(command, Frame):
-        rest = f" + {len(command.payload_octets)} octets" if command.payload_octets else ""
+        rest = f" + {len(command.payload_bytes)} bytes" if command.payload_bytes else ""
         return line_notation(command.command) + rest
     return type_name(command) + message_notation(sub_message(command))
 

@@ -1,7 +1,7 @@
 """Headers and body that follow a SEND or MESSAGE command, to the end of the frame.
 
     [0x0e02][u32 size][BrokerEntryMetadata]   only broker to client, only if the client asked for it
-    [0x0e01][u32 crc32c]                      optional: without the magic the next four octets are the metadata's size
+    [0x0e01][u32 crc32c]                      optional: without the magic the next four bytes are the metadata's size
     [u32 size][MessageMetadata][body]         the checksum covers these three
 
 All numbers are big-endian. The body is one message, or a batch if the metadata say so; possibly compressed.
@@ -32,7 +32,7 @@ class Payload:
         checksum: The checksum that was sent, if one was.
         checksum_valid: Whether it is right; None without a checksum.
         metadata: The message's header.
-        body: The octets after it, as sent: still compressed, still a batch.
+        body: The bytes after it, as sent: still compressed, still a batch.
     """
 
     broker_entry_metadata: BrokerEntryMetadata | None
@@ -42,12 +42,12 @@ class Payload:
     body: bytes
 
 
-def parse_payload(octets: bytes, offset: int = 0) -> Payload:
+def parse_payload(data: bytes, offset: int = 0) -> Payload:
     """Parse headers and body.
 
     Args:
-        octets: Everything that follows the command in its frame.
-        offset: Octets before it in the frame; added to the offset of an error.
+        data: Everything that follows the command in its frame.
+        offset: Bytes before it in the frame; added to the offset of an error.
 
     Returns:
         The parts. A wrong checksum is no error here: what to do about it is a rule, not a question of format.
@@ -56,32 +56,32 @@ def parse_payload(octets: bytes, offset: int = 0) -> Payload:
         WireError: A size does not fit, or metadata can't be parsed. Damage may show as either; a receiver that wants to
             tell asks `checksum_matches` first.
     """
-    broker_entry_metadata, place = _broker_entry_metadata(octets, offset)
+    broker_entry_metadata, place = _broker_entry_metadata(data, offset)
     checksum = checksum_valid = None
-    if octets.startswith(CHECKSUM_MAGIC, place):
-        checksum = _u32(octets, place + 2, offset, "the checksum")
+    if data.startswith(CHECKSUM_MAGIC, place):
+        checksum = _u32(data, place + 2, offset, "the checksum")
         place += 6
-        checksum_valid = crc32c(memoryview(octets)[place:]) == checksum
-    header, place = _sized(octets, place, offset, "the message metadata")
+        checksum_valid = crc32c(memoryview(data)[place:]) == checksum
+    header, place = _sized(data, place, offset, "the message metadata")
     metadata = parse(MessageMetadata, header, offset + place - len(header))
-    return Payload(broker_entry_metadata, checksum, checksum_valid, metadata, octets[place:])
+    return Payload(broker_entry_metadata, checksum, checksum_valid, metadata, data[place:])
 
 
-def checksum_matches(octets: bytes) -> bool | None:
+def checksum_matches(data: bytes) -> bool | None:
     """Check the checksum of headers and body, whether or not they can be parsed.
 
     Args:
-        octets: Everything that follows the command in its frame.
+        data: Everything that follows the command in its frame.
 
     Returns:
         None if there is no checksum.
     """
     place = 0
-    if octets.startswith(BROKER_ENTRY_MAGIC):
-        place = 6 + int.from_bytes(octets[2:6], "big")
-    if not octets.startswith(CHECKSUM_MAGIC, place) or len(octets) < place + 6:
+    if data.startswith(BROKER_ENTRY_MAGIC):
+        place = 6 + int.from_bytes(data[2:6], "big")
+    if not data.startswith(CHECKSUM_MAGIC, place) or len(data) < place + 6:
         return None
-    return crc32c(memoryview(octets)[place + 6 :]) == int.from_bytes(octets[place + 2 : place + 6], "big")
+    return crc32c(memoryview(data)[place + 6 :]) == int.from_bytes(data[place + 2 : place + 6], "big")
 
 
 def encode_payload(
@@ -110,13 +110,13 @@ def encode_payload(
     except EncodeError as error:
         raise ValueError(f"metadata can't be encoded: {error}") from None
     covered = len(header).to_bytes(4, "big") + header + body
-    octets = b""
+    data = b""
     if broker_entry_metadata is not None:
         added = broker_entry_metadata.SerializeToString()
-        octets = BROKER_ENTRY_MAGIC + len(added).to_bytes(4, "big") + added
+        data = BROKER_ENTRY_MAGIC + len(added).to_bytes(4, "big") + added
     if checksum != "absent":
-        octets += CHECKSUM_MAGIC + _checksum(checksum, covered).to_bytes(4, "big")
-    return octets + covered
+        data += CHECKSUM_MAGIC + _checksum(checksum, covered).to_bytes(4, "big")
+    return data + covered
 
 
 def _checksum(wanted: str | int, covered: bytes) -> int:
@@ -127,21 +127,21 @@ def _checksum(wanted: str | int, covered: bytes) -> int:
     return crc32c(covered) ^ (0 if wanted == "valid" else 0xFFFF_FFFF)
 
 
-def _broker_entry_metadata(octets: bytes, offset: int) -> tuple[BrokerEntryMetadata | None, int]:
-    if not octets.startswith(BROKER_ENTRY_MAGIC):
+def _broker_entry_metadata(data: bytes, offset: int) -> tuple[BrokerEntryMetadata | None, int]:
+    if not data.startswith(BROKER_ENTRY_MAGIC):
         return None, 0
-    header, place = _sized(octets, 2, offset, "the broker entry metadata")
+    header, place = _sized(data, 2, offset, "the broker entry metadata")
     return parse(BrokerEntryMetadata, header, offset + place - len(header)), place
 
 
-def _sized(octets: bytes, place: int, offset: int, what: str) -> tuple[bytes, int]:
-    size = _u32(octets, place, offset, f"the size of {what}")
-    if size > len(octets) - place - 4:
-        raise WireError(offset + place, f"{what} should have {size} octets, {len(octets) - place - 4} are left")
-    return octets[place + 4 : place + 4 + size], place + 4 + size
+def _sized(data: bytes, place: int, offset: int, what: str) -> tuple[bytes, int]:
+    size = _u32(data, place, offset, f"the size of {what}")
+    if size > len(data) - place - 4:
+        raise WireError(offset + place, f"{what} should have {size} bytes, {len(data) - place - 4} are left")
+    return data[place + 4 : place + 4 + size], place + 4 + size
 
 
-def _u32(octets: bytes, place: int, offset: int, what: str) -> int:
-    if len(octets) < place + 4:
-        raise WireError(offset + place, f"{what} is cut: {max(len(octets) - place, 0)} of 4 octets")
-    return int.from_bytes(octets[place : place + 4], "big")
+def _u32(data: bytes, place: int, offset: int, what: str) -> int:
+    if len(data) < place + 4:
+        raise WireError(offset + place, f"{what} is cut: {max(len(data) - place, 0)} of 4 bytes")
+    return int.from_bytes(data[place : place + 4], "big")

@@ -4,8 +4,8 @@ The generated code decodes fast but says of bad input only that it is bad. This 
 serves error messages and annotated dumps, never the decoding itself.
 
     message = field*                      field = tag value
-    tag     = varint (number << 3 | kind) kinds: 0 varint, 1 eight octets, 2 length and octets, 3 and 4 group, 5 four octets
-    varint  = seven bits to an octet, least significant first, top bit set on all but the last, at most ten octets
+    tag     = varint (number << 3 | kind) kinds: 0 varint, 1 eight bytes, 2 length and bytes, 3 and 4 group, 5 four bytes
+    varint  = seven bits to a byte, least significant first, top bit set on all but the last, at most ten bytes
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Value = int | float | str | bytes | list[int] | None
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One field as it stands in the octets, or one defect.
+    """One field as it stands in the bytes, or one defect.
 
     Attributes:
         depth: 0 for the fields of the outermost message.
-        start: Offset of the tag; for a defect, of the first octet that it makes unreadable.
+        start: Offset of the tag; for a defect, of the first byte that it makes unreadable.
         value_start: Offset of the value, after tag and length; for a defect, its exact place.
-        end: Offset after the value; for a defect, after the octets that it makes unreadable (equal to `start` if none).
+        end: Offset after the value; for a defect, after the bytes that it makes unreadable (equal to `start` if none).
         number: Field number; 0 for a defect.
         field: Its description; None where the schema has no such field, or one of another kind.
         value: The value; None for a message (its fields follow as pieces of their own) and for a defect.
@@ -60,46 +60,46 @@ class Piece:
     defect: str | None = None
 
 
-def read_varint(octets: bytes, start: int, end: int) -> tuple[int, int]:
+def read_varint(data: bytes, start: int, end: int) -> tuple[int, int]:
     """Read one varint.
 
     Returns:
         The value, modulo 2^64, and the offset after it.
 
     Raises:
-        WireError: It is cut at `end`, or longer than ten octets.
+        WireError: It is cut at `end`, or longer than ten bytes.
     """
     value = shift = 0
     for place in range(start, min(end, start + 10)):
-        octet = octets[place]
-        value |= (octet & 0x7F) << shift
-        if octet < 0x80:
+        byte = data[place]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
             return value & 0xFFFF_FFFF_FFFF_FFFF, place + 1
         shift += 7
-    raise WireError(start, "a varint is cut" if end - start < 10 else "a varint is longer than ten octets")
+    raise WireError(start, "a varint is cut" if end - start < 10 else "a varint is longer than ten bytes")
 
 
-def scan(descriptor: Descriptor, octets: bytes, start: int = 0, end: int | None = None, depth: int = 0) -> Iterator[Piece]:
+def scan(descriptor: Descriptor, data: bytes, start: int = 0, end: int | None = None, depth: int = 0) -> Iterator[Piece]:
     """Read the fields of a message in their order on the wire, those of inner messages after the field that holds them.
 
     Args:
         descriptor: The message's description.
-        octets: Where it stands.
-        start: Its first octet.
-        end: The octet after its last; the end of `octets` by default.
+        data: Where it stands.
+        start: Its first byte.
+        end: The byte after its last; the end of `data` by default.
         depth: How many messages it is inside of.
 
     Yields:
         Pieces. After a defect the rest of that message is skipped; the enclosing one goes on.
     """
-    end = len(octets) if end is None else end
+    end = len(data) if end is None else end
     seen: set[int] = set()
     unknown_values: dict[int, Piece] = {}
     groups: list[int] = []
     place = start
     while place < end:
         try:
-            piece, groups = _field(descriptor, octets, place, end, depth, groups)
+            piece, groups = _field(descriptor, data, place, end, depth, groups)
         except WireError as error:
             yield Piece(depth, place, error.offset, end, defect=error.reason)
             return
@@ -113,17 +113,17 @@ def scan(descriptor: Descriptor, octets: bytes, start: int = 0, end: int | None 
         seen.add(piece.number)
         inner = inner_message(piece.field)
         if inner is not None:
-            yield from _inner(inner, octets, piece, depth)
+            yield from _inner(inner, data, piece, depth)
     if groups:
         yield Piece(depth, end, end, end, defect=f"group {groups[-1]} is never closed")
     yield from _missing(descriptor, seen, unknown_values, Piece(depth, end, start, end))
 
 
-def _inner(descriptor: Descriptor, octets: bytes, piece: Piece, depth: int) -> Iterator[Piece]:
+def _inner(descriptor: Descriptor, data: bytes, piece: Piece, depth: int) -> Iterator[Piece]:
     if depth + 1 >= MAX_DEPTH:
         yield Piece(depth + 1, piece.value_start, piece.value_start, piece.end, defect="messages are nested too deeply")
     else:
-        yield from scan(descriptor, octets, piece.value_start, piece.end, depth + 1)
+        yield from scan(descriptor, data, piece.value_start, piece.end, depth + 1)
 
 
 def _missing(descriptor: Descriptor, seen: set[int], unknown_values: dict[int, Piece], at: Piece) -> Iterator[Piece]:
@@ -138,8 +138,8 @@ def _missing(descriptor: Descriptor, seen: set[int], unknown_values: dict[int, P
             yield replace(at, value_start=stray.value_start, defect=text)
 
 
-def _field(descriptor: Descriptor, octets: bytes, start: int, end: int, depth: int, groups: list[int]) -> tuple[Piece, list[int]]:
-    tag, place = read_varint(octets, start, end)
+def _field(descriptor: Descriptor, data: bytes, start: int, end: int, depth: int, groups: list[int]) -> tuple[Piece, list[int]]:
+    tag, place = read_varint(data, start, end)
     number, kind = tag >> 3, tag & 7
     if not 0 < number < 1 << 29:
         raise WireError(start, f"field number {number} is out of range")
@@ -148,18 +148,18 @@ def _field(descriptor: Descriptor, octets: bytes, start: int, end: int, depth: i
     field = None if groups else descriptor.fields_by_number.get(number)
     value: Value
     if kind == 0:
-        value, stop = read_varint(octets, place, end)
+        value, stop = read_varint(data, place, end)
     elif kind == 2:
-        length, place = read_varint(octets, place, end)
+        length, place = read_varint(data, place, end)
         stop = place + length
-        value = b"" if stop > end else octets[place:stop]
+        value = b"" if stop > end else data[place:stop]
     elif kind in (1, 5):
         stop = place + (8 if kind == 1 else 4)
-        value = octets[place:stop]
+        value = data[place:stop]
     else:
         raise WireError(start, f"field {number} has the unknown wire type {kind}")
     if stop > end:
-        raise WireError(start, f"{field.name if field else f'field {number}'} needs {stop - place} octets, {end - place} are left")
+        raise WireError(start, f"{field.name if field else f'field {number}'} needs {stop - place} bytes, {end - place} are left")
     field, value = _typed(field, kind, value, place)
     return Piece(depth, start, place, stop, number, field, value), groups
 
@@ -191,16 +191,16 @@ def _typed(field: FieldDescriptor | None, kind: int, value: Value, place: int) -
         try:
             return field, value.decode()
         except UnicodeDecodeError as error:
-            raise WireError(place, f"{field.name} is not UTF-8 (octet {error.start} of the text)") from None
+            raise WireError(place, f"{field.name} is not UTF-8 (byte {error.start} of the text)") from None
     return field, value if inner_message(field) is None else None
 
 
-def _packed(field: FieldDescriptor, octets: bytes) -> list[int]:
+def _packed(field: FieldDescriptor, data: bytes) -> list[int]:
     """Read the first packed values; only a defect among those is found."""
     values: list[int] = []
     place = 0
-    while place < len(octets) and len(values) < _PACKED_SHOWN:
-        value, place = read_varint(octets, place, len(octets))
+    while place < len(data) and len(values) < _PACKED_SHOWN:
+        value, place = read_varint(data, place, len(data))
         values.append(_number(field, value))
     return values
 

@@ -22,13 +22,13 @@ M = TypeVar("M", bound=Message)
 _MAX_SCANNED = 10_000
 
 
-def parse(kind: type[M], octets: bytes, offset: int = 0) -> M:
+def parse(kind: type[M], data: bytes, offset: int = 0) -> M:
     """Parse a message.
 
     Args:
         kind: Its generated class.
-        octets: Its encoding, nothing else.
-        offset: Octets before it in the frame; added to the offset of an error.
+        data: Its encoding, nothing else.
+        offset: Bytes before it in the frame; added to the offset of an error.
 
     Returns:
         The message, complete, every text in it a `str`. Unknown fields and enum values are accepted, as real peers do.
@@ -36,13 +36,13 @@ def parse(kind: type[M], octets: bytes, offset: int = 0) -> M:
     Raises:
         WireError: It can't be parsed, lacks a required field, or holds text that is not UTF-8.
     """
-    message = parse_complete(kind, octets, offset)
-    if not octets.isascii() and not is_text(message):
-        raise defect(descriptor_of(kind), octets, offset)
+    message = parse_complete(kind, data, offset)
+    if not data.isascii() and not is_text(message):
+        raise defect(descriptor_of(kind), data, offset)
     return message
 
 
-def parse_complete(kind: type[M], octets: bytes, offset: int = 0) -> M:
+def parse_complete(kind: type[M], data: bytes, offset: int = 0) -> M:
     """Parse a message as `parse` does, but do not look at its texts.
 
     Raises:
@@ -50,34 +50,34 @@ def parse_complete(kind: type[M], octets: bytes, offset: int = 0) -> M:
     """
     message = kind()
     try:
-        message.ParseFromString(octets)
+        message.ParseFromString(data)
         # The encoder checks required fields several times faster than IsInitialized, which looks at every field of
         # the schema, about eighty in a BaseCommand.
         message.SerializeToString()
     except (DecodeError, EncodeError, UnicodeDecodeError):
-        raise defect(descriptor_of(kind), octets, offset) from None
+        raise defect(descriptor_of(kind), data, offset) from None
     return message
 
 
-def defect(descriptor: Descriptor, octets: bytes, offset: int = 0) -> WireError:
-    """Find what is wrong with octets that did not parse.
+def defect(descriptor: Descriptor, data: bytes, offset: int = 0) -> WireError:
+    """Find what is wrong with bytes that did not parse.
 
     Args:
         descriptor: What they should be.
-        octets: The encoding.
-        offset: Octets before it in the frame.
+        data: The encoding.
+        offset: Bytes before it in the frame.
 
     Returns:
         The error to raise. Of very long input only the first 10,000 fields are looked at; then it names the start.
     """
-    for piece in islice(scan(descriptor, octets), _MAX_SCANNED):
+    for piece in islice(scan(descriptor, data), _MAX_SCANNED):
         if piece.defect is not None:
             return WireError(offset + piece.value_start, piece.defect)
     return WireError(offset, f"{descriptor.name} can't be parsed")
 
 
 def is_text(message: Message) -> bool:
-    """Tell whether every text in a message is UTF-8: where it is not the generated code yields octets."""
+    """Tell whether every text in a message is UTF-8: where it is not the generated code yields bytes."""
     for name, repeated, is_message in _text_fields(descriptor_of(message)):
         if is_message and not repeated and not message.HasField(name):
             continue

@@ -188,7 +188,7 @@ GROUP = "pulsar_conformance.entry_filters"
 
 def test_entry_points_add_filters_and_those_that_fail_harm_nobody() -> None:
     lines: list[str] = []
-    points = [EntryPoint(name, f"test_broker_entry_filters:{value}", GROUP) for name, value in [
+    points = [EntryPoint(name, f"tests.broker.test_entry_filters:{value}", GROUP) for name, value in [
         ("only-named", "OnlyNamed.of"), ("missing", "Nothing"), ("text", "GROUP"), ("PropertyEntryFilter", "OnlyNamed.of"),
     ]]  # fmt: skip
     found = with_entry_points(points, lines.append)
@@ -201,7 +201,7 @@ def test_a_served_broker_has_the_filters_of_installed_distributions(tmp_path, mo
     package = tmp_path / "others-1.0.dist-info"
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")
-    (package / "entry_points.txt").write_text(f"[{GROUP}]\nonly-named = test_broker_entry_filters:OnlyNamed.of\n")
+    (package / "entry_points.txt").write_text(f"[{GROUP}]\nonly-named = tests.broker.test_entry_filters:OnlyNamed.of\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with EmbeddedBroker(entry_filters={"Moody": Moody.factory([])}) as served:
         assert list(served.call(lambda broker: broker.entry_filters)) == ["PropertyEntryFilter", "only-named", "Moody"]

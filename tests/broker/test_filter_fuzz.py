@@ -80,8 +80,8 @@ def test_any_filter_with_any_schema_on_any_entries(meta: FilterMeta, schema: Sch
         accepted = answer.DESCRIPTOR.name == "CommandSuccess"
         assert accepted or answer.error in (NotAllowedError, IncompatibleSchema)
         assert (kind in broker.admin.subscriptions(TOPIC)) is accepted
-        for octets in entries:
-            good.send("send", octets, producer_id=1, sequence_id=0, num_messages=1)
+        for data in entries:
+            good.send("send", data, producer_id=1, sequence_id=0, num_messages=1)
         if accepted:
             bad.send("flow", consumer_id=1, messagePermits=2**31)
             stats = broker.admin.topic_stats(TOPIC)["subscriptions"][kind]

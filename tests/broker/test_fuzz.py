@@ -9,30 +9,30 @@ from hypothesis import strategies as st
 from conformance.engine import log
 from conformance.running.recorder import load_target
 from refimpl.broker import Broker
-from refimpl.proposals.profiles import LETTER
+from refimpl.proposals.profiles import AS_WRITTEN
 from refimpl.proposals.topic_list import WATCHERS_PER_CONNECTION
 from refimpl.wire import FIELD_BY_TYPE, encode_frame
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, TooManyRequests
 from tests.fakes.broker_peer import Peer, make_broker
 
 
-def recorded_octets() -> list[bytes]:
+def recorded_bytes() -> list[bytes]:
     run = load_target("apache-pulsar@4.2.4")
     assert run is not None
     sent = {
-        event.octets
-        for talk in run.talks.values()
-        for event in talk.events
-        if isinstance(event, log.Begin) and event.what == "send" and event.octets and ".." not in event.octets
+        event.data
+        for trial_log in run.trial_logs.values()
+        for event in trial_log.events
+        if isinstance(event, log.Begin) and event.what == "send" and event.data and ".." not in event.data
     }
-    return [bytes.fromhex(octets) for octets in sorted(sent) if len(octets) < 4000]
+    return [bytes.fromhex(data) for data in sorted(sent) if len(data) < 4000]
 
 
-RECORDED = recorded_octets()
+RECORDED = recorded_bytes()
 
 
-def mutated(octets: bytes, choice: random.Random) -> bytes:
-    changed = bytearray(octets)
+def mutated(data: bytes, choice: random.Random) -> bytes:
+    changed = bytearray(data)
     for _ in range(choice.randint(1, 4)):
         place = choice.randrange(len(changed))
         kind = choice.randrange(4)
@@ -62,8 +62,8 @@ def test_mutated_recorded_frames(seed: int) -> None:
     for _ in range(400):
         bad = Peer(broker)
         for _ in range(3):
-            octets = choice.choice(RECORDED)
-            bad.session.receive(mutated(octets, choice) if choice.random() < 0.7 else octets, broker.now)
+            data = choice.choice(RECORDED)
+            bad.session.receive(mutated(data, choice) if choice.random() < 0.7 else data, broker.now)
         while bad.session.data_to_send():
             pass
         bad.session.eof(broker.now)
@@ -73,7 +73,7 @@ def test_mutated_recorded_frames(seed: int) -> None:
 
 
 @given(st.lists(st.binary(max_size=64), max_size=6), st.booleans())
-def test_octets_that_are_no_frames(pieces: list[bytes], connect: bool) -> None:
+def test_bytes_that_are_no_frames(pieces: list[bytes], connect: bool) -> None:
     broker = make_broker()
     good, bad = Peer(broker), Peer(broker, connect=connect)
     for piece in pieces:
@@ -100,7 +100,7 @@ def test_commands_with_any_content(number: int, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 30))
-def test_a_frame_cut_at_any_octet(cut: int) -> None:
+def test_a_frame_cut_at_any_byte(cut: int) -> None:
     broker = make_broker()
     good, bad = Peer(broker), Peer(broker)
     whole = encode_frame(BaseCommand(type=BaseCommand.PING, ping={}))
@@ -122,8 +122,8 @@ EVIL = [
 
 @pytest.mark.parametrize("pattern", EVIL, ids=range(len(EVIL)))
 def test_no_pattern_hangs_the_broker(pattern: str) -> None:
-    """Without a limit of length, as the letter of the proposal has it: each is served in linear time, or refused."""
-    broker = Broker(profiles=LETTER)
+    """Without a limit of length, as the proposal is written: each is served in linear time, or refused."""
+    broker = Broker(profiles=AS_WRITTEN)
     broker.admin.create_topic("persistent://public/default/" + "a" * 2000)
     peer, good = Peer(broker), Peer(broker)
     list_ = peer.ask("getTopicsOfNamespace", request_id=1, namespace="public/default", topics_pattern=pattern)

@@ -17,7 +17,7 @@ from refimpl.proposals.message_filter import (
     SchemaAccess,
 )
 from refimpl.proposals.message_filter.kinds import BytesPrefixFilter
-from refimpl.proposals.profiles import LETTER
+from refimpl.proposals.profiles import AS_WRITTEN
 from refimpl.wire import compress, encode_payload
 from refimpl.wire.pulsar_api_pb2 import (
     LZ4,
@@ -279,7 +279,7 @@ def test_one_filter_for_each_subscription() -> None:
 
 
 def test_the_letter_gives_each_consumer_its_own() -> None:
-    peer = filtered(Broker(Configuration(), profiles=LETTER), kind="Shared")
+    peer = filtered(Broker(Configuration(), profiles=AS_WRITTEN), kind="Shared")
     assert peer.subscribe(consumer_id=2, kind="Shared", filter_meta=regex("[0-2][0-9]")).request_id == 2
     peer.send("flow", consumer_id=2, messagePermits=10)
     peer.publish("10", "30")

@@ -194,7 +194,7 @@ def test_an_update_without_a_result_is_sent_again_when_nothing_else_happens(brok
     assert broker.next_deadline() == 30.0  # the keep-alive
 
 
-@pytest.mark.parametrize("profile", ["default", "letter"])
+@pytest.mark.parametrize("profile", ["default", "as-written"])
 def test_failed_results_are_answered_by_the_update(profile):
     broker = Broker(profiles=profiles.PROFILES[profile])
     broker.admin.create_partitioned_topic(A, 2)
@@ -209,7 +209,7 @@ def test_failed_results_are_answered_by_the_update(profile):
         if not peer.session.has_output:
             broker.tick(broker.next_deadline())
         pauses.append(round(broker.now - before, 6))
-    assert pauses == {"default": [0, 0.1, 0.2, 0.4, 0.8], "letter": [0] * 5}[profile]
+    assert pauses == {"default": [0, 0.1, 0.2, 0.4, 0.8], "as-written": [0] * 5}[profile]
 
 
 def test_the_time_out_is_a_setting():

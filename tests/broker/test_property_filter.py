@@ -128,15 +128,15 @@ def test_other_subscriptions_are_not_touched() -> None:
 def test_entries_that_stock_clients_wrote_arrive_untouched_or_not_at_all(entry, messages, default, strict) -> None:
     """All of them have region=eu somewhere, and all but the unbatched ones an empty header."""
     world = World()
-    octets = golden_entry(entry)
+    data = golden_entry(entry)
     consumers = [
         world.subscribed({"entry-filter.region": "us"}, 10, subscription="default"),
         world.subscribed({"entry-filter.region": "us", "entry-filter-missing": "reject"}, 10, subscription="strict"),
     ]
-    send(world.producing(), octets, messages)
+    send(world.producing(), data, messages)
     for consumer, arrives in zip(consumers, (default, strict), strict=True):
-        frames = [frame.payload_octets for frame in consumer.frames() if frame.command.HasField("message")]
-        assert frames == ([octets] if arrives else [])
+        frames = [frame.payload_bytes for frame in consumer.frames() if frame.command.HasField("message")]
+        assert frames == ([data] if arrives else [])
 
 
 def test_a_batch_whose_header_is_its_first_message_goes_with_it() -> None:

@@ -28,8 +28,8 @@ PRIVATE = {"check_access", "authenticate"}
 
 def ask(broker: Broker, method: str, path: str, body: object = None, token: str | None = None, raw: bytes | None = None):
     place, _, query = path.partition("?")
-    octets = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
-    answer = handle(broker, AdminRequest(method, place, dict(parse_qsl(query)), octets, token), 0.0)
+    data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
+    answer = handle(broker, AdminRequest(method, place, dict(parse_qsl(query)), data, token), 0.0)
     is_json = answer.content_type == "application/json" and answer.body
     return answer.status, json.loads(answer.body) if is_json else answer.body
 

@@ -9,7 +9,7 @@ import pytest
 
 from refimpl.broker import PROPOSALS, AdminRefused, Broker
 from refimpl.broker.rest import AdminRequest, handle
-from refimpl.proposals.profiles import LETTER
+from refimpl.proposals.profiles import AS_WRITTEN
 from refimpl.proposals.scalable_topics import topics_hash
 from refimpl.wire.pulsar_api_pb2 import AuthorizationError, InvalidTopicName, NotAllowedError, TopicNotFound
 from tests.broker.test_rules import tokens
@@ -25,8 +25,8 @@ def ask(broker: Broker, method: str, path: str, body: object = None, token: str 
     place, _, query = path.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
     filters = tuple(value for key, value in pairs if key == "property")
-    octets = b"" if body is None else json.dumps(body).encode()
-    answer = handle(broker, AdminRequest(method, place, dict(pairs), octets, token, filters), broker.now)
+    data = b"" if body is None else json.dumps(body).encode()
+    answer = handle(broker, AdminRequest(method, place, dict(pairs), data, token, filters), broker.now)
     return answer.status, json.loads(answer.body) if answer.body else None
 
 
@@ -104,7 +104,7 @@ def test_properties_select_and_their_change_is_told(broker: Broker) -> None:
     assert told(peer) == [([], [X])]
 
 
-@pytest.mark.parametrize(("profiles", "expected"), [({}, [([], [X])]), ({"profiles": LETTER}, [])], ids=["default", "letter"])
+@pytest.mark.parametrize(("profiles", "expected"), [({}, [([], [X])]), ({"profiles": AS_WRITTEN}, [])], ids=["default", "as-written"])
 def test_what_comes_and_goes_within_a_window(profiles: dict, expected: list) -> None:
     broker = Broker(**profiles)
     peer = Peer(broker)

@@ -6,7 +6,7 @@ import pytest
 
 from refimpl.broker import avro_schemas
 from refimpl.broker.rest import AdminRequest, AdminResponse, handle
-from refimpl.broker.schemas import MOST_VERSIONS, version_octets
+from refimpl.broker.schemas import MOST_VERSIONS, version_bytes
 from refimpl.wire.pulsar_api_pb2 import IncompatibleSchema, InvalidTopicName, KeyValue, Schema, TopicNotFound
 from tests.fakes.broker_peer import TOPIC, Peer, make_broker
 
@@ -51,12 +51,12 @@ def test_get_or_create_twice_and_what_is_got(peer: Peer) -> None:
         answer = peer.ask("getSchema", request_id=7, topic=TOPIC, **fields)
         assert answer.schema == Schema(name="public/default/t", type=Schema.Avro, schema_data=ONE, properties=schema(ONE, k="v").properties)
         assert answer.schema_version == bytes(8)
-    assert peer.ask("getSchema", request_id=7, topic=TOPIC, schema_version=version_octets(1)).error_code == TopicNotFound
+    assert peer.ask("getSchema", request_id=7, topic=TOPIC, schema_version=version_bytes(1)).error_code == TopicNotFound
     empty = peer.ask("getSchema", request_id=7, topic=TOPIC, schema_version=b"")
     assert (empty.error_code, empty.error_message) == (IncompatibleSchema, "Empty schema version")
 
 
-def test_a_version_of_a_few_octets_costs_an_answer_not_the_connection(peer: Peer) -> None:
+def test_a_version_of_a_few_bytes_costs_an_answer_not_the_connection(peer: Peer) -> None:
     """Apache Pulsar 4.2.4 ends the connection."""
     assert peer.ask("getSchema", request_id=7, topic=TOPIC, schema_version=b"abcd").error_code == IncompatibleSchema
     assert not peer.session.closing

@@ -163,7 +163,7 @@ def test_a_request_fails_by_error_by_time_and_by_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "octets",
+    "data",
     [
         b"GET / HTTP/1.1\r\n\r\n",
         b"\x00\x00\x00\x00",
@@ -174,11 +174,11 @@ def test_a_request_fails_by_error_by_time_and_by_the_end() -> None:
         encode_frame(command("authChallenge")),
     ],
 )
-def test_what_a_broker_must_not_send_ends_the_connection_with_a_clear_error(octets: bytes) -> None:
+def test_what_a_broker_must_not_send_ends_the_connection_with_a_clear_error(data: bytes) -> None:
     broker = connected()
-    broker.octets(octets)
+    broker.deliver(data)
     assert isinstance(broker.connection.reason, ProtocolError)
-    broker.octets(b"ignored")
+    broker.deliver(b"ignored")
     broker.wait(100.0)
     assert broker.sent() == []
 
@@ -191,7 +191,7 @@ def test_a_senseless_max_message_size_ends_the_connection(size: int) -> None:
 def test_a_flood_of_pings_that_are_not_read_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("refimpl.client.connection.PONG_LIMIT", 130)
     broker = connected()
-    broker.octets(encode_frame(command("ping")) * 1000)
+    broker.deliver(encode_frame(command("ping")) * 1000)
     assert broker.sent() == ["pong"] * 10
 
 
@@ -223,7 +223,7 @@ def test_any_split_of_the_input_has_the_same_effect(cuts: set[int]) -> None:
     (broker.connection,) = broker.dialled()
     broker.connection.opened(0.0)
     for start, end in itertools.pairwise([0, *sorted(cuts), len(STREAM)]):
-        broker.octets(STREAM[start:end])
+        broker.deliver(STREAM[start:end])
     assert broker.sent() == ["connect", "lookupTopic", "pong", "pong"]
     assert [connection.target.host for connection in broker.dialled()] == ["other"]
     assert not locating.done
@@ -233,14 +233,14 @@ def test_any_split_of_the_input_has_the_same_effect(cuts: set[int]) -> None:
 @given(st.integers(0, 2**32), st.integers(1, 12))
 def test_damaged_input_never_raises(seed: int, damage: int) -> None:
     choice = random.Random(seed)
-    octets = bytearray(STREAM)
+    data = bytearray(STREAM)
     for _ in range(damage):
-        octets[choice.randrange(len(octets))] = choice.randrange(256)
+        data[choice.randrange(len(data))] = choice.randrange(256)
     broker = ScriptedBroker()
     broker.begin(lambda: broker.core.create_producer("t"))
     (broker.connection,) = broker.dialled()
     broker.connection.opened(0.0)
-    broker.octets(bytes(octets))
+    broker.deliver(bytes(data))
     broker.cut()
     broker.wait(60.0)
 

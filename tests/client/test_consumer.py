@@ -7,10 +7,10 @@ from refimpl.client import (
     LATEST,
     BrokerRefused,
     Closed,
-    ConsumerGroup,
     ConsumerOptions,
     Message,
     MessageId,
+    MultiTopicsConsumer,
     ProtocolError,
 )
 from refimpl.wire import SingleMessage, compress, encode_batch
@@ -21,7 +21,7 @@ S = CommandSubscribe
 MAX = 2**64 - 1
 
 
-def consuming(**choices: object) -> tuple[ScriptedBroker, ConsumerGroup]:
+def consuming(**choices: object) -> tuple[ScriptedBroker, MultiTopicsConsumer]:
     broker = ScriptedBroker()
     subscribing = broker.begin(broker.core.subscribe, "t", ConsumerOptions("s", **choices))  # type: ignore[arg-type]
     broker.accept()
@@ -32,7 +32,7 @@ def consuming(**choices: object) -> tuple[ScriptedBroker, ConsumerGroup]:
     return broker, subscribing.value()
 
 
-def take(broker: ScriptedBroker, group: ConsumerGroup) -> list[Message]:
+def take(broker: ScriptedBroker, group: MultiTopicsConsumer) -> list[Message]:
     taken = []
     with broker.core.entered(broker.now):
         while (message := group.take()) is not None:

@@ -117,15 +117,15 @@ class MoodyBroker:
     def turn(self, now: float) -> None:
         """Read what the client has sent and say something."""
         self._connection.opened(now)
-        octets = b""
+        data = b""
         for frame in self._decoder.receive(self._connection.data_to_send(1 << 24)):
             if self._choice.random() < 0.97:
-                octets += b"".join(self._answer(frame.command))
+                data += b"".join(self._answer(frame.command))
         while self._choice.random() < 0.15:
-            octets += command_frame(self._choice, self._latest)
+            data += command_frame(self._choice, self._latest)
         if self._choice.random() < 0.005:
-            octets = octets[: self._choice.randrange(len(octets) + 1)] + self._choice.randbytes(5)
-        self._connection.receive(octets, now)
+            data = data[: self._choice.randrange(len(data) + 1)] + self._choice.randbytes(5)
+        self._connection.receive(data, now)
         if self._choice.random() < 0.01:
             self._connection.eof(now)
 
@@ -164,13 +164,13 @@ class MoodyBroker:
             yield encode_frame(command("success", request_id=request_id))
 
     def _message(self, consumer_id: int) -> bytes:
-        octets = payload(self._choice)
+        data = payload(self._choice)
         if self._choice.random() < 0.7:
             size = self._choice.randrange(1, 4)
             metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=0, num_messages_in_batch=size)
-            octets = encode_payload(metadata, encode_batch([SingleMessage(SingleMessageMetadata(), b"x")] * size))
+            data = encode_payload(metadata, encode_batch([SingleMessage(SingleMessageMetadata(), b"x")] * size))
         message_id = {"ledgerId": 3, "entryId": self._entry}
-        return encode_frame(command("message", consumer_id=consumer_id, message_id=message_id), octets)
+        return encode_frame(command("message", consumer_id=consumer_id, message_id=message_id), data)
 
 
 @pytest.mark.parametrize("seed", range(40))

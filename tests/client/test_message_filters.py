@@ -356,7 +356,7 @@ def test_encrypted_batches_are_delivered_and_their_permits_come_back(supported: 
             consumer = await client.subscribe(T, "s", message_filter_policy=POLICY, queue_size=10, **STEPS_IN)
             header = MessageMetadata(producer_name="p", sequence_id=0, publish_time=0, num_messages_in_batch=8)
             header.encryption_keys.add(key="k", value=b"v")
-            peer = world.link.connect(lambda octets: None, lambda how: None)
+            peer = world.link.connect(lambda data: None, lambda how: None)
             opening = command("connect", client_version="x", protocol_version=21), command("producer", topic=T, producer_id=1, request_id=1)
             peer.send(b"".join(map(encode_frame, opening)))
             for number in range(20):

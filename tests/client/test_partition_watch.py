@@ -6,8 +6,16 @@ from typing import Any
 
 import pytest
 
-from refimpl.client import ClientOptions, ConsumerGroup, ConsumerOptions, OutgoingMessage, Pending, ProducerGroup, ProducerOptions
-from refimpl.proposals.profiles import LETTER
+from refimpl.client import (
+    ClientOptions,
+    ConsumerOptions,
+    MultiTopicsConsumer,
+    OutgoingMessage,
+    PartitionedProducer,
+    Pending,
+    ProducerOptions,
+)
+from refimpl.proposals.profiles import AS_WRITTEN
 from refimpl.wire import command_name, sub_message
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe
 from tests.fakes.scripted_broker import TOPIC, ScriptedBroker
@@ -92,7 +100,7 @@ def producing(count: int = 2, flags: dict[str, bool] = FLAGS, core: dict[str, An
     broker.accept(feature_flags=flags)
     broker.answer_partitions(count)
     others = broker.serve()
-    group: ProducerGroup = creating.value()
+    group: PartitionedProducer = creating.value()
     return broker, group, others
 
 
@@ -102,7 +110,7 @@ def consuming(count: int = 2, flags: dict[str, bool] = FLAGS, **choices: Any) ->
     broker.accept(feature_flags=flags)
     broker.answer_partitions(count)
     others = broker.serve()
-    group: ConsumerGroup = subscribing.value()
+    group: MultiTopicsConsumer = subscribing.value()
     return broker, group, others
 
 
@@ -135,7 +143,7 @@ def test_it_watches_from_the_start_and_does_not_poll(make: Callable[..., Any]) -
 
 
 def test_the_letter_has_no_task_beside_the_watcher() -> None:
-    broker, _, (request,) = producing(core={"profiles": LETTER})
+    broker, _, (request,) = producing(core={"profiles": AS_WRITTEN})
     broker.watched(request, 2)
     assert broker.wait_serving(1300.0) == []
 
@@ -288,7 +296,7 @@ def test_a_slow_listener_is_waited_for() -> None:
 
 
 def test_a_producer_that_its_listener_closes() -> None:
-    groups: list[ProducerGroup] = []
+    groups: list[PartitionedProducer] = []
     broker, group, (request,) = producing(partitions_update_listener=lambda topics, counts: groups[0].close() and None)
     groups.append(group)
     assert kinds(broker.watched(request, 2)) == ["WatchPartitionUpdateClose"]

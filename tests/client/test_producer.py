@@ -13,14 +13,14 @@ from refimpl.client import (
     InvalidMessage,
     MessageId,
     OutgoingMessage,
+    PartitionedProducer,
     Pending,
-    ProducerGroup,
     ProducerOptions,
     ProtocolError,
     QueueFull,
     TimedOut,
 )
-from refimpl.client.producer_group import key_hash
+from refimpl.client.partitioned_producer import key_hash
 from refimpl.wire import decode_batch, decompress
 from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, CompressionType
 from tests.fakes.scripted_broker import TOPIC, ScriptedBroker
@@ -28,7 +28,7 @@ from tests.fakes.scripted_broker import TOPIC, ScriptedBroker
 SINGLE = ProducerOptions(batching=False)
 
 
-def producing(options: ProducerOptions = SINGLE, **answer: object) -> tuple[ScriptedBroker, ProducerGroup]:
+def producing(options: ProducerOptions = SINGLE, **answer: object) -> tuple[ScriptedBroker, PartitionedProducer]:
     broker = ScriptedBroker()
     creating = broker.begin(broker.core.create_producer, "t", options)
     broker.accept(**({"max_message_size": answer.pop("max_message_size")} if "max_message_size" in answer else {}))
@@ -39,7 +39,7 @@ def producing(options: ProducerOptions = SINGLE, **answer: object) -> tuple[Scri
     return broker, creating.value()
 
 
-def send(broker: ScriptedBroker, group: ProducerGroup, payload: bytes = b"x", **fields: object) -> Pending[MessageId]:
+def send(broker: ScriptedBroker, group: PartitionedProducer, payload: bytes = b"x", **fields: object) -> Pending[MessageId]:
     return broker.begin(group.send, OutgoingMessage(payload, **fields))  # type: ignore[arg-type, no-any-return]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from refimpl.client import BrokerRefused, ClientError, ClientOptions, ConnectionLost, ConsumerOptions, NamespaceConsumer, TimedOut
-from refimpl.proposals.profiles import LETTER
+from refimpl.proposals.profiles import AS_WRITTEN
 from refimpl.proposals.scalable_topics import ScalableTopicChanges, topics_hash
 from refimpl.wire.pulsar_api_pb2 import NotAllowedError, UnsupportedVersionError
 from tests.fakes.scripted_broker import ScriptedBroker
@@ -121,7 +121,7 @@ def test_a_connection_that_is_lost_before_the_first_set_ends_it() -> None:
 
 
 def test_or_not_by_the_letter() -> None:
-    broker = ScriptedBroker(profiles=LETTER)
+    broker = ScriptedBroker(profiles=AS_WRITTEN)
     begun = subscribing(broker)
     broker.accept(**SUPPORTED)
     broker.cut()

@@ -32,8 +32,8 @@ def delete(world: World, name: object) -> None:
 
 def ask(world: World, method: str, path: str, body: object) -> None:
     place, _, query = path.partition("?")
-    octets = b"" if body is None else json.dumps(body).encode()
-    assert world.link.admin(AdminRequest(method, f"/admin/v2/scalable/{NS}/{place}", dict(parse_qsl(query)), octets)).status == 204
+    data = b"" if body is None else json.dumps(body).encode()
+    assert world.link.admin(AdminRequest(method, f"/admin/v2/scalable/{NS}/{place}", dict(parse_qsl(query)), data)).status == 204
 
 
 # One topic
@@ -183,7 +183,7 @@ def test_a_cut_is_survived_with_the_hash() -> None:
     virtually(test)
 
 
-def test_octets_in_pieces_delays_and_cuts() -> None:
+def test_bytes_in_pieces_delays_and_cuts() -> None:
     async def test(world: World) -> None:
         rolls = random.Random(4)
         wanted: set[str] = set()

@@ -10,14 +10,14 @@ import pytest
 from refimpl.client import (
     InvalidMessage,
     MessageId,
-    ProducerGroup,
+    PartitionedProducer,
     ProducerOptions,
     ProducerStats,
     QueueFull,
     TimedOut,
 )
 from refimpl.proposals import profiles, uniform_batches
-from refimpl.proposals.uniform_batches import Reason, allowed_values, header_octets
+from refimpl.proposals.uniform_batches import Reason, allowed_values, header_bytes
 from refimpl.wire import Frame, crc32c, decode_batch, decompress, encode_batch, is_batch, parse_payload
 from refimpl.wire.pulsar_api_pb2 import (
     LZ4,
@@ -42,7 +42,7 @@ def uniform(**choices: Any) -> ProducerOptions:
 
 def producing(
     options: ProducerOptions | None = None, connected: dict[str, Any] | None = None, **choices: Any
-) -> tuple[ScriptedBroker, ProducerGroup]:
+) -> tuple[ScriptedBroker, PartitionedProducer]:
     broker = ScriptedBroker(**choices)
     creating = broker.begin(broker.core.create_producer, "t", options or uniform())
     broker.accept(**(connected or {}))
@@ -60,7 +60,7 @@ def sends(broker: ScriptedBroker) -> list[Frame]:
     return found
 
 
-def flush(broker: ScriptedBroker, group: ProducerGroup) -> None:
+def flush(broker: ScriptedBroker, group: PartitionedProducer) -> None:
     broker.begin(lambda: broker.core.scheduler.spawn(group.flush()))
 
 
@@ -77,7 +77,7 @@ def header(frame: Frame) -> dict[str, str]:
     return {one.key: one.value for one in frame.payload().metadata.properties}
 
 
-def send_example(broker: ScriptedBroker, group: ProducerGroup) -> list[Any]:
+def send_example(broker: ScriptedBroker, group: PartitionedProducer) -> list[Any]:
     return [send(broker, group, text.encode(), properties=properties) for text, properties in EXAMPLE]
 
 
@@ -85,8 +85,8 @@ def send_example(broker: ScriptedBroker, group: ProducerGroup) -> list[Any]:
 
 
 def entry_by_hand(header: str, singles: list[Any]) -> str:
-    octets = bytes.fromhex(header)
-    covered = len(octets).to_bytes(4, "big") + octets + encode_batch(singles)
+    data = bytes.fromhex(header)
+    covered = len(data).to_bytes(4, "big") + data + encode_batch(singles)
     return (bytes.fromhex("0e01") + crc32c(covered).to_bytes(4, "big") + covered).hex()
 
 
@@ -108,7 +108,7 @@ def test_the_example_in_octets() -> None:
     flush(broker, group)
     frames = sends(broker)
     assert [(tuple(header(frame).items()), texts(frame)) for frame in frames] == TABLE
-    assert [frame.payload_octets.hex() for frame in frames] == by_hand
+    assert [frame.payload_bytes.hex() for frame in frames] == by_hand
     commands = [frame.command.send for frame in frames]
     assert [(one.sequence_id, one.num_messages, one.highest_sequence_id) for one in commands] == [
         (0, 2, 1), (2, 2, 3), (4, 1, 0), (5, 1, 0), (6, 2, 7)
@@ -119,7 +119,7 @@ def test_the_example_in_octets() -> None:
     ("profile", "option", "java"),
     [
         (profiles.DEFAULT, None, False),
-        (profiles.LETTER, None, False),
+        (profiles.AS_WRITTEN, None, False),
         (JAVA_SINGLE, None, True),
         (JAVA_SINGLE, "batch", False),
         (profiles.DEFAULT, "java_single", True),
@@ -164,13 +164,13 @@ def test_other_triggers_stay() -> None:
     assert sent() == [["a", "b", "c"]], "it has as many messages as are allowed"
     send(broker, group, b"d" * 50, properties=EU)
     send(broker, group, b"e" * 100, properties=EU)
-    assert sent() == [["d" * 50]], "it would have more octets than are allowed"
+    assert sent() == [["d" * 50]], "it would have more bytes than are allowed"
     broker.wait(1.9)
     assert sent() == []
     broker.wait(0.1)
     assert sent() == [["e" * 100]], "its first message has waited for two seconds"
     send(broker, group, b"f" * 150, properties=EU)
-    assert sent() == [["f" * 150]], "it has as many octets as are allowed"
+    assert sent() == [["f" * 150]], "it has as many bytes as are allowed"
     send(broker, group, b"g", properties=EU)
     send(broker, group, b"h", properties=US)
     assert sent() == [["g"]], "another set"
@@ -234,9 +234,9 @@ def test_an_empty_setting_writes_batches_as_ever() -> None:
         broker.wait(1.0)
         send(broker, group, b"alone", properties=EU)
         broker.wait(1.0)
-        seen.append([frame.payload_octets for frame in sends(broker)])
+        seen.append([frame.payload_bytes for frame in sends(broker)])
     assert seen[0] == seen[1]
-    batch, alone = (parse_payload(octets).metadata for octets in seen[0])
+    batch, alone = (parse_payload(data).metadata for data in seen[0])
     assert (batch.num_messages_in_batch, list(batch.properties)) == (8, [])
     assert (is_batch(alone), [one.value for one in alone.properties]) == (False, ["eu"])
 
@@ -291,7 +291,7 @@ def test_a_batch_that_is_too_large_with_its_header_is_divided() -> None:
     sendings = [send(broker, group, b"x" * 60, properties={"p": value}) for _ in range(7)]
     broker.wait(1.0)
     frames = sends(broker)
-    assert all(len(frame.payload_octets or b"") <= 1000 for frame in frames)
+    assert all(len(frame.payload_bytes or b"") <= 1000 for frame in frames)
     assert sum(len(texts(frame)) for frame in frames) == 7
     assert {tuple(header(frame)) for frame in frames} == {("p",)}
     assert group.stats.entries == len(frames)
@@ -334,7 +334,7 @@ def test_sequence_ids_receipts_and_limits() -> None:
     broker.accept()
     broker.answer_lookup()
     broker.answer_producer(producer_name="java")
-    assert [frame.payload_octets for frame in sends(broker)] == [frame.payload_octets for frame in frames[3:]]
+    assert [frame.payload_bytes for frame in sends(broker)] == [frame.payload_bytes for frame in frames[3:]]
     assert group.stats.entries == 5, "what is sent again counts once"
     broker.wait(5.0)
     assert [type(sending.error) for sending in sendings[5:]] == [TimedOut] * 3
@@ -343,23 +343,23 @@ def test_sequence_ids_receipts_and_limits() -> None:
 def test_the_price_is_reported() -> None:
     broker, group = producing()
     assert group.stats == ProducerStats()
-    assert (group.stats.messages_per_entry, group.stats.octets_per_message, group.stats.header_octets_per_message) == (0, 0, 0)
+    assert (group.stats.messages_per_entry, group.stats.bytes_per_message, group.stats.header_bytes_per_message) == (0, 0, 0)
     send_example(broker, group)
     assert group.stats.messages == 6, "two wait for others"
     broker.wait(1.0)
     frames = sends(broker)
     stats = group.stats
     assert (stats.messages, stats.entries) == (8, 5)
-    assert stats.octets == sum(len(frame.payload_octets or b"") for frame in frames)
+    assert stats.data == sum(len(frame.payload_bytes or b"") for frame in frames)
     bodies = sum(len(frame.payload().body) for frame in frames)
-    assert stats.header_octets == stats.octets - bodies
-    assert stats.extracted_octets == sum(header_octets(header) for header, _ in TABLE)
+    assert stats.header_bytes == stats.data - bodies
+    assert stats.extracted_bytes == sum(header_bytes(header) for header, _ in TABLE)
     assert stats.messages_per_entry == 1.6
-    assert stats.header_octets_per_message == stats.header_octets / 8
-    assert stats.octets_per_message == stats.octets / 8
+    assert stats.header_bytes_per_message == stats.header_bytes / 8
+    assert stats.bytes_per_message == stats.data / 8
     plain, others = producing(ProducerOptions(batch_delay=1.0))
     send_example(plain, others)
     plain.wait(1.0)
     assert others.stats.entries == 1
-    assert others.stats.extracted_octets == 0
-    assert others.stats.header_octets < stats.header_octets
+    assert others.stats.extracted_bytes == 0
+    assert others.stats.header_bytes < stats.header_bytes

@@ -56,13 +56,13 @@ MESSAGES = st.tuples(PROPERTIES, st.binary(max_size=80), st.sampled_from([None, 
     st.sampled_from([profiles.DEFAULT, JAVA_SINGLE]),
 )
 def test_whatever_is_sent_is_stored_once_in_order_and_under_its_set(
-    messages: list[Any], partitions: int, most: int, octets: int, compression: int, profile: profiles.Profiles
+    messages: list[Any], partitions: int, most: int, data: int, compression: int, profile: profiles.Profiles
 ) -> None:
     async def test(world: World) -> None:
         if partitions:
             world.broker.admin.create_partitioned_topic(TOPIC, partitions)
         async with world.client(profiles=profile) as client:
-            options = uniform(batch_messages=most, batch_bytes=octets, batch_delay=0.01, compression=compression)
+            options = uniform(batch_messages=most, batch_bytes=data, batch_delay=0.01, compression=compression)
             producer = await client.create_producer(TOPIC, options)
             sending = []
             for number, (properties, payload, key, pause) in enumerate(messages):
@@ -75,12 +75,12 @@ def test_whatever_is_sent_is_stored_once_in_order_and_under_its_set(
         topics = [f"{TOPIC}-partition-{index}" for index in range(partitions)] or [TOPIC]
         stored = {topic: world.broker.store.namespaces["public/default"].topics[topic].entries for topic in topics}
         assert (stats.messages, stats.entries) == (len(messages), sum(map(len, stored.values())))
-        assert stats.octets == sum(len(entry.octets) for entries in stored.values() for entry in entries)
+        assert stats.data == sum(len(entry.data) for entries in stored.values() for entry in entries)
         seen: dict[int, MessageId] = {}
         for partition, (_, entries) in enumerate(stored.items()):
             numbers = []
             for index, entry in enumerate(entries):
-                payload = parse_payload(entry.octets)
+                payload = parse_payload(entry.data)
                 metadata = payload.metadata
                 body = decompress(payload.body, metadata.compression, metadata.uncompressed_size)
                 shown = tuple((one.key, one.value) for one in metadata.properties)

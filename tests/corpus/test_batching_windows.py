@@ -9,9 +9,9 @@ from pyspark.sql import functions as sql
 
 from conformance.corpus.batching.entries import entries
 from conformance.corpus.batching.laws import LAWS, find
-from conformance.corpus.batching.octets import varint_octets
 from conformance.corpus.batching.reference import with_reference_batches
 from conformance.corpus.batching.settings import Setting, Want, frequent_values
+from conformance.corpus.batching.sizes import varint_bytes
 from conformance.corpus.batching.windows import with_batches
 from conformance.corpus.jobs import batches_agree
 from refimpl.proposals.uniform_batches import Reason
@@ -62,7 +62,7 @@ def test_long_runs_are_jumped_through_in_pieces(spark):
     settings = (
         Setting("short", VALUES, max_messages=3, delay=10**6),
         Setting("longer than a piece", VALUES, max_messages=700, delay=10**6),
-        Setting("octets and time", VALUES, max_octets=700, delay=9),
+        Setting("bytes and time", VALUES, max_octets=700, delay=9),
         Setting("one", VALUES, delay=10**6, max_messages=10**6, max_octets=10**9),
     )
     other = (sql.col("batch") != sql.col("reference_batch")) | (sql.col("position") != sql.col("reference_position"))
@@ -72,12 +72,12 @@ def test_long_runs_are_jumped_through_in_pieces(spark):
     ]
     found = {row[0]: tuple(row)[1:] for row in reduce(DataFrame.unionAll, counts).collect()}
     assert all(others == 0 and messages == 3000 for others, _, messages in found.values())
-    assert {name: batches for name, (_, batches, _) in found.items() if name != "octets and time"} == {
+    assert {name: batches for name, (_, batches, _) in found.items() if name != "bytes and time"} == {
         "short": 1000,
         "longer than a piece": 5,
         "one": 1,
     }
-    assert found["octets and time"][1] > 3000 / 9
+    assert found["bytes and time"][1] > 3000 / 9
 
 
 def test_laws_are_broken_by_formulations_that_differ(corpus):
@@ -113,7 +113,7 @@ def test_the_order_and_number_of_partitions_make_no_difference(corpus):
 def test_varints(spark):
     numbers = [0, 1, 127, 128, 16_383, 16_384, 2**35 - 1, 2**35, 2**62, 2**63 - 1]
     frame = spark.createDataFrame([(number,) for number in numbers], "number LONG")
-    assert [row[0] for row in frame.select(varint_octets(sql.col("number"))).collect()] == [
+    assert [row[0] for row in frame.select(varint_bytes(sql.col("number"))).collect()] == [
         max(1, -(-number.bit_length() // 7)) for number in numbers
     ]
 

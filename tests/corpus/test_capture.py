@@ -65,41 +65,41 @@ def test_frames_have_offsets_sizes_and_commands():
 
 @pytest.mark.parametrize("end", [b"", TOO_LARGE + b"rest", bytes(7), PING[:-1], b"\x00", REFUSED])
 def test_any_pieces_give_the_same_rows(end):
-    octets = PING + REFUSED + LIST * 3 + CONNECT + end
-    whole = rows_of(octets)
-    assert rows_of(octets, [1] * len(octets)) == whole
+    data = PING + REFUSED + LIST * 3 + CONNECT + end
+    whole = rows_of(data)
+    assert rows_of(data, [1] * len(data)) == whole
     drawn = random.Random(1)
     for _ in range(50):
-        assert rows_of(octets, [drawn.randint(1, 30) for _ in range(len(octets))]) == whole
+        assert rows_of(data, [drawn.randint(1, 30) for _ in range(len(data))]) == whole
 
 
 def test_rows_are_those_of_the_frame_decoder():
-    octets = (PING + LIST + CONNECT) * 5
-    assert [row.octets for row in rows_of(octets)] == [frame.octets for frame in FrameDecoder().receive(octets)]
+    data = (PING + LIST + CONNECT) * 5
+    assert [row.octets for row in rows_of(data)] == [frame.octets for frame in FrameDecoder().receive(data)]
 
 
 def test_a_frame_that_is_refused_is_a_row_and_the_stream_goes_on():
     rows = rows_of(PING + REFUSED + LIST)
     assert [row.command for row in rows] == ["ping", None, "watchTopicList"]
     assert rows[1].octets == REFUSED
-    assert rows[1].corrupt == "refused: at octet 8: a varint is cut"
+    assert rows[1].corrupt == "refused: at byte 8: a varint is cut"
 
 
 def test_from_a_wrong_header_on_all_the_rest_is_one_row():
     rows = rows_of(PING + TOO_LARGE + LIST + CONNECT)
     assert summary(rows) == [(0, len(PING), "ping"), (len(PING), 4 + len(LIST) + len(CONNECT), "header")]
-    assert rows[1].corrupt == "header: a frame of 1073741828 octets, 42024960 are allowed"
+    assert rows[1].corrupt == "header: a frame of 1073741828 bytes, 42024960 are allowed"
     assert rows_of(bytes(9))[0].corrupt == "header: total size 0 leaves no room for the command size"
 
 
-def test_the_largest_frame_is_allowed_and_one_octet_more_is_not():
+def test_the_largest_frame_is_allowed_and_one_byte_more_is_not():
     assert [row.corrupt for row in Stream(ORIGIN, len(LIST)).feed(LIST)] == [None]
     stream = Stream(ORIGIN, len(LIST) - 1)
     assert stream.feed(LIST) == []
-    assert stream.end()[0].corrupt == f"header: a frame of {len(LIST)} octets, {len(LIST) - 1} are allowed"
+    assert stream.end()[0].corrupt == f"header: a frame of {len(LIST)} bytes, {len(LIST) - 1} are allowed"
 
 
-def test_of_a_long_rest_the_first_octets_are_kept():
+def test_of_a_long_rest_the_first_bytes_are_kept():
     (row,) = rows_of(TOO_LARGE + bytes(10_000), [3, 5000, 5004])
     assert (row.size, len(row.octets), row.octets[:4]) == (10_004, 4096, TOO_LARGE)
 
@@ -114,7 +114,7 @@ def test_of_a_long_rest_the_first_octets_are_kept():
         (b"GET / HTTP/1.1", "HTTP"),
     ],
 )
-def test_foreign_octets_are_named(start, kind):
+def test_foreign_bytes_are_named(start, kind):
     (row,) = rows_of(start)
     assert row.corrupt.startswith("header: a frame of ")
     assert row.corrupt.endswith(f" are allowed (this looks like {kind})")
@@ -122,8 +122,8 @@ def test_foreign_octets_are_named(start, kind):
 
 
 def test_a_stream_that_ends_inside_a_frame():
-    assert rows_of(PING + LIST[:-1])[1].corrupt == f"truncated: the stream ends {len(LIST) - 1} octets into a frame of {len(LIST)}"
-    assert rows_of(PING + LIST[:3])[1].corrupt == "truncated: the stream ends 3 octets into a frame"
+    assert rows_of(PING + LIST[:-1])[1].corrupt == f"truncated: the stream ends {len(LIST) - 1} bytes into a frame of {len(LIST)}"
+    assert rows_of(PING + LIST[:3])[1].corrupt == "truncated: the stream ends 3 bytes into a frame"
 
 
 def test_a_frame_whose_middle_is_not_known_is_a_row_and_the_stream_goes_on():
@@ -131,7 +131,7 @@ def test_a_frame_whose_middle_is_not_known_is_a_row_and_the_stream_goes_on():
     stream = Stream(ORIGIN)
     rows = stream.feed(PING) + stream.feed_cut(large[:200], 700, large[900:]) + stream.feed(LIST) + stream.end()
     assert summary(rows) == [(0, len(PING), "ping"), (len(PING), 1004, "cut"), (len(PING) + 1004, len(LIST), "watchTopicList")]
-    assert rows[1].corrupt == "cut: the log does not keep 700 of 1,004 octets"
+    assert rows[1].corrupt == "cut: the log does not keep 700 of 1,004 bytes"
 
 
 def test_a_frame_whose_middle_is_not_known_may_end_in_a_later_send():
@@ -142,7 +142,7 @@ def test_a_frame_whose_middle_is_not_known_may_end_in_a_later_send():
 
 
 @pytest.mark.parametrize("head", [PING, PING + LIST[:2], PING + LIST[:10]])
-def test_after_octets_that_are_not_known_and_hold_the_end_of_a_frame_nothing_can_be_told(head):
+def test_after_bytes_that_are_not_known_and_hold_the_end_of_a_frame_nothing_can_be_told(head):
     stream = Stream(ORIGIN)
     rows = stream.feed_cut(head, 700, PING) + stream.feed(LIST) + stream.end()
     assert summary(rows) == [(0, len(PING), "ping"), (len(PING), len(head) + 700 + len(LIST), "cut")]
@@ -213,7 +213,7 @@ def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
     pieces, _ = find_pieces(folder, 1 << 20, MAX_FRAME_SIZE)
     (folder / "0").write_bytes(PING)
     rows = list(pieces[0].rows(MAX_FRAME_SIZE))
-    text = f"shrunk: {len(PING + LIST)} octets were there when the read began, and {len(PING)} are left"
+    text = f"shrunk: {len(PING + LIST)} bytes were there when the read began, and {len(PING)} are left"
     assert [row.corrupt for row in rows] == [None, text]
     (folder / "0").unlink()
     assert [row.corrupt for row in pieces[0].rows(MAX_FRAME_SIZE)] == ["missing: No such file or directory"]
@@ -271,7 +271,7 @@ def test_a_folder_without_an_index_is_named(tmp_path):
         (lambda home: raw(home, ("client", PING), index=False), r"no capture to read: there is no index\.jsonl and no event log"),
         (
             lambda home: raw(home, ("client", PING)) / "0",
-            r"0: is no event log \(\.jsonl or \.jsonl\.gz\); a file of octets needs a folder with",
+            r"0: is no event log \(\.jsonl or \.jsonl\.gz\); a file of bytes needs a folder with",
         ),
     ],
 )
@@ -295,7 +295,7 @@ def test_folders_may_hold_captures_of_all_kinds(tmp_path):
     assert [row.origin.file for row in everything(tmp_path / "a" / "events.jsonl")] == ["events.jsonl"]
 
 
-def test_a_file_of_octets_is_no_log_whatever_it_is_called(tmp_path):
+def test_a_file_of_bytes_is_no_log_whatever_it_is_called(tmp_path):
     folder = raw(tmp_path / "c")
     (folder / "x.jsonl").write_bytes(PING)
     (folder / "index.jsonl").write_text('{"connection": "a", "direction": "client", "file": "x.jsonl"}\n')
@@ -318,7 +318,7 @@ def test_modes(tmp_path):
     with pytest.raises(CorpusError) as caught:
         list(by_mode(rows, "fail", tmp_path))
     assert str(caught.value) == (
-        f"{tmp_path}/f: at octet {len(PING)} of the client in c: refused: at octet 8: a varint is cut; mode keep shows it"
+        f"{tmp_path}/f: at byte {len(PING)} of the client in c: refused: at byte 8: a varint is cut; mode keep shows it"
     )
 
 
@@ -359,14 +359,14 @@ def test_options_are_checked(options, message):
 
 def test_the_index_of_a_folder_of_tcpflow(tmp_path):
     client, again = "010.000.000.007.51000-010.000.000.001.06650", "010.000.000.007.51000-010.000.000.001.06650c1"
-    for name, octets in {
+    for name, data in {
         client: CONNECT + PING,
         again: CONNECT,
         "010.000.000.001.06650-010.000.000.007.51000": PING,
         "010.000.000.007.51000-010.000.000.001.00443": b"GET /",
         "report.xml": b"<x/>",
     }.items():
-        (tmp_path / name).write_bytes(octets)
+        (tmp_path / name).write_bytes(data)
     assert index_flows(tmp_path) == 3
     assert sorted((row.origin.connection, row.origin.direction, row.command) for row in everything(tmp_path)) == [
         ("010.000.000.007:51000", "broker", "ping"),
@@ -400,7 +400,7 @@ def test_spark_reads_the_recordings_of_all_releases(spark):
     rows = spark.read.format("pulsar_capture").load().groupBy("release", "direction").count().collect()
     assert {row["release"] for row in rows} == {target.partition("@")[2] for target in recorder.targets()}
     loaded = [recorder.load_target(target) for target in recorder.targets()]
-    frames = sum(isinstance(event, log.Frame) for run in loaded for talk in run.talks.values() for event in talk.events)
+    frames = sum(isinstance(event, log.Frame) for run in loaded for trial_log in run.trial_logs.values() for event in trial_log.events)
     assert sum(row["count"] for row in rows if row["direction"] == "broker") == frames
 
 
@@ -411,7 +411,7 @@ def test_errors_come_back_from_spark_in_one_line(spark, tmp_path):
         ({"pth": "x"}, "pulsar_capture: there is no option pth, did you mean path?"),
         (
             {"path": str(folder), "mode": "fail"},
-            f"{folder}/0: at octet {len(PING)} of the client in c0: header: a frame of 1073741828 octets",
+            f"{folder}/0: at byte {len(PING)} of the client in c0: header: a frame of 1073741828 bytes",
         ),
     ):
         with pytest.raises(Exception, match=r"CorpusError") as caught:

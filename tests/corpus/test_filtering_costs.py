@@ -11,11 +11,11 @@ from conformance.corpus.filtering.costs import (
     Topics,
     by_shape,
     costs,
-    field_octets,
-    field_octets_of,
+    field_bytes,
+    field_bytes_of,
     list_answer,
     list_request,
-    varint_octets,
+    varint_bytes,
     watch_answer,
     watch_request,
     watch_update,
@@ -31,15 +31,15 @@ HASH = "0d0602ed"
 
 
 def fields(names: list[str]) -> Topics:
-    return Topics(len(names), sum(field_octets(len(name.encode())) for name in names))
+    return Topics(len(names), sum(field_bytes(len(name.encode())) for name in names))
 
 
 @given(IDS)
 def test_varints(number: int) -> None:
-    octets = 1
-    while number >> (7 * octets):
-        octets += 1
-    assert varint_octets(number) == octets
+    data = 1
+    while number >> (7 * data):
+        data += 1
+    assert varint_bytes(number) == data
 
 
 @given(NAMES, IDS)
@@ -93,13 +93,13 @@ def test_costs_are_those_of_a_broker(spark: SparkSession) -> None:
         filtered.MergeFrom(plain)
         unchanged = CommandGetTopicsOfNamespace(topics_hash=broker.get_topics(filtered, here).topics_hash)
         unchanged.MergeFrom(filtered)
-        for request, octets in ((plain, cost.unfiltered), (filtered, cost.filtered), (unchanged, cost.unchanged)):
+        for request, data in ((plain, cost.unfiltered), (filtered, cost.filtered), (unchanged, cost.unchanged)):
             answer = broker.get_topics(request, here)
             base = command("getTopicsOfNamespaceResponse")
             base.getTopicsOfNamespaceResponse.CopyFrom(answer)
             asked = command("getTopicsOfNamespace")
             asked.getTopicsOfNamespace.CopyFrom(request)
-            assert octets == len(encode_frame(asked)) + len(encode_frame(base)), (pattern.given, request)
+            assert data == len(encode_frame(asked)) + len(encode_frame(base)), (pattern.given, request)
         if pattern.is_evaluated:
             watched = CommandWatchTopicList(
                 request_id=1, watcher_id=1, namespace=pattern.namespace, topics_pattern=pattern.given, topics_hash=HASH
@@ -114,10 +114,10 @@ def test_costs_are_those_of_a_broker(spark: SparkSession) -> None:
     assert summed["all"]["longer than evaluated"] == 1
     assert summed["everything"]["matching"] == 32
     assert summed["everything"]["selectivity"] == 1.0
-    assert summed["all"]["octets filtered"] == sum(cost.filtered for cost in found.values())
+    assert summed["all"]["bytes filtered"] == sum(cost.filtered for cost in found.values())
 
 
 @pytest.mark.parametrize("length", [0, 1, 127, 128, 16_383, 16_384])
-def test_field_octets_of_a_column(spark: SparkSession, length: int) -> None:
+def test_field_bytes_of_a_column(spark: SparkSession, length: int) -> None:
     frame = spark.createDataFrame([("x" * length,)], "topic STRING")
-    assert frame.select(field_octets_of()).collect()[0][0] == field_octets(length)
+    assert frame.select(field_bytes_of()).collect()[0][0] == field_bytes(length)

@@ -219,7 +219,7 @@ def test_any_payload(payloads: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("prefix", [b"", b"a", b"abc\n", b"\xff\x00", b"gr", b"\xc3"])
-def test_payloads_that_begin_with_octets(prefix: bytes) -> None:
+def test_payloads_that_begin_with_bytes(prefix: bytes) -> None:
     found = both(PayloadBeginsWith(prefix), payload_batch(PAYLOADS))
     of_reference = BytesPrefixFilter({PREFIX_BASE64_KEY: base64.b64encode(prefix).decode()}, SchemaAccess())
     assert found == [of_reference.matches(Candidate(payload or b"", MessageMetadata())) for payload in PAYLOADS]

@@ -145,15 +145,15 @@ def test_folders_that_can_not_be_read(tmp_path, make, message):
 def test_a_jar_that_is_damaged_or_that_changes(tmp_path):
     path = make_jar(tmp_path / "x.jar", ["long-name-of-a-file", "b"])
     (jar,) = find_jars(tmp_path)
-    octets = bytearray(path.read_bytes())
-    octets[50] ^= 0xFF
-    path.write_bytes(octets)
+    data = bytearray(path.read_bytes())
+    data[50] ^= 0xFF
+    path.write_bytes(data)
     with pytest.raises(CorpusError, match=r"x\.jar: long-name-of-a-file can't be read"):
         list(jar_batches(jar, chosen(**{"as": "messages", "payload": "octets"})))
     make_jar(path, ["a"])
     with pytest.raises(CorpusError, match=r"x\.jar: changed while it was read: 2 files, then 1"):
         list(jar_batches(jar, chosen()))
-    path.write_bytes(octets[:-20])
+    path.write_bytes(data[:-20])
     with pytest.raises(CorpusError, match=r"can't be read as a jar"):
         list(jar_batches(jar, chosen()))
 

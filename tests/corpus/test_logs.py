@@ -15,7 +15,7 @@ from tests.samples.captured import CONNECT, HEADER, LIST, PING, RECORDING, conve
 
 def test_a_recording_gives_all_frames_of_its_log():
     run = recorder.load(RECORDING)
-    logged = [event.octets for talk in run.talks.values() for event in talk.events if isinstance(event, log.Frame)]
+    logged = [event.octets for trial_log in run.trial_logs.values() for event in trial_log.events if isinstance(event, log.Frame)]
     rows = list(log_rows(RECORDING, "r"))
     assert [row.octets.hex() for row in rows if row.origin.direction == "broker"] == logged
     assert {(row.origin.target, row.origin.release) for row in rows} == {("apache-pulsar@4.2.4", "4.2.4")}
@@ -85,7 +85,7 @@ def test_a_log_with_a_damaged_line_ends_there(tmp_path):
 
 def test_frames_that_are_not_hexadecimal_damage_the_log(tmp_path):
     path = write_log(tmp_path / "a.jsonl", *conversation(opened(), sent("zz"), sent(PING)))
-    assert [row.corrupt for row in log_rows(path, "a")] == ["log: a:4: the octets of a begin are not hexadecimal"]
+    assert [row.corrupt for row in log_rows(path, "a")] == ["log: a:4: the bytes of a begin are not hexadecimal"]
 
 
 @pytest.mark.parametrize("text", [b'{"some": "log"}\n', b"\x89PNG\r\n\x1a\n\xff\xfe", b"{}", b"\xd4\xc3\xb2\xa1" + bytes(100)])

@@ -128,7 +128,7 @@ def test_frames_are_compared_with_those_of_the_reference():
     assert frames != scalable.reference_frames(log, ALL, "cancels_out")[1:]
 
 
-def test_octets_are_those_of_the_frames():
+def test_bytes_are_those_of_the_frames():
     outcome = Outcome()
     update = CommandWatchScalableTopicsUpdate(watch_id=1, diff=ScalableTopicsDiff(added=["topic://public/a2/t1"]))
     outcome.to_client(update)

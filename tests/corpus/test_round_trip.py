@@ -29,16 +29,16 @@ def framed(encoded):
     return (4 + len(encoded)).to_bytes(4, "big") + len(encoded).to_bytes(4, "big") + encoded
 
 
-def found(octets):
-    return {finding.law: finding.what for finding in rules.findings(octets)}
+def found(data):
+    return {finding.law: finding.what for finding in rules.findings(data)}
 
 
 def varint(value):
-    octets = b""
+    data = b""
     while value > 127:
-        octets += bytes([value & 127 | 128])
+        data += bytes([value & 127 | 128])
         value >>= 7
-    return octets + bytes([value])
+    return data + bytes([value])
 
 
 def field(number, value):
@@ -54,7 +54,7 @@ def command_of(*fields, number=64):
 GOOD = [field(1, 1), field(2, 2), field(3, b"ns"), field(4, b"p")]
 UNKNOWN = "something that the schema does not have stands before something that it has"
 ORDER = "fields are not in the order of their numbers"
-LONG = "a number is written with more octets than it needs, or with bits that do not count"
+LONG = "a number is written with more bytes than it needs, or with bits that do not count"
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ LONG = "a number is written with more octets than it needs, or with bits that do
 )
 def test_a_command_in_another_form_is_named(encoded, form):
     assert rules.other_form(descriptor_of(BaseCommand), encoded) == form
-    octets = framed(encoded)
-    assert found(octets) == {"command": form or rules.SAME, "value": rules.SAME}
+    data = framed(encoded)
+    assert found(data) == {"command": form or rules.SAME, "value": rules.SAME}
 
 
 def test_a_value_of_an_enum_that_is_not_known_counts_as_unknown():
@@ -96,7 +96,7 @@ def test_numbers_that_may_be_packed_or_not():
     assert sorted(map(str, forms.values()))[1] == "a repeated field is packed where the schema does not say so, or the other way round"
 
 
-def test_numbers_below_zero_are_ten_octets_and_no_other_form():
+def test_numbers_below_zero_are_ten_bytes_and_no_other_form():
     base = command("success", request_id=1)
     batch_index = command("message", consumer_id=1, message_id={"ledgerId": 1, "entryId": 2, "partition": -1})
     assert {found(encode_frame(one))["command"] for one in (base,)} == {rules.SAME}
@@ -106,8 +106,8 @@ def test_numbers_below_zero_are_ten_octets_and_no_other_form():
 @pytest.mark.parametrize("broker_entry", [None, BrokerEntryMetadata(index=5)])
 @pytest.mark.parametrize("checksum", ["valid", "invalid", "absent"])
 def test_payloads_are_encoded_as_they_were(checksum, broker_entry):
-    octets = encode_frame(SEND, encode_payload(METADATA, b"body", checksum=checksum, broker_entry_metadata=broker_entry))
-    assert found(octets) == {"command": rules.SAME, "value": rules.SAME, "payload": rules.SAME}
+    data = encode_frame(SEND, encode_payload(METADATA, b"body", checksum=checksum, broker_entry_metadata=broker_entry))
+    assert found(data) == {"command": rules.SAME, "value": rules.SAME, "payload": rules.SAME}
 
 
 def test_metadata_in_another_form_are_named():
@@ -122,12 +122,12 @@ def test_metadata_in_another_form_are_named():
 
 
 def test_payloads_that_can_not_be_read_are_named():
-    assert found(encode_frame(SEND, b"\x00\x00\x00\x09short"))["payload"].startswith("refused: the message metadata should have 9 octets")
+    assert found(encode_frame(SEND, b"\x00\x00\x00\x09short"))["payload"].startswith("refused: the message metadata should have 9 bytes")
     assert found(encode_frame(SEND))["payload"] == "refused: SEND without a payload"
     metadata = MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, num_messages_in_batch=2)
     assert found(encode_frame(SEND, encode_payload(metadata, b"x")))["batch"].startswith("refused: the metadata size of message 0")
     metadata = MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, compression=ZSTD, uncompressed_size=9)
-    assert found(encode_frame(SEND, encode_payload(metadata, b"x")))["compression"] == "refused: ZSTD body does not decompress to 9 octets"
+    assert found(encode_frame(SEND, encode_payload(metadata, b"x")))["compression"] == "refused: ZSTD body does not decompress to 9 bytes"
 
 
 @pytest.mark.parametrize("compression", [0, LZ4, ZSTD])
@@ -149,13 +149,13 @@ def test_a_batch_in_another_form_is_named():
 
 
 def test_encoders_that_are_wrong_break_the_laws(monkeypatch):
-    octets = encode_frame(SEND, encode_payload(METADATA, b"body"))
+    data = encode_frame(SEND, encode_payload(METADATA, b"body"))
     monkeypatch.setattr(rules, "encode_frame", lambda command, payload: LIST)
     monkeypatch.setattr(rules, "encode_payload", lambda metadata, body, **_: b"")
-    assert found(octets) == {"command": rules.BROKEN, "value": rules.BROKEN, "payload": rules.BROKEN}
+    assert found(data) == {"command": rules.BROKEN, "value": rules.BROKEN, "payload": rules.BROKEN}
 
 
-def test_unknown_octets_are_counted_at_any_depth():
+def test_unknown_bytes_are_counted_at_any_depth():
     base = BaseCommand()
     base.ParseFromString(command_of(*GOOD, field(500, 1)) + field(501, b"xx"))
     assert rules.unknown_fields(base) == len(field(500, 1) + field(501, b"xx"))
@@ -203,7 +203,7 @@ def test_frames_of_a_recording_are_counted():
     assert totals["command", rules.SAME] == len(good) - 1
     assert totals["command", UNKNOWN] == 1
     assert sum(count for (law, _), count in totals.items() if law == "corrupt") == len(rows) - len(good)
-    assert totals["corrupt", "refused: at octet N: PING without its sub-message ping"] == 1
+    assert totals["corrupt", "refused: at byte N: PING without its sub-message ping"] == 1
     assert not [key for key in totals if key[1] == rules.BROKEN]
 
 

@@ -134,9 +134,9 @@ def test_sizes_are_those_of_the_payloads_and_have_long_tails():
 
 
 def test_payloads_can_be_left_out_without_changing_the_rest():
-    with_octets, without = read(1, 900), read(1, 900, payload="no")
+    with_bytes, without = read(1, 900), read(1, 900, payload="no")
     assert without["payload"].null_count == 900
-    assert with_octets.drop(["payload"]).equals(without.drop(["payload"]))
+    assert with_bytes.drop(["payload"]).equals(without.drop(["payload"]))
 
 
 @pytest.mark.parametrize(

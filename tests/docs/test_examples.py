@@ -69,9 +69,9 @@ def test_uniform_batches_are_filtered_as_the_page_says(capsys):
     exec(text, names)
     with EmbeddedBroker() as broker:
         assert asyncio.run(names["orders_of_europe"](broker.service_url)) == [b"0", b"1", b"3"]
-    messages_per_entry, header_octets = map(float, capsys.readouterr().out.split())
+    messages_per_entry, header_bytes = map(float, capsys.readouterr().out.split())
     assert messages_per_entry == 4 / 3
-    assert header_octets > 0
+    assert header_bytes > 0
 
 
 def test_a_filter_of_ones_own_is_used_as_the_page_says():

@@ -54,7 +54,7 @@ def test_every_finding_is_listed(generated):
 
 
 def test_fields_of_a_profile_are_read_with_their_documentation():
-    module = SimpleNamespace(Profile=Profile, DEFAULT=Profile(), LETTER=Profile("list", False))
+    module = SimpleNamespace(Profile=Profile, DEFAULT=Profile(), AS_WRITTEN=Profile("list", False))
     first, second = differences(module)
     assert first == Difference("close_answer", "What a close is answered with, in one word.", "success", "list", ("nothing",))
     assert second == Difference("limited", "Whether `a_pattern` may be too long.", True, False, ())
@@ -67,7 +67,7 @@ def test_every_field_of_the_profiles_is_documented_and_published(about, module, 
     assert [one.name for one in found] == [field.name for field in fields(module.Profile)]
     for one in found:
         assert one.words, one.name
-        assert one.default != one.letter or one.others, one.name
+        assert one.default != one.as_written or one.others, one.name
         assert f"### {one.name} {{" in page
 
 

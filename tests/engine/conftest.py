@@ -14,7 +14,7 @@ from conformance.engine.machine import Machine
 from conformance.engine.model import Fragment, Transcript
 from conformance.engine.program import compile_case
 from conformance.engine.source import parse, read_text
-from conformance.engine.verdict import Outcome, Talk, judge
+from conformance.engine.verdict import Outcome, TrialLog, judge
 
 HEAD = """
 format: 1
@@ -28,7 +28,7 @@ end: none
 
 @dataclass
 class Player:
-    """Plays a script against a transcript: the acts that the machine wants, and the events that the script names.
+    """Plays a script against a transcript: the actions that the machine wants, and the events that the script names.
 
     The script: "acts" performs the group that is wanted now; "begin" and "end" do it in two halves; a dict is a frame on c;
     "closed" ends c; "deadline" gives up; "garbage" sends no frame; ("on", a, frame) is a frame on a; a number lets seconds pass; ("lag", s) is late.
@@ -39,23 +39,23 @@ class Player:
     def __call__(self, text: str, script: Sequence[Any], *, slow: float = 1.0, release: str | None = None, **levels: Any) -> Outcome:
         transcript = parse(Transcript, read_text(HEAD + text, "case.yaml"))
         program = compile_case(transcript, self.fragments, {"@release": release}, {})
-        talk = Talk(log.Conversation(key="test/case#0", case="test/case", acts=""))
+        trial_log = TrialLog(log.TrialStarted(key="test/case#0", case="test/case", actions=""))
         machine = Machine(program, slow)
         time = 0.0
 
         def add(kind: type[Any], **fields: Any) -> None:
-            event = kind(key="test/case#0", n=len(talk.events), t=time, **fields)
-            talk.events.append(event)
+            event = kind(key="test/case#0", n=len(trial_log.events), t=time, **fields)
+            trial_log.events.append(event)
             machine.feed(event)
 
         running: list[str] = []
         for item in script:
             if item in ("acts", "begin"):
                 wanted = machine.wanted()
-                assert wanted is not None, "the machine wants no acts here"
+                assert wanted is not None, "the machine wants no actions here"
                 group = wanted[0]
                 steps = [f"{group.number}.{i}.{j}" for i, lane in enumerate(group.lanes) for j in range(len(lane))]
-                kinds = [act.what for lane in group.lanes for act in lane]
+                kinds = [action.what for lane in group.lanes for action in lane]
                 for step, what in zip(steps, kinds, strict=True):
                     add(log.Begin, step=step, what=what)
                 running = steps
@@ -63,15 +63,15 @@ class Player:
                 for step in running:
                     add(log.End, step=step, status=200)
             elif isinstance(item, dict):
-                add(log.Frame, at="c", octets=build_frame(item).hex())
+                add(log.Frame, at="c", data=build_frame(item).hex())
             elif isinstance(item, tuple) and item[0] == "on":
-                add(log.Frame, at=item[1], octets=build_frame(item[2]).hex())
+                add(log.Frame, at=item[1], data=build_frame(item[2]).hex())
             elif isinstance(item, int | float):
                 time += item
             elif item == "closed":
                 add(log.Closed, at="c", how="fin")
             elif item == "garbage":
-                add(log.Garbage, at="c", octets="ff", reason="not a frame")
+                add(log.Garbage, at="c", data="ff", reason="not a frame")
             elif item == "deadline":
                 add(log.Deadline)
             elif isinstance(item, tuple) and item[0] == "lag":
@@ -84,8 +84,8 @@ class Player:
                 group = machine.wanted()[0]  # type: ignore[index]
                 add(log.Begin, step=f"{group.number}.0.0", what="admin")
                 add(log.End, step=f"{group.number}.0.0", status=409 if item[0] == "problem" else 500, problem=item[1])
-        talk.finished = log.Finished(key="test/case#0", t=time)
-        return judge(program, talk, levels.get("levels", {}), slow)
+        trial_log.finished = log.Finished(key="test/case#0", t=time)
+        return judge(program, trial_log, levels.get("levels", {}), slow)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.engine.frames import build_command, build_payload
-from conformance.engine.matchers import Absent, match, match_message, octets
+from conformance.engine.matchers import Absent, bytes_of, match, match_message
 from refimpl.wire import parse_payload
 from refimpl.wire import pulsar_api_pb2 as pb
 
@@ -55,8 +55,8 @@ TABLE = [
     ),
     ({"$contains": ["a"]}, [["b", "a"]], [(["b"], 'f: expected to contain ["a"], got ["b"]')]),
     ({"$each": {"$gt": 1}}, [[2, 3], []], [([2, 1], "f[1]: expected a number above 1, got 1")]),
-    ({"hex": "00ff"}, [b"\x00\xff"], [(b"", "f: expected octets 00ff (2), got octets  (0)")]),
-    ({"text": "ab", "repeat": 2}, [b"abab"], [(b"ab", "f: expected octets 61626162 (4), got octets 6162 (2)")]),
+    ({"hex": "00ff"}, [b"\x00\xff"], [(b"", "f: expected bytes 00ff (2), got bytes  (0)")]),
+    ({"text": "ab", "repeat": 2}, [b"abab"], [(b"ab", "f: expected bytes 61626162 (4), got bytes 6162 (2)")]),
     ({"$bind": "x"}, [1], [(ABSENT, "f: expected a value to remember as $x, got nothing (the field is absent)")]),
     ({"a": 1}, [{"a": 1, "b": 2}], [({"b": 2}, "f.a: expected 1, got nothing (the field is absent)")]),
 ]
@@ -114,9 +114,9 @@ def test_field_that_the_schema_does_not_have():
 
 
 @pytest.mark.parametrize("spec", [{}, {"hex": "0", "text": "a"}, {"hex": "zz"}, {"text": "a", "more": 1}])
-def test_octets_that_are_not_well_written(spec):
-    with pytest.raises(ValueError, match=r"octets|hexadecimal"):
-        octets(spec)
+def test_bytes_that_are_not_well_written(spec):
+    with pytest.raises(ValueError, match=r"bytes|hexadecimal"):
+        bytes_of(spec)
 
 
 @given(st.lists(st.integers(0, 5)), st.lists(st.integers(0, 5)))
@@ -130,7 +130,7 @@ def test_bag_of_matchers_finds_a_pairing_if_there_is_one(values, order):
     assert match({"$bag": [{"$gte": value} for value in values]}, shuffled)
 
 
-def test_octets_that_were_bound_are_sent_as_they_came():
+def test_bytes_that_were_bound_are_sent_as_they_came():
     version = match({"$bind": "version"}, b"\x00\xff").bindings[0][1]
     metadata = {"producer_name": "p", "sequence_id": 0, "publish_time": 1, "schema_version": version}
     assert parse_payload(build_payload({"metadata": metadata, "body": version})).metadata.schema_version == b"\x00\xff"

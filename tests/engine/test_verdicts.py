@@ -112,7 +112,7 @@ def test_push_before_the_admin_call_returns(play):
     assert play(TWO, ["acts", success(1), "begin", update(new=["x"]), "end"]).verdict is Verdict.PASS
 
 
-def test_nothing_after_an_act_matches_an_event_from_before_it(play):
+def test_nothing_after_an_action_matches_an_event_from_before_it(play):
     outcome = play(TWO, ["acts", success(1), update(new=["x"])])
     assert outcome.diagnosis.kind == "too-early"
     assert outcome.diagnosis.clause == "test.two"
@@ -337,7 +337,7 @@ def test_levels_decide_what_a_failure_is_worth(play):
     assert play(ASK, ["acts", success(6)], levels={"test.two": "MAY"}).verdict is Verdict.SPEC_GAP
 
 
-def test_ambiguous_acts_are_an_error_of_the_transcript(play):
+def test_ambiguous_actions_are_an_error_of_the_transcript(play):
     text = """
 steps:
   - client: {ping: {}}
@@ -346,11 +346,11 @@ steps:
       - {name: a, steps: [{client: {ping: {}}}]}
       - {name: b, steps: [{client: {pong: {}}}]}
 """
-    with pytest.raises(MachineError, match="want different acts"):
+    with pytest.raises(MachineError, match="want different actions"):
         play(text, ["acts", "acts"])
 
 
-def test_race_counts_as_begun_with_its_first_act(play):
+def test_race_counts_as_begun_with_its_first_action(play):
     text = """
 steps:
   - race:

@@ -197,7 +197,7 @@ class FrameProxy:
                     passed = self._changed(frame)
                     self._record(number, direction, passed or frame, dropped=passed is None)
                     if passed is not None:
-                        sink.write(passed.octets)
+                        sink.write(passed.data)
                 await sink.drain()
         except ConnectionError:
             pass
@@ -212,7 +212,7 @@ class FrameProxy:
         if change is None:
             return frame
         command = change(frame.command)
-        return None if command is None else Frame(encode_frame(command, frame.payload_octets), command, frame.payload_octets)
+        return None if command is None else Frame(encode_frame(command, frame.payload_bytes), command, frame.payload_bytes)
 
     def _lead_back(self, command: BaseCommand) -> BaseCommand:
         answer = command.lookupTopicResponse

@@ -31,8 +31,8 @@ class SocketPeer:
         self.decoder = FrameDecoder(1 << 30)
         self.frames: list = []
 
-    def send(self, octets: bytes) -> None:
-        self.socket.sendall(octets)
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
 
     def receive(self) -> str | None:
         """Return the name of the next command; None at the end."""
@@ -57,15 +57,15 @@ class LinkPeer:
     """The other end of a connection over a link: keeps what came."""
 
     def __init__(self, link) -> None:
-        self.octets = b""
+        self.data = b""
         self.names: list[str] = []
         self.closed: str | None = None
         self._decoder = FrameDecoder(1 << 30)
         self.connection = link.connect(self._data, self._closed)
 
-    def _data(self, octets: bytes) -> None:
-        self.octets += octets
-        self.names += [command_name(frame.command) for frame in self._decoder.receive(octets)]
+    def _data(self, data: bytes) -> None:
+        self.data += data
+        self.names += [command_name(frame.command) for frame in self._decoder.receive(data)]
 
     def _closed(self, how: str) -> None:
         assert self.closed is None

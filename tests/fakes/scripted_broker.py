@@ -63,10 +63,10 @@ class ScriptedBroker:
 
     def send(self, name: str, payload: bytes | None = None, **fields: Any) -> None:
         """Send a command."""
-        self.octets(encode_frame(command(name, **fields), payload))
+        self.deliver(encode_frame(command(name, **fields), payload))
 
-    def octets(self, data: bytes) -> None:
-        """Send octets."""
+    def deliver(self, data: bytes) -> None:
+        """Send bytes."""
         self.connection.receive(data, self.now)
 
     def cut(self) -> None:

@@ -85,14 +85,14 @@ def test_nothing_is_printed_over_sockets_either(monkeypatch, capfd, log):
         lines: list[str] = []
         async with serving(log=lines.append if log else None) as served:
 
-            def talk() -> None:
+            def trial_log() -> None:
                 with connected(served.service_url) as peer:
                     monkeypatch.setattr(Session, "_carry_out", fails)
                     peer.send(PING)
                     with pytest.raises(ConnectionError):
                         assert peer.receive() is not None or peer.socket.sendall(PING * 100_000)
 
-            await asyncio.to_thread(talk)
+            await asyncio.to_thread(trial_log)
         assert any("on purpose" in line for line in lines) == log
 
     asyncio.run(main())

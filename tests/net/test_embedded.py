@@ -38,13 +38,13 @@ def test_two_at_once_do_not_know_of_each_other():
 
 
 def test_settings_and_profile():
-    with EmbeddedBroker({"clusterName": "here"}, profile="letter") as broker:
+    with EmbeddedBroker({"clusterName": "here"}, profile="as-written") as broker:
         assert broker.broker.configuration.cluster_name == "here"
         assert broker.call(lambda one: one.admin.clusters()) == ["here"]
         assert json.loads(ask("GET", f"{broker.admin_url}/admin/v2/clusters")[1]) == ["here"]
     with pytest.raises(ValueError, match="clusterName"):
         EmbeddedBroker({"clusterNam": "x"})
-    with pytest.raises(ValueError, match="profile is default or letter, not 'x'"):
+    with pytest.raises(ValueError, match="profile is default or as-written, not 'x'"):
         EmbeddedBroker(profile="x")
 
 
@@ -97,7 +97,7 @@ def test_bodies_have_a_limit_and_malformed_requests_get_an_answer():
     with EmbeddedBroker() as broker:
         url = f"{broker.admin_url}/admin/v2/persistent/public/default/t/partitions"
         status, body = ask("PUT", url, b" " * (BODY_LIMIT + 1))
-        assert (status, "octets" in json.loads(body)["reason"]) == (413, True)
+        assert (status, "bytes" in json.loads(body)["reason"]) == (413, True)
         assert ask("PUT", url, b"[")[0] == 400
         assert ask("PUT", url, b" " * (BODY_LIMIT - 1) + b"2")[0] == 204
         assert ask("GET", f"{broker.admin_url}/%ff")[0] == 400

@@ -131,7 +131,7 @@ def conversation(faults: Faults) -> tuple:
                 peer.connection.send(metadata(number))
             while peer.closed is None and len(peer.names) < 51:
                 await asyncio.sleep(0.01)
-            seen.append((peer.names, peer.octets, loop.time()))
+            seen.append((peer.names, peer.data, loop.time()))
             peer.connection.close()
         link.close()
         return tuple(seen)
@@ -153,12 +153,12 @@ def test_faults_are_those_of_the_seed(faults):
     assert conversation(Faults(faults.seed + 10, faults.delay, faults.largest_piece, faults.cut_after)) != first or not faults.delay[1]
 
 
-def test_cuts_lose_octets_and_pieces_stay_in_order():
+def test_cuts_lose_bytes_and_pieces_stay_in_order():
     seen = conversation(Faults(seed=3, largest_piece=7, cut_after=(1, 3000)))
     assert len(seen) > 1
     whole = conversation(Faults())[0][1]
-    for _, octets, _ in seen:
-        assert whole.startswith(octets)
+    for _, data, _ in seen:
+        assert whole.startswith(data)
 
 
 def test_real_loop_with_delays():

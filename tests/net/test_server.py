@@ -1,4 +1,4 @@
-"""The broker over real sockets: octets split anywhere, peers that half-close, reset, never read, and many of them."""
+"""The broker over real sockets: bytes split anywhere, peers that half-close, reset, never read, and many of them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def wait_for(broker, sessions: int) -> None:
     raise AssertionError(f"the broker has {broker.call(lambda one: len(one.sessions))} connections, not {sessions}")
 
 
-def test_octets_one_by_one_and_many_frames_at_once(broker):
+def test_bytes_one_by_one_and_many_frames_at_once(broker):
     with connected(broker.service_url) as peer:
         peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for octet in PING:
-            peer.send(bytes([octet]))
+        for byte in PING:
+            peer.send(bytes([byte]))
         assert peer.receive() == "pong"
         peer.send(b"".join(map(metadata, range(100))) + PING[:5])
         assert [peer.receive() for _ in range(100)] == ["partitionMetadataResponse"] * 100
@@ -84,12 +84,12 @@ def test_reset_is_noticed(broker):
 
 
 def padded(frame: bytes, size: int) -> bytes:
-    """Add octets behind the command, which brokers ignore, so that few requests fill the buffers of the system."""
+    """Add bytes behind the command, which brokers ignore, so that few requests fill the buffers of the system."""
     return (len(frame) - 4 + size).to_bytes(4, "big") + frame[4:] + bytes(size)
 
 
 def send_until_blocked(peer: SocketPeer, request: bytes) -> int:
-    """Send requests until neither side takes any more; return how many octets went out."""
+    """Send requests until neither side takes any more; return how many bytes went out."""
     sent = 0
     peer.socket.setblocking(False)
     with selectors.DefaultSelector() as selector:
@@ -172,7 +172,7 @@ def test_tls():
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
 
-    async def talk() -> None:
+    async def trial_log() -> None:
         async with serving(tls=context) as served, asyncio.timeout(DEADLINE):
             assert served.service_url.startswith("pulsar+ssl://")
             port = int(served.service_url.rpartition(":")[2])
@@ -189,4 +189,4 @@ def test_tls():
             await plain_reader.read(-1)  # a peer without TLS is turned away
             plain_writer.close()
 
-    asyncio.run(talk())
+    asyncio.run(trial_log())

@@ -76,7 +76,7 @@ def normal_form(text: str, notebook: Notebook) -> Iterator[str]:
 @rule
 def size(text: str, notebook: Notebook) -> Iterator[str]:
     if len(text.encode()) > MAX_SIZE:
-        yield f"{len(text.encode())} octets"
+        yield f"{len(text.encode())} bytes"
 
 
 @rule

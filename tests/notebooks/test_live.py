@@ -23,7 +23,7 @@ def test_a_client_says_something_and_is_answered() -> None:
     assert heads(stage) == ["opens a connection", "CONNECT", "CONNECTED", "WATCH_TOPIC_LIST", "WATCH_TOPIC_LIST_SUCCESS"]
 
 
-def test_octets_may_be_no_frame() -> None:
+def test_bytes_may_be_no_frame() -> None:
     stage = Stage()
     stage.connect("c")
     assert stage.send(bytes(4), "c") == []
@@ -70,9 +70,9 @@ def test_a_lost_connection_is_lost_for_both_sides() -> None:
 
 
 def test_the_broker_may_be_of_another_profile_or_from_before_the_proposal() -> None:
-    letter = Stage(profile="letter")
-    letter.connect()
-    (answer,) = letter.send(encode_frame(command("watchTopicListClose", request_id=2, watcher_id=1)))
+    stage = Stage(profile="as-written")
+    stage.connect()
+    (answer,) = stage.send(encode_frame(command("watchTopicListClose", request_id=2, watcher_id=1)))
     assert type_name(wrap(answer)) == "WATCH_TOPIC_LIST_SUCCESS"
     old = Stage(proposals=frozenset())
     assert not old.connect().supports_topic_watchers

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from conformance.notebooks import Recorded, attempt, frame, framed, octets, plots, said, sequence, states, table
+from conformance.notebooks import Recorded, attempt, frame, framed, hexdump, plots, said, sequence, states, table
 from refimpl.wire import WireError, command, decode_frame, encode_frame, line_notation
 
 PING = encode_frame(command("ping"))
@@ -27,7 +27,7 @@ def test_a_table_says_yes_and_no() -> None:
     assert table(["a"], [(True,), (False,)]).text.splitlines()[2:] == ["yes", "no"]
 
 
-def test_every_octet_of_a_frame_is_shown_with_its_meaning() -> None:
+def test_every_byte_of_a_frame_is_shown_with_its_meaning() -> None:
     shown = frame(PING, "PING")
     assert "00 00 00 09" in shown.html
     assert 'class="k-size"' in shown.html
@@ -46,8 +46,8 @@ def test_long_frames_and_long_values_are_cut() -> None:
     assert len(shown.html) < 40_000
 
 
-def test_octets_explained_by_the_caller() -> None:
-    shown = octets([(b"\x0e\x01", "the mark"), (bytes(4), "the checksum")], "checksum")
+def test_bytes_explained_by_the_caller() -> None:
+    shown = hexdump([(b"\x0e\x01", "the mark"), (bytes(4), "the checksum")], "checksum")
     assert shown.text == "checksum\n0000  0e01      the mark\n0002  00000000  the checksum"
 
 
@@ -62,7 +62,7 @@ def test_framed_writes_the_sizes_it_is_given(total: int | None, size: int | None
 def test_attempt_tells_results_and_reasons() -> None:
     assert attempt(decode_frame, PING) == "PING{}"
     assert attempt(lambda: [decode_frame(PING)]) == "[PING{}]"
-    assert attempt(decode_frame, PING[:6]) == "refused, at octet 6: the frame is cut: 6 of 13 octets"
+    assert attempt(decode_frame, PING[:6]) == "refused, at byte 6: the frame is cut: 6 of 13 bytes"
     assert attempt(int, "x\n").startswith("refused, invalid literal")
 
 
@@ -99,9 +99,9 @@ def test_states_are_drawn_from_a_table() -> None:
 
 
 PLOTS = {
-    "lines": lambda: plots.lines({"a": [(1, 10), (100, 3)], "b & c": [(1, 2)]}, x="size (octets)", y="time (s)", title="a < b", log="xy"),
-    "bars": lambda: plots.bars({"SEND": 36, "PING": 13}, x="octets", title="sizes"),
-    "log bars": lambda: plots.bars({"SEND": 36, "PING": 1}, x="octets", log=True),
+    "lines": lambda: plots.lines({"a": [(1, 10), (100, 3)], "b & c": [(1, 2)]}, x="size (bytes)", y="time (s)", title="a < b", log="xy"),
+    "bars": lambda: plots.bars({"SEND": 36, "PING": 13}, x="bytes", title="sizes"),
+    "log bars": lambda: plots.bars({"SEND": 36, "PING": 1}, x="bytes", log=True),
 }
 
 
@@ -124,8 +124,8 @@ def test_a_plot_takes_the_colour_of_the_page_and_loads_nothing(name: str) -> Non
 def test_a_plot_has_its_axes_labelled() -> None:
     shown = PLOTS["lines"]()
     texts = [element.text for element in svg_of(shown.html).iter("{http://www.w3.org/2000/svg}text")]
-    assert {"size (octets)", "time (s)", "a < b", "b & c", "100"} <= set(texts)
-    assert shown.text.splitlines()[1].split() == ["line", "size", "(octets)", "time", "(s)"]
+    assert {"size (bytes)", "time (s)", "a < b", "b & c", "100"} <= set(texts)
+    assert shown.text.splitlines()[1].split() == ["line", "size", "(bytes)", "time", "(s)"]
 
 
 def test_ids_of_a_plot_are_those_that_are_referred_to() -> None:
@@ -185,6 +185,6 @@ def test_exchanges_pair_requests_with_their_answers() -> None:
 def test_malformed_recordings_are_left_out_of_frames() -> None:
     for one in Recorded().frames("core/frame/*"):
         try:
-            decode_frame(one.octets)
+            decode_frame(one.data)
         except WireError as error:
             pytest.fail(str(error))

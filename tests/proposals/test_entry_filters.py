@@ -37,8 +37,8 @@ class Says:
         return answer
 
 
-def judged(properties, octets, messages=1):
-    return SubscriptionEntryFilters(filters_of(properties)).judge(0, octets, messages, 0.0)
+def judged(properties, data, messages=1):
+    return SubscriptionEntryFilters(filters_of(properties)).judge(0, data, messages, 0.0)
 
 
 # Subscription properties
@@ -240,11 +240,11 @@ def test_a_filter_that_fails_delivers_counts_and_goes_on(answer):
     assert "\n" not in log[0]
 
 
-@pytest.mark.parametrize("octets", [b"", b"\x00\x00\x00\x09", plain_entry()[:12], b"\x00\x00\x00\x01\x07"])
-def test_an_entry_whose_header_cannot_be_read_is_delivered(octets):
+@pytest.mark.parametrize("data", [b"", b"\x00\x00\x00\x09", plain_entry()[:12], b"\x00\x00\x00\x01\x07"])
+def test_an_entry_whose_header_cannot_be_read_is_delivered(data):
     log = []
     one = SubscriptionEntryFilters(filters_of(EU | STRICT), log=log.append)
-    assert one.judge(0, octets, 1, 0.0) is ACCEPT
+    assert one.judge(0, data, 1, 0.0) is ACCEPT
     assert one.counts.failed == one.counts.accepted == 1
     assert len(log) == 1
 
@@ -254,9 +254,9 @@ def test_a_filter_that_edits_the_header_spoils_nothing():
         def judge(self, metadata):
             metadata.properties.clear()
 
-    octets = plain_entry({"region": "us"})
-    assert SubscriptionEntryFilters({"edits": Edits(), **filters_of(EU)}).judge(0, octets, 1, 0.0) is ACCEPT
-    assert judged(EU, octets) is REJECT
+    data = plain_entry({"region": "us"})
+    assert SubscriptionEntryFilters({"edits": Edits(), **filters_of(EU)}).judge(0, data, 1, 0.0) is ACCEPT
+    assert judged(EU, data) is REJECT
 
 
 # RESCHEDULE

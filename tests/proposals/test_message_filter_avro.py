@@ -94,13 +94,13 @@ def test_an_enum_that_is_defined_elsewhere():
     assert not wants(by_fields({"f1": "B"}, avro(definition)), payload)
 
 
-def test_octets_behind_the_record_are_not_looked_at():
+def test_bytes_behind_the_record_are_not_looked_at():
     assert wants(by_fields({"state": "paid"}), avro_payload(ORDER) + b"\xff\xff")
 
 
 @pytest.mark.parametrize("form", [Schema.Avro, Schema.Json])
 @given(st.binary(max_size=40))
-def test_octets_that_do_not_decode_do_not_match(form, payload):
+def test_bytes_that_do_not_decode_do_not_match(form, payload):
     assert not wants(by_fields({"state": "a text that is longer than the payload can be"}, avro(kind=form)), payload)
 
 
@@ -164,11 +164,11 @@ def test_schemas_that_are_refused(schema):
     [
         (record("string", ["null", "R"]), "recursive"),
         (record("string", {"type": "array", "items": "R"}), "recursive"),
-        (record("string", {"type": "array", "items": "null"}), "no octets"),
-        (record("string", {"type": "array", "items": record(name="Empty")}), "no octets"),
-        (record("string", record(name="Empty"), {"type": "map", "values": "Empty"}), "no octets"),
-        (record("string", {"type": "fixed", "name": "F", "size": 0}), "no octets"),
-        (record("string", "null"), "no octets"),
+        (record("string", {"type": "array", "items": "null"}), "no bytes"),
+        (record("string", {"type": "array", "items": record(name="Empty")}), "no bytes"),
+        (record("string", record(name="Empty"), {"type": "map", "values": "Empty"}), "no bytes"),
+        (record("string", {"type": "fixed", "name": "F", "size": 0}), "no bytes"),
+        (record("string", "null"), "no bytes"),
         (nested(MAX_SCHEMA_DEPTH), "nested"),
         (record(["null", nested(MAX_SCHEMA_DEPTH // 2)], ["null", "R15"], nested(100)), "nested"),
     ],

@@ -96,9 +96,9 @@ class BothSides(RuleBasedStateMachine):
     def publish_encrypted(self, payloads):
         self.publish([None] * len(payloads), batch(*payloads, encryption_keys=[EncryptionKeys(key="k", value=b"v")]))
 
-    def publish(self, payloads, octets):
+    def publish(self, payloads, data):
         self.entries.append(payloads)
-        self.subscription.publish(octets)
+        self.subscription.publish(data)
         self.carry()
 
     @precondition(lambda self: self.clients)

@@ -1,9 +1,9 @@
 import pytest
 
 from refimpl.proposals.message_filter import (
+    AS_WRITTEN,
     BASIC_AVRO_FILTER,
     BUILT_IN,
-    LETTER,
     REGEX_FILTER,
     REGEX_KEY,
     FilterCounters,
@@ -41,7 +41,7 @@ def example(**arguments):
     return subscription
 
 
-@pytest.mark.parametrize("profile", [{}, {"profile": LETTER}])
+@pytest.mark.parametrize("profile", [{}, {"profile": AS_WRITTEN}])
 def test_the_example_gives_30_to_59_and_then_nothing(profile):
     subscription = example(**profile)
     assert subscription.backlog == list(range(101))
@@ -213,11 +213,11 @@ def test_a_changed_filter_judges_what_is_left():
 
 
 def test_letter_each_consumer_has_its_own():
-    subscription = Subscription(profile=LETTER)
+    subscription = Subscription(profile=AS_WRITTEN)
     for consumer, filter_meta in (("a", meta()), ("b", meta(REGEX_FILTER, (REGEX_KEY, "9."))), ("c", None)):
         assert joins(subscription, consumer, filter_meta)
-    for octets, expected in ((entry(b"30"), "ac"), (entry(b"99"), "bc"), (entry(b"x"), "c")):
-        judged = {consumer: subscription.filter.judge(consumer, octets).outcome for consumer in "abc"}
+    for data, expected in ((entry(b"30"), "ac"), (entry(b"99"), "bc"), (entry(b"x"), "c")):
+        judged = {consumer: subscription.filter.judge(consumer, data).outcome for consumer in "abc"}
         assert "".join(consumer for consumer, found in judged.items() if found is Outcome.ACCEPT) == expected
     subscription.flow("a", 10)  # who has permits decides, and what it rejects is gone for the others
     subscription.publish(entry(b"99"))

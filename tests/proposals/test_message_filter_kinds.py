@@ -62,18 +62,18 @@ def test_regex_of_the_example_fits_the_whole_payload():
         ("é", "é".encode(), True),
         ("..", "é".encode(), False),
         ("\U0001f600", "\U0001f600".encode(), True),
-        (".", b"\xff", True),  # not UTF-8: octets
+        (".", b"\xff", True),  # not UTF-8: bytes
         ("ÿ", b"\xff", True),
         (r"\xff", b"\xff", True),
         ("é.", b"\xe9\xff", True),
         ("ÿþ.*", b"\xff\xfe\xc3\xa9", True),
         ("..", b"\xc3\xa9", False),
         ("...", b"\xc3\xa9\xff", True),
-        (".", b"\xed\xa0\x80", False),  # a surrogate is not UTF-8: three octets
+        (".", b"\xed\xa0\x80", False),  # a surrogate is not UTF-8: three bytes
         (r"a\x00b", b"a\0b", True),
     ],
 )
-def test_regex_reads_utf8_and_else_octets(pattern, payload, expected):
+def test_regex_reads_utf8_and_else_bytes(pattern, payload, expected):
     assert wants(regex(pattern), payload) is expected
 
 

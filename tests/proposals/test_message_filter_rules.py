@@ -3,12 +3,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refimpl.proposals.message_filter import (
+    AS_WRITTEN,
     BASIC_AVRO_FILTER,
     BUILT_IN,
     BUILT_IN_REGISTRY,
     BYTES_PREFIX_FILTER,
     DEFAULT,
-    LETTER,
     PREFIX_KEY,
     PROFILES,
     REGEX_FILTER,
@@ -31,14 +31,14 @@ THIRTIES = regex(EXAMPLE)
 COMPRESSIONS = [NONE, LZ4, ZLIB, ZSTD, SNAPPY]
 
 
-def outcome(octets, open_messages=None, message_filter=THIRTIES):
-    found = judge(message_filter, octets, open_messages)
+def outcome(data, open_messages=None, message_filter=THIRTIES):
+    found = judge(message_filter, data, open_messages)
     return found.outcome, found.open_messages, (found.accepted, found.rejected, found.undecidable)
 
 
 def test_profiles():
-    assert PROFILES == {"default": DEFAULT, "letter": LETTER}
-    assert (DEFAULT.filter_scope, LETTER.filter_scope) == ("subscription", "consumer")
+    assert PROFILES == {"default": DEFAULT, "as-written": AS_WRITTEN}
+    assert (DEFAULT.filter_scope, AS_WRITTEN.filter_scope) == ("subscription", "consumer")
 
 
 # FilterMeta
@@ -94,12 +94,12 @@ def test_a_single_message(compression):
     assert outcome(entry(b"130", compression)) == (REJECT, frozenset(), (0, 1, 0))
 
 
-def test_compressed_octets_are_not_what_is_judged():
+def test_compressed_bytes_are_not_what_is_judged():
     assert outcome(entry(b"30", ZLIB), message_filter=regex("(?s)x.*")) == (REJECT, frozenset(), (0, 1, 0))
 
 
-def test_an_unbatched_payload_is_judged_from_its_first_octet():
-    # the code of the text takes the first four octets for the size of a header
+def test_an_unbatched_payload_is_judged_from_its_first_byte():
+    # the code of the text takes the first four bytes for the size of a header
     assert outcome(entry(b"\0\0\0\x0230")) == (REJECT, frozenset(), (0, 1, 0))
     assert outcome(entry(b"\0\0\0\x0230"), message_filter=regex(r"\x00{3}\x0230"))[0] is ACCEPT
 
@@ -125,13 +125,13 @@ def test_chunks_are_delivered_and_counted():
     assert outcome(entry(b"no", uuid="u", num_chunks_from_msg=1, chunk_id=0, total_chunk_msg_size=2)) == (REJECT, frozenset(), (0, 1, 0))
 
 
-@pytest.mark.parametrize("octets", [entry(b"no", marker_type=10), entry(b"no", marker_type=0), batch(b"no", b"30", marker_type=10)])
-def test_markers_are_not_judged(octets):
-    assert outcome(octets) == (ACCEPT, None, (0, 0, 0))
+@pytest.mark.parametrize("data", [entry(b"no", marker_type=10), entry(b"no", marker_type=0), batch(b"no", b"30", marker_type=10)])
+def test_markers_are_not_judged(data):
+    assert outcome(data) == (ACCEPT, None, (0, 0, 0))
 
 
 @pytest.mark.parametrize(
-    ("octets", "count"),
+    ("data", "count"),
     [
         (entry(b"30", ZLIB)[:-1], 1),
         (batch(b"30", b"31", compression=ZSTD)[:-1], 2),
@@ -145,8 +145,8 @@ def test_markers_are_not_judged(octets):
         (entry(b"0" * (5 * 1024 * 1024 + 1), ZLIB), 1),
     ],
 )
-def test_a_damaged_entry_is_delivered_and_counted(octets, count):
-    judgement = judge(THIRTIES, octets)
+def test_a_damaged_entry_is_delivered_and_counted(data, count):
+    judgement = judge(THIRTIES, data)
     assert (judgement.outcome, judgement.open_messages, judgement.undecidable) == (ACCEPT, None, count)
     assert "can't be read" in judgement.reason
 
@@ -236,14 +236,14 @@ def test_a_filter_sees_headers():
 
 def test_avro_in_a_compressed_batch():
     order = {"state": "paid", "amount": 1, "note": None, "kind": "BUY", "items": []}
-    octets = batch(avro_payload(order), avro_payload(order | {"state": "open"}), b"\xff", compression=ZSTD)
-    assert outcome(octets, message_filter=by_fields({"state": "paid"})) == (PARTIAL, frozenset({0}), (1, 2, 0))
+    data = batch(avro_payload(order), avro_payload(order | {"state": "open"}), b"\xff", compression=ZSTD)
+    assert outcome(data, message_filter=by_fields({"state": "paid"})) == (PARTIAL, frozenset({0}), (1, 2, 0))
     unknown = batch(avro_payload(order), compression=ZSTD, schema_version=b"\7")
     assert outcome(unknown, message_filter=by_fields({"state": "no"})) == (ACCEPT, None, (0, 0, 1))
 
 
 def test_counters_add_up():
     counters = FilterCounters()
-    for octets in (entry(b"30"), entry(b"no"), batch(b"30", b"no", b"no"), entry(b"x", num_chunks_from_msg=2), entry(b"", marker_type=1)):
-        counters.add(judge(THIRTIES, octets))
+    for data in (entry(b"30"), entry(b"no"), batch(b"30", b"no", b"no"), entry(b"x", num_chunks_from_msg=2), entry(b"", marker_type=1)):
+        counters.add(judge(THIRTIES, data))
     assert counters == FilterCounters(processed=6, accepted=2, rejected=3, undecidable=1)

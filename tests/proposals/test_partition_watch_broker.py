@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from refimpl.proposals.partition_watch import DEFAULT, DELIVERIES, LETTER, Delivery, News
+from refimpl.proposals.partition_watch import AS_WRITTEN, DEFAULT, DELIVERIES, Delivery, News
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
@@ -291,7 +291,7 @@ def test_failures_pip247_result_failure_backoff():
 
 
 def test_letter_resends_at_once_pip247_result_failure_at_once():
-    store = watched(A, profile=LETTER)
+    store = watched(A, profile=AS_WRITTEN)
     store.set(A, 3)
     for _ in range(100):
         assert store.result(1, success=False) == (1, [(A, 3)])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from refimpl.proposals.partition_watch import LETTER, TRANSITIONS, Event, PartitionCounts, PartitionWatch, State
+from refimpl.proposals.partition_watch import AS_WRITTEN, TRANSITIONS, Event, PartitionCounts, PartitionWatch, State
 from refimpl.wire import command
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
@@ -33,7 +33,7 @@ def watching(*counts, **arguments):
 
 
 def test_start_pip247_client_registers():
-    watch = PartitionWatch([A, B, A], 2**64 - 1, profile=LETTER)
+    watch = PartitionWatch([A, B, A], 2**64 - 1, profile=AS_WRITTEN)
     assert watch.commands_to_send(lambda: 1, 0.0) == []
     watch.connected(WATCHERS, 0.0)
     (request,) = watch.commands_to_send(lambda: 5, 0.0)
@@ -54,7 +54,7 @@ def test_start_pip247_client_registers():
     [
         pytest.param(None, {}, id="pip247.client.needs-flag-none"),
         pytest.param(NO_WATCHERS, {}, id="pip247.client.needs-flag"),
-        pytest.param(NO_WATCHERS, {"profile": LETTER}, id="pip247.client.needs-flag-letter"),
+        pytest.param(NO_WATCHERS, {"profile": AS_WRITTEN}, id="pip247.client.needs-flag-letter"),
         pytest.param(WATCHERS, {"enabled": False}, id="pip247.client.switched-off"),
     ],
 )
@@ -327,7 +327,7 @@ def test_reconcile_that_is_refused_keeps_the_watcher():
 
 
 def test_letter_starts_no_task_beside_the_watcher_pip247_client_no_task_beside_watch():
-    peer = watching((A, 2), profile=LETTER)
+    peer = watching((A, 2), profile=AS_WRITTEN)
     assert peer.watch.next_deadline() is None
     peer.update(1, (A, 3))
     peer.finish()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refimpl.proposals.partition_watch import DEFAULT, LETTER, PROFILES, Judgement
+from refimpl.proposals.partition_watch import AS_WRITTEN, DEFAULT, PROFILES, Judgement
 from refimpl.proposals.partition_watch.rules import backoff, count_in_force, judge_result, largest_frame, next_version, resend_delay
 from refimpl.wire import encode_frame, wrap
 from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdate, CommandWatchPartitionUpdateSuccess
@@ -40,7 +40,7 @@ def test_only_the_version_in_flight_has_consequences(in_flight, version, success
 
 def test_delays_pip247_result_failure_backoff():
     assert [resend_delay(n, 10.0) for n in range(1, 10)] == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0]
-    assert {resend_delay(n, 10.0, LETTER) for n in range(1, 100)} == {0.0}  # pip247.result.failure-at-once
+    assert {resend_delay(n, 10.0, AS_WRITTEN) for n in range(1, 100)} == {0.0}  # pip247.result.failure-at-once
 
 
 @given(st.integers(1, 10_000), st.floats(0.001, 1e6))
@@ -52,8 +52,8 @@ def test_delays_grow_up_to_the_longest(attempts, longest):
 def test_versions():
     each = replace(DEFAULT, resend_version="each")
     assert next_version(0, is_different=True) == 1  # pip247.version.from-one
-    assert [next_version(4, is_different=True, profile=profile) for profile in (DEFAULT, LETTER, each)] == [5, 5, 5]
-    assert [next_version(4, is_different=False, profile=profile) for profile in (DEFAULT, LETTER, each)] == [4, 4, 5]
+    assert [next_version(4, is_different=True, profile=profile) for profile in (DEFAULT, AS_WRITTEN, each)] == [5, 5, 5]
+    assert [next_version(4, is_different=False, profile=profile) for profile in (DEFAULT, AS_WRITTEN, each)] == [4, 4, 5]
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
@@ -73,8 +73,8 @@ def test_no_frame_is_larger_than_foreseen_pip247_watch_too_large(topics):
 
 
 def test_profiles():
-    assert dict(PROFILES) == {"default": DEFAULT, "letter": LETTER}
-    assert {field.name for field in fields(DEFAULT) if getattr(DEFAULT, field.name) != getattr(LETTER, field.name)} == {
+    assert dict(PROFILES) == {"default": DEFAULT, "as-written": AS_WRITTEN}
+    assert {field.name for field in fields(DEFAULT) if getattr(DEFAULT, field.name) != getattr(AS_WRITTEN, field.name)} == {
         "failed_result",
         "reconciles",
     }

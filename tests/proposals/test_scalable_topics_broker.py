@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.scalable_topics import EMPTY_HASH, LETTER, PROFILES, ScalableTopicsBroker, record_path, topics_hash
+from refimpl.proposals.scalable_topics import AS_WRITTEN, EMPTY_HASH, PROFILES, ScalableTopicsBroker, record_path, topics_hash
 from refimpl.wire import encode_frame, wrap
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
@@ -171,19 +171,19 @@ def test_creation_and_deletion():
 
 
 @pytest.mark.parametrize(
-    ("change", "octets"),
+    ("change", "data"),
     [
         ("create", "000000230000001f084dea041a08011a160a14746f7069633a2f2f7075626c69632f61322f7431"),
         ("delete", "000000230000001f084dea041a08011a161214746f7069633a2f2f7075626c69632f61322f7431"),
     ],
 )
-def test_frames_of_a_real_broker(change, octets):
+def test_frames_of_a_real_broker(change, data):
     store = Store()
     if change == "delete":
         store.create("t1", namespace="public/a2")
     store.watch(watch_id=1, namespace="public/a2")
     getattr(store, change)("t1", namespace="public/a2")
-    assert [frame(update) for update in store.flush()] == [octets]
+    assert [frame(update) for update in store.flush()] == [data]
 
 
 def test_one_frame_holds_both_pr25648_diff_one_frame():
@@ -228,7 +228,7 @@ def test_each_watch_has_its_own_window_pr25648_diff_window():
     ("profile", "short_lived", "replaced"),
     [
         pytest.param("default", [diff(removed=["t-2"])], [diff(added=["t-1"])], id="pr25648.diff.last-wins"),
-        pytest.param("letter", [], [diff(added=["t-1"], removed=["t-1"])], id="pr25648.diff.cancels-out"),
+        pytest.param("as-written", [], [diff(added=["t-1"], removed=["t-1"])], id="pr25648.diff.cancels-out"),
     ],
 )
 def test_two_changes_of_one_topic_in_a_window(profile, short_lived, replaced):
@@ -424,7 +424,7 @@ def test_diffs_lead_from_the_snapshot_to_what_is_there(steps, profile):
 
 
 def test_letter_has_the_same_frames_otherwise():
-    store = Store("t-1", profile=LETTER)
+    store = Store("t-1", profile=AS_WRITTEN)
     assert store.watch() == snapshot("t-1")
     store.create("t-2")
     store.delete("t-1")

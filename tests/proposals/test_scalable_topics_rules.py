@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refimpl.proposals.scalable_topics import DEFAULT, LETTER, PROFILES, record_path, retry_delay, topics_hash
+from refimpl.proposals.scalable_topics import AS_WRITTEN, DEFAULT, PROFILES, record_path, retry_delay, topics_hash
 from refimpl.proposals.scalable_topics.rules import (
     FoldedChanges,
     ScalableTopicChanges,
@@ -128,12 +128,12 @@ def test_backoff_stays_within_its_bounds_pr25648_client_backoff_jitter(failures,
 
 
 def test_profiles():
-    assert (PROFILES["default"], PROFILES["letter"]) == (DEFAULT, LETTER)
-    assert all(getattr(DEFAULT, field.name) != getattr(LETTER, field.name) for field in fields(DEFAULT))
+    assert (PROFILES["default"], PROFILES["as-written"]) == (DEFAULT, AS_WRITTEN)
+    assert all(getattr(DEFAULT, field.name) != getattr(AS_WRITTEN, field.name) for field in fields(DEFAULT))
 
 
 @pytest.mark.parametrize(
-    ("known", "changes", "default", "letter"),
+    ("known", "changes", "default", "written"),
     [
         pytest.param(False, "+", ("x", ""), ("x", ""), id="came"),
         pytest.param(True, "-", ("", "x"), ("", "x"), id="went"),
@@ -144,8 +144,8 @@ def test_profiles():
         pytest.param(True, "-+-+", ("x", ""), ("x", "x"), id="is-another-at-last"),
     ],
 )
-def test_folded_changes_pr25648_diff_last_wins(known, changes, default, letter):
-    for profile, expected in ((DEFAULT, default), (LETTER, letter)):
+def test_folded_changes_pr25648_diff_last_wins(known, changes, default, written):
+    for profile, expected in ((DEFAULT, default), (AS_WRITTEN, written)):
         folded = FoldedChanges(profile.coalescing)
         for change in changes:
             (folded.add if change == "+" else folded.remove)("x")

@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from refimpl.proposals.scalable_topics import (
+    AS_WRITTEN,
     DEFAULT,
     EMPTY_HASH,
-    LETTER,
     PROFILES,
     TRANSITIONS,
     Event,
@@ -77,7 +77,7 @@ def test_the_request_carries_what_the_user_gave():
 
 @pytest.mark.parametrize("flags", [None, FeatureFlags(), FeatureFlags(supports_scalable_topics=False, supports_topic_watchers=True)])
 def test_nothing_is_sent_without_the_flag_pr25648_client_needs_flag(flags):
-    peer = Peer(profile=LETTER)
+    peer = Peer(profile=AS_WRITTEN)
     peer.watch.start()
     assert peer.connect(flags) == []
     assert (peer.watch.state, peer.watch.failure.code, peer.watch.next_deadline()) == (State.FAILED, UnsupportedVersionError, None)
@@ -115,7 +115,7 @@ def test_an_early_loss_fails_pr25648_client_early_loss_fails(connected):
 
 @pytest.mark.parametrize("connected", [False, True])
 def test_an_early_loss_is_retried_by_the_letter_pr25648_client_early_loss_retries(connected):
-    peer = Peer(profile=LETTER)
+    peer = Peer(profile=AS_WRITTEN)
     peer.watch.start()
     if connected:
         peer.connect()
@@ -323,7 +323,7 @@ def test_a_broker_without_support_after_one_with_it_pr25648_client_needs_flag():
 
 
 def test_what_was_not_sent_before_the_loss_is_not_sent_after_it():
-    peer = Peer(profile=LETTER)
+    peer = Peer(profile=AS_WRITTEN)
     peer.watch.start()
     peer.watch.connected(SUPPORTED, 0.0)
     peer.lose()

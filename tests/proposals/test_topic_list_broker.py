@@ -3,7 +3,7 @@
 import pytest
 
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.topic_list import EMPTY_HASH, LETTER, topics_hash
+from refimpl.proposals.topic_list import AS_WRITTEN, EMPTY_HASH, topics_hash
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
     CommandGetTopicsOfNamespace,
@@ -116,7 +116,7 @@ def test_length(pattern, filtered):
 
 
 def test_no_length_limit_pip145_pattern_no_length_limit():
-    store = Store("t-1", "u-1", profile=LETTER)
+    store = Store("t-1", "u-1", profile=AS_WRITTEN)
     pattern = "persistent://public/ns/t-1" + "$" * 500
     assert answer(store.get(pattern)) == (full("t-1"), topics_hash(full("t-1")), True, True)
     assert list(store.watch(pattern).topic) == full("t-1")
@@ -144,8 +144,8 @@ def test_properties_and_unknown_mode_change_nothing():
         pytest.param({}, True, id="pip145.flag.advertised"),
         pytest.param({"watchers_enabled": False}, False, id="pip145.flag.watcher-switch"),
         pytest.param({"evaluation_enabled": False}, True, id="pip145.flag.filtering-off-keeps"),
-        pytest.param({"evaluation_enabled": False, "profile": LETTER}, False, id="pip145.flag.filtering-off-clears"),
-        pytest.param({"profile": LETTER}, True, id="pip145.flag.advertised-letter"),
+        pytest.param({"evaluation_enabled": False, "profile": AS_WRITTEN}, False, id="pip145.flag.filtering-off-clears"),
+        pytest.param({"profile": AS_WRITTEN}, True, id="pip145.flag.advertised-letter"),
     ],
 )
 def test_flags(arguments, offered):
@@ -354,7 +354,7 @@ def test_close(watcher_id):
 
 @pytest.mark.parametrize("watcher_id", [7, 99])
 def test_close_pip145_close_answer_letter(watcher_id):
-    store = Store("t-1", profile=LETTER)
+    store = Store("t-1", profile=AS_WRITTEN)
     store.watch()
     assert store.close(watcher_id, 5) == CommandWatchTopicListSuccess(request_id=5, watcher_id=watcher_id, topics_hash=EMPTY_HASH)
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from refimpl.indexes.topic_patterns import compile_pattern
 from refimpl.proposals.topic_list import (
+    AS_WRITTEN,
     DEFAULT,
-    LETTER,
     PROFILES,
     is_system_topic,
     partitioned_topic_name,
@@ -147,5 +147,5 @@ def test_visible_topics_keep_their_order():
 
 
 def test_every_field_of_the_profiles_differs():
-    assert PROFILES == {"default": DEFAULT, "letter": LETTER}
-    assert all(getattr(DEFAULT, name) != getattr(LETTER, name) for name in DEFAULT.__dataclass_fields__)
+    assert PROFILES == {"default": DEFAULT, "as-written": AS_WRITTEN}
+    assert all(getattr(DEFAULT, name) != getattr(AS_WRITTEN, name) for name in DEFAULT.__dataclass_fields__)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from refimpl.proposals.topic_list import EMPTY_HASH, LETTER, TRANSITIONS, Event, State, TopicChanges, TopicListWatch, topics_hash
+from refimpl.proposals.topic_list import AS_WRITTEN, EMPTY_HASH, TRANSITIONS, Event, State, TopicChanges, TopicListWatch, topics_hash
 from refimpl.wire import command
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
@@ -68,7 +68,7 @@ def test_requests_carry_what_the_user_gave_pip145_client_list_sends_pattern():
 
 
 def test_letter_sends_the_hash_of_a_watch_only_after_a_reconnect_pip145_client_watch_hash_first():
-    peer = peer_of(profile=LETTER)
+    peer = peer_of(profile=AS_WRITTEN)
     peer.connect()
     peer.list(T1)
     assert peer.sent() == [("watch", None)]
@@ -85,7 +85,7 @@ def test_letter_sends_the_hash_of_a_watch_only_after_a_reconnect_pip145_client_w
         pytest.param(None, {}, id="pip145.client.list-polls-without-watch"),
         pytest.param(WATCHERS, {"polling_only": True}, id="pip145.client.list-http-polls"),
         pytest.param(WATCHERS, {"mode": CommandGetTopicsOfNamespace.ALL}, id="pip145.client.list-mode"),
-        pytest.param(NO_FLAGS, {"profile": LETTER}, id="pip145.client.watch-needs-flag-letter"),
+        pytest.param(NO_FLAGS, {"profile": AS_WRITTEN}, id="pip145.client.watch-needs-flag-letter"),
     ],
 )
 def test_polling(flags, arguments):
@@ -113,13 +113,13 @@ def test_list_of_a_pattern_that_is_too_long_pip145_client_list_unfiltered_filter
 
 
 def test_letter_takes_a_list_with_a_hash_as_filtered_pip145_client_list_hash_means_filtered():
-    peer = peer_of(profile=LETTER)
+    peer = peer_of(profile=AS_WRITTEN)
     peer.connect(NO_FLAGS)
     peer.list("persistent://public/ns/u", filtered=False)
     assert peer.watch.topics == {"persistent://public/ns/u"}
 
 
-@pytest.mark.parametrize("arguments", [{}, {"profile": LETTER}])
+@pytest.mark.parametrize("arguments", [{}, {"profile": AS_WRITTEN}])
 def test_old_broker_pip145_client_list_no_hash_filters(arguments):
     peer = peer_of(pattern="persistent://public/ns/t-.*", **arguments)
     peer.connect(None)

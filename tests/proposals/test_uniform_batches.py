@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refimpl.proposals.uniform_batches import (
+    AS_WRITTEN,
     DEFAULT,
-    LETTER,
     PROFILES,
     Batch,
     BatchCounts,
@@ -18,7 +18,7 @@ from refimpl.proposals.uniform_batches import (
     allowed_values,
     check_combination,
     extracted_set,
-    header_octets,
+    header_bytes,
     write_header,
 )
 from refimpl.wire import crc32c, decode_batch, encode_batch, parse_payload
@@ -31,7 +31,7 @@ JAVA_SINGLE = Profile(batch_of_one="java_single")
 
 
 def batcher(setting=SETTING, **arguments):
-    return UniformBatcher(allowed_values(setting), **{"max_octets": 1000, "delay": 1.0, **arguments})
+    return UniformBatcher(allowed_values(setting), **{"max_bytes": 1000, "delay": 1.0, **arguments})
 
 
 def add(into, item, properties=(), size=1, now=0.0, **arguments):
@@ -77,15 +77,15 @@ def test_key_based_batches_are_refused():
     check_combination(allowed_values({}), key_based=True)
 
 
-@pytest.mark.parametrize("arguments", [{"max_messages": 0}, {"max_octets": 0}, {"delay": -0.1}, {"delay": float("nan")}])
+@pytest.mark.parametrize("arguments", [{"max_messages": 0}, {"max_bytes": 0}, {"delay": -0.1}, {"delay": float("nan")}])
 def test_limits_that_no_batch_can_keep_are_refused(arguments):
     with pytest.raises(ValueError, match="at least 1 message"):
         batcher(**arguments)
 
 
 def test_the_profiles_agree_in_what_the_text_shows():
-    assert PROFILES == {"default": DEFAULT, "letter": LETTER}
-    assert DEFAULT.batch_of_one == LETTER.batch_of_one == "batch"
+    assert PROFILES == {"default": DEFAULT, "as-written": AS_WRITTEN}
+    assert DEFAULT.batch_of_one == AS_WRITTEN.batch_of_one == "batch"
 
 
 # The extracted set
@@ -145,7 +145,7 @@ def test_the_example_gives_the_five_batches_of_its_table():
     assert [(batch.header, [text for _, text, _ in batch.items]) for batch in sent] == TABLE
     assert all(batch.is_batch for batch in sent)
     assert [batch.reason for batch in sent] == [Reason.OTHER_SET] * 4 + [Reason.FLUSH]
-    overhead = sum(header_octets(header) for header, _ in TABLE)
+    overhead = sum(header_bytes(header) for header, _ in TABLE)
     assert into.counts == BatchCounts(8, 5, overhead, {Reason.OTHER_SET: 4, Reason.FLUSH: 1})
 
 
@@ -215,18 +215,18 @@ def test_count_closes():
 
 
 def test_another_set_and_a_full_batch_in_one_call():
-    into = batcher(max_messages=2, max_octets=10)
+    into = batcher(max_messages=2, max_bytes=10)
     add(into, "a", EU)
     assert out(add(into, "b", size=10)) == [(["a"], EU, Reason.OTHER_SET), (["b"], (), Reason.OCTETS)]
 
 
 def test_octets_close_before_and_after():
-    into = batcher(max_octets=10)
+    into = batcher(max_bytes=10)
     assert add(into, "a", size=6) == []
     assert out(add(into, "b", size=5)) == [(["a"], (), Reason.OCTETS)]
     assert out(add(into, "c", size=5)) == [(["b", "c"], (), Reason.OCTETS)]
     assert out(add(into, "d", size=99)) == [(["d"], (), Reason.OCTETS)]
-    into.max_octets = 2
+    into.max_bytes = 2
     assert add(into, "e", size=1) == []
     assert out(add(into, "f", size=2)) == [(["e"], (), Reason.OCTETS), (["f"], (), Reason.OCTETS)]
 
@@ -240,7 +240,7 @@ def test_a_batch_that_turned_out_too_large_is_divided_under_its_header(profile):
     assert [half.header for half in halves] == [None if profile is JAVA_SINGLE else EU, EU]
     assert [half.is_batch for half in halves] == [profile is not JAVA_SINGLE, True]
     assert {half.reason for half in halves} == {Reason.OCTETS}
-    expected = sum(header_octets(half.header) for half in halves)
+    expected = sum(header_bytes(half.header) for half in halves)
     assert into.counts == BatchCounts(3, 2, expected, {Reason.OCTETS: 2, Reason.MESSAGES: 0})
 
 
@@ -319,13 +319,13 @@ def test_write_header_leaves_the_rest_alone():
 
 
 @given(st.dictionaries(st.text(st.characters(exclude_categories=("Cs",)), max_size=150), st.text("aä", max_size=150), max_size=4))
-def test_header_octets_are_what_the_header_grows_by(pairs):
+def test_header_bytes_are_what_the_header_grows_by(pairs):
     without = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
     write_header(without, Batch((1,), (), Reason.FLUSH))
     metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
     write_header(metadata, Batch((1,), tuple(pairs.items()), Reason.FLUSH))
-    assert metadata.ByteSize() - without.ByteSize() == header_octets(tuple(pairs.items()))
-    assert header_octets(None) == 0
+    assert metadata.ByteSize() - without.ByteSize() == header_bytes(tuple(pairs.items()))
+    assert header_bytes(None) == 0
 
 
 # Whatever comes
@@ -335,9 +335,9 @@ MESSAGES = st.lists(st.tuples(PAIRS, st.integers(1, 12), st.sampled_from([False,
 
 
 @given(MESSAGES, SETTINGS, st.integers(1, 5), st.integers(1, 20), st.sampled_from([DEFAULT, JAVA_SINGLE]))
-def test_batches_are_runs_of_equal_sets_in_order(messages, setting, most, octets, profile):
+def test_batches_are_runs_of_equal_sets_in_order(messages, setting, most, data, profile):
     allowed = allowed_values(setting)
-    into = UniformBatcher(allowed, max_messages=most, max_octets=octets, profile=profile)
+    into = UniformBatcher(allowed, max_messages=most, max_bytes=data, profile=profile)
     sent = []
     for number, (pairs, size, alone) in enumerate(messages):
         sent += into.add(number, pairs, size, 0.0, has_delivery_time=alone)
@@ -349,7 +349,7 @@ def test_batches_are_runs_of_equal_sets_in_order(messages, setting, most, octets
         rows = [messages[number] for number in batch.items]
         assert len({extracted_set(pairs, allowed) for pairs, _, _ in rows}) == 1
         assert len(rows) <= most
-        assert len(rows) == 1 or sum(size for _, size, _ in rows) <= octets
+        assert len(rows) == 1 or sum(size for _, size, _ in rows) <= data
         assert len(rows) == 1 or not any(alone for _, _, alone in rows)
         if batch.is_batch and setting:
             assert batch.header == extracted_set(rows[0][0], allowed)
@@ -361,16 +361,16 @@ def test_batches_are_runs_of_equal_sets_in_order(messages, setting, most, octets
             assert differs
         elif batch.reason is Reason.OCTETS:
             assert (
-                sum(messages[number][1] for number in (*batch.items, following.items[0])) > octets
-                or sum(messages[number][1] for number in batch.items) >= octets
+                sum(messages[number][1] for number in (*batch.items, following.items[0])) > data
+                or sum(messages[number][1] for number in batch.items) >= data
             )
 
 
 @given(MESSAGES, st.integers(1, 5), st.integers(1, 20))
-def test_an_empty_setting_and_one_that_allows_nothing_group_alike(messages, most, octets):
+def test_an_empty_setting_and_one_that_allows_nothing_group_alike(messages, most, data):
     groups = []
     for setting in ({}, {"absent": ["x"]}):
-        into = UniformBatcher(allowed_values(setting), max_messages=most, max_octets=octets)
+        into = UniformBatcher(allowed_values(setting), max_messages=most, max_bytes=data)
         sent = [batch for pairs, size, alone in messages for batch in into.add(size, pairs, size, 0.0, is_chunked=alone)]
         groups.append([(batch.items, batch.reason) for batch in sent + into.flush()])
     assert groups[0] == groups[1]

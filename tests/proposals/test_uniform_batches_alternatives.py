@@ -15,7 +15,7 @@ REGIONS = st.lists(st.sampled_from(["us", "eu", "asia"]), max_size=12)
 
 
 def sent(regions):
-    into = UniformBatcher(allowed_values(SETTING), max_octets=1000, delay=1.0)
+    into = UniformBatcher(allowed_values(SETTING), max_bytes=1000, delay=1.0)
     batches = [batch for number, region in enumerate(regions) for batch in into.add(number, {"region": region}, 1, 0.0)]
     return [batch.items for batch in batches + into.flush()]
 
@@ -54,7 +54,7 @@ def test_the_example_of_the_text_does_not_tell_the_two_apart(monkeypatch):
     """Its sets come one after the other, and none comes back."""
     monkeypatch.setattr(UniformBatcher, "add", put_into_a_batch_for_each_set)
     monkeypatch.setattr(UniformBatcher, "flush", send_all_that_are_open)
-    into = UniformBatcher(allowed_values(SETTING), max_octets=1000, delay=1.0)
+    into = UniformBatcher(allowed_values(SETTING), max_bytes=1000, delay=1.0)
     for text, properties in EXAMPLE:
         into.add(text, properties, 1, 0.0)
     assert [(batch.header, list(batch.items)) for batch in into.flush()] == TABLE
@@ -63,7 +63,7 @@ def test_the_example_of_the_text_does_not_tell_the_two_apart(monkeypatch):
 @pytest.mark.parametrize("region", ["eu", "asia"])
 def test_a_message_of_a_batch_has_its_own_properties_only(region):
     """The header says what holds for the batch; a message without properties has none."""
-    into = UniformBatcher(allowed_values({"region": ["eu"]}), max_octets=1000, delay=1.0)
+    into = UniformBatcher(allowed_values({"region": ["eu"]}), max_bytes=1000, delay=1.0)
     own = {"region": region, "tag": "a"}
     into.add((0, "m0", own), own, 1, 0.0)
     (batch,) = into.flush()

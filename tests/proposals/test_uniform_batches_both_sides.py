@@ -65,11 +65,11 @@ class Dispatcher:
                 index = heapq.heappop(self.replay)
             else:
                 index, self.unread = self.unread, self.unread + 1
-            octets, messages = self.entries[index]
-            verdict = self.judge.judge(index, octets, messages, now)
+            data, messages = self.entries[index]
+            verdict = self.judge.judge(index, data, messages, now)
             if verdict is Verdict.ACCEPT:
                 self.permits -= messages
-                self.to_consumer.append((index, octets))
+                self.to_consumer.append((index, data))
             elif verdict is Verdict.REJECT:
                 self.acknowledged.add(index)
 
@@ -90,12 +90,12 @@ class BothSides(RuleBasedStateMachine):
         moods=st.sampled_from([None, None, 0, 2]),
         reading=st.sampled_from(READINGS),
         most=st.integers(1, 4),
-        octets=st.integers(2, 12),
+        data=st.integers(2, 12),
     )
-    def start(self, setting, wanted, missing, moods, reading, most, octets):
+    def start(self, setting, wanted, missing, moods, reading, most, data):
         self.now = 0.0
         self.allowed = allowed_values(setting)
-        self.batcher = UniformBatcher(self.allowed, max_messages=most, max_octets=octets, delay=0.5, profile=reading)
+        self.batcher = UniformBatcher(self.allowed, max_messages=most, max_bytes=data, delay=0.5, profile=reading)
         self.wanted = wanted
         self.strict = missing == "reject"
         properties = {f"entry-filter.{name}": values for name, values in wanted.items()} | (
@@ -145,14 +145,14 @@ class BothSides(RuleBasedStateMachine):
     @precondition(lambda self: self.broker.to_consumer)
     @rule(again=st.booleans())
     def consume(self, again):
-        index, octets = self.broker.to_consumer.popleft()
+        index, data = self.broker.to_consumer.popleft()
         if again:  # the consumer refuses it, and it is judged once more
             self.is_reordered = True
             heapq.heappush(self.broker.replay, index)
             self.broker.dispatch(self.now)
             return
         self.broker.acknowledged.add(index)
-        payload = parse_payload(octets)
+        payload = parse_payload(data)
         header = {one.key: one.value for one in payload.metadata.properties}
         if not is_batch(payload.metadata):
             self.delivered.append((payload.metadata.sequence_id, header))

@@ -142,6 +142,6 @@ def test_a_matrix_without_reports_is_empty():
     assert render_matrix_text([]).startswith("unexplained: 0 cells of 0")
 
 
-def test_the_same_report_gives_the_same_octets():
+def test_the_same_report_gives_the_same_bytes():
     assert render_junit(report(bad_records())) == render_junit(report(bad_records()))
     assert json.dumps(to_json(report())) == json.dumps(to_json(report()))

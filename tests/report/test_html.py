@@ -8,7 +8,7 @@ import pytest
 from conformance.engine import log
 from conformance.report.html import render_html
 from conformance.report.matrix import render_matrix_html
-from tests.samples.report import KNOWN, Talker, bad_records, frame, good_records, report
+from tests.samples.report import KNOWN, TrialLogWriter, bad_records, frame, good_records, report
 
 VOID = {"meta", "input", "link", "br", "hr", "img"}
 
@@ -92,10 +92,10 @@ def test_a_conversation_shows_clauses_admin_calls_and_frames():
     assert 'role="img"' in text
 
 
-def test_octets_that_were_shown_are_not_shown_again():
+def test_bytes_that_were_shown_are_not_shown_again():
     text = render_html(report())
     assert text.count("type = PING (18)") == 1
-    assert "13 octets, shown before" in text
+    assert "13 bytes, shown before" in text
 
 
 def test_of_trials_the_first_failing_one_is_shown():
@@ -137,17 +137,17 @@ def test_filters_are_there_and_rows_carry_what_they_need():
 
 
 def test_a_huge_conversation_is_cut():
-    talk = Talker("core/ping").open().send("0.0.1", "ping")
+    trial_log = TrialLogWriter("core/ping").open().send("0.0.1", "ping")
     big = frame("error", request_id=1, error="UnknownError", message="x" * 30_000)
     for _ in range(2000):
-        talk.add(log.Frame, at="c", octets=big)
-    text = render_html(report(talk.end()))
+        trial_log.add(log.Frame, at="c", data=big)
+    text = render_html(report(trial_log.end()))
     assert len(text) < 200_000
     assert "lines left out" in text
     assert "(30054 characters)" in text
 
 
-def test_the_same_report_gives_the_same_octets():
+def test_the_same_report_gives_the_same_bytes():
     assert render_html(report(bad_records())) == render_html(report(bad_records()))
 
 

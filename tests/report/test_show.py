@@ -1,4 +1,4 @@
-"""One case as lines, octets and a diagram; one clause; a first baseline; rows."""
+"""One case as lines, bytes and a diagram; one clause; a first baseline; rows."""
 
 from xml.etree import ElementTree
 
@@ -10,14 +10,16 @@ from conformance.engine.model import Baseline
 from conformance.engine.program import compile_case
 from conformance.judging.results import read_log
 from conformance.report.plan import program_rows
-from conformance.report.rows import report_rows, split_frames, talk_rows, window
+from conformance.report.rows import report_rows, split_frames, trial_rows, window
 from conformance.report.sequence import render_sequence_svg, render_sequence_text
 from conformance.report.show import baseline_text, explain_clause, show_case, stable_part
-from tests.samples.report import KNOWN, TODAY, Talker, bad_records, case, frame, report, run, suite
+from tests.samples.report import KNOWN, TODAY, TrialLogWriter, bad_records, case, frame, report, run, suite
 
 
-def rows_of(talk):
-    return talk_rows(read_log([log.Header(suite="", transcripts="", target="", started=""), *talk.records], "x").talks[talk.key])
+def rows_of(trial_log):
+    return trial_rows(
+        read_log([log.Header(suite="", transcripts="", target="", started=""), *trial_log.records], "x").trial_logs[trial_log.key]
+    )
 
 
 def test_a_case_as_its_transcript_says():
@@ -30,7 +32,7 @@ def test_a_case_as_its_transcript_says():
     assert "> admin create_topic persistent://public/ns/t-1" in text
 
 
-def test_a_case_as_octets():
+def test_a_case_as_bytes():
     text = show_case(suite(), "pip145/create", "hex")
     assert "0008  0840" in text
     assert "type = WATCH_TOPIC_LIST (64)" in text
@@ -104,23 +106,23 @@ def test_rows_know_their_steps_and_clauses():
 
 def test_every_kind_of_event_has_a_row():
     two = frame("ping") + frame("pong")
-    talk = Talker("x").open().act("0.0.1", "send", two, at="c")
-    talk.add(log.Begin, step="0.0.2", what="send", at="c", octets=f"{frame('ping')}..0000", size=5000)
-    talk.add(log.End, step="0.0.2", problem="the peer does not read")
-    talk.add(log.Answer, at="c", octets=frame("pong")).add(log.Garbage, at="c", octets="ff", reason="no size")
-    talk.add(log.Closed, at="c", how="rst").add(log.Lag, seconds=1.5).add(log.Deadline)
-    talk.act("1.0.0", "close", at="c", detail={"how": "half"}).act("1.0.1", "advance", detail={"seconds": 2.5})
-    talk.act("1.0.2", "admin", detail={"calls": [{"create_topic": "a"}, {"create_topic": "b"}]}, status=404, body={"reason": "no"})
-    talk.act("1.0.3", "read", detail={"topics": {"namespace": "n"}}, status=200, body=["a"])
-    talk.end("it broke")
-    texts = [(row.arrow, row.text) for row in rows_of(talk)]
+    trial_log = TrialLogWriter("x").open().action("0.0.1", "send", two, at="c")
+    trial_log.add(log.Begin, step="0.0.2", what="send", at="c", data=f"{frame('ping')}..0000", size=5000)
+    trial_log.add(log.End, step="0.0.2", problem="the peer does not read")
+    trial_log.add(log.Answer, at="c", data=frame("pong")).add(log.Garbage, at="c", data="ff", reason="no size")
+    trial_log.add(log.Closed, at="c", how="rst").add(log.Lag, seconds=1.5).add(log.Deadline)
+    trial_log.action("1.0.0", "close", at="c", detail={"how": "half"}).action("1.0.1", "advance", detail={"seconds": 2.5})
+    trial_log.action("1.0.2", "admin", detail={"calls": [{"create_topic": "a"}, {"create_topic": "b"}]}, status=404, body={"reason": "no"})
+    trial_log.action("1.0.3", "read", detail={"topics": {"namespace": "n"}}, status=200, body=["a"])
+    trial_log.end("it broke")
+    texts = [(row.arrow, row.text) for row in rows_of(trial_log)]
     assert texts[1:] == [
         (">", "PING{}"),
         (">", "PONG{}"),
-        (">", "PING{} + 4987 octets"),
+        (">", "PING{} + 4987 bytes"),
         (" ", "the peer does not read"),
         (">", "PONG{}"),
-        ("<", "1 octets that are no frame: no size"),
+        ("<", "1 bytes that are no frame: no size"),
         ("<", "closes the connection with a reset"),
         (" ", "the harness itself was 1.5 s late"),
         (" ", "the harness stops waiting"),
@@ -135,21 +137,21 @@ def test_every_kind_of_event_has_a_row():
 
 
 def test_a_log_that_breaks_off_says_so():
-    talk = Talker("x").open()
-    assert rows_of(talk)[-1].text == "the log ends here"
+    trial_log = TrialLogWriter("x").open()
+    assert rows_of(trial_log)[-1].text == "the log ends here"
 
 
-@pytest.mark.parametrize("octets", ["", "00", "0000000900000005081292010000", "ffffffff00", frame("ping") + "00"])
-def test_octets_are_split_without_loss(octets):
-    assert b"".join(split_frames(bytes.fromhex(octets))).hex() == octets
+@pytest.mark.parametrize("data", ["", "00", "0000000900000005081292010000", "ffffffff00", frame("ping") + "00"])
+def test_bytes_are_split_without_loss(data):
+    assert b"".join(split_frames(bytes.fromhex(data))).hex() == data
 
 
 def test_the_middle_of_a_long_conversation_is_left_out_but_not_the_failure():
-    talk = Talker("x").open()
+    trial_log = TrialLogWriter("x").open()
     for _ in range(300):
-        talk.hear("pong")
-    talk.end()
-    rows = rows_of(talk)
+        trial_log.hear("pong")
+    trial_log.end()
+    rows = rows_of(trial_log)
     failing = [*rows[:150], rows[150].__class__("in", "here", failing=True), *rows[150:]]
     shown = window(failing)
     assert len(shown) < 100
@@ -178,7 +180,7 @@ def test_every_kind_of_step_has_a_row():
         "> opens a connection",
         "> PING{}",
         "> PONG{}",
-        "> 2 octets that are no frame ff00",
+        "> 2 bytes that are no frame ff00",
         '> LOOKUP{topic: "$unknown", request_id: 1}',
         "  at the same time, 1 of 2:",
         "  > PING{}",

@@ -21,12 +21,12 @@ def summary(rows):
     return [(row.offset, row.size, row.command or defect_class(row.corrupt)) for row in rows]
 
 
-def rows_of(octets, pieces=None):
+def rows_of(data, pieces=None):
     stream = Stream(ORIGIN)
     rows = []
     place = 0
-    for size in pieces or [len(octets)]:
-        rows += stream.feed(octets[place : place + size])
+    for size in pieces or [len(data)]:
+        rows += stream.feed(data[place : place + size])
         place += size
     return rows + stream.end()
 
@@ -47,20 +47,20 @@ def opened(at="c"):
     return {"record": "begin", "what": "open", "at": at, "step": "0.0.0"}
 
 
-def sent(octets, at="c", size=None):
-    text = octets if isinstance(octets, str) else octets.hex()
-    return {"record": "begin", "what": "send", "at": at, "step": "0.0.1", "octets": text, "size": size or len(octets)}
+def sent(data, at="c", size=None):
+    text = data if isinstance(data, str) else data.hex()
+    return {"record": "begin", "what": "send", "at": at, "step": "0.0.1", "octets": text, "size": size or len(data)}
 
 
-def received(octets, at="c"):
-    return {"record": "frame", "at": at, "octets": octets.hex()}
+def received(data, at="c"):
+    return {"record": "frame", "at": at, "octets": data.hex()}
 
 
 def raw(folder, *streams, index=True):
     folder.mkdir(exist_ok=True)
     entries = []
-    for number, (direction, octets) in enumerate(streams):
-        (folder / f"{number}").write_bytes(octets)
+    for number, (direction, data) in enumerate(streams):
+        (folder / f"{number}").write_bytes(data)
         entries.append({"connection": f"c{number}", "direction": direction, "file": f"{number}", "start": 0.5})
     if index:
         (folder / "index.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))

@@ -46,12 +46,12 @@ def avro_payload(value, definition=RECORD):
 
 
 def entry(payload, compression=0, **metadata):
-    """Return the octets of a single message."""
+    """Return the bytes of a single message."""
     return _entry(payload, compression, MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, **metadata))
 
 
 def batch(*payloads, compression=0, count=None, **metadata):
-    """Return the octets of a batch."""
+    """Return the bytes of a batch."""
     body = encode_batch(SingleMessage(SingleMessageMetadata(), payload) for payload in payloads)
     size = len(payloads) if count is None else count
     header = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, num_messages_in_batch=size, **metadata)
@@ -116,8 +116,8 @@ class Subscription:
         )
         self.dispatch()
 
-    def publish(self, octets):
-        self.entries.append(octets)
+    def publish(self, data):
+        self.entries.append(data)
         self.waiting.append(len(self.entries) - 1)
         self.dispatch()
 

@@ -128,7 +128,7 @@ def frame(name, **fields):
     return frames.build_frame({name: fields}).hex()
 
 
-class Talker:
+class TrialLogWriter:
     """Writes the records of one conversation."""
 
     def __init__(self, case, trial=0, cell=None, fresh=None, start=1.0):
@@ -136,7 +136,7 @@ class Talker:
         self.key = f"{case}{shown}#{trial}"
         self.t = start
         self.n = 0
-        self.records = [log.Conversation(key=self.key, case=case, cell=cell or {}, trial=trial, acts="", fresh=fresh or {}, t=start)]
+        self.records = [log.TrialStarted(key=self.key, case=case, cell=cell or {}, trial=trial, actions="", fresh=fresh or {}, t=start)]
 
     def add(self, kind, **fields):
         self.t = round(self.t + 0.01, 3)
@@ -144,19 +144,19 @@ class Talker:
         self.n += 1
         return self
 
-    def act(self, step, what, octets=None, status=None, body=None, **fields):
-        size = len(octets) // 2 if octets else None
-        self.add(log.Begin, step=step, what=what, octets=octets, size=size, **fields)
+    def action(self, step, what, data=None, status=None, body=None, **fields):
+        size = len(data) // 2 if data else None
+        self.add(log.Begin, step=step, what=what, data=data, size=size, **fields)
         return self.add(log.End, step=step, status=status, body=body)
 
     def open(self, step="0.0.0", at="c"):
-        return self.act(step, "open", at=at)
+        return self.action(step, "open", at=at)
 
     def send(self, step, name, at="c", **fields):
-        return self.act(step, "send", frame(name, **fields), at=at)
+        return self.action(step, "send", frame(name, **fields), at=at)
 
     def hear(self, name, at="c", **fields):
-        return self.add(log.Frame, at=at, octets=frame(name, **fields))
+        return self.add(log.Frame, at=at, data=frame(name, **fields))
 
     def end(self, problem=None):
         self.records.append(log.Finished(key=self.key, t=round(self.t + 0.01, 3), problem=problem))
@@ -164,23 +164,23 @@ class Talker:
 
 
 def ping(case, trial=0, cell=None, answer="pong", start=1.0):
-    talk = Talker(case, trial, cell, start=start).open().send("0.0.1", "ping")
+    trial_log = TrialLogWriter(case, trial, cell, start=start).open().send("0.0.1", "ping")
     if answer is None:
-        return talk.add(log.Deadline).end()
-    return talk.hear(answer[0], **answer[1]).end() if isinstance(answer, tuple) else talk.hear(answer).end()
+        return trial_log.add(log.Deadline).end()
+    return trial_log.hear(answer[0], **answer[1]).end() if isinstance(answer, tuple) else trial_log.hear(answer).end()
 
 
 def watch(*, good=True, message=HOSTILE):
     ns = "public/pc-1"
-    talk = Talker("pip145/create", fresh={"ns": ns}).open().send("0.0.1", "connect", client_version="x")
-    talk.hear("connected", server_version="Broker <b>1</b>")
-    talk.send("1.0.0", "watchTopicList", request_id=1, watcher_id=7, namespace=ns, topics_pattern=f"persistent://{ns}/t-.*")
+    trial_log = TrialLogWriter("pip145/create", fresh={"ns": ns}).open().send("0.0.1", "connect", client_version="x")
+    trial_log.hear("connected", server_version="Broker <b>1</b>")
+    trial_log.send("1.0.0", "watchTopicList", request_id=1, watcher_id=7, namespace=ns, topics_pattern=f"persistent://{ns}/t-.*")
     if not good:
-        return talk.hear("error", request_id=1, error="MetadataError", message=message.encode(errors="replace").decode()).end()
-    talk.hear("watchTopicListSuccess", request_id=1, watcher_id=7, topics_hash="00000000")
-    talk.add(log.Begin, step="2.0.0", what="admin", detail={"create_topic": f"persistent://{ns}/t-1"})
-    talk.hear("watchTopicUpdate", watcher_id=7, new_topics=[f"persistent://{ns}/t-1"], topics_hash="833f71b0")
-    return talk.add(log.End, step="2.0.0", status=204).end()
+        return trial_log.hear("error", request_id=1, error="MetadataError", message=message.encode(errors="replace").decode()).end()
+    trial_log.hear("watchTopicListSuccess", request_id=1, watcher_id=7, topics_hash="00000000")
+    trial_log.add(log.Begin, step="2.0.0", what="admin", detail={"create_topic": f"persistent://{ns}/t-1"})
+    trial_log.hear("watchTopicUpdate", watcher_id=7, new_topics=[f"persistent://{ns}/t-1"], topics_hash="833f71b0")
+    return trial_log.add(log.End, step="2.0.0", status=204).end()
 
 
 def header(target="some-broker@1.0", **more):

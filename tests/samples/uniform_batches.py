@@ -34,7 +34,7 @@ _FRAMES = Path(__file__).with_name("golden_frames.txt")
 def golden_entry(name):
     """What follows the command in a frame that a real client or broker wrote."""
     row = next(line for line in _FRAMES.read_text().splitlines() if line.startswith(f"{name} "))
-    return decode_frame(bytes.fromhex(row.split()[-1])).payload_octets
+    return decode_frame(bytes.fromhex(row.split()[-1])).payload_bytes
 
 
 def key_values(properties):

@@ -16,13 +16,13 @@ class Golden:
     name: str
     source: str
     direction: str
-    octets: bytes
+    data: bytes
 
 
 def _read():
     text = (Path(__file__).parent / "golden_frames.txt").read_text()
     rows = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
-    return {name: Golden(name, source, direction, bytes.fromhex(octets)) for name, source, direction, octets in rows}
+    return {name: Golden(name, source, direction, bytes.fromhex(data)) for name, source, direction, data in rows}
 
 
 GOLDEN = _read()
@@ -30,7 +30,7 @@ SINGLE = {name: golden for name, golden in GOLDEN.items() if not name.startswith
 
 
 def golden(name):
-    return GOLDEN[name].octets
+    return GOLDEN[name].data
 
 
 _SCALARS = {

@@ -144,7 +144,7 @@ class World:
         return found
 
     def _read(self, entry: Entry) -> tuple[str, int, dict[str, str], list[bytes]]:
-        payload = parse_payload(entry.octets)
+        payload = parse_payload(entry.data)
         metadata = payload.metadata
         assert is_batch(metadata)
         header = {one.key: one.value for one in metadata.properties}

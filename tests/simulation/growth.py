@@ -99,7 +99,7 @@ class Growth:
         """Return the number of partitions, by the store."""
         return self._store.namespaces["public/default"].partitioned.get(TOPIC, 0)
 
-    def act(self, admin: Admin, *, now: bool = False) -> str:
+    def action(self, admin: Admin, *, now: bool = False) -> str:
         """Let an administrator do something, or nothing; return what."""
         if not now and self._choice.random() < 0.6:
             return ""
@@ -129,11 +129,11 @@ class Growth:
     async def rest(self, broker: Broker, consuming: asyncio.Future[None]) -> None:
         """Wait until the client is attached to the partitions that there are, and the broker has the results of all updates."""
         if not self.count:
-            self.act(broker.admin, now=True)
+            self.action(broker.admin, now=True)
         await consuming
         await self._come_to_rest(broker)
         for _ in range(2):  # what a client reads after a restart is no proof that it was told
-            self.act(broker.admin, now=True)
+            self.action(broker.admin, now=True)
             await self._come_to_rest(broker)
 
     async def _come_to_rest(self, broker: Broker) -> None:

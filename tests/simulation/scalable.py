@@ -90,7 +90,7 @@ class ScalableSpy:
         return None
 
 
-def act(link: MemoryLink, choice: random.Random) -> str:
+def action(link: MemoryLink, choice: random.Random) -> str:
     """Let something happen to a scalable topic; return what."""
     name = f"s-{choice.randrange(3)}"
     what = choice.choices(["create", "delete", "change", "replace"], [6, 4, 2, 2])[0]

@@ -30,7 +30,7 @@ from refimpl.store import MemoryStore
 from refimpl.wire import FrameDecoder, command_name, sub_message
 from tests.simulation.growth import Broken, CountsSpy, Growth
 from tests.simulation.scalable import Follower, ScalableSpy, selected
-from tests.simulation.scalable import act as act_on_scalable
+from tests.simulation.scalable import action as act_on_scalable
 
 NAMESPACE = "public/default"
 PATTERN = f"persistent://{NAMESPACE}/t-.*"
@@ -83,7 +83,7 @@ class Spy:
     def _success(self, answer: Any) -> None:
         self._note(f"  SUCCESS {sorted(answer.topic)} {answer.topics_hash}")
         if (answer.watcher_id, answer.request_id) not in self._asked:
-            return  # the letter of the proposal answers a close with it
+            return  # the proposal as written answers a close with it
         asked = self._asked.pop((answer.watcher_id, answer.request_id))
         before = self._sets.get(answer.watcher_id)
         if not answer.topic and answer.topics_hash == asked:
@@ -155,7 +155,7 @@ class World:
         self.choice = random.Random(self.seed)
         self.follows_scalable = self.seed % 8 == 1
         self.scalable_choice = random.Random(f"{self.seed} scalable")
-        self.profiles = PROFILES["letter" if self.choice.random() < 0.15 else "default"]
+        self.profiles = PROFILES["as-written" if self.choice.random() < 0.15 else "default"]
         offered = self.choice.random() < 0.85
         self.configuration = Configuration(
             enable_broker_topic_list_watcher=offered, keep_alive_interval_seconds=self.choice.choice([5, 30])
@@ -208,7 +208,7 @@ class World:
 
         return await memory_dial(self.link)(host, port, watched)
 
-    def act(self) -> None:
+    def action(self) -> None:
         """Let something happen."""
         if self.link is None:
             self.start()
@@ -216,7 +216,7 @@ class World:
         if self.follows_scalable and self.scalable_choice.random() < 0.6:
             self.note(act_on_scalable(self.link, self.scalable_choice))
         admin = self.link.broker.admin
-        if self.growth is not None and (done := self.growth.act(admin)):
+        if self.growth is not None and (done := self.growth.action(admin)):
             self.note(done)
         name = f"persistent://{NAMESPACE}/{self.choice.choice(['t', 't', 't', 'x'])}-{self.choice.randrange(6)}"
         what = self.choice.choices(
@@ -288,7 +288,7 @@ async def simulate(seed: int, *, verbose: bool = False) -> None:
         consuming = asyncio.ensure_future(world.growth.subscribe(client)) if world.growth is not None else None
         for _ in range(world.choice.randint(5, 25)):
             await asyncio.sleep(world.choice.choice([0.0, 0.001, 0.05, 1.0, 7.0]) * world.choice.random())
-            world.act()
+            world.action()
         world.stop()
         world.start(faults=False)
         subscription = None

@@ -43,16 +43,16 @@ def rejects_what_it_should_accept(judge: Callable) -> Callable:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "lie"),
+    ("owner", "name", "fault"),
     [
         (UniformBatcher, "_against", joins_whatever_comes),
         (SubscriptionEntryFilters, "due", forgets_what_was_put_off),
         (PropertyEntryFilter, "judge", rejects_what_it_should_accept),
     ],
 )
-def test_a_liar_is_caught(owner: type, name: str, lie: Callable) -> None:
+def test_a_fault_is_caught(owner: type, name: str, fault: Callable) -> None:
     patches = Patches()
-    patches.wrap(owner, name, lie)
+    patches.wrap(owner, name, fault)
     try:
         caught = sum(fails(seed) for seed in range(20))
     finally:

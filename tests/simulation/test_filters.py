@@ -133,13 +133,13 @@ def keeps_what_is_rejected(acknowledge: Callable) -> Callable:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "lie"),
+    ("owner", "name", "fault"),
     [(RegexFilter, "matches", finds_anywhere), (RegexFilter, "matches", rejects_some), (Cursor, "acknowledge", keeps_what_is_rejected)],
     ids=["matches too much", "matches too little", "does not acknowledge"],
 )
-def test_a_liar_is_caught(owner: type, name: str, lie: Callable) -> None:
+def test_a_fault_is_caught(owner: type, name: str, fault: Callable) -> None:
     patches = Patches()
-    patches.wrap(owner, name, lie)
+    patches.wrap(owner, name, fault)
     try:
         caught = sum(fails(seed) for seed in range(5))
     finally:

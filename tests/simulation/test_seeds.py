@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from conformance.mutants import Patches
-from refimpl.client.consumer_group import ConsumerGroup
+from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
 from refimpl.client.pattern_consumer import PatternConsumer
 from refimpl.proposals.partition_watch import PartitionWatchBroker
 from refimpl.proposals.scalable_topics import ScalableTopicsBroker
@@ -88,29 +88,29 @@ def counts_no_versions(update: Callable) -> Callable:
 
 
 def takes_partitions_as_attached(grow: Callable) -> Callable:
-    async def nothing(group: ConsumerGroup, topics: list[str]) -> None:
+    async def nothing(group: MultiTopicsConsumer, topics: list[str]) -> None:
         pass
 
     return nothing
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "lie", "seeds"),
+    ("owner", "name", "fault", "seeds"),
     [
         (TopicListBroker, "_announce", says_everything_twice, range(40)),
         (TopicListBroker, "_announce", loses_what_is_deleted, range(40)),
         (PatternConsumer, "_apply", ignores_what_it_learns, range(40)),
         (PartitionWatchBroker, "changed", loses_changes, GROWING[:15]),
         (PartitionWatchBroker, "_update", counts_no_versions, GROWING[:15]),
-        (ConsumerGroup, "grow", takes_partitions_as_attached, GROWING[:15]),
+        (MultiTopicsConsumer, "grow", takes_partitions_as_attached, GROWING[:15]),
         (ScalableTopicsBroker, "notified", says_nothing_of_scalable_topics, FOLLOWING),
         (ScalableTopicsBroker, "watch", answers_all_with_silence, FOLLOWING),
         (FoldedChanges, "remove", takes_nothing_away, FOLLOWING),
     ],
 )
-def test_a_liar_is_caught(owner: type, name: str, lie: Callable, seeds: Iterable[int]) -> None:
+def test_a_fault_is_caught(owner: type, name: str, fault: Callable, seeds: Iterable[int]) -> None:
     patches = Patches()
-    patches.wrap(owner, name, lie)
+    patches.wrap(owner, name, fault)
     try:
         caught = sum(fails(seed) for seed in seeds)
     finally:

@@ -66,7 +66,7 @@ def run(suite, monkeypatch):
         (["run", "pulsar://127.0.0.1:1", "--select", "nothing/*"], 2, "nothing is selected by nothing/*: `list` shows the cases"),
         (["run", "apache-pulsar@9.9"], 2, "9.9"),
         (["run", "no-such-file.toml"], 2, "no-such-file.toml"),
-        (["run", "pulsar://127.0.0.1:1", "--profile", "x"], 2, "--profile is one of default, letter; not 'x'"),
+        (["run", "pulsar://127.0.0.1:1", "--profile", "x"], 2, "--profile is one of default, as-written; not 'x'"),
         (["run", "pulsar://127.0.0.1:1", "--level", "must"], 2, "--level is one of MUST, SHOULD, MAY; not 'must'"),
         (["run", "pulsar://127.0.0.1:1"], 3, "is it running, and is the address right?"),
         (["show", "core/nothing"], 2, "there is no case core/nothing"),

@@ -162,8 +162,8 @@ def test_page_on_what_a_run_does_names_every_topic_that_is_changed_outside_its_n
     for target in recorder.targets():
         run = recorder.load_target(target)
         assert run is not None
-        for talk in run.talks.values():
-            for event in talk.events:
+        for trial_log in run.trial_logs.values():
+            for event in trial_log.events:
                 if isinstance(event, log.Begin) and event.what == "admin":
                     for topic in re.findall(r"public/default/([^'\"]+)", str(event.detail)):
-                        assert f"`{topic}`" in page, talk.begin.key
+                        assert f"`{topic}`" in page, trial_log.begin.key

@@ -39,10 +39,10 @@ def test_new_recording_keeps_other_cases(add, ping, tmp_path):
     home = add(ping.replace("test/ping", "test/two"), "test/two")
     _, paths = record(home, tmp_path / "rec", select=["test/ping"])
     _, paths = record(home, tmp_path / "rec", select=["test/two"])
-    assert list(recorder.load(paths[0]).talks) == ["test/ping#0", "test/two#0"]
+    assert list(recorder.load(paths[0]).trial_logs) == ["test/ping#0", "test/two#0"]
 
 
-def test_changed_acts_make_a_recording_stale_and_changed_expectations_do_not(add, ping, tmp_path):
+def test_changed_actions_make_a_recording_stale_and_changed_expectations_do_not(add, ping, tmp_path):
     _, paths = record(add(), tmp_path / "rec")
     run = recorder.load(paths[0])
     changed = load_suite(add(ping.replace("{pong: {}}", "{success: {}}")))
@@ -51,12 +51,12 @@ def test_changed_acts_make_a_recording_stale_and_changed_expectations_do_not(add
     recorder.accept(changed, paths[0])
     assert recorder.load(paths[0]).results[0].verdict == "FAIL"
     assert recorder.stale(load_suite(add(ping.replace("client: {ping: {}}", "client: {pong: {}}"))), run) == ["test/ping"]
-    assert recorder.without(run, ["test/ping"]).talks == {}
+    assert recorder.without(run, ["test/ping"]).trial_logs == {}
 
 
 def test_of_trials_the_first_ten_are_kept(add, ping, tmp_path):
     _, paths = record(add(ping.replace("ambient: []", "ambient: []\ntrials: {count: 13}")), tmp_path / "rec")
-    assert len(recorder.load(paths[0]).talks) == 10
+    assert len(recorder.load(paths[0]).trial_logs) == 10
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The reference broker answers the whole suite, and answers the acts of real conversations as the real broker did."""
+"""The reference broker answers the whole suite, and answers the actions of real conversations as the real broker did."""
 
 import asyncio
 import fnmatch
@@ -23,7 +23,7 @@ def whole_suite() -> Suite:
     return load_suite()
 
 
-@pytest.mark.parametrize(("target", "profile"), [("in-process", "default"), ("in-process@letter", "letter")])
+@pytest.mark.parametrize(("target", "profile"), [("in-process", "default"), ("in-process@as-written", "as-written")])
 def test_the_reference_passes_the_whole_suite_in_virtual_time(suite: Suite, target: str, profile: str) -> None:
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         run, stopped = runner.run(run_suite(suite, parse_target(target), Options(profile=profile), lambda _: None, Silent()))
@@ -38,16 +38,18 @@ COMPARED = {"apache-pulsar@4.2.4": ("*", 500), "apache-pulsar@5.0.0-M1": ("pr256
 """The releases that the reference is compared with, by which cases, and how many conversations there are at least."""
 
 
-def test_the_reference_answers_the_recorded_acts_as_the_real_brokers_did(suite: Suite) -> None:
+def test_the_reference_answers_the_recorded_actions_as_the_real_brokers_did(suite: Suite) -> None:
     differences = likeness.load_differences()
     found: list[likeness.Unlike] = []
     for target, (pattern, fewest) in COMPARED.items():
         recorded = load_target(target)
         assert recorded is not None
-        talks = {key: talk for key, talk in recorded.talks.items() if fnmatch.fnmatchcase(talk.begin.case, pattern)}
-        recorded = replace(recorded, talks=talks)
+        trial_logs = {
+            key: trial_log for key, trial_log in recorded.trial_logs.items() if fnmatch.fnmatchcase(trial_log.begin.case, pattern)
+        }
+        recorded = replace(recorded, trial_logs=trial_logs)
         answered = answer_like(suite, recorded)
-        assert len([key for key, talk in talks.items() if not talk.begin.trial and key in answered.talks]) > fewest
+        assert len([key for key, trial_log in trial_logs.items() if not trial_log.begin.trial and key in answered.trial_logs]) > fewest
         found += likeness.compare(recorded, answered, differences.fields)
     unlike, unused = likeness.unlisted(found, differences)
     assert unlike == []

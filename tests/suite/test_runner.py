@@ -161,7 +161,7 @@ def judged(home, peer, endpoint=PLAIN, tls=None, **options):
         (Peer(), Verdict.PASS, ""),
         (NoPong(), Verdict.FAIL, "nothing came: the case waits for pong"),
         (HalfPong(), Verdict.FAIL, "the connection ended inside a frame"),
-        (GarbagePong(), Verdict.FAIL, "octets that are no frame"),
+        (GarbagePong(), Verdict.FAIL, "bytes that are no frame"),
     ],
 )
 def test_verdicts_on_peers(add, peer, verdict, words):

@@ -54,6 +54,6 @@ def test_a_run_in_process_is_the_same_every_time(suite):
 
 
 def test_minutes_pass_in_no_time(suite):
-    _, records = judged(suite, "in-process@letter", select=["core/keepalive/default-interval"])
-    assert records[0].profile == "letter"
+    _, records = judged(suite, "in-process@as-written", select=["core/keepalive/default-interval"])
+    assert records[0].profile == "as-written"
     assert max(one.t for one in records if isinstance(one, log.Finished)) >= 60

@@ -45,8 +45,8 @@ def test_a_version_is_started() -> None:
     [
         ("", f"'' is not a target ({FORMS})"),
         ("refrence", f"'refrence' is not a target, did you mean 'reference'? ({FORMS})"),
-        ("reference@strict", "reference has no profile 'strict' (known: reference@default, reference@letter)"),
-        ("in-process@", "in-process has no profile '' (known: in-process@default, in-process@letter)"),
+        ("reference@strict", "reference has no profile 'strict' (known: reference@default, reference@as-written)"),
+        ("in-process@", "in-process has no profile '' (known: in-process@default, in-process@as-written)"),
         ("apache-pulsr@4.2.4", f"'apache-pulsr@4.2.4' is not a target, did you mean 'apache-pulsar@4.2.4'? ({FORMS})"),
         ("apache-pulsar@4.0.8", f"apache-pulsar@4.0.8 is not known (known: {VERSIONS})"),
         ("http://h:8080", "http://h:8080 is an admin URL, not a service URL (write pulsar://HOST:6650 --admin-url http://h:8080)"),

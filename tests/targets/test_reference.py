@@ -54,14 +54,14 @@ def alive(pid: int) -> bool:
     return True
 
 
-KINDS = ["reference", "reference@letter", "in-process", "in-process@letter"]
+KINDS = ["reference", "reference@as-written", "in-process", "in-process@as-written"]
 
 
 @pytest.mark.parametrize("text", KINDS)
 def test_settings_profile_and_capabilities(text):
     target = parse_target(text)
     assert (target.name, target.release, target.startable) == (text, None, True)
-    assert target.profile == ("letter" if text.endswith("letter") else "default")
+    assert target.profile == ("as-written" if text.endswith("as-written") else "default")
 
     async def work(target):
         async with running(target, subscriptionPatternMaxLength="40") as (endpoint, admin):
@@ -156,8 +156,8 @@ def test_connections_in_process_end_like_others():
 def test_broker_command_serves_until_it_is_told_to_stop(number, tmp_path):
     settings = tmp_path / "broker.conf"
     settings.write_text("# a comment\nclusterName = here\n\n! another\nmaxMessageSize=\\\n  1000\n")
-    with broker_process("--config-file", str(settings), "--config", "maxMessageSize=2000", "--profile", "letter") as (process, ready):
-        assert (ready["profile"], ready["pid"]) == ("letter", process.pid)
+    with broker_process("--config-file", str(settings), "--config", "maxMessageSize=2000", "--profile", "as-written") as (process, ready):
+        assert (ready["profile"], ready["pid"]) == ("as-written", process.pid)
         endpoint = Endpoint(name="x", service_url=ready["service_url"], admin_url=ready["admin_url"])
 
         async def look() -> object:
@@ -196,15 +196,15 @@ def test_port_in_use_is_one_line():
         (["--config", "x"], "--config KEY=VALUE: 'x' has no '='"),
         (["--config", "keepAliveIntervalSeconds=often"], "keepAliveIntervalSeconds is a whole number from 1, not 'often'"),
         (["--config-file", "no-such-file"], "no-such-file can't be read: No such file or directory"),
-        (["--profile", "x"], "--profile is default or letter, not 'x'"),
-        (["--set", "close_answr=letter"], "--set: a profile has no field 'close_answr'; did you mean 'close_answer'?"),
+        (["--profile", "x"], "--profile is default or as-written, not 'x'"),
+        (["--set", "close_answr=as-written"], "--set: a profile has no field 'close_answr'; did you mean 'close_answer'?"),
         (
             ["--set", "pattern_length_limited=x"],
-            "--set pattern_length_limited: true, false, or one of the profiles default and letter, not 'x'",
+            "--set pattern_length_limited: true, false, or one of the profiles default and as-written, not 'x'",
         ),
         (
             ["--set", "close_answer=x"],
-            "--set close_answer: success, watch_topic_list_success, or one of the profiles default and letter, not 'x'",
+            "--set close_answer: success, watch_topic_list_success, or one of the profiles default and as-written, not 'x'",
         ),
         (["--config", "authenticationEnabled=true"], "authenticationEnabled needs tokenSecretKey in the form data:;base64,..."),
     ],

@@ -120,4 +120,4 @@ def test_line_notation(name, fields, text):
 
 
 def test_line_notation_of_a_frame():
-    assert line_notation(decode_frame(golden("vector-send-hello"))) == "SEND{producer_id: 1, sequence_id: 0} + 22 octets"
+    assert line_notation(decode_frame(golden("vector-send-hello"))) == "SEND{producer_id: 1, sequence_id: 0} + 22 bytes"

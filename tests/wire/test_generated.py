@@ -1,4 +1,4 @@
-"""The generated code is what the schema gives, octet for octet."""
+"""The generated code is what the schema gives, byte for byte."""
 
 import subprocess
 import sys

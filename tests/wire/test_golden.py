@@ -21,7 +21,7 @@ from refimpl.wire import pulsar_api_pb2 as pb
 from tests.samples.wire import GOLDEN, SINGLE, golden
 
 OUT_OF_ORDER = {"connect-java"}
-"""Written by a client that does not order its fields: the message survives, the octets do not."""
+"""Written by a client that does not order its fields: the message survives, the bytes do not."""
 
 PAYLOADS = [name for name in SINGLE if name.startswith(("message-", "send-")) or name == "vector-send-hello"]
 
@@ -59,41 +59,41 @@ def test_nothing_is_missing():
 
 
 @pytest.mark.parametrize("name", SINGLE)
-def test_decodes_and_encodes_to_the_same_octets(name):
+def test_decodes_and_encodes_to_the_same_bytes(name):
     frame = decode_frame(golden(name))
-    assert frame.octets == golden(name)
-    again = encode_frame(frame.command, frame.payload_octets)
+    assert frame.data == golden(name)
+    again = encode_frame(frame.command, frame.payload_bytes)
     assert decode_frame(again).command == frame.command
     assert (again == golden(name)) is (name not in OUT_OF_ORDER)
 
 
 @pytest.mark.parametrize("name", SINGLE)
-def test_arrives_one_octet_at_a_time(name):
+def test_arrives_one_byte_at_a_time(name):
     decoder = FrameDecoder()
-    octets = golden(name)
-    for octet in octets[:-1]:
-        assert decoder.receive(bytes([octet])) == []
-    assert decoder.pending == len(octets) - 1
-    assert decoder.receive(octets[-1:]) == [decode_frame(octets)]
+    data = golden(name)
+    for byte in data[:-1]:
+        assert decoder.receive(bytes([byte])) == []
+    assert decoder.pending == len(data) - 1
+    assert decoder.receive(data[-1:]) == [decode_frame(data)]
     assert decoder.pending == 0
     decoder.eof()
 
 
 @pytest.mark.parametrize("name", SINGLE)
-def test_octets_after_it_start_the_next_frame(name):
+def test_bytes_after_it_start_the_next_frame(name):
     decoder = FrameDecoder()
     assert decoder.receive(golden(name) + b"\x00\x00\x00") == [decode_frame(golden(name))]
     assert decoder.unread == b"\x00\x00\x00"
-    with pytest.raises(WireError, match="at octet 3: the connection ends 3 octets into a frame"):
+    with pytest.raises(WireError, match="at byte 3: the connection ends 3 bytes into a frame"):
         decoder.eof()
-    with pytest.raises(WireError, match=f"at octet {len(golden(name))}: 3 octets after the frame"):
+    with pytest.raises(WireError, match=f"at byte {len(golden(name))}: 3 bytes after the frame"):
         decode_frame(golden(name) + b"\x00\x00\x00")
 
 
 def test_all_in_one_stream():
-    stream = b"".join(one.octets for one in GOLDEN.values())
+    stream = b"".join(one.data for one in GOLDEN.values())
     frames = FrameDecoder().receive(stream)
-    assert b"".join(frame.octets for frame in frames) == stream
+    assert b"".join(frame.data for frame in frames) == stream
     assert len(frames) == len(GOLDEN) + 2
 
 
@@ -108,12 +108,12 @@ def test_segments(name, types):
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_payloads_encode_to_the_same_octets(name):
+def test_payloads_encode_to_the_same_bytes(name):
     frame = decode_frame(golden(name))
     payload = frame.payload()
     assert payload.checksum_valid is True
     assert payload.broker_entry_metadata is None
-    assert encode_payload(payload.metadata, payload.body) == frame.payload_octets
+    assert encode_payload(payload.metadata, payload.body) == frame.payload_bytes
 
 
 def test_connection():

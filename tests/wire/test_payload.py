@@ -34,29 +34,29 @@ def test_crc32c():
 
 @pytest.mark.parametrize(("checksum", "valid"), [("valid", True), ("invalid", False), (0, False), (2**32 - 1, False), ("absent", None)])
 def test_checksum(checksum, valid):
-    octets = encode_payload(METADATA, b"body", checksum=checksum)
-    payload = parse_payload(octets)
+    data = encode_payload(METADATA, b"body", checksum=checksum)
+    payload = parse_payload(data)
     assert (payload.metadata, payload.body, payload.checksum_valid) == (METADATA, b"body", valid)
-    assert checksum_matches(octets) is valid
+    assert checksum_matches(data) is valid
     assert (payload.checksum is None) is (checksum == "absent")
-    assert octets.startswith(b"\x0e\x01") is (checksum != "absent")
+    assert data.startswith(b"\x0e\x01") is (checksum != "absent")
     if isinstance(checksum, int):
         assert payload.checksum == checksum
 
 
 def test_each_turned_bit_is_seen():
-    octets = encode_payload(METADATA, b"body")
-    for place in range(6, len(octets)):
-        damaged = octets[:place] + bytes([octets[place] ^ 1]) + octets[place + 1 :]
+    data = encode_payload(METADATA, b"body")
+    for place in range(6, len(data)):
+        damaged = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
         assert checksum_matches(damaged) is False
 
 
 def test_checksum_of_unreadable_metadata():
-    octets = bytearray(encode_payload(METADATA, b"body"))
-    octets[10] = 0xFF
-    assert checksum_matches(bytes(octets)) is False
+    data = bytearray(encode_payload(METADATA, b"body"))
+    data[10] = 0xFF
+    assert checksum_matches(bytes(data)) is False
     with pytest.raises(WireError):
-        parse_payload(bytes(octets))
+        parse_payload(bytes(data))
 
 
 def test_unknown_checksum_word():
@@ -72,31 +72,31 @@ def test_metadata_must_be_complete():
 @pytest.mark.parametrize("checksum", ["valid", "absent"])
 @pytest.mark.parametrize("added", [pb.BrokerEntryMetadata(), pb.BrokerEntryMetadata(broker_timestamp=2**64 - 1, index=7)])
 def test_broker_entry_metadata(added, checksum):
-    octets = encode_payload(METADATA, b"body", checksum=checksum, broker_entry_metadata=added)
-    assert octets.startswith(b"\x0e\x02")
-    payload = parse_payload(octets)
+    data = encode_payload(METADATA, b"body", checksum=checksum, broker_entry_metadata=added)
+    assert data.startswith(b"\x0e\x02")
+    payload = parse_payload(data)
     assert (payload.broker_entry_metadata, payload.metadata, payload.body) == (added, METADATA, b"body")
-    assert checksum_matches(octets) is (True if checksum == "valid" else None)
-    assert octets.endswith(encode_payload(METADATA, b"body", checksum=checksum))
+    assert checksum_matches(data) is (True if checksum == "valid" else None)
+    assert data.endswith(encode_payload(METADATA, b"body", checksum=checksum))
 
 
-@pytest.mark.parametrize(("octets", "offset", "reason"), [
-    (b"", 100, "the size of the message metadata is cut: 0 of 4 octets"),
-    (b"\x00\x00\x00", 100, "the size of the message metadata is cut: 3 of 4 octets"),
-    (b"\x00\x00\x00\x01", 100, "the message metadata should have 1 octets, 0 are left"),
-    (b"\xff\xff\xff\xff", 100, "the message metadata should have 4294967295 octets, 0 are left"),
+@pytest.mark.parametrize(("data", "offset", "reason"), [
+    (b"", 100, "the size of the message metadata is cut: 0 of 4 bytes"),
+    (b"\x00\x00\x00", 100, "the size of the message metadata is cut: 3 of 4 bytes"),
+    (b"\x00\x00\x00\x01", 100, "the message metadata should have 1 bytes, 0 are left"),
+    (b"\xff\xff\xff\xff", 100, "the message metadata should have 4294967295 bytes, 0 are left"),
     (b"\x00\x00\x00\x00", 104, "MessageMetadata lacks its required field producer_name"),
-    (b"\x0e\x01", 102, "the checksum is cut: 0 of 4 octets"),
+    (b"\x0e\x01", 102, "the checksum is cut: 0 of 4 bytes"),
     (b"\x0e\x01\x00\x00\x00\x00", 106, "the size of the message metadata is cut"),
-    (b"\x0e\x02\x00", 102, "the size of the broker entry metadata is cut: 1 of 4 octets"),
-    (b"\x0e\x02\x00\x00\x00\x09\x08", 102, "the broker entry metadata should have 9 octets, 1 are left"),
+    (b"\x0e\x02\x00", 102, "the size of the broker entry metadata is cut: 1 of 4 bytes"),
+    (b"\x0e\x02\x00\x00\x00\x09\x08", 102, "the broker entry metadata should have 9 bytes, 1 are left"),
     (b"\x0e\x02\x00\x00\x00\x01\x08", 107, "a varint is cut"),
     (b"\x0e\x02\x00\x00\x00\x02\x08\x01", 108, "the size of the message metadata is cut"),
     (b"\x00\x00\x00\x07\x0a\x01\xff\x10\x00\x18\x01", 106, "producer_name is not UTF-8"),
 ])  # fmt: skip
-def test_malformed_payload(octets, offset, reason):
+def test_malformed_payload(data, offset, reason):
     with pytest.raises(WireError) as caught:
-        parse_payload(octets, 100)
+        parse_payload(data, 100)
     assert (caught.value.offset, reason in caught.value.reason) == (offset, True), str(caught.value)
 
 
@@ -123,20 +123,20 @@ def test_payload_size_is_filled_in_but_never_corrected():
     body = encode_batch([message])
     assert not message.metadata.HasField("payload_size")
     assert decode_batch(body, 1)[0].metadata.payload_size == 3
-    with pytest.raises(WireError, match="1 octets after the last of 1 messages"):
+    with pytest.raises(WireError, match="1 bytes after the last of 1 messages"):
         decode_batch(encode_batch([single(b"one", payload_size=2)]), 1)
 
 
 @pytest.mark.parametrize(("body", "count", "offset", "reason"), [
-    (b"", 1, 0, "the metadata size of message 0 should have 4 octets, 0 are left"),
+    (b"", 1, 0, "the metadata size of message 0 should have 4 bytes, 0 are left"),
     (b"", -1, 0, "a batch of -1 messages"),
     (b"", 2**31 - 1, 0, "the metadata size of message 0"),
-    (b"\x00\x00\x00\x02\x18", 1, 4, "the metadata of message 0 should have 2 octets, 1 are left"),
+    (b"\x00\x00\x00\x02\x18", 1, 4, "the metadata of message 0 should have 2 bytes, 1 are left"),
     (b"\x00\x00\x00\x00", 1, 4, "SingleMessageMetadata lacks its required field payload_size"),
-    (b"\x00\x00\x00\x02\x18\x05abcd", 1, 6, "message 0 should have 5 octets, 4 are left"),
-    (b"\x00\x00\x00\x02\x18\x01abc", 1, 7, "2 octets after the last of 1 messages"),
-    (b"\x00\x00\x00\x02\x18\x01abc", 2, 7, "the metadata size of message 1 should have 4 octets, 2 are left"),
-    (b"\x00\x00\x00\x0b\x18" + b"\xff" * 9 + b"\x01", 1, 15, "message 0 has -1 octets"),
+    (b"\x00\x00\x00\x02\x18\x05abcd", 1, 6, "message 0 should have 5 bytes, 4 are left"),
+    (b"\x00\x00\x00\x02\x18\x01abc", 1, 7, "2 bytes after the last of 1 messages"),
+    (b"\x00\x00\x00\x02\x18\x01abc", 2, 7, "the metadata size of message 1 should have 4 bytes, 2 are left"),
+    (b"\x00\x00\x00\x0b\x18" + b"\xff" * 9 + b"\x01", 1, 15, "message 0 has -1 bytes"),
 ])  # fmt: skip
 def test_malformed_batch(body, count, offset, reason):
     with pytest.raises(WireError) as caught:
@@ -176,9 +176,9 @@ def test_damaged_bodies(compression):
 @pytest.mark.parametrize("compression", COMPRESSIONS[1:])
 def test_no_size_asks_for_more_memory_than_the_limit(compression):
     bomb = compress(bytes(50_000_000), compression)
-    with pytest.raises(WireError, match="50000000 octets uncompressed, 5242880 are allowed"):
+    with pytest.raises(WireError, match="50000000 bytes uncompressed, 5242880 are allowed"):
         decompress(bomb, compression, 50_000_000)
-    with pytest.raises(WireError, match="does not decompress to 1000 octets"):
+    with pytest.raises(WireError, match="does not decompress to 1000 bytes"):
         decompress(bomb, compression, 1000)
     assert len(decompress(bomb, compression, 50_000_000, limit=50_000_000)) == 50_000_000
 

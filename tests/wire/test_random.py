@@ -1,4 +1,4 @@
-"""Random commands survive the wire, any split gives the same frames, and no octets raise anything but WireError."""
+"""Random commands survive the wire, any split gives the same frames, and no bytes raise anything but WireError."""
 
 import contextlib
 import itertools
@@ -26,25 +26,25 @@ from tests.wire.test_annotate import tiles
 
 few = settings(deadline=None, max_examples=60)
 many = settings(deadline=None, max_examples=300)
-STREAM = b"".join(one.octets for one in GOLDEN.values())
+STREAM = b"".join(one.data for one in GOLDEN.values())
 MALFORMED = b"\x00\x00\x00\x06\x00\x00\x00\x02\x08\x12"
 
 
 def run(pieces):
     """Feed pieces; return the frames and what stopped them."""
-    decoder, octets = FrameDecoder(), []
+    decoder, data = FrameDecoder(), []
     try:
         for piece in pieces:
-            octets += [frame.octets for frame in decoder.receive(piece)]
+            data += [frame.data for frame in decoder.receive(piece)]
         decoder.eof()
     except WireError as error:
-        return octets, str(error)
-    return octets, None
+        return data, str(error)
+    return data, None
 
 
-def split(octets, cuts):
-    places = [0, *sorted(cut % (len(octets) + 1) for cut in cuts), len(octets)]
-    return [octets[a:b] for a, b in itertools.pairwise(places)]
+def split(data, cuts):
+    places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    return [data[a:b] for a, b in itertools.pairwise(places)]
 
 
 @few
@@ -57,12 +57,12 @@ def test_any_split_gives_the_same_frames(cuts, tail):
 @settings(deadline=None, max_examples=200)
 @given(commands(), st.binary(max_size=20))
 def test_random_commands_survive(command, rest):
-    octets = encode_frame(command, rest)
-    frame = decode_frame(octets)
-    assert (frame.command, frame.payload_octets or b"", frame.octets) == (command, rest, octets)
-    assert encode_frame(frame.command, rest) == octets
+    data = encode_frame(command, rest)
+    frame = decode_frame(data)
+    assert (frame.command, frame.payload_bytes or b"", frame.data) == (command, rest, data)
+    assert encode_frame(frame.command, rest) == data
     assert "\n" not in line_notation(frame)
-    tiles(octets)
+    tiles(data)
 
 
 @few
@@ -73,8 +73,8 @@ def test_random_commands_survive(command, rest):
     st.none() | messages(pb.BrokerEntryMetadata),
 )
 def test_random_payloads_survive(metadata, body, checksum, added):
-    octets = encode_payload(metadata, body, checksum=checksum, broker_entry_metadata=added)
-    payload = parse_payload(octets)
+    data = encode_payload(metadata, body, checksum=checksum, broker_entry_metadata=added)
+    payload = parse_payload(data)
     assert (payload.metadata, payload.body, payload.broker_entry_metadata) == (metadata, body, added)
 
 
@@ -88,14 +88,14 @@ def test_random_batches_survive(pairs):
     assert decode_batch(encode_batch(singles), len(singles)) == singles
 
 
-def harmless(octets):
-    """Nothing but WireError may come out of any octets."""
-    run([octets])
-    tiles(octets)
+def harmless(data):
+    """Nothing but WireError may come out of any bytes."""
+    run([data])
+    tiles(data)
     try:
-        frame = decode_frame(octets)
+        frame = decode_frame(data)
         line_notation(frame)
-        octets = b""  # offsets inside a decompressed body count there
+        data = b""  # offsets inside a decompressed body count there
         payload = frame.payload()
         metadata = payload.metadata
         body = decompress(payload.body, metadata.compression, metadata.uncompressed_size)
@@ -105,49 +105,49 @@ def harmless(octets):
     else:
         offset = 0
     assert offset >= 0
-    assert not octets or offset <= len(octets)
+    assert not data or offset <= len(data)
 
 
 @many
 @given(st.binary(max_size=80))
-def test_random_octets(octets):
-    harmless(octets)
+def test_random_bytes(data):
+    harmless(data)
 
 
 @many
 @given(st.binary(min_size=1, max_size=60), st.binary(max_size=20))
-def test_random_octets_in_a_frame(command, rest):
+def test_random_bytes_in_a_frame(command, rest):
     harmless((4 + len(command) + len(rest)).to_bytes(4, "big") + len(command).to_bytes(4, "big") + command + rest)
 
 
 @many
 @given(st.sampled_from(sorted(SINGLE)), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=4))
-def test_golden_frames_with_octets_changed(name, changes):
-    octets = bytearray(golden(name))
+def test_golden_frames_with_bytes_changed(name, changes):
+    data = bytearray(golden(name))
     for place, value in changes:
-        octets[place % len(octets)] = value
-    harmless(bytes(octets))
+        data[place % len(data)] = value
+    harmless(bytes(data))
 
 
 @many
 @given(st.sampled_from(sorted(SINGLE)), st.integers(8, 400), st.integers(0, 30), st.binary(max_size=10))
-def test_golden_frames_with_octets_cut_out_and_put_in(name, place, size, added):
-    octets = golden(name)
-    place %= len(octets)
-    octets = octets[:place] + added + octets[place + size :]
-    octets = max(len(octets) - 4, 0).to_bytes(4, "big") + octets[4:]
-    harmless(octets)
+def test_golden_frames_with_bytes_cut_out_and_put_in(name, place, size, added):
+    data = golden(name)
+    place %= len(data)
+    data = data[:place] + added + data[place + size :]
+    data = max(len(data) - 4, 0).to_bytes(4, "big") + data[4:]
+    harmless(data)
 
 
 @few
 @given(st.sampled_from([pb.LZ4, pb.ZLIB, pb.ZSTD, pb.SNAPPY]), st.binary(max_size=60), st.integers(-1, 10_000))
-def test_random_octets_never_decompress_to_another_size(compression, body, size):
+def test_random_bytes_never_decompress_to_another_size(compression, body, size):
     with contextlib.suppress(WireError):
         assert len(decompress(body, compression, size)) == size
 
 
 @pytest.mark.parametrize("name", sorted(SINGLE))
-def test_every_octet_of_a_golden_frame_turned(name):
-    octets = golden(name)
-    for place in range(0, len(octets), 1 if len(octets) < 60 else 5):
-        harmless(octets[:place] + bytes([octets[place] ^ 0xFF]) + octets[place + 1 :])
+def test_every_byte_of_a_golden_frame_turned(name):
+    data = golden(name)
+    for place in range(0, len(data), 1 if len(data) < 60 else 5):
+        harmless(data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :])

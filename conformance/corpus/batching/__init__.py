@@ -3,7 +3,7 @@
 settings   what is tried: extracted properties, limits, and consumers that want one value
 windows    batches as window expressions
 reference  batches as the reference's own `UniformBatcher` makes them, of each producer's messages in order
-octets     what messages and entries take up on the wire, as SQL expressions
+bytes     what messages and entries take up on the wire, as SQL expressions
 entries    from messages to entries, counters and laws
 
 Both formulations take the columns of `messages` and number each producer's batches from 0. Time is the producer's clock: the

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
-from conformance.corpus.batching.octets import (
-    BEFORE_METADATA,
-    key_octets,
-    number_octets,
-    octets_in_batch,
-    properties_octets,
-    property_octets,
-    text_octets,
-)
 from conformance.corpus.batching.reference import ADDED
 from conformance.corpus.batching.settings import Setting, Want
+from conformance.corpus.batching.sizes import (
+    BEFORE_METADATA,
+    bytes_in_batch,
+    key_bytes,
+    number_bytes,
+    properties_bytes,
+    property_bytes,
+    text_bytes,
+)
 from conformance.corpus.batching.windows import PRODUCER
 
 _HIGHEST_SEQUENCE_ID_TAG = 2
@@ -46,7 +46,7 @@ def entries(messages: DataFrame, setting: Setting, wants: Sequence[Want] = ()) -
     rows = grouped.withColumn("header", header).withColumns(
         {
             "is_batch": sql.col("header").isNotNull() | (sql.col("messages") > 1),
-            "header_octets": _header_octets(setting),
+            "header_octets": _header_bytes(setting),
             "first_time": one["time"],
             "last_time": end["time"],
             "reason": _reason(setting),
@@ -78,7 +78,7 @@ def _grouped(messages: DataFrame, wants: Sequence[Want]) -> DataFrame:
         sql.min("sequence_id").alias("first"),
         sql.max("sequence_id").alias("last"),
         sql.sum("size").alias("size"),
-        sql.sum(octets_in_batch(*map(sql.col, columns))).alias("body_octets"),
+        sql.sum(bytes_in_batch(*map(sql.col, columns))).alias("body_octets"),
         sql.sum("payload_size").alias("payload_octets"),
         sql.min_by(sql.struct(*kept), place).alias("one"),
         sql.max_by(sql.struct("time", "next_time", "next_extracted"), place).alias("end"),
@@ -101,11 +101,11 @@ def _header_value(setting: Setting, name: str) -> Column:
     return sql.col("header")[names.index(name)] if name in names else sql.lit(None).cast("string")
 
 
-def _header_octets(setting: Setting) -> Column:
+def _header_bytes(setting: Setting) -> Column:
     total: Column = sql.lit(0)
     for name in setting.rule:
         value = _header_value(setting, name)
-        total += sql.when(value.isNull(), 0).otherwise(property_octets(sql.lit(name), value))
+        total += sql.when(value.isNull(), 0).otherwise(property_bytes(sql.lit(name), value))
     return total
 
 
@@ -125,14 +125,14 @@ def _overhead(body: Column) -> Column:
     one = sql.col("one")
     in_any = (
         sql.lit(BEFORE_METADATA)
-        + text_octets(sql.octet_length("producer_name"))
-        + number_octets(sql.col("first"))
-        + number_octets(one["time"])
-        + key_octets(one["key"])
-        + number_octets(body)
+        + text_bytes(sql.octet_length("producer_name"))
+        + number_bytes(sql.col("first"))
+        + number_bytes(one["time"])
+        + key_bytes(one["key"])
+        + number_bytes(body)
     )
-    in_batch = sql.col("header_octets") + number_octets(sql.col("messages")) + number_octets(sql.col("last"), tag=_HIGHEST_SEQUENCE_ID_TAG)
-    return in_any + sql.when(sql.col("is_batch"), in_batch).otherwise(properties_octets(one["properties"]))
+    in_batch = sql.col("header_octets") + number_bytes(sql.col("messages")) + number_bytes(sql.col("last"), tag=_HIGHEST_SEQUENCE_ID_TAG)
+    return in_any + sql.when(sql.col("is_batch"), in_batch).otherwise(properties_bytes(one["properties"]))
 
 
 def _with_verdict(rows: DataFrame, setting: Setting, want: Want, number: int) -> DataFrame:

@@ -53,7 +53,7 @@ def _unlike_header(setting: Setting, _wants: Sequence[Want]) -> Column:
     return sql.when(without, sql.when(there, sql.col("messages")).otherwise(0)).otherwise(sql.col("unlike_header"))
 
 
-def _wrong_octets(_setting: Setting, _wants: Sequence[Want]) -> Column:
+def _wrong_bytes(_setting: Setting, _wants: Sequence[Want]) -> Column:
     encoded = sql.col("wire_entry_octets").isNotNull()
     here, there = sql.struct("entry_octets", "overhead_octets"), sql.struct("wire_entry_octets", "wire_header_octets")
     return _count((sql.col("header_octets") != sql.col("reference_header_octets")) | (encoded & (here != there)))
@@ -108,9 +108,9 @@ LAWS: tuple[BatchLaw, ...] = (
     BatchLaw("header", "The header of a batch is the extracted set of each of its messages.", _messages, _unlike_header),
     BatchLaw(
         "octets",
-        "Entries and headers have the octets that the formulas say; entries that were encoded were measured.",
+        "Entries and headers have the bytes that the formulas say; entries that were encoded were measured.",
         _an_entry,
-        _wrong_octets,
+        _wrong_bytes,
     ),
     BatchLaw(
         "limits",

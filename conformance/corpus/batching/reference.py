@@ -20,7 +20,7 @@ from conformance.corpus.errors import CorpusError
 from refimpl.client.entry import Queued, encode_entry
 from refimpl.client.messages import MessageId, OutgoingMessage
 from refimpl.client.scheduler import Pending
-from refimpl.proposals.uniform_batches import Batch, Extracted, UniformBatcher, header_octets, write_header
+from refimpl.proposals.uniform_batches import Batch, Extracted, UniformBatcher, header_bytes, write_header
 from refimpl.proposals.uniform_batches.broker import PropertyEntryFilter, Verdict
 from refimpl.wire.pulsar_api_pb2 import NONE, KeyValue, MessageMetadata
 
@@ -42,7 +42,7 @@ ADDED = pa.schema(
 )
 """The columns that it adds: number of the batch in its producer, place in the batch, number among all messages in the order in which they
 go out; and of the batch the values of its header in the order of the setting (null: the header is written as without the
-proposal), their octets, why it went out, the verdicts of the entry filters, and, if it was encoded, the octets of its entry and of
+proposal), their bytes, why it went out, the verdicts of the entry filters, and, if it was encoded, the bytes of its entry and of
 what stands there before the messages."""
 
 _ADDED_DDL = (
@@ -134,7 +134,7 @@ class _Producer:
     def __post_init__(self) -> None:
         setting = self.setting
         self.batcher: UniformBatcher[_Item] = UniformBatcher(
-            setting.rule, max_messages=setting.max_messages, max_octets=setting.max_octets, delay=setting.delay, profile=setting.profile
+            setting.rule, max_messages=setting.max_messages, max_bytes=setting.max_octets, delay=setting.delay, profile=setting.profile
         )
         self.filters = [cast(PropertyEntryFilter, PropertyEntryFilter.of(want.subscription_properties)) for want in self.wants]
 
@@ -175,8 +175,8 @@ class _Producer:
             metadata.properties.extend(KeyValue(key=key, value=value) for key, value in properties.items())
         accepted = [one.judge(metadata) is Verdict.ACCEPT for one in self.filters]
         header = None if batch.header is None else self._in_order(batch.header)
-        octets = self._encoded(batch)
-        of_batch = (header, header_octets(batch.header), batch.reason.name, accepted, *octets)
+        data = self._encoded(batch)
+        of_batch = (header, header_bytes(batch.header), batch.reason.name, accepted, *data)
         for position, item in enumerate(batch.items):
             self.done[item.row] = (self.batches, position, self.sent, *of_batch)
             self.sent += 1
@@ -191,7 +191,7 @@ class _Producer:
             return None, None
         items = tuple(item.queued for item in batch.items)
         entry = encode_entry(Batch(items, batch.header, batch.reason), self.name, batch.items[0].time, NONE)
-        return len(entry.payload), entry.header_octets
+        return len(entry.payload), entry.header_bytes
 
 
 def _joined(piece: pa.RecordBatch, added: list[tuple[Any, ...]]) -> pa.RecordBatch:

@@ -15,7 +15,7 @@ from refimpl.proposals.uniform_batches import MISSING, PREFIX, Allowed, Profile,
 MESSAGES = 1000
 """Most messages in a batch unless said otherwise: what Java clients have."""
 OCTETS = 128 * 1024
-"""Most octets in a batch unless said otherwise: what Java clients have."""
+"""Most bytes in a batch unless said otherwise: what Java clients have."""
 DELAY = 1
 """Milliseconds that a batch waits at most unless said otherwise: what Java clients have."""
 
@@ -28,7 +28,7 @@ class Setting:
         name: What it is called in results.
         allowed: Allowed values by property name (`restrictSameValuesInBatchProperties`); empty: batches as without the proposal.
         max_messages: Most messages in a batch.
-        max_octets: Most octets in a batch, as producers estimate them.
+        max_octets: Most bytes in a batch, as producers estimate them.
         delay: Milliseconds that the first message of a batch waits for others at most.
         batch_of_one: How a batch of one message is written.
     """
@@ -47,7 +47,7 @@ class Setting:
             raise CorpusError(f"setting {self.name}: {error}") from None
         if min(self.max_messages, self.max_octets) < 1 or self.delay < 0:
             limits = f"{self.max_messages}, {self.max_octets}, {self.delay}"
-            raise CorpusError(f"setting {self.name}: a batch has at least 1 message and 1 octet, and waits 0 ms or more, not {limits}")
+            raise CorpusError(f"setting {self.name}: a batch has at least 1 message and 1 byte, and waits 0 ms or more, not {limits}")
 
     @property
     def rule(self) -> Allowed:
@@ -97,7 +97,7 @@ def frequent_values(messages: DataFrame, names: Sequence[str], most: int) -> dic
         most: How many values of each.
 
     Returns:
-        Values by name, the most frequent first, equally frequent ones in the order of their octets; those of a property that no message
+        Values by name, the most frequent first, equally frequent ones in the order of their bytes; those of a property that no message
         has are empty.
     """
     pairs = messages.select(sql.explode("properties").alias("name", "value")).where(sql.col("name").isin(list(names)))

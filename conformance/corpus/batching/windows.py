@@ -25,8 +25,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as sql
 
-from conformance.corpus.batching.octets import estimated_size
 from conformance.corpus.batching.settings import Setting
+from conformance.corpus.batching.sizes import estimated_size
 
 PRODUCER = ("topic", "producer_name")
 _RUN = (*PRODUCER, "run")
@@ -53,7 +53,7 @@ def with_batches(messages: DataFrame, setting: Setting) -> DataFrame:
 
     Returns:
         The rows with, in addition: `extracted` ARRAY<STRING>, in the order of the setting; `time` LONG, the producer's clock in ms; `size`
-        LONG, the octets that it counts for; `number` LONG, from 0 in each producer; `batch` LONG, from 0 in each producer; `position`
+        LONG, the bytes that it counts for; `number` LONG, from 0 in each producer; `batch` LONG, from 0 in each producer; `position`
         INT, from 0 in each batch; `next_time` LONG and `next_extracted`, of the producer's next message, null for its last.
     """
     rows = _with_runs(messages, setting)
@@ -113,10 +113,10 @@ def _with_pointers(rows: DataFrame, setting: Setting) -> DataFrame:
         }
     )
     all_fit = sql.col("total") <= sql.col("before") + setting.max_octets
-    by_octets = sql.when(all_fit, sql.col("end")).otherwise(sql.col("full"))
+    by_bytes = sql.when(all_fit, sql.col("end")).otherwise(sql.col("full"))
     after = sql.col("place") + 1
     by_delay = sql.coalesce(sql.col("late"), after)
-    chosen = sql.least(sql.col("end"), sql.col("place") + setting.max_messages, sql.greatest(after, sql.least(by_delay, by_octets)))
+    chosen = sql.least(sql.col("end"), sql.col("place") + setting.max_messages, sql.greatest(after, sql.least(by_delay, by_bytes)))
     rows = rows.withColumn("next", chosen)
     rows = rows.withColumn("border", sql.coalesce(sql.lag("next").over(run) <= sql.col("place"), sql.lit(True)))
     return rows.withColumn("stretch", sql.sum(sql.when(sql.col("border"), 1).otherwise(0)).over(run))

@@ -17,7 +17,7 @@ from conformance.corpus.captures.rows import KEPT, LOG, MAX_FRAME_SIZE, MISSING,
 from conformance.engine import log
 
 _LONGEST_LINE = 3 * MAX_FRAME_SIZE
-"""Octets: twice those of the largest frame, since they are hexadecimal, and room for the rest of the record."""
+"""Bytes: twice those of the largest frame, since they are hexadecimal, and room for the rest of the record."""
 _GZIP = b"\x1f\x8b"
 
 
@@ -27,8 +27,8 @@ def log_rows(path: Path, name: str, length: int | None = None, limit: int = MAX_
     Args:
         path: The log.
         name: What the rows call it.
-        length: Octets of the file that are read; None: as many as it has now.
-        limit: Octets of the largest frame.
+        length: Bytes of the file that are read; None: as many as it has now.
+        limit: Bytes of the largest frame.
 
     Yields:
         Frames in the order in which they were complete. If the log itself is damaged, the last row says where.
@@ -42,7 +42,7 @@ def log_rows(path: Path, name: str, length: int | None = None, limit: int = MAX_
 
 
 class _Limited(io.RawIOBase):
-    """The first octets of a file, and no more, however much it grows."""
+    """The first bytes of a file, and no more, however much it grows."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file = file
@@ -52,10 +52,10 @@ class _Limited(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        octets = self._file.read(min(len(buffer), self.left))
-        buffer[: len(octets)] = octets
-        self.left -= len(octets)
-        return len(octets)
+        data = self._file.read(min(len(buffer), self.left))
+        buffer[: len(data)] = data
+        self.left -= len(data)
+        return len(data)
 
 
 class _Lines:
@@ -101,7 +101,7 @@ class _Lines:
 
     @property
     def left(self) -> int | None:
-        """Octets from the line that was given last to the end; None in a compressed log."""
+        """Bytes from the line that was given last to the end; None in a compressed log."""
         return None if self._compressed else self._size - self.offset
 
 
@@ -110,7 +110,7 @@ class _Log:
         self._name = name
         self._limit = limit
         self._origin = Origin(name)
-        self._talks: dict[str, dict[tuple[str, Direction], Stream]] = {}
+        self._trial_logs: dict[str, dict[tuple[str, Direction], Stream]] = {}
         self._opened: dict[str, dict[str, tuple[int, float]]] = {}
 
     def rows(self, lines: _Lines) -> Iterator[FrameRow]:
@@ -122,11 +122,11 @@ class _Log:
                 except ValueError as error:
                     if isinstance(error, log.LogError):
                         raise
-                    raise log.LogError(f"{self._name}:{number}: the octets of a {record.record} are not hexadecimal") from None
+                    raise log.LogError(f"{self._name}:{number}: the bytes of a {record.record} are not hexadecimal") from None
             corrupt = lines.cut
         except log.LogError as error:
             corrupt = f"{LOG}: {error}"
-        for key in list(self._talks):
+        for key in list(self._trial_logs):
             yield from self._finished(key)
         if corrupt is not None:
             yield FrameRow(self._origin, lines.offset, lines.left, lines.line[:KEPT], corrupt=corrupt)
@@ -141,9 +141,9 @@ class _Log:
         if isinstance(record, log.Begin) and record.at is not None:
             return self._begin(record, record.at)
         if isinstance(record, log.Frame | log.Garbage):
-            return self._stream(record.key, record.at, "broker").feed(bytes.fromhex(record.octets), record.t)
+            return self._stream(record.key, record.at, "broker").feed(bytes.fromhex(record.data), record.t)
         if isinstance(record, log.Answer):
-            return self._stream(record.key, record.at, "client").feed(bytes.fromhex(record.octets), record.t)
+            return self._stream(record.key, record.at, "client").feed(bytes.fromhex(record.data), record.t)
         if isinstance(record, log.Finished):
             return self._finished(record.key)
         return []
@@ -155,17 +155,17 @@ class _Log:
             rows = self._ended(record.key, at, "client") + self._ended(record.key, at, "broker")
             opened[at] = times + 1, record.t
             return rows
-        if record.what != "send" or record.octets is None:
+        if record.what != "send" or record.data is None:
             return []
         stream = self._stream(record.key, at, "client")
-        head, cut, tail = record.octets.partition("..")
+        head, cut, tail = record.data.partition("..")
         if not cut:
             return stream.feed(bytes.fromhex(head), record.t)
         first, last = bytes.fromhex(head), bytes.fromhex(tail)
         return stream.feed_cut(first, (record.size or 0) - len(first) - len(last), last, record.t)
 
     def _stream(self, key: str, at: str, direction: Direction) -> Stream:
-        streams = self._talks.setdefault(key, {})
+        streams = self._trial_logs.setdefault(key, {})
         if (at, direction) not in streams:
             times, started = self._opened.get(key, {}).get(at, (1, None))
             connection = f"{key} {at}" if times == 1 else f"{key} {at} ({times})"
@@ -174,10 +174,10 @@ class _Log:
         return streams[at, direction]
 
     def _ended(self, key: str, at: str, direction: Direction) -> list[FrameRow]:
-        stream = self._talks.get(key, {}).pop((at, direction), None)
+        stream = self._trial_logs.get(key, {}).pop((at, direction), None)
         return [] if stream is None else stream.end()
 
     def _finished(self, key: str) -> list[FrameRow]:
-        streams = self._talks.pop(key, {})
+        streams = self._trial_logs.pop(key, {})
         self._opened.pop(key, None)
         return [row for stream in streams.values() for row in stream.end()]

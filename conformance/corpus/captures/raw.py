@@ -1,9 +1,9 @@
-"""Raw captures: a folder with `index.jsonl` and one file of octets for each connection and direction.
+"""Raw captures: a folder with `index.jsonl` and one file of bytes for each connection and direction.
 
     {"connection": "10.0.0.7:51000", "direction": "client", "file": "1.client", "start": 0.25}
     {"connection": "10.0.0.7:51000", "direction": "broker", "file": "1.broker", "start": 0.25}
 
-A file holds what one side sent, from the first octet of the connection, without anything between the frames. A large one is divided at the
+A file holds what one side sent, from the first byte of the connection, without anything between the frames. A large one is divided at the
 borders of frames, which one pass finds that hops from size to size.
 """
 
@@ -43,7 +43,7 @@ class Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     connection: str = Field(min_length=1, description="name of the connection, the same for both directions")
-    direction: Direction = Field(description="who sent the octets")
+    direction: Direction = Field(description="who sent the bytes")
     file: str = Field(min_length=1, description="where they are, relative to the folder")
     start: float | None = Field(default=None, description="when the connection was opened, in seconds on any one clock")
     target: str | None = Field(default=None, description="what the client talked to")
@@ -56,7 +56,7 @@ class Entry(BaseModel):
 
 @dataclass(frozen=True)
 class Written:
-    """What was written: streams, frames, and the rows that were left out because their octets are not known."""
+    """What was written: streams, frames, and the rows that were left out because their bytes are not known."""
 
     streams: int
     frames: int
@@ -78,12 +78,12 @@ def read_index(folder: Path, prefix: str = "") -> Iterator[Entry | FrameRow]:
     """
     path = folder / INDEX
     try:
-        octets = path.read_bytes()
+        data = path.read_bytes()
     except OSError as error:
-        raise CorpusError(f"{path}: {error.strerror}; a raw capture needs an index: a line for each file of octets") from None
+        raise CorpusError(f"{path}: {error.strerror}; a raw capture needs an index: a line for each file of bytes") from None
     offset = 0
     seen: set[tuple[str, str]] = set()
-    for number, line in enumerate(octets.splitlines(keepends=True), 1):
+    for number, line in enumerate(data.splitlines(keepends=True), 1):
         if line.strip():
             try:
                 entry = _entry(line)
@@ -115,9 +115,9 @@ def borders(path: Path, length: int, part: int, limit: int = MAX_FRAME_SIZE) -> 
 
     Args:
         path: The file.
-        length: Octets of it that are read, however many it has.
-        part: Octets after which the next part begins.
-        limit: Octets of the largest frame.
+        length: Bytes of it that are read, however many it has.
+        part: Bytes after which the next part begins.
+        limit: Bytes of the largest frame.
 
     Returns:
         Start and end of each part. From a header that can't be right on, everything is one part, with the frames before it.
@@ -147,8 +147,8 @@ def part_rows(path: Path, origin: Origin, start: int, end: int, limit: int = MAX
         path: The file.
         origin: What the rows say of it.
         start: Offset of the first frame.
-        end: Octet after the part; what the file has grown by since is not read.
-        limit: Octets of the largest frame.
+        end: Byte after the part; what the file has grown by since is not read.
+        limit: Bytes of the largest frame.
     """
     stream = Stream(origin, limit, start)
     place = start
@@ -156,17 +156,17 @@ def part_rows(path: Path, origin: Origin, start: int, end: int, limit: int = MAX
         with path.open("rb", buffering=0) as file:
             file.seek(start)
             while place < end and stream.broken is None:
-                octets = file.read(min(_PIECE, end - place))
-                if not octets:
+                data = file.read(min(_PIECE, end - place))
+                if not data:
                     break
-                place += len(octets)
-                yield from stream.feed(octets)
+                place += len(data)
+                yield from stream.feed(data)
     except OSError as error:
         yield FrameRow(origin, start, None, b"", corrupt=f"{MISSING}: {error.strerror or error}")
         return
     if stream.broken is not None:
         stream.skip(end - place)
-    yield from stream.end(f"{end:,} octets were there when the read began, and {place:,} are left" if place < end else None)
+    yield from stream.end(f"{end:,} bytes were there when the read began, and {place:,} are left" if place < end else None)
 
 
 def write_capture(folder: Path, rows: Iterable[FrameRow]) -> Written:

@@ -1,11 +1,11 @@
-"""A stream of octets in one direction of one connection, cut at the borders of frames: one row for each frame.
+"""A stream of bytes in one direction of one connection, cut at the borders of frames: one row for each frame.
 
 What is no frame is a row too. Its `corrupt` starts with a class:
 
     header     the total size is impossible: from here on nothing can be told apart, and the row is all the rest of the stream
     truncated  the stream ends inside a frame
     refused    the size is right, and the strict decoder refuses what is in the frame; the stream goes on after it
-    cut        the event log keeps only the first and last octets of a long send, and this was in it
+    cut        the event log keeps only the first and last bytes of a long send, and this was in it
     shrunk     the file is shorter than when the read began
     log        a line is no record of an event log: the row is all the rest of the log
     index      a line of the index is no entry
@@ -24,9 +24,9 @@ HEADER, TRUNCATED, REFUSED, CUT = "header", "truncated", "refused", "cut"
 SHRUNK, LOG, BAD_INDEX, MISSING = "shrunk", "log", "index", "missing"
 
 MAX_FRAME_SIZE = 8 * DEFAULT_MAX_FRAME_SIZE
-"""Octets of the largest frame that is read. A broker does not cap the topic lists that it writes, so this is well above the usual limit."""
+"""Bytes of the largest frame that is read. A broker does not cap the topic lists that it writes, so this is well above the usual limit."""
 KEPT = 4096
-"""So many octets are kept of what is no frame."""
+"""So many bytes are kept of what is no frame."""
 _HEADER = 4
 _FOREIGN = {
     b"\xd4\xc3\xb2\xa1": "a pcap file",
@@ -38,7 +38,7 @@ _FOREIGN = {
     b"POST": "HTTP",
     b"HTTP": "HTTP",
 }
-"""How octets start that are taken for a capture by mistake."""
+"""How bytes start that are taken for a capture by mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Origin:
     Attributes:
         file: Relative to the corpus that was read.
         connection: Its name; None in a row about a file as a whole.
-        direction: Who sent the octets; None in a row about a file as a whole.
+        direction: Who sent the bytes; None in a row about a file as a whole.
         started: When the connection was opened, in seconds on the clock of the capture, if that is known.
         target: What the client talked to, such as `apache-pulsar@4.2.4`, if that is known.
         release: Its release, if that is known.
@@ -68,10 +68,10 @@ class FrameRow:
 
     Attributes:
         origin: The stream.
-        offset: Of its first octet in the stream; in a row about a log or an index, in that file (decompressed).
-        size: Octets from there; None where it is not known.
-        octets: The whole frame; of a piece that is none, at most the first 4,096 octets that are there.
-        time: When its last octet was seen, in seconds on the clock of the capture, if that is known.
+        offset: Of its first byte in the stream; in a row about a log or an index, in that file (decompressed).
+        size: Bytes from there; None where it is not known.
+        data: The whole frame; of a piece that is none, at most the first 4,096 bytes that are there.
+        time: When its last byte was seen, in seconds on the clock of the capture, if that is known.
         command: Such as `watchTopicList`; None for a piece that is none.
         corrupt: None for a frame, else a class, a colon, and what is wrong.
     """
@@ -91,11 +91,11 @@ def defect_class(corrupt: str) -> str:
 
 
 def header_defect(header: bytes, limit: int) -> str | None:
-    """Tell what is wrong with the four octets that a frame starts with, in the words of the frame decoder.
+    """Tell what is wrong with the four bytes that a frame starts with, in the words of the frame decoder.
 
     Args:
-        header: Those four octets.
-        limit: Octets of the largest frame.
+        header: Those four bytes.
+        limit: Bytes of the largest frame.
     """
     if 8 <= _HEADER + int.from_bytes(header, "big") <= limit:
         return None
@@ -107,7 +107,7 @@ def header_defect(header: bytes, limit: int) -> str | None:
 
 
 class Stream:
-    """Turns the octets of one direction of one connection into rows, in any pieces that they come.
+    """Turns the bytes of one direction of one connection into rows, in any pieces that they come.
 
     Attributes:
         broken: What makes the rest unreadable; None while frames can be told apart.
@@ -119,17 +119,17 @@ class Stream:
         self._limit = limit
         self._offset = offset
         self._pending = bytearray()
-        self._hidden = 0  # octets of the frame at the front that the log did not keep
-        self._rest = 0  # octets of all the rest, once the stream is broken
+        self._hidden = 0  # bytes of the frame at the front that the log did not keep
+        self._rest = 0  # bytes of all the rest, once the stream is broken
         self._time: float | None = None
 
-    def feed(self, octets: bytes, time: float | None = None) -> list[FrameRow]:
+    def feed(self, data: bytes, time: float | None = None) -> list[FrameRow]:
         """Take what came next; return the rows that are complete now."""
         if self.broken is not None:
-            self._rest += len(octets)
-            self._pending += octets[: max(0, KEPT - len(self._pending))]
+            self._rest += len(data)
+            self._pending += data[: max(0, KEPT - len(self._pending))]
             return []
-        self._pending += octets
+        self._pending += data
         self._time = time
         rows: list[FrameRow] = []
         place = 0
@@ -153,16 +153,16 @@ class Stream:
         return rows
 
     def feed_cut(self, head: bytes, hidden: int, tail: bytes, time: float | None = None) -> list[FrameRow]:
-        """Take octets of which the middle is not known.
+        """Take bytes of which the middle is not known.
 
-        A frame that holds all of the unknown octets is one row, and the stream goes on after it. If one ends among them, or the size of
+        A frame that holds all of the unknown bytes is one row, and the stream goes on after it. If one ends among them, or the size of
         one is among them, the rest can't be told apart.
         """
         rows = self.feed(head, time)
         if self.broken is None:
             size = _HEADER + int.from_bytes(self._pending[:_HEADER], "big") if len(self._pending) >= _HEADER else 0
             if size < len(self._pending) + self._hidden + hidden:
-                self._break(f"{CUT}: the log does not keep {hidden:,} octets of a send, among which a frame ends")
+                self._break(f"{CUT}: the log does not keep {hidden:,} bytes of a send, among which a frame ends")
             else:
                 self._hidden += hidden
         if self.broken is not None:
@@ -170,7 +170,7 @@ class Stream:
         return rows + self.feed(tail, time)
 
     def skip(self, size: int) -> None:
-        """Count octets that nobody needs to read, because the stream is broken."""
+        """Count bytes that nobody needs to read, because the stream is broken."""
         self._rest += size
 
     def end(self, shrunk: str | None = None) -> list[FrameRow]:
@@ -184,18 +184,18 @@ class Stream:
         if corrupt is None and shrunk is not None:
             corrupt = f"{SHRUNK}: {shrunk}"
         if corrupt is None and size:
-            corrupt = f"{TRUNCATED}: the stream ends {size:,} octets into a frame{self._expected()}"
+            corrupt = f"{TRUNCATED}: the stream ends {size:,} bytes into a frame{self._expected()}"
         if corrupt is None:
             return []
         return [FrameRow(self.origin, self._offset, size, bytes(self._pending[:KEPT]), self._time, corrupt=corrupt)]
 
-    def _frame(self, octets: bytes, size: int) -> FrameRow:
-        row = FrameRow(self.origin, self._offset, size, octets, self._time)
+    def _frame(self, data: bytes, size: int) -> FrameRow:
+        row = FrameRow(self.origin, self._offset, size, data, self._time)
         if self._hidden:
-            text = f"{CUT}: the log does not keep {self._hidden:,} of {size:,} octets"
-            return replace(row, octets=octets[:KEPT], corrupt=text)
+            text = f"{CUT}: the log does not keep {self._hidden:,} of {size:,} bytes"
+            return replace(row, octets=data[:KEPT], corrupt=text)
         try:
-            return replace(row, command=command_name(decode_frame(octets).command))
+            return replace(row, command=command_name(decode_frame(data).command))
         except WireError as error:
             return replace(row, corrupt=f"{REFUSED}: {error}")
 

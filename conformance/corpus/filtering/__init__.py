@@ -12,6 +12,6 @@ comparing       disagreements, counted by class
 shrinking       .. and made as small as they get
 checksums       CRC32C of a whole from those of its parts
 hashes          topics_hash of namespaces with millions of topics
-costs           octets on the wire, with and without filter and hash
+costs           bytes on the wire, with and without filter and hash
 corpora         the corpora that the jobs read
 """

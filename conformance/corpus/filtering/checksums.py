@@ -1,6 +1,6 @@
 """The CRC32C of a whole from those of its parts, so that parts of a list can be hashed apart from each other.
 
-A checksum is the remainder of a polynomial over GF(2), whose coefficients are the bits of the octets. Octets behind a part multiply its
+A checksum is the remainder of a polynomial over GF(2), whose coefficients are the bits of the bytes. Bytes behind a part multiply its
 polynomial by x to the power of their bits; so the checksum of a whole is that of the first part, multiplied, plus that of the second.
 The bits of a checksum stand in reverse: bit 31 is the coefficient of x ** 0.
 """
@@ -16,7 +16,7 @@ _MODULUS = 0x82F63B78
 """Castagnoli's polynomial without x ** 32, in reverse."""
 _ONE = 1 << 31
 _BITS = 64
-"""Lengths below 2 ** 61 octets can be combined."""
+"""Lengths below 2 ** 61 bytes can be combined."""
 
 
 def product(one: int, other: int) -> int:
@@ -41,9 +41,9 @@ def _squares() -> tuple[int, ...]:
 _POWERS = _squares()
 
 
-def shift(octets: int) -> int:
-    """Return by what a checksum is multiplied when octets follow; x ** (8 * octets)."""
-    result, bits = _ONE, 8 * octets
+def shift(data: int) -> int:
+    """Return by what a checksum is multiplied when bytes follow; x ** (8 * bytes)."""
+    result, bits = _ONE, 8 * data
     for power in _POWERS:
         if bits & 1:
             result = product(result, power)
@@ -51,15 +51,15 @@ def shift(octets: int) -> int:
     return result
 
 
-def combined(first: int, second: int, octets: int) -> int:
+def combined(first: int, second: int, data: int) -> int:
     """Return the CRC32C of a whole.
 
     Args:
         first: CRC32C of the first part.
         second: CRC32C of the second part.
-        octets: Length of the second part.
+        data: Length of the second part.
     """
-    return product(first, shift(octets)) ^ second
+    return product(first, shift(data)) ^ second
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Part:
 
     Attributes:
         checksum: CRC32C of the text.
-        octets: Its length.
+        data: Its length.
     """
 
     checksum: int
@@ -91,5 +91,5 @@ def _behind(first: Part, second: Part) -> Part:
 
 
 def hexadecimal(checksum: int) -> str:
-    """Return a checksum as `topics_hash` has it: its octets in little-endian order."""
+    """Return a checksum as `topics_hash` has it: its bytes in little-endian order."""
     return checksum.to_bytes(4, "little").hex()

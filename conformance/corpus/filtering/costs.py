@@ -1,4 +1,4 @@
-"""What a subscription to a pattern costs on the wire: octets of requests and answers, with and without filter and hash.
+"""What a subscription to a pattern costs on the wire: bytes of requests and answers, with and without filter and hash.
 
 One poll, for a pattern that begins with a namespace:
 
@@ -8,7 +8,7 @@ One poll, for a pattern that begins with a namespace:
     watch         WATCH_TOPIC_LIST and its answer; later polls fall away
     update        one WATCH_TOPIC_UPDATE, for a topic of average length that comes
 
-Sizes are those of whole frames, by a formula that agrees with `refimpl.wire` octet by octet.
+Sizes are those of whole frames, by a formula that agrees with `refimpl.wire` byte by byte.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from conformance.corpus.filtering.rules import Matching
 from conformance.corpus.filtering.sql import is_system_topic
 
 HEADER = 8
-"""Octets in front of a command: the sizes of frame and command."""
+"""Bytes in front of a command: the sizes of frame and command."""
 HASH = 8
-"""Octets of a topics_hash."""
+"""Bytes of a topics_hash."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Topics:
 
     Attributes:
         count: How many.
-        octets: Of their fields in a message: each has a tag, a length and its name in UTF-8.
+        data: Of their fields in a message: each has a tag, a length and its name in UTF-8.
     """
 
     count: int
@@ -48,7 +48,7 @@ class Topics:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one pattern costs, in octets of requests and answers.
+    """What one pattern costs, in bytes of requests and answers.
 
     Attributes:
         listed: Topics of its namespace that lists show.
@@ -69,58 +69,58 @@ class Cost:
     update: int
 
 
-def varint_octets(number: int) -> int:
-    """Return how many octets a number takes as a varint."""
+def varint_bytes(number: int) -> int:
+    """Return how many bytes a number takes as a varint."""
     return max(1, -(-number.bit_length() // 7))
 
 
-def field_octets(length: int) -> int:
-    """Return how many octets a text of some octets takes as a field, with its tag and its length."""
-    return 1 + varint_octets(length) + length
+def field_bytes(length: int) -> int:
+    """Return how many bytes a text of some bytes takes as a field, with its tag and its length."""
+    return 1 + varint_bytes(length) + length
 
 
-def field_octets_of(topic: Column | str = "topic") -> Column:
-    """Return `field_octets` of a topic's name as an expression; names are shorter than 2 ** 21 octets."""
+def field_bytes_of(topic: Column | str = "topic") -> Column:
+    """Return `field_octets` of a topic's name as an expression; names are shorter than 2 ** 21 bytes."""
     length = F.octet_length(topic)
     return length + F.when(length < 1 << 7, 2).when(length < 1 << 14, 3).otherwise(4)
 
 
-def frame_octets(message: int, tag: int) -> int:
+def frame_bytes(message: int, tag: int) -> int:
     """Return the size of a frame.
 
     Args:
-        message: Octets of the message inside of BaseCommand.
+        message: Bytes of the message inside of BaseCommand.
         tag: Number of the command, which is also its type.
     """
-    return HEADER + 1 + varint_octets(tag) + varint_octets(tag << 3) + varint_octets(message) + message
+    return HEADER + 1 + varint_bytes(tag) + varint_bytes(tag << 3) + varint_bytes(message) + message
 
 
 def list_request(namespace: int, pattern: int | None = None, *, has_hash: bool = False, request_id: int = 1) -> int:
-    """Return the size of GET_TOPICS_OF_NAMESPACE; texts are given by their octets."""
-    message = 1 + varint_octets(request_id) + field_octets(namespace) + 2
-    message += (field_octets(pattern) if pattern is not None else 0) + (field_octets(HASH) if has_hash else 0)
-    return frame_octets(message, 32)
+    """Return the size of GET_TOPICS_OF_NAMESPACE; texts are given by their bytes."""
+    message = 1 + varint_bytes(request_id) + field_bytes(namespace) + 2
+    message += (field_bytes(pattern) if pattern is not None else 0) + (field_bytes(HASH) if has_hash else 0)
+    return frame_bytes(message, 32)
 
 
 def list_answer(topics: Topics, *, request_id: int = 1) -> int:
     """Return the size of GET_TOPICS_OF_NAMESPACE_RESPONSE."""
-    return frame_octets(1 + varint_octets(request_id) + topics.octets + 2 + field_octets(HASH) + 2, 33)
+    return frame_bytes(1 + varint_bytes(request_id) + topics.octets + 2 + field_bytes(HASH) + 2, 33)
 
 
 def watch_request(namespace: int, pattern: int, *, request_id: int = 1, watcher_id: int = 1) -> int:
-    """Return the size of WATCH_TOPIC_LIST with a hash; texts are given by their octets."""
-    ids = 2 + varint_octets(request_id) + varint_octets(watcher_id)
-    return frame_octets(ids + field_octets(namespace) + field_octets(pattern) + field_octets(HASH), 64)
+    """Return the size of WATCH_TOPIC_LIST with a hash; texts are given by their bytes."""
+    ids = 2 + varint_bytes(request_id) + varint_bytes(watcher_id)
+    return frame_bytes(ids + field_bytes(namespace) + field_bytes(pattern) + field_bytes(HASH), 64)
 
 
 def watch_answer(topics: Topics, *, request_id: int = 1, watcher_id: int = 1) -> int:
     """Return the size of WATCH_TOPIC_LIST_SUCCESS."""
-    return frame_octets(2 + varint_octets(request_id) + varint_octets(watcher_id) + topics.octets + field_octets(HASH), 65)
+    return frame_bytes(2 + varint_bytes(request_id) + varint_bytes(watcher_id) + topics.octets + field_bytes(HASH), 65)
 
 
 def watch_update(topics: Topics, *, watcher_id: int = 1) -> int:
     """Return the size of WATCH_TOPIC_UPDATE."""
-    return frame_octets(1 + varint_octets(watcher_id) + topics.octets + field_octets(HASH), 66)
+    return frame_bytes(1 + varint_bytes(watcher_id) + topics.octets + field_bytes(HASH), 66)
 
 
 NO_TOPICS = Topics(0, 0)
@@ -157,7 +157,7 @@ def costs(topics: DataFrame, patterns: PatternSet) -> dict[int, Cost]:
         patterns: Any.
     """
     listed = topics.where(F.col("topic").startswith("persistent://") & ~is_system_topic())
-    sums = (F.count("*").alias("count"), F.sum(field_octets_of()).alias("octets"))
+    sums = (F.count("*").alias("count"), F.sum(field_bytes_of()).alias("octets"))
     in_namespace = {
         row.namespace: Topics(row["count"], row.octets) for row in listed.groupBy(namespace_of().alias("namespace")).agg(*sums).collect()
     }
@@ -190,7 +190,7 @@ def _summed(found: Mapping[int, Cost], patterns: PatternSet) -> dict[str, Any]:
         "matching": matching,
         "selectivity": round(matching / listed, 6) if listed else None,
         **{
-            f"octets {name}": sum(getattr(cost, name) for cost in found.values())
+            f"bytes {name}": sum(getattr(cost, name) for cost in found.values())
             for name in ("unfiltered", "filtered", "unchanged", "watch", "update")
         },
     }

@@ -27,7 +27,7 @@ _TOKEN = re.compile(
     | (?P<boundary>\\[bB])
     | (?P<edge>\\[Az])
     | (?P<property>\\[pP](?:\{\^?\w+\}|\w))
-    | (?P<octet>\\C)
+    | (?P<byte>\\C)
     | (?P<escaped>\\[!-/:-@\[-`{-~])
     | (?P<escape>\\.?)
     | (?P<class>\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\\\]])*\])
@@ -167,7 +167,7 @@ DIVERGENCES: Sequence[Divergence] = (
     _divergence(
         "nested-class", "nested", "any", ("t/n/[a&&b]", "t/n/&"), "[ and && inside of [..] are characters in RE2 and operators in Java"
     ),
-    _divergence("octets", "octet", "any", (r"t/n/\C\C", "t/n/é"), r"\C is one octet in RE2, and Java refuses it"),
+    _divergence("octets", "octet", "any", (r"t/n/\C\C", "t/n/é"), r"\C is one byte in RE2, and Java refuses it"),
     _divergence("named-group", "named", "any", ("t/n/(?P<x>a)", "t/n/a"), "(?P<x>..) is refused by Java"),
     _divergence(
         "escape", "escape", "any", (r"t/n/\v", "t/n/\n"), r"\v is U+000B in RE2 and any vertical space in Java; octal numbers differ, too"

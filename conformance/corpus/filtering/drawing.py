@@ -113,7 +113,7 @@ def _nested(name: str, _: Random) -> str:
     return escaped(_split(name)[0]) + "[a-z&&[^k]].*"
 
 
-def _octets(name: str, _: Random) -> str:
+def _bytes(name: str, _: Random) -> str:
     return escaped(_split(name)[0]) + r"(?:\C\C)*"
 
 
@@ -147,7 +147,7 @@ OUTSIDE: Sequence[Callable[[str, Random], str]] = (
     _boundary,
     _named,
     _nested,
-    _octets,
+    _bytes,
     _vertical,
     _ungreedy,
 )

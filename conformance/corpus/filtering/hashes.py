@@ -1,6 +1,6 @@
 """topics_hash of namespaces that no process holds: sorted by Spark, hashed range by range, and put together.
 
-Spark orders text by code point, and the hash by UTF-16 code units; so topics are sorted by their octets in UTF-16BE. Each range of a
+Spark orders text by code point, and the hash by UTF-16 code units; so topics are sorted by their bytes in UTF-16BE. Each range of a
 namespace becomes one row, so the driver gets as many rows as there are namespaces, and one more for each border between ranges.
 """
 

@@ -59,15 +59,15 @@ def names_to_draw_from(frame: DataFrame) -> list[str]:
 def with_payload(frame: DataFrame) -> DataFrame:
     """Add payloads to topics, which makes messages of them that filters of messages can judge.
 
-    A quarter each: the topic as text, JSON with topic and properties, octets that are no UTF-8, and the topic as ISO 8859-1.
+    A quarter each: the topic as text, JSON with topic and properties, bytes that are no UTF-8, and the topic as ISO 8859-1.
     """
     topic = F.col("topic")
-    octets: list[Column] = [
+    payloads: list[Column] = [
         F.encode(topic, "UTF-8"),
         F.encode(F.to_json(F.struct(topic.alias("topic"), "properties")), "UTF-8"),
         F.concat(F.lit(b"\xff\x00\xc3"), F.encode(topic, "UTF-8")),
         F.unhex(F.hex(F.encode(F.regexp_replace(topic, "[^\\x00-\\xff]", "?"), "ISO-8859-1"))),
     ]
     number = F.pmod(F.xxhash64("topic"), F.lit(4))
-    payload = F.when(number == 0, octets[0]).when(number == 1, octets[1]).when(number == 2, octets[2]).otherwise(octets[3])
+    payload = F.when(number == 0, payloads[0]).when(number == 1, payloads[1]).when(number == 2, payloads[2]).otherwise(payloads[3])
     return frame.withColumn("payload", payload)

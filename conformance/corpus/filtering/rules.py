@@ -78,7 +78,7 @@ class HasProperties(Rule):
 
 @dataclass(frozen=True)
 class PayloadFits(Rule):
-    """PR 7629: whether the whole payload fits a regular expression; octets that are no UTF-8 are characters of these numbers."""
+    """PR 7629: whether the whole payload fits a regular expression; bytes that are no UTF-8 are characters of these numbers."""
 
     pattern: str
     name = "payload-fits"
@@ -87,7 +87,7 @@ class PayloadFits(Rule):
 
 @dataclass(frozen=True)
 class PayloadBeginsWith(Rule):
-    """PR 7629: whether the payload begins with some octets."""
+    """PR 7629: whether the payload begins with some bytes."""
 
     prefix: bytes
     name = "payload-begins-with"

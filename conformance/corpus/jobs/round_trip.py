@@ -44,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--corpus", default="", help="an event log, a raw capture, or a folder with some; the recordings of this suite if not given"
     )
-    parser.add_argument("--max-frame-size", type=int, default=MAX_FRAME_SIZE, help="octets of the largest frame (%(default)s)")
+    parser.add_argument("--max-frame-size", type=int, default=MAX_FRAME_SIZE, help="bytes of the largest frame (%(default)s)")
     parser.add_argument(
         "--scratch", type=Path, help="folder for a raw capture that is written and read; on a cluster one that all nodes see"
     )
@@ -93,10 +93,10 @@ def count_batches(batches: Iterable[pa.RecordBatch], seed: int) -> Iterator[pa.R
                 counts[key] += 1
                 if what == rules.BROKEN and len(row["octets"]) < len(examples.get(key, row["octets"] + b"-")):
                     examples[key] = row["octets"]
-        for key, count, octets in _piece_findings(rows, seed):
+        for key, count, data in _piece_findings(rows, seed):
             counts[key] += count
             if key[1] == rules.BROKEN:
-                examples[key] = octets
+                examples[key] = data
         found = [(*key, count, examples.get(key)) for key, count in counts.items()]
         yield pa.RecordBatch.from_pylist([dict(zip(_COUNTED.names, one, strict=True)) for one in found], schema=_COUNTED)
 
@@ -210,7 +210,7 @@ def _written_law(run: Run, folder: Path, frames: DataFrame) -> Law:
 
 
 def _signatures(frames: DataFrame) -> dict[tuple[str, str], tuple[int, int, int]]:
-    """Return, for each target and command, frames, octets, and a sum of hashes that does not depend on the order."""
+    """Return, for each target and command, frames, bytes, and a sum of hashes that does not depend on the order."""
     hashed = F.xxhash64("direction", "octets", "started")
     good = frames.where(F.col("_corrupt").isNull()).groupBy("target", "command")
     rows = good.agg(F.count("*").alias("count"), F.sum("size").alias("size"), F.bit_xor(hashed).alias("hash")).collect()

@@ -55,12 +55,12 @@ class Outcome:
         self.octets_to_client += len(encode_frame(wrap(message)))
 
     def changed(self, topic: str, at: int) -> None:
-        """Take note of a change of what is watched."""
+        """Record a change of what is watched."""
         self.changes += 1
         self._waiting.setdefault(topic, []).append(at)
 
     def knows(self, topics: Collection[str], at: int) -> None:
-        """Take note of what the watcher has come to know by a time; of other topics that have changed it is not told any more."""
+        """Record what the watcher has come to know by a time; of other topics that have changed it is not told any more."""
         for topic, times in self._waiting.items():
             if topic in topics:
                 self.staleness.update(at - time for time in times)

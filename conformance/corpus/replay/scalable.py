@@ -107,7 +107,7 @@ def watch(
         window: Milliseconds from the first change that is told to the diff.
         rule: How changes within a window are folded.
         latency: Milliseconds that a frame takes.
-        frames: Gets when each frame after the snapshot is sent, and its octets.
+        frames: Gets when each frame after the snapshot is sent, and its bytes.
     """
     outcome = Outcome(latency)
     client = _client(log, watcher)
@@ -148,7 +148,7 @@ def watch(
 
 
 def reference_frames(log: ScalableLog, watcher: Watcher, rule: Rule) -> list[tuple[int, bytes]]:
-    """Return what the reference's own broker sends a watcher after the snapshot: when, in milliseconds, and the octets of the frame."""
+    """Return what the reference's own broker sends a watcher after the snapshot: when, in milliseconds, and the bytes of the frame."""
     topics = log.at(watcher.opened)
     side = ScalableTopicsBroker(lambda _: topics, topics.get, profile=Profile(rule, DEFAULT.loss_before_first_set))
     client = _client(log, watcher)

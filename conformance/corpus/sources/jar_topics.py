@@ -34,7 +34,7 @@ TOPICS, MESSAGES = "topics", "messages"
 OPTIONS = (
     Option("path", "", "a folder of jars; that of PySpark if not given"),
     Option("as", TOPICS, "what a file is: a topic, or a message of its jar's topic", choices=(TOPICS, MESSAGES)),
-    Option("payload", "none", "of messages: nothing (just the size), or the octets of the file", choices=("none", "octets")),
+    Option("payload", "none", "of messages: nothing (just the size), or the bytes of the file", choices=("none", "octets")),
     Option("interval", 1, "milliseconds between two messages of a jar", least=0),
     Option("partitions", 8, "into how many parts Spark divides the jars, at most; the rows are the same", least=1),
 )
@@ -68,7 +68,7 @@ ARROW_SCHEMAS: Mapping[str, pa.Schema] = {
 }
 FIRST_PUBLISH_TIME = 1_767_225_600_000
 """Milliseconds: that of the first message of each jar, 2026-01-01 00:00 UTC."""
-_BATCH_ROWS, _BATCH_OCTETS = 4096, 8 << 20
+_BATCH_ROWS, _BATCH_BYTES = 4096, 8 << 20
 _LARGEST = (1 << 31) - 1
 _METHODS = {0: "stored", 8: "deflate", 9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zstd"}
 _DESCRIPTOR = re.compile(r"META-INF/maven/([^/]+)/([^/]+)/pom\.properties")
@@ -242,19 +242,19 @@ def jar_batches(jar: Jar, chosen: Mapping[str, Any]) -> Iterator[pa.RecordBatch]
     if len(files) != jar.count:
         raise CorpusError(f"{jar.path}: changed while it was read: {jar.count:,} files, then {len(files):,}; start again")
     waiting: list[dict[str, Any]] = []
-    octets = 0
-    with _Octets(jar.path, chosen["payload"] == "octets") as payloads:
+    size = 0
+    with _Contents(jar.path, chosen["payload"] == "octets") as payloads:
         for row in _rows(jar, files, chosen, payloads):
             waiting.append(row)
-            octets += len(row.get("payload") or b"")
-            if len(waiting) >= _BATCH_ROWS or octets >= _BATCH_OCTETS:
+            size += len(row.get("payload") or b"")
+            if len(waiting) >= _BATCH_ROWS or size >= _BATCH_BYTES:
                 yield pa.RecordBatch.from_pylist(waiting, schema=ARROW_SCHEMAS[chosen["as"]])
-                waiting, octets = [], 0
+                waiting, size = [], 0
     if waiting:
         yield pa.RecordBatch.from_pylist(waiting, schema=ARROW_SCHEMAS[chosen["as"]])
 
 
-def _rows(jar: Jar, files: Sequence[ZipInfo], chosen: Mapping[str, Any], payloads: _Octets) -> Iterator[dict[str, Any]]:
+def _rows(jar: Jar, files: Sequence[ZipInfo], chosen: Mapping[str, Any], payloads: _Contents) -> Iterator[dict[str, Any]]:
     namespace = f"persistent://{group_of(jar.path, files)}/{_NOT_IN_NAMESPACES.sub('_', jar.path.stem)}"
     for number, file in enumerate(files):
         properties = file_properties(jar.path.stem, file)
@@ -275,14 +275,14 @@ def _rows(jar: Jar, files: Sequence[ZipInfo], chosen: Mapping[str, Any], payload
             }
 
 
-class _Octets:
+class _Contents:
     """What is in the files of a jar; opened once, since reading the central directory takes longest."""
 
     def __init__(self, path: Path, wanted: bool) -> None:
         self._path = path
         self._jar = ZipFile(path) if wanted else None
 
-    def __enter__(self) -> _Octets:
+    def __enter__(self) -> _Contents:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -299,7 +299,7 @@ class _Octets:
             raise CorpusError(f"{self._path}: {file.filename} can't be read: {error}; take the jar away, or fetch it anew") from None
 
     def size(self, file: ZipInfo) -> int:
-        """Return how many octets it has."""
+        """Return how many bytes it has."""
         if file.file_size > _LARGEST:
-            raise CorpusError(f"{self._path}: {file.filename} has {file.file_size:,} octets: too many for a message; take the jar away")
+            raise CorpusError(f"{self._path}: {file.filename} has {file.file_size:,} bytes: too many for a message; take the jar away")
         return file.file_size

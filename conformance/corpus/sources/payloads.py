@@ -1,14 +1,14 @@
 """Payloads of synthetic messages, a block at a time.
 
     share   what                                        size
-    0.25    a decimal number "0" to "100"               1 to 3 octets
+    0.25    a decimal number "0" to "100"               1 to 3 bytes
     0.35    words, with a space between them            log-normal
-    0.25    {"number":N,"text":"words"}                 log-normal, at least 22 octets
-    0.13    octets that are no UTF-8                    log-normal, at least 2 octets
+    0.25    {"number":N,"text":"words"}                 log-normal, at least 22 bytes
+    0.13    bytes that are no UTF-8                    log-normal, at least 2 bytes
     0.02    nothing                                     0
 
-Of words, JSON and octets one in a thousand is large, 20,000 to 60,000 octets, and one in twenty is tiny, 1 to 3 (where that is
-possible). Everything that is longer than a few octets is cut out of a pool that is drawn once.
+Of words, JSON and bytes one in a thousand is large, 20,000 to 60,000 bytes, and one in twenty is tiny, 1 to 3 (where that is
+possible). Everything that is longer than a few bytes is cut out of a pool that is drawn once.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from conformance.corpus.sources.blocks import generator
 
 STREAM = 0x706C
 POOL = 1 << 17
-"""Octets of words, and as many of arbitrary ones."""
+"""Bytes of words, and as many of arbitrary ones."""
 LARGEST = 60_000
-"""Octets that are cut out of the pool at most."""
+"""Bytes that are cut out of the pool at most."""
 
 _SHARES = (0.25, 0.35, 0.25, 0.13, 0.02)
-_NUMBER, _WORDS, _JSON, _OCTETS, _EMPTY = range(len(_SHARES))
+_NUMBER, _WORDS, _JSON, _BYTES, _EMPTY = range(len(_SHARES))
 _LETTERS = np.frombuffer(b"eeeeaaaooiiinnnttrrsslldcumpgbvhfyqzxjkw", np.uint8)
 _JSON_END = b'"}'
 _NO_TEXT = b"\xff\xfe"
 Numbers = npt.NDArray[np.int64]
-Octets = npt.NDArray[np.uint8]
+Bytes = npt.NDArray[np.uint8]
 
 
 class Payloads:
@@ -41,7 +41,7 @@ class Payloads:
 
     Args:
         seed: What the pool is drawn from.
-        median: Of the sizes of words, JSON and octets.
+        median: Of the sizes of words, JSON and bytes.
         spread: Standard deviation of the logarithms of these sizes.
     """
 
@@ -57,30 +57,30 @@ class Payloads:
         self._lengths = np.array([len(piece) for piece in pieces])
         self._pool = np.concatenate([words, arbitrary, np.frombuffer(b"".join(pieces), np.uint8)])
 
-    def draw(self, random: np.random.Generator, rows: int, *, octets: bool = True) -> tuple[pa.Array, pa.Array]:
+    def draw(self, random: np.random.Generator, rows: int, *, filled: bool = True) -> tuple[pa.Array, pa.Array]:
         """Draw payloads.
 
         Args:
             random: Of the block.
             rows: How many.
-            octets: False: only their sizes matter.
+            filled: False: only their sizes matter.
 
         Returns:
-            The payloads, null without octets; their sizes in octets.
+            The payloads, null without bytes; their sizes in bytes.
         """
         kind = np.searchsorted(np.cumsum(_SHARES), random.random(rows), side="right").clip(0, _EMPTY)
         number = random.integers(0, 101, rows)
         wanted = self._sizes(random, rows)
         where = random.random(rows)
-        begin, begin_length = self._part(np.select([kind == _NUMBER, kind == _JSON, kind == _OCTETS], [number, 101 + number, 203], -1))
+        begin, begin_length = self._part(np.select([kind == _NUMBER, kind == _JSON, kind == _BYTES], [number, 101 + number, 203], -1))
         end, end_length = self._part(np.where(kind == _JSON, 202, -1))
-        has_body = (kind == _WORDS) | (kind == _JSON) | (kind == _OCTETS)
+        has_body = (kind == _WORDS) | (kind == _JSON) | (kind == _BYTES)
         body_length = np.where(has_body, np.maximum(wanted - begin_length - end_length, 0), 0)
         place = (where * (POOL - LARGEST)).astype(np.int64)
         words = self._words[(where * np.searchsorted(self._words, POOL - LARGEST)).astype(np.int64)]
-        body = np.where(kind == _OCTETS, POOL + place, words)
+        body = np.where(kind == _BYTES, POOL + place, words)
         sizes = begin_length + body_length + end_length
-        if not octets:
+        if not filled:
             return pa.nulls(rows, pa.binary()), pa.array(sizes.astype(np.int32))
         starts = np.stack([begin, body, end], axis=1).ravel()
         lengths = np.stack([begin_length, body_length, end_length], axis=1).ravel()
@@ -99,20 +99,20 @@ class Payloads:
         return self._starts[piece], np.where(piece < 0, 0, self._lengths[piece])
 
 
-def cut(pool: Octets, starts: Numbers, lengths: Numbers) -> Octets:
+def cut(pool: Bytes, starts: Numbers, lengths: Numbers) -> Bytes:
     """Cut pieces out of a pool and join them.
 
     Args:
-        pool: Octets.
+        pool: Bytes.
         starts: Where each piece begins.
-        lengths: Octets of each.
+        lengths: Bytes of each.
     """
     shifts = starts - (np.cumsum(lengths) - lengths)
-    pieces: Octets = pool[np.repeat(shifts, lengths) + np.arange(lengths.sum())]
+    pieces: Bytes = pool[np.repeat(shifts, lengths) + np.arange(lengths.sum())]
     return pieces
 
 
-def _words(random: np.random.Generator) -> tuple[Octets, Numbers]:
+def _words(random: np.random.Generator) -> tuple[Bytes, Numbers]:
     """Draw words of 1 to 9 letters; return the text and where words begin."""
     lengths = random.integers(1, 10, POOL)
     ends = np.cumsum(lengths + 1)

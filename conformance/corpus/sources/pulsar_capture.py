@@ -26,8 +26,8 @@ FAIL, DROP, KEEP = "fail", "drop", "keep"
 OPTIONS = (
     Option("path", "", "a log, a raw capture, or a folder with some; the recordings of this suite if not given"),
     Option("mode", KEEP, "what becomes of what is no frame: an error, nothing, or a row with `_corrupt`", choices=(FAIL, DROP, KEEP)),
-    Option("max_frame_size", MAX_FRAME_SIZE, "octets of the largest frame; a larger one is a header that can't be right", least=8),
-    Option("partition_size", 16 << 20, "octets of one partition of Spark, more or less", least=1),
+    Option("max_frame_size", MAX_FRAME_SIZE, "bytes of the largest frame; a larger one is a header that can't be right", least=8),
+    Option("partition_size", 16 << 20, "bytes of one partition of Spark, more or less", least=1),
 )
 SCHEMA = (
     "file STRING, connection STRING, direction STRING, offset BIGINT, time DOUBLE, size BIGINT, command STRING, octets BINARY, "
@@ -51,19 +51,19 @@ ARROW_SCHEMA = pa.schema(
 )
 _LOG_ENDINGS = (".jsonl", ".jsonl.gz")
 _GZIP_WEIGHT = 12
-"""An octet of a compressed log is so many octets to read: what the recordings of this suite come to."""
-_BATCH_ROWS, _BATCH_OCTETS = 4096, 8 << 20
+"""A byte of a compressed log is so many bytes to read: what the recordings of this suite come to."""
+_BATCH_ROWS, _BATCH_BYTES = 4096, 8 << 20
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Something to read: an event log, or a part of a file of octets.
+    """Something to read: an event log, or a part of a file of bytes.
 
     Attributes:
         path: Where it is.
         origin: What the rows say of it; for a log just its name.
-        start: First octet.
-        end: Octet after the last.
+        start: First byte.
+        end: Byte after the last.
     """
 
     path: Path
@@ -73,7 +73,7 @@ class Piece:
 
     @property
     def weight(self) -> int:
-        """How much it is to read, in octets."""
+        """How much it is to read, in bytes."""
         return (self.end - self.start) * (_GZIP_WEIGHT if self.path.suffix == ".gz" else 1)
 
     def rows(self, limit: int) -> Iterator[FrameRow]:
@@ -155,8 +155,8 @@ def find_pieces(home: Path, part: int, limit: int) -> tuple[list[Piece], list[Fr
 
     Args:
         home: The path.
-        part: Octets after which a large file of octets is divided.
-        limit: Octets of the largest frame.
+        part: Bytes after which a large file of bytes is divided.
+        limit: Bytes of the largest frame.
 
     Returns:
         Pieces, in the order of their names, and rows about indexes that are not right.
@@ -166,7 +166,7 @@ def find_pieces(home: Path, part: int, limit: int) -> tuple[list[Piece], list[Fr
     """
     if home.is_file() and home.name != INDEX:
         if not home.name.endswith(_LOG_ENDINGS):
-            raise CorpusError(f"{home}: is no event log ({' or '.join(_LOG_ENDINGS)}); a file of octets needs a folder with an index.jsonl")
+            raise CorpusError(f"{home}: is no event log ({' or '.join(_LOG_ENDINGS)}); a file of bytes needs a folder with an index.jsonl")
         return [_log(home, home.name)], []
     folder = home.parent if home.is_file() else home
     pieces: list[Piece] = []
@@ -211,7 +211,7 @@ def divide(pieces: Iterable[Piece], rows: Sequence[FrameRow], size: int) -> list
     Args:
         pieces: What is read.
         rows: What is known already; goes to the first.
-        size: Octets of a partition, more or less.
+        size: Bytes of a partition, more or less.
     """
     partitions: list[list[Piece]] = [[]]
     weight = 0
@@ -232,7 +232,7 @@ def by_mode(rows: Iterable[FrameRow], mode: str, home: Path) -> Iterator[FrameRo
     """
     for row in rows:
         if row.corrupt is not None and mode == FAIL:
-            raise CorpusError(f"{home / row.origin.file}: at octet {row.offset}{_stream(row.origin)}: {row.corrupt}; mode keep shows it")
+            raise CorpusError(f"{home / row.origin.file}: at byte {row.offset}{_stream(row.origin)}: {row.corrupt}; mode keep shows it")
         if row.corrupt is None or mode == KEEP:
             yield row
 
@@ -244,13 +244,13 @@ def _stream(origin: Origin) -> str:
 def batches(rows: Iterable[FrameRow]) -> Iterator[pa.RecordBatch]:
     """Put rows into Arrow batches of limited size."""
     waiting: list[FrameRow] = []
-    octets = 0
+    size = 0
     for row in rows:
         waiting.append(row)
-        octets += len(row.octets)
-        if len(waiting) >= _BATCH_ROWS or octets >= _BATCH_OCTETS:
+        size += len(row.octets)
+        if len(waiting) >= _BATCH_ROWS or size >= _BATCH_BYTES:
             yield _batch(waiting)
-            waiting, octets = [], 0
+            waiting, size = [], 0
     if waiting:
         yield _batch(waiting)
 

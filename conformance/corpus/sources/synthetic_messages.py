@@ -14,7 +14,7 @@ prefix, the empty text, several scripts.
     tag       drawn anew for each message
 
 Each is absent as if that were one more value. Payloads are, by documented shares, a decimal number "0" to "100", words, a JSON object
-{"number":N,"text":"words"}, octets that are no UTF-8, or empty.
+{"number":N,"text":"words"}, bytes that are no UTF-8, or empty.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SyntheticMessages(BlockSource):
         Option("rate", 5000.0, "messages per second of one producer", least=0.001),
         Option("at_once", 4.0, "mean number of messages that are published in the same instant", least=1),
         Option("payload", "yes", "no: payload is null, and payload_size as it would be", choices=("yes", "no")),
-        Option("payload_median", 100.0, "median size of payloads that are words, JSON or octets, in octets", least=1),
+        Option("payload_median", 100.0, "median size of payloads that are words, JSON or bytes, in bytes", least=1),
         Option("payload_spread", 1.0, "standard deviation of the logarithm of that size", least=0),
     )
 
@@ -94,7 +94,7 @@ class SyntheticMessages(BlockSource):
         properties = self._properties(random, rows)
         keys = self._keys(random, rows)
         times = self._times(random, chunk)[:rows]
-        payload, sizes = self._payloads.draw(random, rows, octets=self.chosen["payload"] == "yes")
+        payload, sizes = self._payloads.draw(random, rows, filled=self.chosen["payload"] == "yes")
         topic = f"persistent://synthetic/messages/topic-{producer % self.chosen['topics']}"
         return pa.record_batch(
             {

@@ -39,10 +39,10 @@ from refimpl.proposals.message_filter.kinds import (
     Undecidable,
 )
 from refimpl.proposals.message_filter.rules import (
+    AS_WRITTEN,
     BUILT_IN,
     BUILT_IN_REGISTRY,
     DEFAULT,
-    LETTER,
     PROFILES,
     FilterCounters,
     Judgement,
@@ -54,13 +54,13 @@ from refimpl.proposals.message_filter.rules import (
 )
 
 __all__ = [
+    "AS_WRITTEN",
     "BASIC_AVRO_FILTER",
     "BUILT_IN",
     "BUILT_IN_REGISTRY",
     "BYTES_PREFIX_FILTER",
     "DEFAULT",
     "ENTRY_POINT_GROUP",
-    "LETTER",
     "PREFIX_BASE64_KEY",
     "PREFIX_KEY",
     "PROFILES",

@@ -1,7 +1,7 @@
 """PR 7629, the filter that reads messages by their schema: BasicAvroFilter, for Avro and for JSON schemas.
 
 A schema may come from anyone who may subscribe, and a payload from anyone who may produce. fastavro follows both as far as they
-lead: a payload of a recursive schema ends the process at a few thousand levels, and an array of values that take no octets has as
+lead: a payload of a recursive schema ends the process at a few thousand levels, and an array of values that take no bytes has as
 many elements as it says. So a schema is looked at before any payload is read by it, and of a payload only the fields that the
 filter asks for become values.
 """
@@ -26,7 +26,7 @@ MAX_SCHEMA_DEPTH = 32
 _MAX_JSON_DEPTH = 5 * MAX_SCHEMA_DEPTH
 _SCALARS = frozenset({"boolean", "int", "long", "float", "double", "bytes", "string"})
 _UNREADABLE = (EOFError, LookupError, ValueError, OverflowError, RecursionError, SchemaResolutionError)
-"""What fastavro and json make of octets that they can't read, and fastavro of a wanted field that is no scalar."""
+"""What fastavro and json make of bytes that they can't read, and fastavro of a wanted field that is no scalar."""
 _NO_TYPE = frozenset({"default", "doc", "aliases", "order", "logicalType", "precision", "scale"})
 
 
@@ -152,7 +152,7 @@ def _types_only(definition: Any, depth: int = 0) -> Any:
 
 
 class _Shape(NamedTuple):
-    """How deep a type is nested, and whether its values take no octets."""
+    """How deep a type is nested, and whether its values take no bytes."""
 
     depth: int
     empty: bool
@@ -165,7 +165,7 @@ _NOTHING = _Shape(1, empty=True)
 def _shape(kind: Any, named: dict[str, _Shape | None], depth: int) -> _Shape:
     """Look at a type of a parsed schema: pr7629.avro.schema-safe, .hostile-payload.
 
-    Each value of an accepted one costs time in proportion to its octets, and little stack.
+    Each value of an accepted one costs time in proportion to its bytes, and little stack.
 
     Args:
         kind: The type.
@@ -173,7 +173,7 @@ def _shape(kind: Any, named: dict[str, _Shape | None], depth: int) -> _Shape:
         depth: At which it stands.
 
     Raises:
-        ValueError: It is recursive or nested too deep, or something in it other than a branch of a union takes no octets.
+        ValueError: It is recursive or nested too deep, or something in it other than a branch of a union takes no bytes.
     """
     if depth > MAX_SCHEMA_DEPTH:
         raise ValueError(f"types are nested more than {MAX_SCHEMA_DEPTH} deep")
@@ -216,7 +216,7 @@ def _shape_of_name(name: str, named: dict[str, _Shape | None], depth: int) -> _S
 def _filled(kind: Any, named: dict[str, _Shape | None], depth: int) -> _Shape:
     shape = _shape(kind, named, depth)
     if shape.empty:
-        raise ValueError("a field or an element takes no octets")
+        raise ValueError("a field or an element takes no bytes")
     return shape
 
 
@@ -224,7 +224,7 @@ def _projection(written: dict[str, Any], wanted: Mapping[str, str]) -> Any:
     """Return the schema to read with: of the wanted fields what can be text, and every scalar beside it.
 
     Raises:
-        ValueError: A wanted field may be text or octets, which fastavro reads as one and the same.
+        ValueError: A wanted field may be text or bytes, which fastavro reads as one and the same.
     """
     enums: dict[str, Any] = {}
     _collect_enums(written, enums)

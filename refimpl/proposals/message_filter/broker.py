@@ -32,7 +32,7 @@ class MessageFilterBroker:
     Args:
         registry: The filters that may be asked for.
         profile: Whom to follow where text and settled reading differ.
-        max_message_size: Most octets that a body may have when decompressed; of one with more, nothing is judged.
+        max_message_size: Most bytes that a body may have when decompressed; of one with more, nothing is judged.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class SubscriptionMessageFilter:
 
     Args:
         profile: Whether the subscription has a filter, or each consumer.
-        max_message_size: Most octets that a body may have when decompressed.
+        max_message_size: Most bytes that a body may have when decompressed.
 
     Attributes:
         counters: All messages that were judged, whatever filter was in force.
@@ -104,25 +104,25 @@ class SubscriptionMessageFilter:
             raise Refused(ConsumerBusy, "A consumer with another message filter, or with none, is connected to the subscription")
 
     def joined(self, consumer: Hashable, requested: RequestedFilter | None) -> None:
-        """Take note of a consumer that `check_joins` has passed."""
+        """Record a consumer that `check_joins` has passed."""
         in_force = next(iter(self._filters.values()), requested) if self._profile.filter_scope == "subscription" else requested
         self._filters[consumer] = in_force  # pr7629.scope.one-filter, .per-consumer
 
     def left(self, consumer: Hashable) -> None:
-        """Take note that a consumer is gone."""
+        """Record that a consumer is gone."""
         self._filters.pop(consumer, None)
 
-    def judge(self, consumer: Hashable, octets: bytes, open_messages: frozenset[int] | None = None) -> Judgement:
+    def judge(self, consumer: Hashable, data: bytes, open_messages: frozenset[int] | None = None) -> Judgement:
         """Judge an entry that a consumer would be sent now, having permits: pr7629.permits.judged-with-permits.
 
         What the judgement rejects has to be acknowledged for the subscription at once, whole entries by themselves
         (pr7629.ack.individual, .not-again) and messages of a batch by their indexes (pr7629.ack.indexes, .merged). It costs no
-        permits (pr7629.permits.free); what is delivered costs one for each open message (pr7629.permits.open-messages). The octets of
+        permits (pr7629.permits.free); what is delivered costs one for each open message (pr7629.permits.open-messages). The bytes of
         the entry go out as they are (pr7629.deliver.unchanged).
 
         Args:
             consumer: Who would be sent it.
-            octets: Everything that follows the command in its frame.
+            data: Everything that follows the command in its frame.
             open_messages: Of a batch, the indexes of the messages that are not acknowledged; None: all of them.
 
         Returns:
@@ -131,6 +131,6 @@ class SubscriptionMessageFilter:
         requested = self._filters.get(consumer)
         if requested is None:
             return Judgement(Outcome.ACCEPT, open_messages)
-        judgement = judge(requested.filter, octets, open_messages, max_size=self._max_message_size)
+        judgement = judge(requested.filter, data, open_messages, max_size=self._max_message_size)
         self.counters.add(judgement)
         return judgement

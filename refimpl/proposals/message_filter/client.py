@@ -72,7 +72,7 @@ class MessageFilterPolicy:
 
     @staticmethod
     def bytes_prefix_filter_policy(prefix: bytes | str) -> MessageFilterPolicy:
-        """Want payloads that begin with some octets; a text stands for its UTF-8 octets."""
+        """Want payloads that begin with some bytes; a text stands for its UTF-8 bytes."""
         try:
             text = prefix if isinstance(prefix, str) else prefix.decode()
         except UnicodeDecodeError:
@@ -127,7 +127,7 @@ class ConsumerFilter:
         policy: What is wanted.
         without_support: What to do with a broker that does not filter: `refuse` to subscribe, or `filter` here.
         registry: The filters that the client can apply by itself.
-        max_message_size: Most octets that a body may have when decompressed.
+        max_message_size: Most bytes that a body may have when decompressed.
 
     Attributes:
         state: Who filters now.
@@ -156,7 +156,7 @@ class ConsumerFilter:
         return self._without_support == "filter"
 
     def connected(self, flags: FeatureFlags | None) -> None:
-        """Take note of a new connection: pr7629.client.each-connection.
+        """Handle a new connection: pr7629.client.each-connection.
 
         Args:
             flags: Those of CONNECTED; None: it had none.
@@ -166,7 +166,7 @@ class ConsumerFilter:
         self._happened(Event.OFFERED if offered else Event.NOT_OFFERED)
 
     def disconnected(self) -> None:
-        """Take note that the connection is lost."""
+        """Handle the loss of the connection."""
         self._happened(Event.DISCONNECTED)
 
     def prepare(self, request: CommandSubscribe, schemas: SchemaAccess | None = None) -> None:
@@ -188,13 +188,13 @@ class ConsumerFilter:
             name = self.policy.class_name
             raise Refused(NotAllowedError, f"The broker has no message filters, so {name} would let everything through")
 
-    def judge(self, octets: bytes, open_messages: frozenset[int] | None = None) -> Judgement | None:
+    def judge(self, data: bytes, open_messages: frozenset[int] | None = None) -> Judgement | None:
         """Judge an entry that has come, if that is left to the client.
 
         What the judgement rejects has to be acknowledged, and its permits returned: pr7629.client.own-acks.
 
         Args:
-            octets: Everything that follows the command in its frame.
+            data: Everything that follows the command in its frame.
             open_messages: Of a batch, the indexes that `ack_set` names; None: it names none.
 
         Returns:
@@ -202,7 +202,7 @@ class ConsumerFilter:
         """
         if self.state is not State.CLIENT or self._own is None:
             return None
-        judgement = judge(self._own, octets, open_messages, max_size=self._max_message_size)
+        judgement = judge(self._own, data, open_messages, max_size=self._max_message_size)
         self.counters.add(judgement)
         return judgement
 

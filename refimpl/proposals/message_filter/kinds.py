@@ -1,4 +1,4 @@
-"""PR 7629, the filters themselves: what a filter is, the two that look at octets, and the registry that knows all by name.
+"""PR 7629, the filters themselves: what a filter is, the two that look at bytes, and the registry that knows all by name.
 
 A client names a filter by the Java class that the text gives it. Here such a name is a key of a registry and nothing else: no name
 that a client sends is ever loaded as code.
@@ -58,7 +58,7 @@ class Candidate:
     """A message to be judged.
 
     Attributes:
-        payload: Its octets, decompressed.
+        payload: Its bytes, decompressed.
         metadata: The header of its entry.
         single: Its own header inside a batch; None: it is not in a batch.
     """
@@ -111,7 +111,7 @@ class EntryPoint(Protocol):
 class RegexFilter:
     """Wants messages whose whole payload fits a regular expression.
 
-    The payload is text if it is valid UTF-8, else each octet is the character of that number: pr7629.regex.text, .octets.
+    The payload is text if it is valid UTF-8, else each byte is the character of that number: pr7629.regex.text, .octets.
 
     Args:
         properties: `regex_filter_pattern_key`: RE2 syntax; `.` does not match a newline.
@@ -133,10 +133,10 @@ class RegexFilter:
 
     def matches(self, message: Candidate) -> bool:
         """Tell whether the whole payload fits: pr7629.regex.whole-payload, .newline, .linear."""
-        octets = message.payload
-        if not _is_utf8(octets):
-            octets = octets.decode("latin-1").encode()
-        return self._compiled.fullmatch(octets) is not None
+        data = message.payload
+        if not _is_utf8(data):
+            data = data.decode("latin-1").encode()
+        return self._compiled.fullmatch(data) is not None
 
 
 def _compiled(pattern: str) -> Any:
@@ -151,21 +151,21 @@ def _compiled(pattern: str) -> Any:
         raise InvalidFilter(f"the pattern is no RE2 regular expression: {reason}", REGEX_KEY) from None
 
 
-def _is_utf8(octets: bytes) -> bool:
-    if octets.isascii():
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
         return True
     try:
-        octets.decode()
+        data.decode()
     except UnicodeDecodeError:
         return False
     return True
 
 
 class BytesPrefixFilter:
-    """Wants messages whose payload begins with some octets; a shorter payload does not: pr7629.prefix.match, .shorter.
+    """Wants messages whose payload begins with some bytes; a shorter payload does not: pr7629.prefix.match, .shorter.
 
     Args:
-        properties: One of `bytes_prefix_filter_prefix`, as text that stands for its UTF-8 octets (pr7629.prefix.text-key), and
+        properties: One of `bytes_prefix_filter_prefix`, as text that stands for its UTF-8 bytes (pr7629.prefix.text-key), and
             `bytes_prefix_filter_prefix_base64` (pr7629.prefix.base64-key). An empty prefix is one: pr7629.prefix.empty.
         schemas: Not looked at.
 
@@ -179,14 +179,14 @@ class BytesPrefixFilter:
             raise InvalidFilter(f"this key is missing, and so is {PREFIX_BASE64_KEY!r}", PREFIX_KEY)
         if len(properties) > 1:  # pr7629.prefix.one-key
             raise InvalidFilter(f"this key excludes {PREFIX_KEY!r}", PREFIX_BASE64_KEY)
-        self.prefix = properties[PREFIX_KEY].encode() if PREFIX_KEY in properties else _octets(properties[PREFIX_BASE64_KEY])
+        self.prefix = properties[PREFIX_KEY].encode() if PREFIX_KEY in properties else _bytes(properties[PREFIX_BASE64_KEY])
 
     def matches(self, message: Candidate) -> bool:
         """Tell whether the payload begins with the prefix."""
         return message.payload.startswith(self.prefix)
 
 
-def _octets(text: str) -> bytes:
+def _bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:  # pr7629.prefix.invalid

@@ -59,10 +59,10 @@ class Profile:
 DEFAULT = Profile(filter_scope="subscription")
 """The settled reading; no release of Apache Pulsar has this proposal."""
 
-LETTER = Profile(filter_scope="consumer")
+AS_WRITTEN = Profile(filter_scope="consumer")
 """What the text says."""
 
-PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "letter": LETTER})
+PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
 """Both, by name."""
 
 
@@ -176,7 +176,7 @@ class FilterCounters:
 
 def judge(
     message_filter: MessageFilter,
-    octets: bytes,
+    data: bytes,
     open_messages: frozenset[int] | None = None,
     *,
     max_size: int = DEFAULT_MAX_MESSAGE_SIZE,
@@ -185,12 +185,12 @@ def judge(
 
     Args:
         message_filter: What its messages have to match.
-        octets: Everything that follows the command in its frame: checksum, metadata, body.
+        data: Everything that follows the command in its frame: checksum, metadata, body.
         open_messages: Of a batch, the indexes of the messages that are not acknowledged; None: all of them.
-        max_size: Most octets that its body may have when decompressed.
+        max_size: Most bytes that its body may have when decompressed.
     """
     try:
-        payload = parse_payload(octets)
+        payload = parse_payload(data)
     except WireError as error:
         return _undecidable(1, open_messages, f"the headers can't be read: {error}")
     metadata = payload.metadata

@@ -29,8 +29,8 @@ from refimpl.proposals.declaration import Capability, Command, Proposal
 from refimpl.proposals.partition_watch.broker import DELIVERIES, Delivery, News, PartitionWatchBroker
 from refimpl.proposals.partition_watch.client import TRANSITIONS, Event, PartitionCounts, PartitionWatch, Send, State
 from refimpl.proposals.partition_watch.rules import (
+    AS_WRITTEN,
     DEFAULT,
-    LETTER,
     PROFILES,
     RESULT_TIMEOUT,
     TOPICS_PER_CONNECTION,
@@ -40,9 +40,9 @@ from refimpl.proposals.partition_watch.rules import (
 )
 
 __all__ = [
+    "AS_WRITTEN",
     "DEFAULT",
     "DELIVERIES",
-    "LETTER",
     "PROFILES",
     "PROPOSAL",
     "RESULT_TIMEOUT",

@@ -82,7 +82,7 @@ class PartitionWatchBroker:
         result_timeout: `notificationForPartitionUpdateTimeoutSeconds`.
         max_watchers: Most watchers of one connection.
         max_topics: Most topics of the watchers of one connection together.
-        max_frame_size: Largest frame that a client takes, in octets.
+        max_frame_size: Largest frame that a client takes, in bytes.
         may_watch: Tells whether a connection may look up a topic, by its full name; a watcher for one of whose topics it no longer may
             ends, without a word, when it would be sent an update. None: each may.
 
@@ -173,7 +173,7 @@ class PartitionWatchBroker:
         for topic in request.topics:  # pip247.watch.invalid-name
             names.setdefault(self._full_name(topic), topic)  # pip247.watch.order, pip247.watch.duplicates, pip247.watch.names-echoed
         if largest_frame(names.values()) > self._max_frame_size:  # pip247.watch.too-large
-            raise Refused(NotAllowedError, f"An update for these topics could have more than {self._max_frame_size} octets")
+            raise Refused(NotAllowedError, f"An update for these topics could have more than {self._max_frame_size} bytes")
         return names
 
     def _check_room(self, connection: Hashable, old: _Watcher | None, topics: int) -> None:
@@ -222,7 +222,7 @@ class PartitionWatchBroker:
     # Changes and time
 
     def changed(self, topic: str, now: float) -> list[tuple[Hashable, CommandPartitionUpdate]]:
-        """Take note that the number of partitions of a topic may have changed.
+        """Record that the number of partitions of a topic may have changed.
 
         Args:
             topic: Full name; of the partitioned topic.

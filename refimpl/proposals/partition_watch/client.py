@@ -223,7 +223,7 @@ class PartitionWatch:
         return self._unanswered and not self._registered
 
     def connected(self, flags: FeatureFlags | None, now: float) -> None:
-        """Take note of a new connection, to any broker of the cluster: pip247.client.reconnects, pip247.client.other-broker.
+        """Handle a new connection, to any broker of the cluster: pip247.client.reconnects, pip247.client.other-broker.
 
         Args:
             flags: Those of CONNECTED; None: it had none.
@@ -237,7 +237,7 @@ class PartitionWatch:
         self._happened(Event.CONNECTED, now)
 
     def disconnected(self, now: float) -> None:
-        """Take note that the connection is lost; what it still owed is void, and the counts stay."""
+        """Handle the loss of the connection; what it still owed is void, and the counts stay."""
         self._forget_registration()
         self._registered = self._asked_to_watch = self._unanswered = False
         self._watch_request = None
@@ -246,7 +246,7 @@ class PartitionWatch:
         self._happened(Event.DISCONNECTED, now)
 
     def close(self) -> None:
-        """Take note that nobody is interested any more; a watcher is closed: pip247.client.closes."""
+        """End the interest; a watcher is closed: pip247.client.closes."""
         self._outbox.clear()
         self._results.clear()
         self._polls.clear()
@@ -383,7 +383,7 @@ class PartitionWatch:
         return call
 
     def called(self, success: bool, now: float) -> None:
-        """Take note that the listener has finished.
+        """Record that the listener has finished.
 
         Args:
             success: Its outcome.

@@ -29,8 +29,8 @@ WATCHERS_PER_CONNECTION = 20_000
 TOPICS_PER_CONNECTION = 200_000
 """Most topics that the watchers of one connection may have together."""
 
-_LARGEST_COUNT_OCTETS = 5
-_FRAME_AND_IDS_OCTETS = 64
+_LARGEST_COUNT_BYTES = 5
+_FRAME_AND_IDS_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class Profile:
 DEFAULT = Profile(failed_result="backoff", reconciles=True, resend_version="counts")
 """The settled reading. No release of Apache Pulsar speaks PIP-247."""
 
-LETTER = Profile(failed_result="at_once", reconciles=False, resend_version="counts")
+AS_WRITTEN = Profile(failed_result="at_once", reconciles=False, resend_version="counts")
 """What the text says."""
 
-PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "letter": LETTER})
+PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
 """Both, by name."""
 
 
@@ -116,17 +116,17 @@ def next_version(version: int, *, is_different: bool, profile: Profile = DEFAULT
 
 
 def largest_frame(topics: Iterable[str]) -> int:
-    """Return how many octets a frame with topics and their counts may have at most, be they success or update.
+    """Return how many bytes a frame with topics and their counts may have at most, be they success or update.
 
     Args:
         topics: Names as they are sent.
     """
-    octets = _FRAME_AND_IDS_OCTETS
+    data = _FRAME_AND_IDS_BYTES
     for topic in topics:
         name = len(topic.encode())
-        entry = 1 + _varint(name) + name + 1 + _LARGEST_COUNT_OCTETS
-        octets += 1 + _varint(entry) + entry
-    return octets
+        entry = 1 + _varint(name) + name + 1 + _LARGEST_COUNT_BYTES
+        data += 1 + _varint(entry) + entry
+    return data
 
 
 def _varint(number: int) -> int:

@@ -35,9 +35,9 @@ from refimpl.proposals.scalable_topics.layout import (
     supersedes,
 )
 from refimpl.proposals.scalable_topics.rules import (
+    AS_WRITTEN,
     COALESCING_SECONDS,
     DEFAULT,
-    LETTER,
     PROFILES,
     WATCHES_PER_CONNECTION,
     Profile,
@@ -49,11 +49,11 @@ from refimpl.proposals.scalable_topics.rules import (
 from refimpl.proposals.topic_list.rules import namespace_of
 
 __all__ = [
+    "AS_WRITTEN",
     "COALESCING_SECONDS",
     "DEFAULT",
     "EMPTY_HASH",
     "LAST_HASH",
-    "LETTER",
     "PROFILES",
     "PROPOSAL",
     "TRANSITIONS",

@@ -125,7 +125,7 @@ class ScalableTopicsBroker:
             self._drop(connection, watch_id)
 
     def notified(self, path: str, now: float) -> None:
-        """Take note that something in the metadata store was created, modified or deleted.
+        """Record that something in the metadata store was created, modified or deleted.
 
         The record is read now, so that what is told is what is there: pr25648.diff.on-create, .on-delete, .on-property-change.
 

@@ -178,7 +178,7 @@ class ScalableTopicsWatch:
         self._happened(Event.START, None)
 
     def connected(self, flags: FeatureFlags | None, now: float) -> None:
-        """Take note of the connection that was wanted.
+        """Handle the connection that was wanted.
 
         Args:
             flags: Those of CONNECTED; None: it had none.
@@ -191,12 +191,12 @@ class ScalableTopicsWatch:
             self._failed(Event.UNSUPPORTED, refusal, now)
 
     def disconnected(self, now: float) -> None:
-        """Take note that the connection is lost, or could not be made; the known topics stay."""
+        """Handle the loss of the connection, or could not be made; the known topics stay."""
         self._outbox.clear()
         self._failed(Event.LOST, Refused(ServiceNotReady, "the connection is lost, or could not be made"), now)
 
     def close(self) -> None:
-        """Take note that nobody is interested any more; the broker is told: pr25648.client.closes."""
+        """End the interest; the broker is told: pr25648.client.closes."""
         unsent = Send.WATCH in self._outbox
         self._happened(Event.CLOSE, None)
         if unsent:
@@ -283,7 +283,7 @@ class ScalableTopicsWatch:
         self._happened(event, now)
 
     def _failed(self, event: Event, refusal: Refused, now: float) -> None:
-        """Take note of a failure. A watch that held longer than the pause before it was a success: silence is no failure."""
+        """Handle a failure. A watch that held longer than the pause before it was a success: silence is no failure."""
         if not _TABLE.knows(self.state, event):
             return
         if self._opened_at is not None and now - self._opened_at > self._pause:  # pr25648.client.backoff-reset

@@ -191,7 +191,7 @@ class LayoutBroker:
             self._drop(connection, session_id)
 
     def changed(self, topic: str) -> list[tuple[Hashable, CommandScalableTopicUpdate]]:
-        """Take note that a topic has another layout: pr25648.layout.pushed. Of a topic that is gone nothing is told.
+        """Record that a topic has another layout: pr25648.layout.pushed. Of a topic that is gone nothing is told.
 
         Args:
             topic: Full name, `topic://tenant/namespace/name`.

@@ -47,10 +47,10 @@ class Profile:
 DEFAULT = Profile(coalescing="last_wins", loss_before_first_set="fails")
 """What real peers speak: Apache Pulsar 5.0.0-M1."""
 
-LETTER = Profile(coalescing="cancels_out", loss_before_first_set="retries")
+AS_WRITTEN = Profile(coalescing="cancels_out", loss_before_first_set="retries")
 """What the text says."""
 
-PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "letter": LETTER})
+PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
 """Both, by name."""
 
 
@@ -134,13 +134,13 @@ class FoldedChanges:
         self._removed: dict[str, None] = {}
 
     def add(self, topic: str) -> None:
-        """Take note that a topic has come into the set."""
+        """Record that a topic has come into the set."""
         if self._rule == "last_wins":  # pr25648.diff.last-wins
             self._removed.pop(topic, None)
         self._added[topic] = None  # pr25648.diff.both: what was removed stays removed
 
     def remove(self, topic: str) -> None:
-        """Take note that a topic has left the set."""
+        """Record that a topic has left the set."""
         came_within = topic in self._added
         self._added.pop(topic, None)
         if self._rule == "last_wins" or not came_within:  # else pr25648.diff.cancels-out

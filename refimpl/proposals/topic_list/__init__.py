@@ -23,8 +23,8 @@ from refimpl.proposals.declaration import Capability, Command, Proposal
 from refimpl.proposals.topic_list.broker import TopicListBroker
 from refimpl.proposals.topic_list.client import TRANSITIONS, Event, Send, State, TopicChanges, TopicListWatch
 from refimpl.proposals.topic_list.rules import (
+    AS_WRITTEN,
     DEFAULT,
-    LETTER,
     PATTERN_MAX_LENGTH,
     PROFILES,
     WATCHERS_PER_CONNECTION,
@@ -34,9 +34,9 @@ from refimpl.proposals.topic_list.rules import (
 )
 
 __all__ = [
+    "AS_WRITTEN",
     "DEFAULT",
     "EMPTY_HASH",
-    "LETTER",
     "PATTERN_MAX_LENGTH",
     "PROFILES",
     "PROPOSAL",

@@ -189,7 +189,7 @@ class TopicListBroker:
             self._drop(connection, watcher_id)
 
     def created(self, topic: str) -> list[tuple[Hashable, CommandWatchTopicUpdate]]:
-        """Take note of a new topic or partition: pip145.update.on-create.
+        """Record a new topic or partition: pip145.update.on-create.
 
         Args:
             topic: Full name; of a partition its own.
@@ -200,7 +200,7 @@ class TopicListBroker:
         return self._announce(topic, is_new=True)
 
     def deleted(self, topic: str) -> list[tuple[Hashable, CommandWatchTopicUpdate]]:
-        """Take note that a topic or partition is gone: pip145.update.on-delete. As `created`."""
+        """Record that a topic or partition is gone: pip145.update.on-delete. As `created`."""
         return self._announce(topic, is_new=False)
 
     def _announce(self, topic: str, *, is_new: bool) -> list[tuple[Hashable, CommandWatchTopicUpdate]]:

@@ -222,7 +222,7 @@ class TopicListWatch:
         return self._flags.supports_topic_watcher_reconcile and self._profile.watch_hash == "always" and self.watches
 
     def connected(self, flags: FeatureFlags | None, now: float) -> None:
-        """Take note of a new connection.
+        """Handle a new connection.
 
         Args:
             flags: Those of CONNECTED; None: it had none.
@@ -235,7 +235,7 @@ class TopicListWatch:
         self._happened(Event.CONNECTED, now)
 
     def disconnected(self, now: float) -> None:
-        """Take note that the connection is lost; what it still owed is void, and the known topics stay."""
+        """Handle the loss of the connection; what it still owed is void, and the known topics stay."""
         self._was_registered |= self._registered
         self._registered = self._asked_to_watch = False
         self._asked.clear()
@@ -243,7 +243,7 @@ class TopicListWatch:
         self._happened(Event.DISCONNECTED, now)
 
     def close(self) -> None:
-        """Take note that nobody is interested any more; a watcher is closed: pip145.client.watch-close.
+        """End the interest; a watcher is closed: pip145.client.watch-close.
 
         If a request for a watcher is not answered yet, the close follows its answer: some brokers suffer from one that overtakes.
         """

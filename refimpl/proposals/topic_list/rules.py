@@ -57,7 +57,7 @@ class Profile:
 DEFAULT = Profile(close_answer="success", pattern_length_limited=True, switch_clears_flag=False, filtered_by="flag", watch_hash="always")
 """What real peers speak: Apache Pulsar 4.2.4."""
 
-LETTER = Profile(
+AS_WRITTEN = Profile(
     close_answer="watch_topic_list_success",
     pattern_length_limited=False,
     switch_clears_flag=True,
@@ -66,7 +66,7 @@ LETTER = Profile(
 )
 """What the text says."""
 
-PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "letter": LETTER})
+PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
 """Both, by name."""
 
 

@@ -37,8 +37,8 @@ from refimpl.proposals.uniform_batches.broker import (
     with_entry_points,
 )
 from refimpl.proposals.uniform_batches.client import (
+    AS_WRITTEN,
     DEFAULT,
-    LETTER,
     PROFILES,
     Allowed,
     Batch,
@@ -50,15 +50,15 @@ from refimpl.proposals.uniform_batches.client import (
     allowed_values,
     check_combination,
     extracted_set,
-    header_octets,
+    header_bytes,
     write_header,
 )
 
 __all__ = [
+    "AS_WRITTEN",
     "BUILT_IN",
     "DEFAULT",
     "ENTRY_POINT_GROUP",
-    "LETTER",
     "MISSING",
     "PREFIX",
     "PROFILES",
@@ -81,7 +81,7 @@ __all__ = [
     "check_combination",
     "extracted_set",
     "filters_of",
-    "header_octets",
+    "header_bytes",
     "with_entry_points",
     "write_header",
 ]

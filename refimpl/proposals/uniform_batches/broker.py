@@ -242,12 +242,12 @@ class SubscriptionEntryFilters:
         """Tell whether there is any filter; if not, every entry is sent and nothing is counted."""
         return bool(self._filters)
 
-    def judge(self, index: int, octets: bytes, messages: int, now: float) -> Verdict:
+    def judge(self, index: int, data: bytes, messages: int, now: float) -> Verdict:
         """Say what becomes of an entry, and count it.
 
         Args:
             index: Of the entry.
-            octets: Everything behind the SEND command, as it was stored.
+            data: Everything behind the SEND command, as it was stored.
             messages: How many it holds.
             now: Seconds, on a clock that never goes back.
 
@@ -258,7 +258,7 @@ class SubscriptionEntryFilters:
         """
         if not self.active:
             return Verdict.ACCEPT
-        verdict = self._verdict(octets, messages)
+        verdict = self._verdict(data, messages)
         self.counts.processed += messages
         if verdict is Verdict.REJECT:
             self.counts.rejected += messages
@@ -270,9 +270,9 @@ class SubscriptionEntryFilters:
             self.counts.accepted += messages
         return verdict
 
-    def _verdict(self, octets: bytes, messages: int) -> Verdict:
+    def _verdict(self, data: bytes, messages: int) -> Verdict:
         try:
-            metadata = parse_payload(octets).metadata
+            metadata = parse_payload(data).metadata
         except WireError as error:  # pip191.filter.unreadable-delivers
             return self._failed("(the header can't be read)", str(error), messages)
         for name, one in self._filters.items():

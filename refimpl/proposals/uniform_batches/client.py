@@ -33,10 +33,10 @@ class Profile:
 DEFAULT = Profile(batch_of_one="batch")
 """What this project settled on."""
 
-LETTER = Profile(batch_of_one="batch")
+AS_WRITTEN = Profile(batch_of_one="batch")
 """What the text says: in this it agrees."""
 
-PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "letter": LETTER})
+PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
 """Both, by name."""
 
 
@@ -94,7 +94,7 @@ class Reason(Enum):
     OTHER_KIND = "the next message has another schema, or belongs to another transaction"
     UNBATCHABLE = "the next message can't be batched; or this is that message"
     MESSAGES = "it has as many messages as are allowed"
-    OCTETS = "it has as many octets as are allowed, or would have more with the next message"
+    OCTETS = "it has as many bytes as are allowed, or would have more with the next message"
     DELAY = "its first message has waited as long as is allowed"
     FLUSH = "the application asked for it, or is leaving"
 
@@ -130,8 +130,8 @@ def write_header(metadata: MessageMetadata, batch: Batch[T]) -> None:
     metadata.properties.extend(KeyValue(key=name, value=value) for name, value in batch.header or ())
 
 
-def header_octets(header: Extracted | None) -> int:
-    """Return how many octets an extracted set takes up in an entry."""
+def header_bytes(header: Extracted | None) -> int:
+    """Return how many bytes an extracted set takes up in an entry."""
     return sum(1 + _varint_size(size) + size for size in (KeyValue(key=name, value=value).ByteSize() for name, value in header or ()))
 
 
@@ -142,13 +142,13 @@ class BatchCounts:
     Attributes:
         messages: That went out.
         entries: That they went out in.
-        header_octets: Of extracted sets in headers.
+        header_bytes: Of extracted sets in headers.
         reasons: Number of entries by the reason why they went out.
     """
 
     messages: int = 0
     entries: int = 0
-    header_octets: int = 0
+    header_bytes: int = 0
     reasons: Counter[Reason] = field(default_factory=Counter)
 
 
@@ -161,12 +161,12 @@ class UniformBatcher(Generic[T]):
     Args:
         allowed: From `allowed_values`; empty: batches are made without regard to properties.
         max_messages: Most messages in a batch.
-        max_octets: Most octets in a batch, as `add` is told them.
+        max_bytes: Most bytes in a batch, as `add` is told them.
         delay: Seconds that the first message of a batch waits for others at most.
         profile: Which reading is spoken.
 
     Attributes:
-        max_octets: May be changed at any time, as when a broker takes less; holds from the next message on.
+        max_bytes: May be changed at any time, as when a broker takes less; holds from the next message on.
         counts: What has gone out.
 
     Raises:
@@ -174,13 +174,11 @@ class UniformBatcher(Generic[T]):
     """
 
     def __init__(
-        self, allowed: Allowed, *, max_messages: int = 1000, max_octets: int = 128 * 1024, delay: float = 0.001, profile: Profile = DEFAULT
+        self, allowed: Allowed, *, max_messages: int = 1000, max_bytes: int = 128 * 1024, delay: float = 0.001, profile: Profile = DEFAULT
     ) -> None:
-        if min(max_messages, max_octets) < 1 or not delay >= 0:
-            raise ValueError(
-                f"a batch has at least 1 message and 1 octet, and waits 0 s or more, not {max_messages}, {max_octets}, {delay}"
-            )
-        self.max_octets = max_octets
+        if min(max_messages, max_bytes) < 1 or not delay >= 0:
+            raise ValueError(f"a batch has at least 1 message and 1 byte, and waits 0 s or more, not {max_messages}, {max_bytes}, {delay}")
+        self.max_bytes = max_bytes
         self.counts = BatchCounts()
         self._allowed = allowed
         self._max_messages = max_messages
@@ -189,7 +187,7 @@ class UniformBatcher(Generic[T]):
         self._items: list[T] = []
         self._extracted: Extracted = ()
         self._kind: Hashable = None
-        self._octets = 0
+        self._bytes = 0
         self._deadline: float | None = None
 
     def __len__(self) -> int:
@@ -211,7 +209,7 @@ class UniformBatcher(Generic[T]):
         Args:
             item: The message, as the caller knows it.
             properties: What the application said about it.
-            size: Octets that it counts for.
+            size: Bytes that it counts for.
             now: Seconds. A batch whose time is up still takes messages until `tick` is told so.
             has_delivery_time: It is not to be delivered before a time.
             is_chunked: It is one of several pieces of a message.
@@ -227,10 +225,10 @@ class UniformBatcher(Generic[T]):
         if not self._items:
             self._extracted, self._kind, self._deadline = extracted, kind, now + self._delay
         self._items.append(item)
-        self._octets += size
+        self._bytes += size
         if len(self._items) >= self._max_messages:  # pip191.trigger.messages
             sent += self.flush(Reason.MESSAGES)
-        elif self._octets >= self.max_octets:  # pip191.trigger.octets
+        elif self._bytes >= self.max_bytes:  # pip191.trigger.octets
             sent += self.flush(Reason.OCTETS)
         return sent
 
@@ -242,7 +240,7 @@ class UniformBatcher(Generic[T]):
             return Reason.OTHER_SET
         if kind != self._kind:  # pip191.batch.kind
             return Reason.OTHER_KIND
-        return Reason.OCTETS if self._octets + size > self.max_octets else None
+        return Reason.OCTETS if self._bytes + size > self.max_bytes else None
 
     def flush(self, reason: Reason = Reason.FLUSH) -> list[Batch[T]]:
         """Close the open batch: pip191.trigger.flush.
@@ -252,11 +250,11 @@ class UniformBatcher(Generic[T]):
         """
         if not self._items:
             return []
-        items, self._items, self._octets, self._deadline = tuple(self._items), [], 0, None
+        items, self._items, self._bytes, self._deadline = tuple(self._items), [], 0, None
         return [self._sent(items, self._header(items, self._extracted if self._allowed else None), reason)]
 
     def split(self, batch: Batch[T]) -> list[Batch[T]]:
-        """Divide a batch that has more octets than it may once it is written with its header: pip191.trigger.octets.
+        """Divide a batch that has more bytes than it may once it is written with its header: pip191.trigger.octets.
 
         Args:
             batch: The one that was made last, of two messages at least.
@@ -288,7 +286,7 @@ class UniformBatcher(Generic[T]):
     def _count(self, batch: Batch[T], times: int) -> None:
         self.counts.messages += times * len(batch.items)
         self.counts.entries += times
-        self.counts.header_octets += times * header_octets(batch.header)
+        self.counts.header_bytes += times * header_bytes(batch.header)
         self.counts.reasons[batch.reason] += times
 
 

@@ -1,4 +1,4 @@
-"""Frames and other octets, taken apart: a line of a table for each part, tinted by what the part is for."""
+"""Frames and other bytes, taken apart: a line of a table for each part, tinted by what the part is for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conformance.report.wording import cut, one_line
 from refimpl.wire import Line, annotate, format_lines
 
 _SHOWN = 16
-"""Octets of a line that are written out."""
+"""Bytes of a line that are written out."""
 _TEXT = 96
 _LINES = 60
 
@@ -19,8 +19,8 @@ _KINDS = (
     ("bad", re.compile(r"!")),
     ("size", re.compile(r"(total|command|metadata|broker entry metadata) size|message \d+: metadata size")),
     ("mark", re.compile(r"type = |checksum follows|broker entry metadata follow|crc32c")),
-    ("head", re.compile(r"[\w.]+ \(\d+ octets\)$")),
-    ("body", re.compile(r"payload, |message \d+: \d+ octets")),
+    ("head", re.compile(r"[\w.]+ \(\d+ bytes\)$")),
+    ("body", re.compile(r"payload, |message \d+: \d+ bytes")),
 )
 _TINTS = {
     "size": "66,133,244,.20",
@@ -34,31 +34,31 @@ _STYLE = STYLE + "".join(f"table.pcn.pcn.pcn tr.k-{kind}>td+td{{background:rgba(
 
 
 def frame(data: bytes, title: str = "") -> Shown:
-    """Show a frame, whole or damaged, with the meaning of every octet.
+    """Show a frame, whole or damaged, with the meaning of every byte.
 
     Args:
         data: The frame.
         title: What stands above it; without one, how long it is.
     """
-    return _shown(annotate(data), title or f"{len(data)} octets")
+    return _shown(annotate(data), title or f"{len(data)} bytes")
 
 
-def octets(parts: Sequence[tuple[bytes, str]], title: str = "") -> Shown:
-    """Show octets whose parts the caller explains.
+def hexdump(parts: Sequence[tuple[bytes, str]], title: str = "") -> Shown:
+    """Show bytes whose parts the caller explains.
 
     Args:
-        parts: Octets and their meaning, in their order.
+        parts: Bytes and their meaning, in their order.
         title: What stands above them; without one, how many they are.
     """
     lines, place = [], 0
     for data, text in parts:
         lines.append(Line(place, len(data), data.hex(), text))
         place += len(data)
-    return _shown(lines, title or f"{place} octets")
+    return _shown(lines, title or f"{place} bytes")
 
 
 def framed(command: bytes, rest: bytes = b"", *, total_size: int | None = None, command_size: int | None = None) -> bytes:
-    """Put sizes in front of octets, also such as `encode_frame` refuses to write.
+    """Put sizes in front of bytes, also such as `encode_frame` refuses to write.
 
     Args:
         command: What should be a BaseCommand.
@@ -77,7 +77,7 @@ def _shown(lines: Sequence[Line], title: str) -> Shown:
     if left_out > 0:
         shown.append(Line(shown[-1].offset, 0, "", f"{left_out} more lines"))
     rows = "".join(f"{_row(line)}\n" for line in shown)
-    head = f'<tr><th class="n">at</th><th>octets</th><th>{escape(one_line(title))}</th></tr>'
+    head = f'<tr><th class="n">at</th><th>bytes</th><th>{escape(one_line(title))}</th></tr>'
     html = f'<style>{_STYLE}</style>\n<div class="pcn"><table class="pcn"><thead>{head}</thead><tbody>\n{rows}</tbody></table></div>'
     return Shown(html, f"{one_line(title)}\n{format_lines(shown)}")
 

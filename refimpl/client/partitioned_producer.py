@@ -23,13 +23,13 @@ def key_hash(key: str) -> int:
         The hash of the text as `java.lang.String` defines it, without its sign bit.
     """
     value = 0
-    octets = key.encode("utf-16-be", "surrogatepass")
-    for place in range(0, len(octets), 2):
-        value = (31 * value + int.from_bytes(octets[place : place + 2], "big")) & 0xFFFF_FFFF
+    data = key.encode("utf-16-be", "surrogatepass")
+    for place in range(0, len(data), 2):
+        value = (31 * value + int.from_bytes(data[place : place + 2], "big")) & 0xFFFF_FFFF
     return value & 0x7FFF_FFFF
 
 
-class ProducerGroup:
+class PartitionedProducer:
     """Producers of the partitions of one topic; just one if it has none.
 
     Attributes:
@@ -85,7 +85,7 @@ class ProducerGroup:
             ClientError: One of them can't be attached to; the group goes on without.
         """
         for producer in self.members:
-            producer.hurry()
+            producer.retry_now()
         added = [Producer(self._core, topic, self.options, self._ended) for topic in topics[len(self.members) :]]
         try:
             for producer, attaching in [(producer, producer.start()) for producer in added]:
@@ -143,8 +143,8 @@ class ProducerGroup:
         members = list(self.members)
         for process in [self._core.scheduler.spawn(producer.flush()) for producer in members if producer.connection is not None]:
             await process
-        for goodbye in [producer.close() for producer in members]:
-            await goodbye
+        for close_request in [producer.close() for producer in members]:
+            await close_request
 
     def _ended(self, ended: Producer, error: ClientError) -> None:
         if self.error is None and ended in self.members:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from refimpl.client.client import ClientCore
 
 
-class ConsumerGroup:
+class MultiTopicsConsumer:
     """Consumers with one subscription and one inbox.
 
     Attributes:
@@ -73,7 +73,7 @@ class ConsumerGroup:
             ClientError: One of them can't be attached to; the group goes on without.
         """
         for consumer in self.members.values():
-            consumer.hurry()
+            consumer.retry_now()
         options = replace(self.options, initial_position=CommandSubscribe.Earliest, start_message_id=EARLIEST)
         added = [Consumer(self._core, topic, options, self.inbox, self._ended) for topic in topics if topic not in self.members]
         self.members.update({consumer.topic: consumer for consumer in added})
@@ -171,9 +171,9 @@ class ConsumerGroup:
     def close(self) -> Pending[None]:
         """Leave all topics; comes when the brokers have confirmed it, or can't."""
         self._end(Closed("the consumer is closed"))
-        goodbyes = [consumer.close() for consumer in list(self.members.values())]
+        close_requests = [consumer.close() for consumer in list(self.members.values())]
         self.members = {}
-        return self._core.scheduler.spawn(_all(goodbyes))
+        return self._core.scheduler.spawn(_all(close_requests))
 
     def _add(self, topic: str) -> Pending[Any]:
         """Begin to attach to a topic; comes when that is done."""
