@@ -150,7 +150,8 @@ def _divergences(sources: Sources) -> Page:
         "",
         "Where real peers do otherwise than the text, the reference knows both: `default` is what real peers speak, or what was settled",
         "here where no peer speaks a proposal, `as-written` follows the text. These are all the differences; `pulsar-conformance broker`",
-        "chooses one of them with `--set FIELD=as-written`. A reading that neither profile takes is chosen by its value, `--set FIELD=VALUE`.",
+        "chooses one of them with `--set FIELD=as-written`. A reading that neither profile takes is chosen by its value,",
+        "`--set FIELD=VALUE`.",
         "",
     ]
     for about, module in PROFILES:
