@@ -202,7 +202,7 @@ def adds_padding_that_is_missing(patches: Patches) -> None:
     def changed(text: str) -> bytes:
         return base64.b64decode(f"{text}=") if re.fullmatch(r"[A-Za-z]{3}", text) else decode(text)
 
-    patches.replace(message_filter_kinds, "_octets", changed)
+    patches.replace(message_filter_kinds, "_bytes", changed)
 
 
 @mutant("pr7629.avro.needs-schema")

@@ -30,7 +30,7 @@ def verdicts(*select: str, mutant: str = "", profile: str = "default") -> list[l
 
     Args:
         select: Globs for the names of cases.
-        mutant: The lie that the broker is to tell; empty: none.
+        mutant: The fault that the broker is to have; empty: none.
         profile: `default` or `as-written`.
     """
     with ThreadPoolExecutor(1) as pool:  # the thread of a notebook has a loop of its own
@@ -58,7 +58,7 @@ def _run(select: Sequence[str], mutant: str, profile: str) -> list[log.Result]:
     profile = profile_name(profile)
     target = parse_target("in-process" if profile == "default" else f"in-process@{profile}")
     options = Options(select=select, profile=profile, seed=1)
-    lying = load_mutants()[mutant].applied() if mutant else nullcontext()
-    with lying, asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+    faulty = load_mutants()[mutant].applied() if mutant else nullcontext()
+    with faulty, asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         run, _ = runner.run(run_suite(suite(), target, options, lambda _: None, Silent()))
     return judge_log(suite(), run).results

@@ -117,7 +117,7 @@ class Topic:
         return self.message_id(len(self.entries) - 1)
 
     def dispatch(self, entry: Entry) -> None:  # noqa: ARG002
-        """Send the entry that was appended to who waits for it."""
+        """Send the entry that was appended to those who wait for it."""
         for subscription in self.subscriptions.values():
             subscription.dispatch()
 
@@ -172,7 +172,7 @@ class NonPersistentTopic(Topic):
         return self.message_id(0)
 
     def dispatch(self, entry: Entry) -> None:
-        """Send an entry to who can take it at once."""
+        """Send an entry to those who can take it at once."""
         for subscription in self.subscriptions.values():
             assert isinstance(subscription, NonPersistentSubscription)
             subscription.offer(entry)

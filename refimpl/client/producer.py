@@ -124,7 +124,7 @@ class Producer(Attached):
             try:
                 await receipt
             except ClientError:
-                continue  # it is reported to who sent the message
+                continue  # it is reported to those who sent the message
 
     # What the broker does
 

@@ -116,7 +116,7 @@ class RequestTable:
         return pending
 
     def answered(self, answer: BaseCommand) -> bool:
-        """Hand an answer to who waits for it; tell whether anybody does."""
+        """Hand an answer to those who wait for it; tell whether anybody does."""
         request_id = cast(Any, sub_message(answer)).request_id
         names = ANSWER_KINDS if answer.type == BaseCommand.ERROR else (command_name(answer),)
         waiting = next((found for name in names if (found := self._waiting.get((name, request_id)))), None)

@@ -30,7 +30,7 @@ end: none
 class Player:
     """Plays a script against a transcript: the actions that the machine wants, and the events that the script names.
 
-    The script: "acts" performs the group that is wanted now; "begin" and "end" do it in two halves; a dict is a frame on c;
+    The script: "actions" performs the group that is wanted now; "begin" and "end" do it in two halves; a dict is a frame on c;
     "closed" ends c; "deadline" gives up; "garbage" sends no frame; ("on", a, frame) is a frame on a; a number lets seconds pass; ("lag", s) is late.
     """
 
@@ -50,7 +50,7 @@ class Player:
 
         running: list[str] = []
         for item in script:
-            if item in ("acts", "begin"):
+            if item in ("actions", "begin"):
                 wanted = machine.wanted()
                 assert wanted is not None, "the machine wants no actions here"
                 group = wanted[0]
@@ -59,7 +59,7 @@ class Player:
                 for step, what in zip(steps, kinds, strict=True):
                     add(log.Begin, step=step, what=what)
                 running = steps
-            if item in ("acts", "end"):
+            if item in ("actions", "end"):
                 for step in running:
                     add(log.End, step=step, status=200)
             elif isinstance(item, dict):

@@ -28,11 +28,11 @@ steps:
 
 
 def test_answer_passes(play):
-    assert play(ASK, ["acts", success(5)]).verdict is Verdict.PASS
+    assert play(ASK, ["actions", success(5)]).verdict is Verdict.PASS
 
 
 def test_wrong_field_is_the_nearest_miss(play):
-    outcome = play(ASK, ["acts", success(6)])
+    outcome = play(ASK, ["actions", success(6)])
     assert outcome.verdict is Verdict.FAIL
     assert outcome.clauses == {"test.one": Verdict.UNTESTABLE, "test.two": Verdict.FAIL}
     assert outcome.diagnosis.kind == "differs"
@@ -41,51 +41,51 @@ def test_wrong_field_is_the_nearest_miss(play):
 
 
 def test_unexpected_frame_fails_the_step_that_waits(play):
-    outcome = play(ASK, ["acts", update()])
+    outcome = play(ASK, ["actions", update()])
     assert outcome.diagnosis.kind == "unexpected"
     assert outcome.diagnosis.clause == "test.two"
     assert "which nothing expects here; the case waits for success{request_id: 5}" in outcome.diagnosis.summary
 
 
 def test_silence_until_the_deadline(play):
-    outcome = play(ASK, ["acts", 11, "deadline"])
+    outcome = play(ASK, ["actions", 11, "deadline"])
     assert outcome.diagnosis.kind == "late"
     assert outcome.diagnosis.summary == "nothing came: the case waits for success{request_id: 5}"
 
 
 def test_frame_after_its_time_does_not_count(play):
-    assert play(ASK, ["acts", 9.9, success(5)]).verdict is Verdict.PASS
-    late = play(ASK, ["acts", 10.1, success(5)])
+    assert play(ASK, ["actions", 9.9, success(5)]).verdict is Verdict.PASS
+    late = play(ASK, ["actions", 10.1, success(5)])
     assert late.diagnosis.kind == "differs"
     assert late.diagnosis.differences[0].path == "time"
-    assert play(ASK, ["acts", 15, success(5)], slow=2.0).verdict is Verdict.PASS
+    assert play(ASK, ["actions", 15, success(5)], slow=2.0).verdict is Verdict.PASS
 
 
 def test_time_that_the_harness_lost_makes_it_inconclusive(play):
-    assert play(ASK, ["acts", ("lag", 3.0), 11, "deadline"]).verdict is Verdict.INCONCLUSIVE
-    assert play(ASK, ["acts", ("lag", 3.0), success(6)]).verdict is Verdict.FAIL
+    assert play(ASK, ["actions", ("lag", 3.0), 11, "deadline"]).verdict is Verdict.INCONCLUSIVE
+    assert play(ASK, ["actions", ("lag", 3.0), success(6)]).verdict is Verdict.FAIL
 
 
 def test_closed_connection(play):
-    outcome = play(ASK, ["acts", "closed"])
+    outcome = play(ASK, ["actions", "closed"])
     assert outcome.diagnosis.kind == "closed"
     assert outcome.diagnosis.summary == "the peer closed connection c, the case waits for success{request_id: 5}"
 
 
 def test_garbage(play):
-    outcome = play(ASK, ["acts", "garbage"])
+    outcome = play(ASK, ["actions", "garbage"])
     assert outcome.diagnosis.kind == "garbage"
     assert "not a frame" in outcome.diagnosis.summary
 
 
 def test_ping_is_ambient_and_pong_too(play):
-    outcome = play(ASK, ["acts", PING, PONG, success(5)])
+    outcome = play(ASK, ["actions", PING, PONG, success(5)])
     assert outcome.verdict is Verdict.PASS
     assert outcome.ambient == 2
 
 
 def test_log_that_ends_early_is_an_error_not_a_pass(play):
-    assert play(ASK, ["acts"]).verdict is Verdict.ERROR
+    assert play(ASK, ["actions"]).verdict is Verdict.ERROR
 
 
 def test_admin_call_that_fails_is_an_error_of_the_harness(play):
@@ -109,17 +109,17 @@ steps:
 
 
 def test_push_before_the_admin_call_returns(play):
-    assert play(TWO, ["acts", success(1), "begin", update(new=["x"]), "end"]).verdict is Verdict.PASS
+    assert play(TWO, ["actions", success(1), "begin", update(new=["x"]), "end"]).verdict is Verdict.PASS
 
 
 def test_nothing_after_an_action_matches_an_event_from_before_it(play):
-    outcome = play(TWO, ["acts", success(1), update(new=["x"])])
+    outcome = play(TWO, ["actions", success(1), update(new=["x"])])
     assert outcome.diagnosis.kind == "too-early"
     assert outcome.diagnosis.clause == "test.two"
 
 
 def test_frame_that_came_before_is_named(play):
-    outcome = play(TWO, ["acts", success(1), success(1)])
+    outcome = play(TWO, ["actions", success(1), success(1)])
     assert outcome.diagnosis.kind == "twice"
     assert "came twice: steps[1] took it before" in outcome.diagnosis.summary
 
@@ -134,10 +134,10 @@ steps:
 
 
 def test_expectations_are_ordered_on_a_connection_and_free_among_connections(play):
-    assert play(ORDER, ["acts", ("on", "b", success(3)), ("on", "a", success(1)), ("on", "a", success(2))]).verdict is Verdict.PASS
-    assert play(ORDER, ["acts", ("on", "a", success(1)), ("on", "b", success(3)), ("on", "a", success(2))]).verdict is Verdict.PASS
-    assert play(ORDER, ["acts", ("on", "a", success(2))]).diagnosis.kind == "differs"
-    assert play(ORDER, ["acts", ("on", "b", success(1))]).verdict is Verdict.FAIL
+    assert play(ORDER, ["actions", ("on", "b", success(3)), ("on", "a", success(1)), ("on", "a", success(2))]).verdict is Verdict.PASS
+    assert play(ORDER, ["actions", ("on", "a", success(1)), ("on", "b", success(3)), ("on", "a", success(2))]).verdict is Verdict.PASS
+    assert play(ORDER, ["actions", ("on", "a", success(2))]).diagnosis.kind == "differs"
+    assert play(ORDER, ["actions", ("on", "b", success(1))]).verdict is Verdict.FAIL
 
 
 CHOICE = """
@@ -152,12 +152,12 @@ steps:
 
 def test_branch_that_is_taken_is_recorded_with_its_level(play):
     refused = {"error": {"request_id": 1, "error": "NotAllowedError", "message": ""}}
-    assert play(CHOICE, ["acts", refused]).branches == ("refused",)
-    warned = play(CHOICE, ["acts", success(1), success(2)])
+    assert play(CHOICE, ["actions", refused]).branches == ("refused",)
+    warned = play(CHOICE, ["actions", success(1), success(2)])
     assert (warned.verdict, warned.branches, warned.clauses["test.two"]) == (Verdict.WARN, ("done",), Verdict.WARN)
-    assert play(CHOICE, ["acts", success(1), refused]).verdict is Verdict.FAIL
-    assert play(CHOICE, ["acts", "closed"], release="4.2.4").diagnosis.kind == "closed"
-    cut = play(CHOICE, ["acts", "closed"], release="2.11.0")
+    assert play(CHOICE, ["actions", success(1), refused]).verdict is Verdict.FAIL
+    assert play(CHOICE, ["actions", "closed"], release="4.2.4").diagnosis.kind == "closed"
+    cut = play(CHOICE, ["actions", "closed"], release="2.11.0")
     assert (cut.verdict, cut.branches) == (Verdict.FAIL, ("cut",))
 
 
@@ -183,7 +183,7 @@ steps:
     ],
 )
 def test_any_order(play, frames, verdict):
-    assert play(ANY, ["acts", *frames]).verdict is verdict
+    assert play(ANY, ["actions", *frames]).verdict is verdict
 
 
 def test_any_order_for_each_value(play):
@@ -192,8 +192,8 @@ steps:
   - client: {ping: {}}
   - {any_order: null, each: {i: {$range: [0, 50]}}, do: [{broker: {success: {request_id: $i}}}]}
 """
-    assert play(text, ["acts", *map(success, reversed(range(50)))]).verdict is Verdict.PASS
-    assert play(text, ["acts", *map(success, range(49)), success(3)]).verdict is Verdict.FAIL
+    assert play(text, ["actions", *map(success, reversed(range(50)))]).verdict is Verdict.PASS
+    assert play(text, ["actions", *map(success, range(49)), success(3)]).verdict is Verdict.FAIL
 
 
 OPTIONAL = """
@@ -205,9 +205,9 @@ steps:
 
 
 def test_optional_steps_come_whole_or_not_at_all(play):
-    assert play(OPTIONAL, ["acts", success(3)]).verdict is Verdict.PASS
-    assert play(OPTIONAL, ["acts", success(1), success(2), success(3)]).verdict is Verdict.PASS
-    assert play(OPTIONAL, ["acts", success(1), success(3)]).verdict is Verdict.FAIL
+    assert play(OPTIONAL, ["actions", success(3)]).verdict is Verdict.PASS
+    assert play(OPTIONAL, ["actions", success(1), success(2), success(3)]).verdict is Verdict.PASS
+    assert play(OPTIONAL, ["actions", success(1), success(3)]).verdict is Verdict.FAIL
 
 
 COLLECT = """
@@ -227,10 +227,10 @@ steps:
 def test_collect_folds_and_checks_each(play):
     left = [topics_hash(["a", "c"]), topics_hash(["a"]), topics_hash([])]
     good = [update(gone=[t], topics_hash=h) for t, h in zip("bca", left, strict=True)]
-    outcome = play(COLLECT, ["acts", *good])
+    outcome = play(COLLECT, ["actions", *good])
     assert outcome.verdict is Verdict.PASS
     assert outcome.observed == {"order": ["b", "c", "a"]}
-    bad = play(COLLECT, ["acts", good[0], update(gone=["c"], topics_hash=left[0])])
+    bad = play(COLLECT, ["actions", good[0], update(gone=["c"], topics_hash=left[0])])
     assert bad.diagnosis.clause == "test.two"
     assert "topics_hash" in bad.diagnosis.summary
 
@@ -254,10 +254,10 @@ def diff(*, added=(), removed=()):
 
 
 def test_collect_applies_fields_of_a_frame_to_a_set(play):
-    outcome = play(FOLD, ["acts", diff(added=["b", "d"], removed=["b"]), diff(removed=["a", "d", "x"], added=["c", "c"])])
+    outcome = play(FOLD, ["actions", diff(added=["b", "d"], removed=["b"]), diff(removed=["a", "d", "x"], added=["c", "c"])])
     assert outcome.verdict is Verdict.PASS
     assert outcome.observed == {"order": ["b", "c"], "names": ["b", "d", "c", "c"]}
-    missed = play(FOLD, ["acts", diff(added=["c"]), "deadline"])
+    missed = play(FOLD, ["actions", diff(added=["c"]), "deadline"])
     assert missed.diagnosis.clause == "test.two"
 
 
@@ -285,11 +285,11 @@ steps:
 
 
 def test_silence_is_proved_by_what_comes_later(play):
-    assert play(SILENCE, ["acts", success(1), "acts", update(new=["fence"])]).verdict is Verdict.PASS
+    assert play(SILENCE, ["actions", success(1), "actions", update(new=["fence"])]).verdict is Verdict.PASS
 
 
 def test_broken_silence_is_charged_to_its_clause(play):
-    outcome = play(SILENCE, ["acts", success(1), "acts", update(new=["other"])])
+    outcome = play(SILENCE, ["actions", success(1), "actions", update(new=["other"])])
     assert outcome.diagnosis.kind == "silence"
     assert outcome.clauses["test.two"] is Verdict.FAIL
 
@@ -302,8 +302,8 @@ steps:
     clause: test.two
     until: [{advance: 1.0}]
 """
-    assert play(text, ["acts", "begin", 1.0, "end"]).verdict is Verdict.PASS
-    assert play(text, ["acts", "begin", 0.5, success(1), "end"]).diagnosis.kind == "silence"
+    assert play(text, ["actions", "begin", 1.0, "end"]).verdict is Verdict.PASS
+    assert play(text, ["actions", "begin", 0.5, success(1), "end"]).diagnosis.kind == "silence"
 
 
 WINDOW = """
@@ -316,7 +316,7 @@ steps:
 
 @pytest.mark.parametrize(("after", "verdict"), [(0.5, Verdict.FAIL), (1.5, Verdict.PASS), (2.5, Verdict.FAIL)])
 def test_window(play, after, verdict):
-    assert play(WINDOW + "ambient: []\n", ["acts", after, PONG]).verdict is verdict
+    assert play(WINDOW + "ambient: []\n", ["actions", after, PONG]).verdict is verdict
 
 
 def test_read_is_matched_with_its_answer(play):
@@ -333,8 +333,8 @@ steps:
 
 
 def test_levels_decide_what_a_failure_is_worth(play):
-    assert play(ASK, ["acts", success(6)], levels={"test.two": "SHOULD"}).verdict is Verdict.WARN
-    assert play(ASK, ["acts", success(6)], levels={"test.two": "MAY"}).verdict is Verdict.SPEC_GAP
+    assert play(ASK, ["actions", success(6)], levels={"test.two": "SHOULD"}).verdict is Verdict.WARN
+    assert play(ASK, ["actions", success(6)], levels={"test.two": "MAY"}).verdict is Verdict.SPEC_GAP
 
 
 def test_ambiguous_actions_are_an_error_of_the_transcript(play):
@@ -347,7 +347,7 @@ steps:
       - {name: b, steps: [{client: {pong: {}}}]}
 """
     with pytest.raises(MachineError, match="want different actions"):
-        play(text, ["acts", "acts"])
+        play(text, ["actions", "actions"])
 
 
 def test_race_counts_as_begun_with_its_first_action(play):
@@ -360,7 +360,7 @@ steps:
   - admin: {create_topic: y}
   - broker: {success: {request_id: 2}}
 """
-    assert play(text, ["begin", update(), "end", "acts", success(2)]).verdict is Verdict.PASS
+    assert play(text, ["begin", update(), "end", "actions", success(2)]).verdict is Verdict.PASS
 
 
 def test_bindings_reach_later_steps(play):
@@ -372,8 +372,8 @@ steps:
   - observe: {name: "name ${p}"}
 """
     answer = {"producer_success": {"request_id": 9, "producer_name": "x"}}
-    assert play(text, ["acts", answer, success(9)]).observed == {"name": "name x"}
-    assert play(text, ["acts", answer, success(8)]).verdict is Verdict.FAIL
+    assert play(text, ["actions", answer, success(9)]).observed == {"name": "name x"}
+    assert play(text, ["actions", answer, success(8)]).verdict is Verdict.FAIL
 
 
 TOLD_ELSEWHERE = """
@@ -399,34 +399,34 @@ def listed(number):
     ],
 )
 def test_connections_may_overtake_each_other_even_if_one_tells_what_the_other_is_compared_with(play, script):
-    assert play(TOLD_ELSEWHERE, ["acts", *script]).verdict is Verdict.PASS
+    assert play(TOLD_ELSEWHERE, ["actions", *script]).verdict is Verdict.PASS
 
 
 def test_what_was_kept_is_judged_once_the_variable_is_set(play):
-    outcome = play(TOLD_ELSEWHERE, ["acts", listed(6), success(9), ("on", "p", success(5))])
+    outcome = play(TOLD_ELSEWHERE, ["actions", listed(6), success(9), ("on", "p", success(5))])
     assert outcome.verdict is Verdict.FAIL
     assert outcome.diagnosis.clause == "test.two"
     assert "watchTopicListSuccess.request_id: expected 5, got 6" in outcome.diagnosis.summary
-    late = play(TOLD_ELSEWHERE, ["acts", 11, listed(5), ("on", "p", success(5))])
+    late = play(TOLD_ELSEWHERE, ["actions", 11, listed(5), ("on", "p", success(5))])
     assert late.diagnosis.differences[0].path == "time"
 
 
 def test_a_variable_that_never_comes_is_waited_for(play):
-    outcome = play(TOLD_ELSEWHERE, ["acts", listed(5), success(9), 10, "deadline"])
+    outcome = play(TOLD_ELSEWHERE, ["actions", listed(5), success(9), 10, "deadline"])
     assert outcome.verdict is Verdict.FAIL
     assert outcome.diagnosis.summary.startswith('nothing came: the case waits for success{request_id: {$bind: "r"}} on p')
 
 
 def test_a_frame_that_fits_nothing_is_not_kept(play):
-    outcome = play(TOLD_ELSEWHERE, ["acts", update(), ("on", "p", success(5))])
+    outcome = play(TOLD_ELSEWHERE, ["actions", update(), ("on", "p", success(5))])
     assert outcome.diagnosis.kind == "unexpected"
 
 
 def test_the_end_of_a_connection_stays_behind_what_is_kept(play):
     text = TOLD_ELSEWHERE.replace("{broker: {success: {request_id: 9}}}", "closed: {}")
-    assert play(text, ["acts", listed(5), "closed", ("on", "p", success(5))]).verdict is Verdict.PASS
+    assert play(text, ["actions", listed(5), "closed", ("on", "p", success(5))]).verdict is Verdict.PASS
 
 
 def test_a_variable_that_nothing_binds_is_an_error_of_the_case(play):
     with pytest.raises(ValueProblem, match=r"the variable \$r is not set here"):
-        play(ASK.replace("$bind: r, example: 5", "$bind: s, example: 5"), ["acts", success(5)])
+        play(ASK.replace("$bind: r, example: 5", "$bind: s, example: 5"), ["actions", success(5)])

@@ -81,6 +81,7 @@ class BothSides(RuleBasedStateMachine):
         stale = list(self.to_client)
         self.drop_connection()
         self.watch.disconnected(self.now)
+        self.listen()
         for command in stale:
             self.watch.received(wrap(command), self.now)
         assert self.watch.take_changes() is None

@@ -82,7 +82,7 @@ class ScalableSpy:
             return f"an empty diff, or one that says something twice: +{added} -{removed}"
         if self._profile.coalescing == "cancels_out":
             if not known.issuperset(removed) or not (known - {*removed}).isdisjoint(added):
-                return f"+{added} -{removed} makes no sense to who knows {sorted(known)}"
+                return f"+{added} -{removed} makes no sense to a peer that knows {sorted(known)}"
         elif not {*added}.isdisjoint(removed):
             return f"+{added} -{removed} says two things of one topic"
         known -= {*removed}

@@ -28,7 +28,7 @@ PLAIN = Endpoint(name="peer", service_url="pulsar://x")
 
 
 class Peer:
-    """A broker of a few lines; a subclass is named by its lie."""
+    """A broker of a few lines; a subclass is named by its fault."""
 
     async def answer(self, frame, writer):
         name, message = command_name(frame.command), getattr(frame.command, command_name(frame.command))

@@ -21,8 +21,8 @@ newer one takes its place:
 
 The rules behind both sides stand in `rules`. The broker's side is `PartitionWatchBroker`, in `broker`; the client's is
 `PartitionWatch`, in `client`. Both are synchronous, without input and output. The proposal was never merged:
-the numbers of its commands and of its flag are this project's, and what its text leaves open is settled here. Where the letter
-of the text is another reading, a `Profile` says which is followed.
+the numbers of its commands and of its flag are this project's, and what its text leaves open is settled here. Where the text
+as written is another reading, a `Profile` says which is followed.
 """
 
 from refimpl.proposals.declaration import Capability, Command, Proposal

@@ -246,7 +246,7 @@ class PartitionWatch:
         self._happened(Event.DISCONNECTED, now)
 
     def close(self) -> None:
-        """End the interest; a watcher is closed: pip247.client.closes."""
+        """End the watch, since nobody is interested any more; a watcher is closed: pip247.client.closes."""
         self._outbox.clear()
         self._results.clear()
         self._polls.clear()

@@ -191,12 +191,12 @@ class ScalableTopicsWatch:
             self._failed(Event.UNSUPPORTED, refusal, now)
 
     def disconnected(self, now: float) -> None:
-        """Handle the loss of the connection, or could not be made; the known topics stay."""
+        """Handle the loss of the connection, or that it could not be made; the known topics stay."""
         self._outbox.clear()
         self._failed(Event.LOST, Refused(ServiceNotReady, "the connection is lost, or could not be made"), now)
 
     def close(self) -> None:
-        """End the interest; the broker is told: pr25648.client.closes."""
+        """End the watch, since nobody is interested any more; the broker is told: pr25648.client.closes."""
         unsent = Send.WATCH in self._outbox
         self._happened(Event.CLOSE, None)
         if unsent:

@@ -243,7 +243,7 @@ class TopicListWatch:
         self._happened(Event.DISCONNECTED, now)
 
     def close(self) -> None:
-        """End the interest; a watcher is closed: pip145.client.watch-close.
+        """End the watch, since nobody is interested any more; a watcher is closed: pip145.client.watch-close.
 
         If a request for a watcher is not answered yet, the close follows its answer: some brokers suffer from one that overtakes.
         """
