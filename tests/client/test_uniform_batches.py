@@ -350,13 +350,13 @@ def test_the_price_is_reported() -> None:
     frames = sends(broker)
     stats = group.stats
     assert (stats.messages, stats.entries) == (8, 5)
-    assert stats.data == sum(len(frame.payload_bytes or b"") for frame in frames)
+    assert stats.entry_bytes == sum(len(frame.payload_bytes or b"") for frame in frames)
     bodies = sum(len(frame.payload().body) for frame in frames)
-    assert stats.header_bytes == stats.data - bodies
+    assert stats.header_bytes == stats.entry_bytes - bodies
     assert stats.extracted_bytes == sum(header_bytes(header) for header, _ in TABLE)
     assert stats.messages_per_entry == 1.6
     assert stats.header_bytes_per_message == stats.header_bytes / 8
-    assert stats.bytes_per_message == stats.data / 8
+    assert stats.bytes_per_message == stats.entry_bytes / 8
     plain, others = producing(ProducerOptions(batch_delay=1.0))
     send_example(plain, others)
     plain.wait(1.0)

@@ -75,7 +75,7 @@ def test_whatever_is_sent_is_stored_once_in_order_and_under_its_set(
         topics = [f"{TOPIC}-partition-{index}" for index in range(partitions)] or [TOPIC]
         stored = {topic: world.broker.store.namespaces["public/default"].topics[topic].entries for topic in topics}
         assert (stats.messages, stats.entries) == (len(messages), sum(map(len, stored.values())))
-        assert stats.data == sum(len(entry.data) for entries in stored.values() for entry in entries)
+        assert stats.entry_bytes == sum(len(entry.data) for entries in stored.values() for entry in entries)
         seen: dict[int, MessageId] = {}
         for partition, (_, entries) in enumerate(stored.items()):
             numbers = []

@@ -15,7 +15,7 @@ def test_messages_are_put_together_and_accounted_for() -> None:
     made, stats = produced(MESSAGES, SETTING)
     assert [len(entry.queued) for entry in made] == [2, 1]
     assert (stats.messages, stats.entries) == (3, 2)
-    assert stats.data == sum(len(entry.payload) for entry in made)
+    assert stats.entry_bytes == sum(len(entry.payload) for entry in made)
     header = parse_payload(made[0].payload).metadata
     assert (header.num_messages_in_batch, [(one.key, one.value) for one in header.properties]) == (2, [("region", "eu")])
 
