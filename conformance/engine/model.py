@@ -36,7 +36,9 @@ RELEASES = ("2.10.5", "2.11.0", "3.0.7", "4.0.0", "4.2.4", "5.0.0-M1")
 """The Apache Pulsar releases that the suite knows."""
 
 Level: TypeAlias = Literal["MUST", "SHOULD", "MAY"]
-ProfileName: TypeAlias = Annotated[Literal["default", "as-written"], BeforeValidator(profile_name)]
+ProfileName: TypeAlias = Annotated[
+    Literal["default", "as-written"], BeforeValidator(profile_name, json_schema_input_type=Literal["default", "as-written", "letter"])
+]
 FrameSpec: TypeAlias = Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=1)]
 """One frame: the name of its field in BaseCommand, and the fields of the command."""
 Seconds: TypeAlias = Annotated[float, Field(gt=0)]
