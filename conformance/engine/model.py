@@ -432,7 +432,8 @@ class Clause(_Strict):
     basis: Literal["keyword", "indicative", "observed", "settled"] = Field(description="how the level was derived")
     side: Literal["broker", "client"]
     text: str
-    section: str = ""
+    section: str = Field(default="", description="the section of the text that speaks of it; `observed` or `settled` if none does")
+    says: str = Field(default="", description="what the text says there, in a sentence of our own; the clause is what follows from it")
     profiles: list[ProfileName] = ["default", "as-written"]
     depends_on: list[str] = []
     aliases: list[str] = []
@@ -446,6 +447,7 @@ class Source(_Strict):
 
     title: str
     seed: str | None = None
+    address: Annotated[str, Field(pattern=r"^https://")] | None = Field(default=None, description="where the text is published")
 
 
 class Register(_Strict):

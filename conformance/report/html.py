@@ -22,6 +22,7 @@ from conformance.report.views import (
     clause_reason,
     clauses_by_group,
     duration,
+    group_addresses,
     group_of,
     group_titles,
     reason_of,
@@ -136,6 +137,7 @@ def render_html(report: Report) -> str:
         clause_counts=counted(report.clause_counts, ("EXCLUDED",)),
         case_counts=counted(report.case_counts),
         titles={**{group: group for group in cases}, **titles},
+        addresses=group_addresses(report.suite.registers),
         clauses=clauses,
         cases=cases,
         bad=[case for verdict in ("ERROR", "FAIL", "WARN", "INCONCLUSIVE") for case in every if case.result.verdict == verdict],
@@ -153,7 +155,7 @@ def render_html(report: Report) -> str:
 
 def _clause_view(report: Report, clause: Clause, verdict: str, results: Sequence[log.Result]) -> ClauseView:
     reason = clause_reason(report, clause.id, results)
-    words = [clause.id, clause.text, clause.effect, clause.section, clause.level, verdict, reason]
+    words = [clause.id, clause.text, clause.effect, clause.section, clause.says, clause.level, verdict, reason]
     for result in results:
         transcript = report.suite.transcripts.get(result.case)
         words += [case_name(result), transcript.title if transcript else "", short(result.summary)]

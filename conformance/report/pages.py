@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from conformance.report.sequence import STYLE
 from conformance.report.views import anchor
-from conformance.report.wording import clean, number_of, one_line
+from conformance.report.wording import clean, number_of, one_line, section_words
 
 _HOME: Final = Path(__file__).parent / "templates"
 
@@ -24,7 +24,7 @@ def _environment() -> Environment:
         loader=FileSystemLoader(_HOME), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters.update(clean=clean, line=one_line)
-    environment.globals.update(anchor=anchor, number_of=number_of)
+    environment.globals.update(anchor=anchor, number_of=number_of, section_words=section_words)
     return environment
 
 

@@ -22,7 +22,7 @@ from conformance.report.plan import program_rows
 from conformance.report.rows import Row, connections, format_row, judged_rows
 from conformance.report.sequence import render_sequence_text
 from conformance.report.views import reason_of, results_by_clause, telling
-from conformance.report.wording import listed, one_line, paragraph
+from conformance.report.wording import listed, one_line, paragraph, section_words
 from conformance.suite import Suite
 
 Form: TypeAlias = Literal["line", "hex", "sequence"]
@@ -135,7 +135,9 @@ def _explained(suite: Suite, name: str, reports: Sequence[Report]) -> Iterator[s
         raise KeyError(f"there is no clause {name}")
     register = next(one for one in suite.registers if clause in one.clauses)
     yield clause.id
-    yield f"  {one_line(clause.text)}"
+    if clause.says:
+        yield f"  the text says: {one_line(clause.says)}"
+    yield f"  {'-> the clause: ' if clause.says else ''}{one_line(clause.text)}"
     basis = {
         "keyword": "a keyword of the text",
         "indicative": "what the text states as a fact",
@@ -143,7 +145,8 @@ def _explained(suite: Suite, name: str, reports: Sequence[Report]) -> Iterator[s
         "settled": "how this project settled what the text leaves open",
     }
     yield f"  {clause.level} for the {clause.side}; the level comes from {basis[clause.basis]}"
-    yield f"  {one_line(register.source.title)}" + (f", section “{one_line(clause.section)}”" if clause.section else "")
+    parts = (one_line(register.source.title), section_words(clause.section), register.source.address)
+    yield f"  {', '.join(part for part in parts if part)}"
     if clause.profiles != ["default", "as-written"]:
         yield f"  only in the profile {' and '.join(clause.profiles)}"
     if clause.effect:

@@ -46,6 +46,11 @@ def group_titles(registers: Iterable[Register]) -> dict[str, str]:
     return {register.proposal.replace("-", ""): register.source.title or register.proposal for register in registers}
 
 
+def group_addresses(registers: Iterable[Register]) -> dict[str, str]:
+    """Return for each group whose text is published where it is."""
+    return {register.proposal.replace("-", ""): register.source.address for register in registers if register.source.address}
+
+
 def anchor(kind: str, name: str) -> str:
     """Return a name for a place in a page that is the same in every report."""
     return f"{kind}-" + re.sub(r"[^A-Za-z0-9]", lambda found: "-" if found[0] in "/.-" else f"_{ord(found[0]):x}", name)

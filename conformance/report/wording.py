@@ -40,6 +40,7 @@ SHORT: Final = 400
 """Characters of a reason or of a line of a diagnosis that are shown: a peer chooses how long its texts are."""
 LINES: Final = 150
 """Lines of a diagnosis that are shown."""
+_NO_SECTION: Final = frozenset({"", "observed", "proposed", "settled"})
 _ALWAYS: Final = ("PASS", "FAIL", "WARN", "NOT-APPLICABLE", "UNTESTABLE")
 _UNSAFE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
@@ -118,3 +119,14 @@ def plain_value(value: Any) -> str:
     if isinstance(value, bytes):
         return f"0x{value.hex()}"
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def section_words(section: str) -> str:
+    """Say which part of its text a clause comes from; empty if no part speaks of the matter.
+
+    Args:
+        section: What the clause names: a section, the source of a release, or how it was found otherwise.
+    """
+    if section in _NO_SECTION:
+        return ""
+    return one_line(section) if section.startswith("source of ") else f"section “{one_line(section)}”"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from conformance.engine.model import Clause
+from conformance.engine.model import Clause, Register
 from conformance.report.matrix import Cell, Matrix, build_matrix
-from conformance.report.wording import number_of
+from conformance.report.wording import number_of, section_words
 from conformance.site.markup import (
     Page,
     case_link,
@@ -59,7 +59,7 @@ def _index(sources: Sources) -> Page:
         rows.append(
             (
                 link(HOME, register_path(name), register_title(name)),
-                plain(register.source.title),
+                _source(register),
                 str(len(register.clauses)),
                 str(tested),
                 families,
@@ -81,6 +81,11 @@ def _index(sources: Sources) -> Page:
     return Page(HOME, "Overview", joined(text))
 
 
+def _source(register: Register) -> str:
+    title = plain(register.source.title)
+    return f"[{title}]({register.source.address})" if register.source.address else title
+
+
 def _register(sources: Sources, name: str, matrix: Matrix, cells: Mapping[str, object]) -> Page:
     register = sources.registers[name]
     path = register_path(name)
@@ -88,7 +93,7 @@ def _register(sources: Sources, name: str, matrix: Matrix, cells: Mapping[str, o
     excluded = sum(clause.excluded is not None for clause in register.clauses)
     lines += [
         f"{number_of(len(register.clauses), 'clause')}, {excluded} of them not tested, each with its reason. "
-        f"Source: {plain(register.source.title)}. File: {code(f'conformance/clauses/{name}.yaml')}.",
+        f"Source: {_source(register)}. File: {code(f'conformance/clauses/{name}.yaml')}.",
         "",
     ]
     for family, clauses in sources.families(name).items():
@@ -102,14 +107,17 @@ def _clause(sources: Sources, path: str, clause: Clause, matrix: Matrix, cells: 
     yield f"### {clause.id} {{ #{clause.id} .pc-id }}"
     yield ""
     facts = [level_mark(clause.level), f"for the {clause.side}"]
-    if clause.section and clause.section != "observed":
-        facts.append(f"section “{plain(clause.section)}”")
+    if section := section_words(clause.section):
+        facts.append(plain(section))
     facts.append(BASIS[clause.basis])
     if clause.profiles != ["default", "as-written"]:
         facts.append(f"only in the profile {' and '.join(clause.profiles)}")
     yield f'<p class="pc-facts" markdown>{" · ".join(facts)}</p>'
     yield ""
-    yield prose(clause.text)
+    if clause.says:
+        yield f"The text says: {prose(clause.says)}"
+        yield ""
+    yield f"{'→ ' if clause.says else ''}{prose(clause.text)}"
     yield ""
     if clause.effect:
         yield f"**Without it:** {prose(clause.effect)}"

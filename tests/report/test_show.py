@@ -13,7 +13,7 @@ from conformance.report.plan import program_rows
 from conformance.report.rows import report_rows, split_frames, trial_rows, window
 from conformance.report.sequence import render_sequence_svg, render_sequence_text
 from conformance.report.show import baseline_text, explain_clause, show_case, stable_part
-from tests.samples.report import KNOWN, TODAY, TrialLogWriter, bad_records, case, frame, report, run, suite
+from tests.samples.report import KNOWN, TEXT, TODAY, TrialLogWriter, bad_records, case, frame, report, run, suite
 
 
 def rows_of(trial_log):
@@ -204,16 +204,18 @@ def test_every_kind_of_step_has_a_row():
 
 def test_a_clause_is_explained_with_its_cases_and_verdicts():
     text = explain_clause(suite(), "pip145.watch.success", [report(), report(bad_records(), target="other@2")])
-    assert text.splitlines()[:5] == [
+    assert text.splitlines()[:6] == [
         "pip145.watch.success",
-        "  A watch request is answered with the list and its hash.",
+        "  the text says: A watcher is answered with what is there, hash <included>.",
+        "  -> the clause: A watch request is answered with the list and its hash.",
         "  MUST for the broker; the level comes from what the text states as a fact",
-        "  PIP-145: topic list watchers, section “Notifications”",
+        f"  PIP-145: topic list watchers, section “Notifications”, {TEXT}",
         "  why it matters: A client cannot tell whether its list is complete.",
     ]
     assert "  pip145/create  About pip145/create" in text
     assert "  some-broker@1.0: PASS\n  other@2: FAIL\n    pip145/create: FAIL, ERROR{" in text
     assert "excluded: Needs more than an hour" in explain_clause(suite(), "pip145.watch.for-ever")
+    assert "core.ping.answered\n  PING is answered by PONG.\n" in explain_clause(suite(), "core.ping.answered")
     assert "no case tests it yet" in explain_clause(suite(), "pip145.watch.nobody")
     with pytest.raises(KeyError):
         explain_clause(suite(), "pip145.nothing")

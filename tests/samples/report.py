@@ -10,11 +10,12 @@ from conformance.suite import Suite
 
 TODAY = datetime.date(2026, 11, 21)
 HOSTILE = "</script><script>alert(1)</script><b onclick='x'>&amp;\x1b[31m\x00\u202e\ud83d"
+TEXT = "https://example.org/pip-145"
 
 WATCH = {
     "format": 1,
     "proposal": "pip-145",
-    "source": {"title": "PIP-145: topic list watchers"},
+    "source": {"title": "PIP-145: topic list watchers", "address": TEXT},
     "clauses": [
         {
             "id": "pip145.watch.success",
@@ -23,6 +24,7 @@ WATCH = {
             "side": "broker",
             "text": "A watch request is answered with the list and its hash.",
             "section": "Notifications",
+            "says": "A watcher is answered with what is there, hash <included>.",
             "effect": "A client cannot tell whether its list is complete.",
         },
         {

@@ -35,6 +35,13 @@ def test_every_clause_is_tested_or_observed_or_excluded():
     assert wrong == {}
 
 
+@pytest.mark.parametrize("register", SUITE.registers, ids=lambda register: register.source.title)
+def test_every_clause_tells_what_its_text_says(register):
+    said = {clause.id: clause.says for clause in register.clauses}
+    if any(said.values()):
+        assert [name for name, says in said.items() if not re.fullmatch(r"\S.{0,198}\.", says)] == []
+
+
 def test_client_clauses_wait_until_clients_can_be_tested():
     assert [name for name, clause in SUITE.clauses.items() if clause.side == "client" and SUITE.cases_of[name]] == []
 
