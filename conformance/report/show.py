@@ -136,7 +136,7 @@ def _explained(suite: Suite, name: str, reports: Sequence[Report]) -> Iterator[s
     register = next(one for one in suite.registers if clause in one.clauses)
     yield clause.id
     if clause.says:
-        yield f"  the text says: {one_line(clause.says)}"
+        yield f"  the text: {one_line(clause.says)}"
     yield f"  {'-> the clause: ' if clause.says else ''}{one_line(clause.text)}"
     basis = {
         "keyword": "a keyword of the text",

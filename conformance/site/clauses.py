@@ -115,7 +115,7 @@ def _clause(sources: Sources, path: str, clause: Clause, matrix: Matrix, cells: 
     yield f'<p class="pc-facts" markdown>{" · ".join(facts)}</p>'
     yield ""
     if clause.says:
-        yield f"The text says: {prose(clause.says)}"
+        yield f"The text: {prose(clause.says)}"
         yield ""
     yield f"{'→ ' if clause.says else ''}{prose(clause.text)}"
     yield ""

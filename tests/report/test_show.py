@@ -206,7 +206,7 @@ def test_a_clause_is_explained_with_its_cases_and_verdicts():
     text = explain_clause(suite(), "pip145.watch.success", [report(), report(bad_records(), target="other@2")])
     assert text.splitlines()[:6] == [
         "pip145.watch.success",
-        "  the text says: A watcher is answered with what is there, hash <included>.",
+        "  the text: A watcher is answered with what is there, hash <included>.",
         "  -> the clause: A watch request is answered with the list and its hash.",
         "  MUST for the broker; the level comes from what the text states as a fact",
         f"  PIP-145: topic list watchers, section “Notifications”, {TEXT}",
