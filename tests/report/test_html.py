@@ -68,7 +68,7 @@ def test_every_link_has_its_place_and_places_are_unique():
 def test_a_clause_stands_beside_what_its_text_says():
     found = page(bad_records())
     assert (
-        "The text, section “Notifications”: A watcher is answered with what is there, hash <included>. "
+        "The text: A watcher is answered with what is there, hash <included>. (section “Notifications”) "
         "→ A watch request is answered with the list and its hash."
     ) in found.words
     assert ("a", {"href": TEXT, "rel": "noreferrer"}) in found.tags
