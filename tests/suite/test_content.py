@@ -20,6 +20,7 @@ from conformance.running.probe import FLAGS
 from conformance.suite import HOME, load_suite
 from conformance.targets import RELEASES as STARTED
 from conformance.targets import parse_target
+from refimpl.proposals import PROPOSALS
 
 SUITE = load_suite()
 TODAY = date(2026, 11, 21)
@@ -40,6 +41,13 @@ def test_every_clause_tells_what_its_text_says(register):
     said = {clause.id: clause.says for clause in register.clauses}
     if any(said.values()):
         assert [name for name, says in said.items() if not re.fullmatch(r"\S.{0,198}\.", says)] == []
+
+
+def test_a_register_is_published_where_its_proposal_says():
+    published = {
+        (register.proposal.replace("-", ""), register.source.address) for register in SUITE.registers if register.proposal != "core"
+    }
+    assert published == {(proposal.register, proposal.address) for proposal in PROPOSALS}
 
 
 def test_client_clauses_wait_until_clients_can_be_tested():
