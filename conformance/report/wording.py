@@ -40,7 +40,7 @@ SHORT: Final = 400
 """Characters of a reason or of a line of a diagnosis that are shown: a peer chooses how long its texts are."""
 LINES: Final = 150
 """Lines of a diagnosis that are shown."""
-_NO_SECTION: Final = frozenset({"", "observed", "proposed", "settled"})
+_NO_SECTION: Final = frozenset({"", "observed", "settled"})
 _ALWAYS: Final = ("PASS", "FAIL", "WARN", "NOT-APPLICABLE", "UNTESTABLE")
 _UNSAFE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
