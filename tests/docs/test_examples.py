@@ -58,7 +58,7 @@ def test_a_namespace_of_scalable_topics_is_followed_as_the_page_says():
 
 
 def test_the_broker_without_sockets_is_used_as_the_page_says():
-    names = {"octets": encode_frame(command("connect", client_version="reader", protocol_version=21))}
+    names = {"data": encode_frame(command("connect", client_version="reader", protocol_version=21))}
     exec(examples("reference-broker.md")[-1], names)
     assert command_name(decode_frame(names["answer"]).command) == "connected"
 
