@@ -3,10 +3,18 @@
 import jsonschema
 import pytest
 
-from conformance.engine import log
+from conformance.engine import log, source
 from conformance.engine import model as m
 from conformance.engine.source import SourceProblem, read_text
 from conformance.suite import HOME, load_suite
+
+PARSERS = [name for name in ("CLoader", "PythonLoader") if hasattr(source, name)]
+"""Both of PyYAML's parsers; only its own where it was built without libyaml."""
+
+
+@pytest.fixture(params=PARSERS)
+def parser(request, monkeypatch):
+    monkeypatch.setattr(source, "Loader", getattr(source, request.param))
 
 
 def problems(home):
@@ -55,7 +63,7 @@ def test_good_suite(add):
         ("steps:", "steps: [", 8, "not YAML"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(add, ping, old, new, line, expected):
+def test_what_is_wrong_is_said_with_its_line(parser, add, ping, old, new, line, expected):
     found = problems(add(ping.replace(old, new, 1)))
     assert any(expected in one for one in found), found
     if line is not None:
@@ -89,8 +97,39 @@ def test_clause_may_stand_once_only(add, home):
         ("~", None),
     ],
 )
-def test_the_smaller_yaml(text, value):
+def test_the_smaller_yaml(parser, text, value):
     assert read_text(f"a: {text}", "x").data == {"a": value}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "x:1: the file is empty"),
+        ("a: 1\nb: {c: 1,\n  c: 2}", "x:3: the key 'c' is given twice"),
+        ("a: 1\n'a': 2", "x:2: the key 'a' is given twice"),
+        ("a: 1\n? [b]\n: c", "x:2: a key is text, not a list or a mapping"),
+        ("a: 1\nb: !thing x", "x:2: not YAML: could not determine a constructor for the tag '!thing'"),
+        ("a: 1\nb: *c", "x:2: not YAML: found undefined alias"),
+        ("a: &b [*b]", "x:1: nested too deep, or an alias stands inside of what it names"),
+        ("a: ü\nb: c\nd: \x01", "x:3: not YAML: "),
+        ("a: 1\n---\nb: 2", "x:2: not YAML: but found another document"),
+    ],
+)
+def test_what_is_no_smaller_yaml(parser, text, expected):
+    with pytest.raises(SourceProblem) as caught:
+        read_text(text, "x")
+    assert caught.value.problems[0].startswith(expected)
+
+
+@pytest.mark.skipif(len(PARSERS) < 2, reason="PyYAML was built without libyaml")
+def test_both_parsers_read_every_file_alike(monkeypatch):
+    files = sorted(HOME.rglob("*.yaml"))
+    read = []
+    for parser in PARSERS:
+        monkeypatch.setattr(source, "Loader", getattr(source, parser))
+        read.append([source.read_source(path) for path in files])
+    assert files
+    assert read[0] == read[1]
 
 
 def test_every_file_of_the_suite_fits_the_published_schema():
