@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
-from refimpl.proposals.profiles import profile_name
-
 from conformance.engine.capabilities import CAPABILITIES
+from refimpl.proposals.profiles import profile_name
 
 FORMAT = 1
 

@@ -191,7 +191,7 @@ def test_docs_extra_names_what_the_site_is_made_with():
 
 
 def test_names_of_registers():
-    assert [register_title(name) for name in ("core", "pip145_list", "pr7629")] == ["Core", "PIP-145, list", "PR-7629"]
+    assert [register_title(name) for name in ("core", "pip145_list", "pr7629")] == ["Core", "PIP-145, list", "PR 7629"]
 
 
 def test_text_is_taken_literally():
