@@ -194,6 +194,14 @@ def test_names_of_registers():
     assert [register_title(name) for name in ("core", "pip145_list", "pr7629")] == ["Core", "PIP-145, list", "PR 7629"]
 
 
+def test_contributing_names_every_part_of_the_tree():
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    made = {"__pycache__", "build", "dist", "reports", "site"}
+    homes = (REPOSITORY, *(REPOSITORY / name for name in ("conformance", "docs", "refimpl")))
+    parts = {path.name for home in homes for path in home.iterdir() if path.is_dir() and path.suffix == "" and path.name[0] != "."} - made
+    assert sorted(part for part in parts if not re.search(rf"^ *{part}/ ", text, re.MULTILINE)) == []
+
+
 def test_text_is_taken_literally():
     assert plain("a_b <c> *d* [e](f) `g` | h & i") == r"a\_b &lt;c&gt; \*d\* \[e\](f) \`g\` \| h &amp; i"
     assert prose("take `a_b` and a_b") == r"take `a_b` and a\_b"

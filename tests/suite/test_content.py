@@ -19,6 +19,7 @@ from conformance.judging.baseline import load_baseline, unknown_cases
 from conformance.judging.results import judge_log
 from conformance.report.model import build_report
 from conformance.running import recorder
+from conformance.site.counts import README, counted
 from conformance.suite import HOME, load_suite
 from conformance.targets import RELEASES as STARTED
 from conformance.targets import parse_target
@@ -176,8 +177,9 @@ def test_nothing_in_a_recording_is_unexplained(target):
 
 
 def test_readme_counts_right():
-    text = (HOME.parent / "README.md").read_text()
-    assert f"{len(SUITE.clauses)} clauses in {len(SUITE.transcripts)} cases" in text
+    text = README.read_text(encoding="utf-8")
+    assert f"{len(SUITE.clauses)} clauses in {len(SUITE.transcripts)} cases" in text, "make counts"
+    assert counted(re.sub(r"\d+ clauses", "1 clauses", text), SUITE) == text
 
 
 def test_target_file_of_the_documentation_is_good(tmp_path):
