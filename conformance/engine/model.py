@@ -11,9 +11,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 from conformance.engine.capabilities import CAPABILITIES
+from refimpl.proposals import PROPOSALS
 from refimpl.proposals.profiles import profile_name
 
 FORMAT = 1
+_ADDRESSES = {proposal.register: proposal.address for proposal in PROPOSALS}
 
 RELEASES = ("2.10.5", "2.11.0", "3.0.7", "4.0.0", "4.2.4", "5.0.0-M1")
 """The Apache Pulsar releases that the suite knows."""
@@ -433,7 +435,9 @@ class Source(_Strict):
 
     title: str
     seed: str | None = None
-    address: Annotated[str, Field(pattern=r"^https://")] | None = Field(default=None, description="where the text is published")
+    address: Annotated[str, Field(pattern=r"^https://")] | None = Field(
+        default=None, description="where the text is published; a proposal declares it"
+    )
 
 
 class Register(_Strict):
@@ -443,6 +447,11 @@ class Register(_Strict):
     proposal: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
     source: Source
     clauses: Annotated[list[Clause], Field(min_length=1)]
+
+    @property
+    def address(self) -> str | None:
+        """Return where the text is published."""
+        return _ADDRESSES.get(self.proposal.replace("-", ""), self.source.address)
 
 
 class BaselineEntry(_Strict):

@@ -84,7 +84,7 @@ def _index(sources: Sources) -> Page:
 
 def _source(register: Register) -> str:
     title = plain(register.source.title)
-    return f"[{title}]({register.source.address})" if register.source.address else title
+    return f"[{title}]({register.address})" if register.address else title
 
 
 def _register(sources: Sources, name: str, matrix: Matrix, cells: Mapping[str, object]) -> Page:
