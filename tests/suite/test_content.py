@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -111,6 +112,14 @@ def test_recording_is_judged_to_the_verdicts_it_came_to(target):
     judged = {(one.case, str(one.cell)): (one.verdict, one.clauses) for one in judge_log(SUITE, run).results}
     recorded = {(one.case, str(one.cell)): (one.verdict, one.clauses) for one in run.results}
     assert judged == recorded, "if the expectations were changed on purpose: pulsar-conformance judge --accept"
+
+
+@pytest.mark.parametrize("target", recorder.targets())
+def test_what_was_not_applicable_follows_from_what_the_target_can_do(target):
+    run = recorder.load_target(target)
+    inferred = {(one.case, str(one.cell), one.verdict) for one in completed(SUITE, replace(run, skipped=[])).skipped}
+    told = {(one.case, str(one.cell), one.verdict) for one in run.skipped if "has no setting" not in one.reason}
+    assert told <= inferred, f"their requires have changed: make recordings TARGET={target}"
 
 
 def test_nothing_waits_for_recordings_that_are_there():
