@@ -7,7 +7,7 @@ REPORT ?= reports
 ROWS ?= 10000000
 ARGS ?=
 
-.PHONY: help conformance test interop mutants recordings spark spark-cluster bench docs notebooks lab proto lint clean
+.PHONY: help conformance test interop mutants recordings spark spark-cluster bench docs counts notebooks lab proto lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this help
@@ -69,6 +69,9 @@ bench: $(VENV)/dev.stamp  ## Measure the suite, the rules, and the reference bro
 
 docs: $(VENV)/docs.stamp  ## Build the site: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
+
+counts: $(VENV)/run.stamp  ## Write the numbers of clauses and cases into the README
+	$(BIN)/python -m conformance.site.counts
 
 notebooks: $(VENV)/dev.stamp  ## Execute the notebooks anew and bring them into their normal form
 	$(BIN)/python -m conformance.notebooks.build $(ARGS)

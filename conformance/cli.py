@@ -225,7 +225,7 @@ def explain(clause: Annotated[str, typer.Argument(help="clause id")]) -> None:
     suite = _suite()
     if clause not in suite.clauses:
         _stop(EXIT_USAGE, f"there is no clause {clause}: `list --clauses` shows them")
-    reports = [_report_of(suite, run) for run in map(recorder.load_target, recorder.targets()) if run is not None]
+    reports = [_report_of(suite, run) for run in recorder.load_completed(suite)]
     print(show.explain_clause(suite, clause, reports))
 
 
@@ -252,7 +252,7 @@ def judge(
     suite = _suite()
     for path in sorted(recorder.HOME.glob("*/*.jsonl.gz")) if accept else ():
         recorder.accept(suite, path)
-    runs = [_load(path) for path in recordings or ()] or [run for run in map(recorder.load_target, recorder.targets()) if run is not None]
+    runs = [_load(path) for path in recordings or ()] or recorder.load_completed(suite)
     if not runs:
         _stop(EXIT_USAGE, "there is nothing to judge: no recordings")
     reports = []
@@ -300,7 +300,7 @@ def matrix_(
     """Set several implementations side by side, clause by clause."""
     _one_of("--format", form, ("text", "html", "json"))
     suite = _suite()
-    runs = [_load(path) for path in events or ()] or [run for run in map(recorder.load_target, recorder.targets()) if run is not None]
+    runs = [_load(path) for path in events or ()] or recorder.load_completed(suite)
     reports = [_report_of(suite, run) for run in runs]
     if form == "text":
         print(matrix.render_matrix_text(reports))

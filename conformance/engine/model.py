@@ -10,27 +10,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
+from conformance.engine.capabilities import CAPABILITIES
+from refimpl.proposals import PROPOSALS
 from refimpl.proposals.profiles import profile_name
 
 FORMAT = 1
-
-CAPABILITIES: dict[str, str] = {
-    "admin": "the target has an admin URL that answers",
-    "config": "the suite starts the target, so a case can choose its settings",
-    "connected-flags": "CONNECTED carries feature flags",
-    "topic-list-filter": "GET_TOPICS_OF_NAMESPACE with a pattern is answered with a hash (PIP-145)",
-    "topic-list-watch": "feature flag supports_topic_watchers (PIP-145)",
-    "topic-watch-reconcile": "feature flag supports_topic_watcher_reconcile",
-    "metadata-without-creation": "feature flag supports_get_partitioned_metadata_without_auto_creation",
-    "message-filter": "feature flag supports_message_filter (PR 7629)",
-    "partition-watch": "feature flag supports_partition_update_watchers (PIP-247)",
-    "scalable-topics": "feature flag supports_scalable_topics (PR 25648)",
-    "scalable-topic-properties": "declared: the admin interface changes the properties of a scalable topic",
-    "property-entry-filter": "declared: subscription properties switch the PropertyEntryFilter on (PIP-191)",
-    "regex-look-around": "patterns with look-around and back-references are evaluated",
-    "auto-creation": "a producer or consumer creates its topic",
-}
-"""The closed list of capabilities, and how each is probed."""
+_ADDRESSES = {proposal.register: proposal.address for proposal in PROPOSALS}
 
 RELEASES = ("2.10.5", "2.11.0", "3.0.7", "4.0.0", "4.2.4", "5.0.0-M1")
 """The Apache Pulsar releases that the suite knows."""
@@ -390,6 +375,9 @@ class Transcript(_Strict):
     settings: str | None = Field(default=None, description="id of shared settings; target_config and vars add to them")
     target_config: dict[str, str] = {}
     control: str | None = Field(default=None, description="a case that differs in one thing and must pass in the same run")
+    recorded: Literal["pending"] | None = Field(
+        default=None, description="`pending`: releases that could run it are not recorded yet; taken out once they are"
+    )
     origin: str | None = Field(default=None, description="where the case comes from, when it was not written by hand")
     vars: dict[str, Any] = {}
     matrix: dict[str, list[Any] | dict[str, Any]] = Field(
@@ -447,7 +435,9 @@ class Source(_Strict):
 
     title: str
     seed: str | None = None
-    address: Annotated[str, Field(pattern=r"^https://")] | None = Field(default=None, description="where the text is published")
+    address: Annotated[str, Field(pattern=r"^https://")] | None = Field(
+        default=None, description="where the text is published; a proposal declares it"
+    )
 
 
 class Register(_Strict):
@@ -457,6 +447,11 @@ class Register(_Strict):
     proposal: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
     source: Source
     clauses: Annotated[list[Clause], Field(min_length=1)]
+
+    @property
+    def address(self) -> str | None:
+        """Return where the text is published."""
+        return _ADDRESSES.get(self.proposal.replace("-", ""), self.source.address)
 
 
 class BaselineEntry(_Strict):

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from refimpl.proposals.topic_list import topics_hash, utf16_order
+from refimpl.indexes.topics_hash import topics_hash, utf16_order
 
 Value: TypeAlias = Any
 """What YAML can hold: None, bool, int, float, str, list and dict of these."""

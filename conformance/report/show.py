@@ -145,7 +145,7 @@ def _explained(suite: Suite, name: str, reports: Sequence[Report]) -> Iterator[s
         "settled": "how this project settled what the text leaves open",
     }
     yield f"  {clause.level} for the {clause.side}; the level comes from {basis[clause.basis]}"
-    parts = (one_line(register.source.title), section_words(clause.section), register.source.address)
+    parts = (one_line(register.source.title), section_words(clause.section), register.address)
     yield f"  {', '.join(part for part in parts if part)}"
     if clause.profiles != ["default", "as-written"]:
         yield f"  only in the profile {' and '.join(clause.profiles)}"

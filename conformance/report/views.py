@@ -48,7 +48,7 @@ def group_titles(registers: Iterable[Register]) -> dict[str, str]:
 
 def group_addresses(registers: Iterable[Register]) -> dict[str, str]:
     """Return for each group whose text is published where it is."""
-    return {register.proposal.replace("-", ""): register.source.address for register in registers if register.source.address}
+    return {register.proposal.replace("-", ""): register.address for register in registers if register.address}
 
 
 def anchor(kind: str, name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from conformance.engine.model import CAPABILITIES
+from conformance.engine.capabilities import CAPABILITIES
 from conformance.running.probe import probe
 from conformance.running.runner import NAMESPACE_PREFIX
 from conformance.targets import AdminClient, Target

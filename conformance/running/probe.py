@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from google.protobuf.message import Message
 
+from conformance.engine.capabilities import CAPABILITIES, DECLARED, FLAGS
 from conformance.engine.frames import build_frame
-from conformance.engine.model import CAPABILITIES
 from conformance.running.connection import Connection
 from conformance.targets.admin import AdminClient, AdminUnreachable
 from conformance.targets.model import Endpoint, TargetError
@@ -18,14 +18,6 @@ from refimpl.wire.commands import command_name, sub_message
 from refimpl.wire.frames import Frame
 
 _SECONDS = 15.0
-FLAGS = {
-    "topic-list-watch": "supports_topic_watchers",
-    "topic-watch-reconcile": "supports_topic_watcher_reconcile",
-    "metadata-without-creation": "supports_get_partitioned_metadata_without_auto_creation",
-    "message-filter": "supports_message_filter",
-    "partition-watch": "supports_partition_update_watchers",
-    "scalable-topics": "supports_scalable_topics",
-}
 
 
 @dataclass(frozen=True)
@@ -104,7 +96,7 @@ async def probe(endpoint: Endpoint) -> Probed:
     async with _Exchange(endpoint) as exchange:
         connected: Any = await exchange.connect()
         flags = connected.feature_flags
-        found = {name: bool(getattr(flags, flag)) for name, flag in FLAGS.items()}
+        found = dict.fromkeys(DECLARED, False) | {name: bool(getattr(flags, flag)) for name, flag in FLAGS.items()}
         found["connected-flags"] = connected.HasField("feature_flags")
         answer = await exchange.ask(_list_topics("public/default/.*"))
         found["topic-list-filter"] = answer is not None and answer[0].startswith("getTopics") and answer[1].HasField("topics_hash")
@@ -115,8 +107,6 @@ async def probe(endpoint: Endpoint) -> Probed:
     found["admin"] = await _admin_answers(endpoint)
     found["config"] = False
     found["auto-creation"] = True
-    found["property-entry-filter"] = False
-    found["scalable-topic-properties"] = False
     return Probed(connected.server_version, connected.protocol_version, _with_declared(endpoint, found))
 
 
@@ -155,4 +145,5 @@ def _with_declared(endpoint: Endpoint, found: dict[str, bool]) -> dict[str, bool
                 f"{endpoint.name} declares {name}, but its CONNECTED does not set {FLAGS[name]}",
                 hint="correct the target file or the broker",
             )
-    return found | dict(endpoint.capabilities)
+    known = found | dict(endpoint.capabilities)
+    return {name: known[name] for name in CAPABILITIES}

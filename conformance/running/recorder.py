@@ -14,6 +14,7 @@ from pathlib import Path
 
 from conformance.engine import log
 from conformance.engine.verdict import TrialLog, Verdict
+from conformance.judging.applicability import completed
 from conformance.judging.baseline import case_name
 from conformance.judging.results import Judged, RunLog, judge_log, read_log
 from conformance.running.runner import Options, Silent, run_suite
@@ -101,13 +102,20 @@ def load_target(target: str, home: Path = HOME) -> RunLog | None:
     runs = [load(path) for path in paths]
     if not runs:
         return None
+    capabilities = {name: has for run in runs for name, has in run.header.capabilities.items()}
     return RunLog(
-        runs[0].header,
+        runs[0].header.model_copy(update={"capabilities": capabilities}),
         {key: trial_log for run in runs for key, trial_log in run.trial_logs.items()},
         [one for run in runs for one in run.skipped],
         [one for run in runs for one in run.results],
         log.Footer(complete=True),
     )
+
+
+def load_completed(suite: Suite, home: Path = HOME) -> list[RunLog]:
+    """Read what was recorded of each target, with those cases put in that need no recording: see `applicability.completed`."""
+    runs = (load_target(target, home) for target in targets(home))
+    return [completed(suite, run) for run in runs if run is not None]
 
 
 def targets(home: Path = HOME) -> list[str]:
@@ -116,7 +124,7 @@ def targets(home: Path = HOME) -> list[str]:
 
 
 def stale(suite: Suite, run: RunLog) -> list[str]:
-    """Return the cases whose actions have changed since the recording was made, and those that it lacks or should not have."""
+    """Return the cases whose actions have changed since a recording, completed, was made, and those that it lacks or should not have."""
     recorded = {trial.begin.case for trial in run.trial_logs.values()} | {one.case for one in run.skipped}
     old = {
         trial.begin.case

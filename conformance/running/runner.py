@@ -19,6 +19,7 @@ from conformance.engine import model as m
 from conformance.engine.program import cells, compile_case, fresh_names
 from conformance.engine.values import Value
 from conformance.engine.verdict import Outcome, TrialLog, Verdict, judge
+from conformance.judging.applicability import Lack, lack
 from conformance.judging.results import RunLog
 from conformance.running.conversation import Surroundings, TargetLost, TrialRunner, loop_time
 from conformance.running.probe import Probed, is_served, probe
@@ -133,11 +134,11 @@ class _Run:
     names: int = 0
     expected: int = 0
 
-    def skip(self, case: m.Transcript, verdict: Verdict, reason: str) -> None:
+    def skip(self, case: m.Transcript, why: Lack) -> None:
         self.expected -= self._trials(case) * len(cells(case))
         self.watcher.total(self.expected)
         for cell in cells(case):
-            record = log.Skipped(case=case.id, cell=cell, verdict=verdict.value, reason=reason)  # type: ignore[arg-type]
+            record = log.Skipped(case=case.id, cell=cell, verdict=why[0], reason=why[1])
             self.skipped.append(record)
             self.write(record)
 
@@ -177,7 +178,7 @@ class _Run:
                     await self._group(endpoint, admin, members)
             except SettingsRefused as error:
                 for case in members:
-                    self.skip(case, Verdict.UNTESTABLE, str(error))
+                    self.skip(case, ("UNTESTABLE", str(error)))
 
         await _all(serve(dict(config), members) for config, members in groups.items())
 
@@ -218,7 +219,7 @@ class _Run:
         for case in members:
             reason = self._cannot_run(case, endpoint)
             if reason is not None:
-                self.skip(case, *reason)
+                self.skip(case, reason)
             else:
                 units += [Unit(case, cell, trial) for cell in cells(case) for trial in range(self._trials(case))]
         around = Surroundings(endpoint, admin, self.write, self.started, self.options.slow)
@@ -294,36 +295,25 @@ class _Run:
 
     def _is_applicable(self, case: m.Transcript) -> bool:
         """Skip a case that is for other targets before one is started for its settings."""
-        lack = self._lack(case)
-        if lack is None or lack[0] is not Verdict.NOT_APPLICABLE:
+        assert self.header is not None
+        lacking = lack(case, self.header.capabilities)
+        if lacking is None or lacking[0] != "NOT-APPLICABLE":
             return True
-        self.skip(case, *lack)
+        self.skip(case, lacking)
         return False
 
-    def _lack(self, case: m.Transcript) -> tuple[Verdict, str] | None:
+    def _cannot_run(self, case: m.Transcript, endpoint: Endpoint) -> Lack | None:
         assert self.header is not None
         has = self.header.capabilities
-        for name in case.requires:
-            if name.startswith("!"):
-                if has[name[1:]]:
-                    return Verdict.NOT_APPLICABLE, f"for targets without {name[1:]}"
-            elif not has[name]:
-                missing = name in ("admin", "config")
-                return (Verdict.UNTESTABLE if missing else Verdict.NOT_APPLICABLE), f"the target has no {name} ({m.CAPABILITIES[name]})"
-        return None
-
-    def _cannot_run(self, case: m.Transcript, endpoint: Endpoint) -> tuple[Verdict, str] | None:
-        assert self.header is not None
-        has = self.header.capabilities
-        lack = self._lack(case)
-        if lack is not None:
-            return lack
+        lacking = lack(case, has)
+        if lacking is not None:
+            return lacking
         kinds = set(fresh_names(case).values())
         if "namespace" in kinds and not has["admin"]:
-            return Verdict.UNTESTABLE, "needs a namespace of its own: give an admin URL"
+            return "UNTESTABLE", "needs a namespace of its own: give an admin URL"
         unconfirmed = {key for key in endpoint.unconfirmed_config & set(case.target_config) if not key.startswith(_PLUGIN_KEYS)}
         if unconfirmed:
-            return Verdict.NOT_APPLICABLE, f"the target has no setting {', '.join(sorted(unconfirmed))}"
+            return "NOT-APPLICABLE", f"the target has no setting {', '.join(sorted(unconfirmed))}"
         return None
 
 

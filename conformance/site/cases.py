@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from conformance.engine import log
-from conformance.engine.model import CAPABILITIES, Transcript
+from conformance.engine.capabilities import CAPABILITIES
+from conformance.engine.model import Transcript
 from conformance.engine.verdict import SEVERITY, Verdict
 from conformance.judging.baseline import case_name
 from conformance.report.rows import report_rows, window

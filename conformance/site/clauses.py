@@ -21,6 +21,7 @@ from conformance.site.markup import (
     verdict_mark,
 )
 from conformance.site.sources import Sources
+from refimpl.proposals import PROPOSALS
 
 HOME = "reference/clauses/index.md"
 BASIS = {
@@ -35,7 +36,7 @@ _QUIET = ("PASS", "NOT-APPLICABLE", "NOT-RUN", "EXCLUDED")
 def register_title(name: str) -> str:
     """Return how the site calls a register: `pip145_watch` is `PIP-145, watch`."""
     head, _, rest = name.partition("_")
-    shown = head.capitalize() if head.isalpha() else f"{head.rstrip('0123456789').upper()}-{head.lstrip('abcdefghijklmnopqrstuvwxyz')}"
+    shown = next((proposal.name for proposal in PROPOSALS if proposal.register == head), head.capitalize())
     return f"{shown}, {rest.replace('_', ' ')}" if rest else shown
 
 
@@ -83,7 +84,7 @@ def _index(sources: Sources) -> Page:
 
 def _source(register: Register) -> str:
     title = plain(register.source.title)
-    return f"[{title}]({register.source.address})" if register.source.address else title
+    return f"[{title}]({register.address})" if register.address else title
 
 
 def _register(sources: Sources, name: str, matrix: Matrix, cells: Mapping[str, object]) -> Page:

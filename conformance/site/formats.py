@@ -8,6 +8,7 @@ from typing import Any
 
 from conformance.engine import log
 from conformance.engine import model as m
+from conformance.engine.capabilities import CAPABILITIES
 from conformance.site.markup import Page, code, joined, link, prose, table
 
 PATH = "reference/formats.md"
@@ -49,7 +50,7 @@ def format_page() -> Page:
         if "properties" in schema:
             lines += [*_object(name, schema, definitions, level=3), ""]
     lines += ["## Capabilities", "", "What `requires` may name, and how each is probed.", ""]
-    lines += table(["capability", "the target has it when"], ((code(name), prose(text)) for name, text in m.CAPABILITIES.items()))
+    lines += table(["capability", "the target has it when"], ((code(name), prose(text)) for name, text in CAPABILITIES.items()))
     return Page(PATH, "File formats", joined(lines))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
@@ -17,20 +17,12 @@ from conformance.engine.source import parse, read_source
 from conformance.site.linking import linked
 from conformance.site.markup import Page, clause_link, code, joined, link, plain, prose
 from conformance.site.sources import REPOSITORY, Sources
-from refimpl.proposals import message_filter, partition_watch, scalable_topics, topic_list, uniform_batches
+from refimpl.proposals import PROPOSALS
 from refimpl.proposals.profiles import choices
 
 HOME = REPOSITORY / "docs" / "registers"
 DIVERGENCES = "reference/divergences.md"
 QUESTIONS = "reference/questions.md"
-PROFILES: Sequence[tuple[str, Any]] = (
-    ("PIP-145", topic_list),
-    ("PR 7629", message_filter),
-    ("PIP-247", partition_watch),
-    ("PR 25648", scalable_topics),
-    ("PIP-191", uniform_batches),
-)
-"""The modules whose `Profile`, `DEFAULT` and `AS_WRITTEN` say where `default` and `as-written` differ."""
 
 
 class Entry(BaseModel):
@@ -102,14 +94,15 @@ def load_entries(name: str, home: Path = HOME) -> list[Entry]:
     return parse(Entries, read_source(home / f"{name}.yaml", f"docs/registers/{name}.yaml")).entries
 
 
-def differences(module: Any) -> list[Difference]:
-    """Return the fields of a module's `Profile` with their documentation, and the values of `DEFAULT` and `AS_WRITTEN`."""
-    words = _field_words(module.Profile)
+def differences(profiles: Mapping[str, Any]) -> list[Difference]:
+    """Return the fields of the profiles of a proposal with their documentation, and what `default` and `as-written` say of each."""
+    default, written = profiles["default"], profiles["as-written"]
+    words = _field_words(type(default))
     found = []
-    for one in fields(module.Profile):
-        default, written = getattr(module.DEFAULT, one.name), getattr(module.AS_WRITTEN, one.name)
-        others = tuple(value for value in choices(module.Profile, one.name) if value not in (default, written))
-        found.append(Difference(one.name, words.get(one.name, ""), default, written, others))
+    for one in fields(default):
+        values = getattr(default, one.name), getattr(written, one.name)
+        others = tuple(value for value in choices(type(default), one.name) if value not in values)
+        found.append(Difference(one.name, words.get(one.name, ""), *values, others))
     return found
 
 
@@ -154,10 +147,10 @@ def _divergences(sources: Sources) -> Page:
         "`--set FIELD=VALUE`.",
         "",
     ]
-    for about, module in PROFILES:
-        for one in differences(module):
+    for proposal in PROPOSALS:
+        for one in differences(proposal.profiles):
             lines += [f"### {one.name} {{ #profile-{one.name.replace('_', '-')} }}", ""]
-            lines += [f"{about}. {linked(prose(one.words), DIVERGENCES, sources)}", ""]
+            lines += [f"{proposal.name}. {linked(prose(one.words), DIVERGENCES, sources)}", ""]
             lines += [f"- default: {_value(one.default)}", f"- as-written: {_value(one.as_written)}"]
             lines += [*(f"- neither: {_value(value)}" for value in one.others), ""]
     lines += ["### Clauses of one profile { #clauses-of-one-profile }", ""]

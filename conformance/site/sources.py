@@ -144,12 +144,11 @@ def load_sources(home: Path = HOME, recordings: Path = recorder.HOME, kill_matri
     suite = load_suite(home)
     names = [path.stem for path in sorted((home / "clauses").glob("*.yaml"))]
     released = []
-    for target in recorder.targets(recordings):
-        run = recorder.load_target(target, recordings)
-        if run is not None:
-            baseline = load_baseline(target)
-            day = date.fromisoformat(run.header.started[:10])
-            released.append(Released(run.header.release or target, build_report(suite, run, baseline, day), baseline))
+    for run in recorder.load_completed(suite, recordings):
+        target = run.header.target
+        baseline = load_baseline(target)
+        day = date.fromisoformat(run.header.started[:10])
+        released.append(Released(run.header.release or target, build_report(suite, run, baseline, day), baseline))
     return Sources(
         suite,
         dict(zip(names, suite.registers, strict=True)),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from conformance.engine.capabilities import DECLARED
 from conformance.targets.model import NOTHING, Endpoint, Progress, SettingsRefused, own_token
 from conformance.targets.process import Supervised, poll_until, supervised
 from conformance.targets.properties import properties_text
@@ -19,7 +20,7 @@ from refimpl.proposals.profiles import PROFILES
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 5.0
-CAPABILITIES = {"property-entry-filter": True, "scalable-topic-properties": True}
+CAPABILITIES = dict.fromkeys(DECLARED, True)
 """What it can do that no flag tells."""
 
 

@@ -191,7 +191,15 @@ def test_docs_extra_names_what_the_site_is_made_with():
 
 
 def test_names_of_registers():
-    assert [register_title(name) for name in ("core", "pip145_list", "pr7629")] == ["Core", "PIP-145, list", "PR-7629"]
+    assert [register_title(name) for name in ("core", "pip145_list", "pr7629")] == ["Core", "PIP-145, list", "PR 7629"]
+
+
+def test_contributing_names_every_part_of_the_tree():
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    made = {"__pycache__", "build", "dist", "reports", "site"}
+    homes = (REPOSITORY, *(REPOSITORY / name for name in ("conformance", "docs", "refimpl")))
+    parts = {path.name for home in homes for path in home.iterdir() if path.is_dir() and path.suffix == "" and path.name[0] != "."} - made
+    assert sorted(part for part in parts if not re.search(rf"^ *{part}/ ", text, re.MULTILINE)) == []
 
 
 def test_text_is_taken_literally():

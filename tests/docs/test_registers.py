@@ -1,14 +1,14 @@
 """The registers of divergences and open questions: what they name exists, and no finding is left out."""
 
 from dataclasses import dataclass, fields
-from types import SimpleNamespace
 from typing import Literal
 
 import pytest
 
 from conformance.engine.source import SourceProblem
-from conformance.site.registers import PROFILES, Difference, differences, load_entries
+from conformance.site.registers import Difference, differences, load_entries
 from conformance.site.sources import REPOSITORY
+from refimpl.proposals import PROPOSALS
 
 FINDINGS = {path.stem for path in (REPOSITORY / "docs" / "findings").glob("*.md")} - {"README"}
 ENTRIES = {name: load_entries(name) for name in ("divergences", "questions")}
@@ -33,7 +33,7 @@ def test_what_an_entry_names_exists(name, sources):
     for entry in ENTRIES[name]:
         assert [clause for clause in entry.clauses if clause not in sources.suite.clauses] == [], entry.id
         assert set(entry.findings) <= FINDINGS, entry.id
-        assert entry.about in {"core", *(about for about, _ in PROFILES)}, entry.id
+        assert entry.about in {"core", *(proposal.name for proposal in PROPOSALS)}, entry.id
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -54,17 +54,16 @@ def test_every_finding_is_listed(generated):
 
 
 def test_fields_of_a_profile_are_read_with_their_documentation():
-    module = SimpleNamespace(Profile=Profile, DEFAULT=Profile(), AS_WRITTEN=Profile("list", False))
-    first, second = differences(module)
+    first, second = differences({"default": Profile(), "as-written": Profile("list", False)})
     assert first == Difference("close_answer", "What a close is answered with, in one word.", "success", "list", ("nothing",))
     assert second == Difference("limited", "Whether `a_pattern` may be too long.", True, False, ())
 
 
-@pytest.mark.parametrize(("about", "module"), PROFILES, ids=[about for about, _ in PROFILES])
-def test_every_field_of_the_profiles_is_documented_and_published(about, module, generated):
+@pytest.mark.parametrize("proposal", PROPOSALS, ids=lambda proposal: proposal.register)
+def test_every_field_of_the_profiles_is_documented_and_published(proposal, generated):
     page = generated["reference/divergences.md"].text
-    found = differences(module)
-    assert [one.name for one in found] == [field.name for field in fields(module.Profile)]
+    found = differences(proposal.profiles)
+    assert [one.name for one in found] == [field.name for field in fields(proposal.profiles["default"])]
     for one in found:
         assert one.words, one.name
         assert one.default != one.as_written or one.others, one.name

@@ -7,15 +7,16 @@ from conformance.engine import model as m
 from conformance.judging.results import read_log
 from conformance.report.model import build_report
 from conformance.suite import Suite
+from refimpl.proposals.topic_list import PROPOSAL
 
 TODAY = datetime.date(2026, 11, 21)
 HOSTILE = "</script><script>alert(1)</script><b onclick='x'>&amp;\x1b[31m\x00\u202e\ud83d"
-TEXT = "https://example.org/pip-145"
+TEXT = PROPOSAL.address
 
 WATCH = {
     "format": 1,
     "proposal": "pip-145",
-    "source": {"title": "PIP-145: topic list watchers", "address": TEXT},
+    "source": {"title": "PIP-145: topic list watchers"},
     "clauses": [
         {
             "id": "pip145.watch.success",

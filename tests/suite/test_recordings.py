@@ -1,22 +1,26 @@
 """Recordings are kept, merged, found stale, and judged again to the same verdict."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from conformance.engine import log
+from conformance.judging.applicability import completed, not_recorded
 from conformance.judging.results import RunLog, judge_log
 from conformance.running import recorder
 from conformance.running.runner import Options, run_suite
 from conformance.suite import load_suite
+from refimpl.wire.commands import command, command_name
+from refimpl.wire.frames import encode_frame
 from tests.suite.test_runner import Peer, Silent, running
 
 
-def record(home, folder, **options):
+def record(home, folder, peer=None, **options):
     suite = load_suite(home)
 
     async def go():
-        async with running(Peer()) as target:
+        async with running(peer or Peer()) as target:
             return (await run_suite(suite, target, Options(**options), lambda _: None, Silent()))[0]
 
     run = asyncio.run(go())
@@ -89,3 +93,56 @@ def test_log_that_was_cut_is_judged_as_far_as_it_goes(add):
     assert isinstance(run, RunLog)
     assert not run.complete
     assert judge_log(suite, run).results[0].verdict == "ERROR"
+
+
+@pytest.fixture(name="add_second")
+def second_case(add, ping):
+    """Write a second case with the keys given in front of its steps."""
+    return lambda keys: load_suite(add(ping.replace("test/ping", "test/two").replace("steps:", f"{keys}\nsteps:", 1), "test/two"))
+
+
+def test_a_case_that_a_target_can_not_be_asked_needs_no_recording(add, add_second, tmp_path):
+    _, (path,) = record(add(), tmp_path / "rec")
+    suite = add_second("requires: [partition-watch]")
+    run = completed(suite, recorder.load(path))
+    assert [(one.case, one.verdict) for one in judge_log(suite, run).results] == [("test/ping", "PASS"), ("test/two", "NOT-APPLICABLE")]
+    assert "supports_partition_update_watchers" in run.skipped[0].reason
+    assert recorder.stale(suite, run) == []
+
+
+def test_a_case_that_a_target_could_run_is_missed_or_said_to_be_pending(add, add_second, tmp_path):
+    _, (path,) = record(add(), tmp_path / "rec")
+    run = recorder.load(path)
+    suite = add_second('requires: ["!partition-watch"]')
+    assert recorder.stale(suite, completed(suite, run)) == ["test/two"]
+    assert not_recorded(suite, run) == []
+    suite = add_second("recorded: pending")
+    assert recorder.stale(suite, completed(suite, run)) == []
+    assert not_recorded(suite, run) == ["test/two"]
+    pending = judge_log(suite, completed(suite, run)).results[1]
+    assert (pending.verdict, pending.summary) == ("UNTESTABLE", "not recorded yet")
+
+
+@pytest.mark.parametrize(("flags", "verdicts"), [({}, ["NOT-APPLICABLE"]), ({"supports_partition_update_watchers": True}, [])])
+def test_a_flag_that_is_younger_than_a_recording_is_read_from_its_connected(add, ping, add_second, tmp_path, flags, verdicts):
+    shaking = ping.replace(
+        "  - client: {ping", "  - client: {connect: {client_version: x}}\n  - broker: {connected: {}}\n  - client: {ping"
+    )
+    _, (path,) = record(add(shaking), tmp_path / "rec", peer=Flagged(flags))
+    run = recorder.load(path)
+    header = run.header.model_copy(update={"capabilities": {"admin": True, "config": True}})
+    suite = add_second("requires: [partition-watch]")
+    assert [one.verdict for one in completed(suite, replace(run, header=header)).skipped] == verdicts
+
+
+class Flagged(Peer):
+    """A broker of a few lines that sets feature flags."""
+
+    def __init__(self, flags):
+        self.flags = flags
+
+    async def answer(self, frame, writer):
+        if command_name(frame.command) == "connect":
+            writer.write(encode_frame(command("connected", server_version="Peer", protocol_version=21, feature_flags=self.flags)))
+        else:
+            await super().answer(frame, writer)

@@ -110,7 +110,7 @@ class SubscriptionMessageFilter:
 
     def left(self, consumer: Hashable) -> None:
         """Record that a consumer is gone."""
-        self._filters.pop(consumer, None)
+        self._filters.pop(consumer, None)  # pr7629.scope.one-leaves
 
     def judge(self, consumer: Hashable, data: bytes, open_messages: frozenset[int] | None = None) -> Judgement:
         """Judge an entry that a consumer would be sent now, having permits: pr7629.permits.judged-with-permits.

@@ -1,0 +1,89 @@
+"""Which cases a target can be asked: by what it can do, from the header of its log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+from conformance.engine import log
+from conformance.engine.capabilities import CAPABILITIES, DECLARED, FLAGS
+from conformance.engine.model import Transcript
+from conformance.engine.program import cells
+from conformance.judging.results import RunLog
+from conformance.suite import Suite
+from refimpl.wire.frames import decode_frame
+from refimpl.wire.pulsar_api_pb2 import FeatureFlags
+
+Lack: TypeAlias = tuple[Literal["NOT-APPLICABLE", "UNTESTABLE"], str]
+NOT_RECORDED = "not recorded yet"
+_HARNESS = ("admin", "config")
+"""Capabilities of whoever runs the suite: without them a case says nothing of the target."""
+
+
+def lack(case: Transcript, capabilities: Mapping[str, bool]) -> Lack | None:
+    """Tell what keeps a case from a target; None if nothing is known that does.
+
+    Args:
+        case: The case.
+        capabilities: What the target can do; one that is not named decides nothing.
+
+    Returns:
+        The verdict of the case, and the reason.
+    """
+    for name in case.requires:
+        wanted = not name.startswith("!")
+        known = name.removeprefix("!")
+        if capabilities.get(known, wanted) == wanted:
+            continue
+        if not wanted:
+            return "NOT-APPLICABLE", f"for targets without {known}"
+        return "UNTESTABLE" if name in _HARNESS else "NOT-APPLICABLE", f"the target has no {name} ({CAPABILITIES[name]})"
+    return None
+
+
+def capabilities_of(run: RunLog) -> dict[str, bool]:
+    """Return what the target of a log can do: its header says so, and its CONNECTED of flags that are younger than the log."""
+    younger = [name for name in FLAGS if name not in run.header.capabilities]
+    flags = _flags(run, younger) if younger else {}
+    return dict.fromkeys(DECLARED, False) | flags | run.header.capabilities
+
+
+def _flags(run: RunLog, names: list[str]) -> dict[str, bool]:
+    found = list(_feature_flags(run))
+    return {name: any(getattr(flags, FLAGS[name]) for flags in found) for name in names if found}
+
+
+def _feature_flags(run: RunLog) -> Iterator[FeatureFlags]:
+    for trial in run.trial_logs.values():
+        first = next((event for event in trial.events if isinstance(event, log.Frame)), None)
+        if first is not None:
+            command = decode_frame(bytes.fromhex(first.data)).command
+            if command.HasField("connected"):
+                yield command.connected.feature_flags
+
+
+def completed(suite: Suite, run: RunLog) -> RunLog:
+    """Return a recording with the cases that need none: NOT-APPLICABLE by its header, or not recorded yet.
+
+    Args:
+        suite: What is to be known of the target.
+        run: Everything that was recorded of it.
+    """
+    recorded = {trial.begin.case for trial in run.trial_logs.values()}
+    skipped = {one.case for one in run.skipped}
+    capabilities = capabilities_of(run)
+    inferred = []
+    for case in suite.select([], profile=run.header.profile):
+        lacking = lack(case, capabilities) if case.id not in recorded else None
+        if lacking is None and case.recorded == "pending" and case.id not in recorded | skipped:
+            lacking = "UNTESTABLE", NOT_RECORDED
+        if lacking is not None:
+            inferred += [log.Skipped(case=case.id, cell=cell, verdict=lacking[0], reason=lacking[1]) for cell in cells(case)]
+    known = {one.case for one in inferred}
+    return replace(run, skipped=sorted([*(one for one in run.skipped if one.case not in known), *inferred], key=lambda one: one.case))
+
+
+def not_recorded(suite: Suite, run: RunLog) -> list[str]:
+    """Return the cases that the target could be asked and of which a recording, completed, says that they are not recorded yet."""
+    return sorted({one.case for one in completed(suite, run).skipped if one.reason == NOT_RECORDED})
