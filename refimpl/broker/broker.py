@@ -23,7 +23,7 @@ from refimpl.broker.names import DOMAINS, SCALABLE, SEGMENT, TopicName, parse_an
 from refimpl.broker.scalable import ScalableTopics
 from refimpl.broker.schemas import Schemas
 from refimpl.broker.session import Session
-from refimpl.broker.timers import Timers
+from refimpl.timers import Timers
 from refimpl.broker.topic import MAX_U64, NonPersistentTopic, Topic
 from refimpl.proposals.message_filter import BUILT_IN_REGISTRY, FilterRegistry, MessageFilterBroker
 from refimpl.proposals.partition_watch import PartitionWatchBroker

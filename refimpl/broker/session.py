@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from refimpl.broker.errors import ProtocolViolation
 from refimpl.broker.requests import REQUESTS, refusal
 from refimpl.broker.subscription import Consumer
-from refimpl.broker.timers import Timer
+from refimpl.timers import Timer
 from refimpl.broker.topic import MAX_U64, Producer
 from refimpl.proposals.refused import Refused
 from refimpl.wire import FRAME_PADDING, FrameDecoder, WireError, command_name, encode_frame, sub_message, wrap

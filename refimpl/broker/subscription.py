@@ -27,7 +27,7 @@ from refimpl.wire.pulsar_api_pb2 import (
 if TYPE_CHECKING:
     from refimpl.broker.broker import Broker
     from refimpl.broker.session import Session
-    from refimpl.broker.timers import Timer
+    from refimpl.timers import Timer
     from refimpl.broker.topic import Topic
 
 SubType = CommandSubscribe.SubType

@@ -3,7 +3,7 @@ import pytest
 
 from refimpl.broker import AdminRefused, Broker, Configuration
 from refimpl.broker.names import is_namespace, parse_topic
-from refimpl.broker.timers import Timers
+from refimpl.timers import Timers
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import AuthorizationError, ConsumerBusy, InvalidTopicName, NotAllowedError, ProducerBusy, TopicNotFound
 from tests.fakes.broker_peer import TOPIC, Peer, make_broker
