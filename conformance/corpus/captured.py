@@ -14,8 +14,9 @@ from google.protobuf.message import Message
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from refimpl.broker.names import SCALABLE, SEGMENT, parse_any_topic
+from refimpl.broker.names import parse_any_topic
 from refimpl.proposals.refused import Refused
+from refimpl.proposals.scalable_topics.layout import SCALABLE, SEGMENT
 from refimpl.wire import Frame, WireError, command_name, decode_batch, decode_frame, decompress, is_batch, sub_message
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, MessageMetadata, SingleMessageMetadata
 

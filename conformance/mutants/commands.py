@@ -5,8 +5,8 @@ from google.protobuf.message import Message
 from conformance.mutants.framing import tolerate
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session
-from refimpl.broker.errors import ProtocolViolation
 from refimpl.broker.requests import REQUESTS
+from refimpl.proposals.refused import ProtocolViolation
 from refimpl.wire import FIELD_BY_TYPE, TYPE_BY_FIELD
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, CommandConnect, CommandPartitionedTopicMetadata

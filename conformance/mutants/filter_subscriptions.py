@@ -12,14 +12,14 @@ from refimpl.broker.subscription import Consumer, Subscription
 from refimpl.proposals import message_filter
 from refimpl.proposals.message_filter import (
     REGEX_FILTER,
+    EntryJudgement,
+    EntryOutcome,
     FilterCounters,
-    Judgement,
-    Outcome,
     RequestedFilter,
     SubscriptionMessageFilter,
 )
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.uniform_batches import Verdict
+from refimpl.proposals.uniform_batches import EntryVerdict
 from refimpl.store import Cursor, Entry
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
@@ -107,9 +107,11 @@ def counts_where_nothing_is_filtered(patches: Patches) -> None:
     """Messages for a consumer without a filter are counted as processed and accepted."""
     judge = SubscriptionMessageFilter.judge
 
-    def changed(filters: SubscriptionMessageFilter, consumer: Hashable, octets: bytes, left: frozenset[int] | None = None) -> Judgement:
+    def changed(
+        filters: SubscriptionMessageFilter, consumer: Hashable, octets: bytes, left: frozenset[int] | None = None
+    ) -> EntryJudgement:
         if filters._filters.get(consumer) is None:
-            filters.counters.add(Judgement(Outcome.ACCEPT, accepted=1))
+            filters.counters.add(EntryJudgement(EntryOutcome.ACCEPT, accepted=1))
         return judge(filters, consumer, octets, left)
 
     patches.replace(SubscriptionMessageFilter, "judge", changed)
@@ -145,9 +147,9 @@ def acknowledges_all_before_what_it_rejects(patches: Patches) -> None:
     """With an entry that is rejected all entries before it are acknowledged, too."""
     judge = SubscriptionFilters.judge
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
+    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
         verdict = judge(filters, consumer, index, entry, cursor)
-        if verdict is Verdict.REJECT and _filters_messages(filters):
+        if verdict is EntryVerdict.REJECT and _filters_messages(filters):
             cursor.acknowledge_up_to(index)
         return verdict
 
@@ -183,9 +185,9 @@ def offers_what_was_rejected_to_consumers_without_a_filter(patches: Patches) -> 
     judge, joined = SubscriptionFilters.judge, SubscriptionFilters.joined
     rejected: dict[SubscriptionFilters, set[int]] = {}
 
-    def remember(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
+    def remember(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
         verdict = judge(filters, consumer, index, entry, cursor)
-        if verdict is Verdict.REJECT:
+        if verdict is EntryVerdict.REJECT:
             rejected.setdefault(filters, set()).add(index)
         return verdict
 
@@ -207,9 +209,9 @@ def rejects_for_subscriptions_without_a_filter_too(patches: Patches) -> None:
     """What the filter of one subscription rejects is acknowledged for those, too, that have none."""
     judge = SubscriptionFilters.judge
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
+    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
         verdict = judge(filters, consumer, index, entry, cursor)
-        if verdict is Verdict.REJECT and _filters_messages(filters):
+        if verdict is EntryVerdict.REJECT and _filters_messages(filters):
             for other in consumer.subscription.topic.subscriptions.values():
                 if not _filters_messages(other.filters):
                     other.cursor.acknowledge(index)
@@ -223,9 +225,9 @@ def charges_what_it_rejects(patches: Patches) -> None:
     """An entry that is rejected uses up a permit."""
     judge = SubscriptionFilters.judge
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
+    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
         verdict = judge(filters, consumer, index, entry, cursor)
-        consumer.permits -= verdict is Verdict.REJECT and _filters_messages(filters)
+        consumer.permits -= verdict is EntryVerdict.REJECT and _filters_messages(filters)
         return verdict
 
     patches.replace(SubscriptionFilters, "judge", changed)
@@ -257,7 +259,7 @@ def judges_for_a_consumer_without_permits(patches: Patches) -> None:
             return
         for index in range(subscription._read, len(subscription.topic.entries)):
             judgement = message_filter.judge(requested.filter, subscription.topic.entries[index].data)
-            if judgement.outcome is Outcome.REJECT and not subscription.cursor.is_acknowledged(index):
+            if judgement.outcome is EntryOutcome.REJECT and not subscription.cursor.is_acknowledged(index):
                 filters.counters.add(judgement)
                 subscription.cursor.acknowledge(index)
 
@@ -333,7 +335,7 @@ def counts_what_it_can_not_judge_apart(patches: Patches) -> None:
     """Messages that can't be judged are not among those that were processed."""
     add = FilterCounters.add
 
-    def changed(counters: FilterCounters, judgement: Judgement) -> None:
+    def changed(counters: FilterCounters, judgement: EntryJudgement) -> None:
         add(counters, judgement)
         counters.processed -= judgement.undecidable
 
@@ -345,8 +347,8 @@ def counts_a_rejected_batch_as_one(patches: Patches) -> None:
     """A batch of which no message matches counts as one rejected message."""
     add = FilterCounters.add
 
-    def changed(counters: FilterCounters, judgement: Judgement) -> None:
-        add(counters, Judgement(Outcome.REJECT, rejected=1) if judgement.outcome is Outcome.REJECT else judgement)
+    def changed(counters: FilterCounters, judgement: EntryJudgement) -> None:
+        add(counters, EntryJudgement(EntryOutcome.REJECT, rejected=1) if judgement.outcome is EntryOutcome.REJECT else judgement)
 
     patches.replace(FilterCounters, "add", changed)
 

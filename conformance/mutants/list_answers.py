@@ -7,8 +7,8 @@ from conformance.mutants.listing import Answer, Matcher, Request, change_answers
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
 from refimpl.broker.lookups import get_topics
-from refimpl.proposals.topic_list import TopicListBroker, is_system_topic, topics_hash
-from refimpl.proposals.topic_list.rules import namespace_of
+from refimpl.names import is_system_topic, namespace_of
+from refimpl.proposals.topic_list import TopicListBroker, topics_hash
 from refimpl.wire import sub_message
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdate, CommandWatchTopicUpdate

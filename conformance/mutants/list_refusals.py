@@ -3,10 +3,9 @@
 from conformance.mutants.listing import Request
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session
-from refimpl.broker.errors import ProtocolViolation
 from refimpl.broker.lookups import get_topics
-from refimpl.broker.names import is_namespace
-from refimpl.proposals.refused import Refused
+from refimpl.names import is_namespace
+from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.store import StoredNamespace
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import AuthorizationError, InvalidTopicName, TopicNotFound

@@ -11,10 +11,10 @@ from conformance.mutants.framing import tolerate
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
 from refimpl.broker.broker import PROPOSALS
-from refimpl.broker.configuration import Configuration
-from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.names import partition_name
+from refimpl.configuration import Configuration
+from refimpl.names import partition_name
 from refimpl.proposals.partition_watch import PartitionWatchBroker
+from refimpl.proposals.refused import ProtocolViolation
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,

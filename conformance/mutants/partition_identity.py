@@ -6,9 +6,9 @@ from typing import Any
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session
 from refimpl.broker.admin import Admin
+from refimpl.names import namespace_of
 from refimpl.proposals.partition_watch import Delivery, PartitionWatchBroker
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.topic_list.rules import namespace_of
 from refimpl.wire.pulsar_api_pb2 import (
     CommandPartitionUpdateResult,
     CommandSuccess,

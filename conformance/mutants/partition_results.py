@@ -5,10 +5,10 @@ from typing import Any
 
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
-from refimpl.broker.errors import ProtocolViolation
 from refimpl.proposals import partition_watch
 from refimpl.proposals.partition_watch import Delivery, News, PartitionWatchBroker
-from refimpl.proposals.partition_watch.rules import DEFAULT, Profile, resend_delay
+from refimpl.proposals.partition_watch.rules import DEFAULT, PartitionWatchProfile, resend_delay
+from refimpl.proposals.refused import ProtocolViolation
 from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdate, CommandPartitionUpdateResult, CommandSuccess, CommandWatchPartitionUpdate
 
 Result = CommandPartitionUpdateResult
@@ -98,7 +98,7 @@ def is_impatient_after_failures(patches: Patches) -> None:
 def lets_failures_wait_in_spite_of_the_letter(patches: Patches) -> None:
     """Further failures are answered after delays that double."""
 
-    def changed(failures: int, longest: float, profile: Profile) -> float:  # noqa: ARG001
+    def changed(failures: int, longest: float, profile: PartitionWatchProfile) -> float:  # noqa: ARG001
         return resend_delay(failures, longest, DEFAULT)
 
     patches.replace(partition_watch, "resend_delay", changed)

@@ -6,7 +6,7 @@ from typing import Any
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
 from refimpl.broker.admin import Admin
-from refimpl.broker.names import TopicName
+from refimpl.names import TopicName
 from refimpl.proposals import partition_watch
 from refimpl.proposals.partition_watch import Delivery, News, PartitionWatchBroker
 from refimpl.proposals.partition_watch.rules import next_version

@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Hashable, Mapping
 
+from refimpl.broker.scalable import ScalableTopics
+
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session
 from refimpl.broker.requests import Handler
-from refimpl.broker.scalable import ScalableTopics
 from refimpl.proposals import scalable_topics
 from refimpl.proposals.scalable_topics import COALESCING_SECONDS, ScalableTopicsBroker
 from refimpl.proposals.scalable_topics.layout import parse_segment_topic

@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from google.protobuf.message import Message
+from refimpl.broker.scalable import ScalableTopics
 
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
 from refimpl.broker.broker import PROPOSALS
-from refimpl.broker.scalable import ScalableTopics
-from refimpl.proposals.scalable_topics import ScalableTopicsBroker, namespace_of
+from refimpl.names import namespace_of
+from refimpl.proposals.scalable_topics import ScalableTopicsBroker
 from refimpl.wire.pulsar_api_pb2 import (
     CommandConnect,
     CommandConnected,

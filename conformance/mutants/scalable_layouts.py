@@ -3,13 +3,14 @@
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
+from refimpl.broker.scalable import ScalableTopics
+
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session
 from refimpl.broker import scalable as broker_scalable
 from refimpl.broker.admin import Admin
-from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.names import TopicName
-from refimpl.broker.scalable import ScalableTopics
+from refimpl.names import TopicName
+from refimpl.proposals.refused import ProtocolViolation
 from refimpl.proposals.scalable_topics import LayoutBroker, first_layout, parse_segment_topic
 from refimpl.proposals.scalable_topics.layout import LAST_HASH, Layout, Segment
 from refimpl.store import StoredTopic

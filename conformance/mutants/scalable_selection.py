@@ -7,11 +7,11 @@ from crc32c import crc32c
 
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
-from refimpl.broker.names import TopicName, partition_name
 from refimpl.indexes.topics_hash import TopicSet
+from refimpl.names import TopicName, is_namespace, partition_name
 from refimpl.proposals import scalable_topics
 from refimpl.proposals.scalable_topics import COALESCING_SECONDS, EMPTY_HASH, ScalableTopicsBroker, topics_hash
-from refimpl.proposals.scalable_topics.rules import filters_of, fits, is_namespace, topic_of_path
+from refimpl.proposals.scalable_topics.rules import filters_of, fits, topic_of_path
 from refimpl.wire.pulsar_api_pb2 import (
     CommandWatchScalableTopics,
     CommandWatchScalableTopicsUpdate,

@@ -2,10 +2,12 @@
 
 from collections.abc import Hashable, Mapping
 
+from refimpl.broker.scalable import ScalableTopics
+
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
-from refimpl.broker.scalable import ScalableTopics
-from refimpl.proposals.scalable_topics import ScalableTopicsBroker, namespace_of
+from refimpl.names import namespace_of
+from refimpl.proposals.scalable_topics import ScalableTopicsBroker
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
     CommandError,

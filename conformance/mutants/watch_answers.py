@@ -5,10 +5,10 @@ from collections.abc import Hashable
 from conformance.mutants.commands import has_unknown_field
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
-from refimpl.broker.names import is_namespace
 from refimpl.broker.requests import Handler
+from refimpl.names import is_namespace, partitioned_topic_name
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker, partitioned_topic_name, topics_hash
+from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker, topics_hash
 from refimpl.proposals.topic_list.rules import matched_name
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import CommandWatchTopicList, CommandWatchTopicListSuccess, TopicNotFound

@@ -7,8 +7,8 @@ from conformance.mutants.framing import tolerate
 from conformance.mutants.listing import before_pip145
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
+from refimpl.names import namespace_of
 from refimpl.proposals.topic_list import TopicListBroker
-from refimpl.proposals.topic_list.rules import namespace_of
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,

@@ -10,9 +10,9 @@ from google.protobuf.message import Message
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
 from refimpl.broker.admin import Admin
-from refimpl.broker.names import TopicName
+from refimpl.names import TopicName, namespace_of
 from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker, topics_hash
-from refimpl.proposals.topic_list.rules import matched_name, namespace_of
+from refimpl.proposals.topic_list.rules import matched_name
 from refimpl.wire.pulsar_api_pb2 import (
     CommandGetTopicsOfNamespace,
     CommandWatchTopicList,

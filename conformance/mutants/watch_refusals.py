@@ -4,11 +4,10 @@ from collections.abc import Callable, Hashable
 
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session
-from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.names import is_namespace
 from refimpl.broker.requests import Handler
 from refimpl.indexes.topic_patterns import TopicsPattern, compile_pattern
-from refimpl.proposals.refused import Refused
+from refimpl.names import is_namespace
+from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.proposals.topic_list import TopicListBroker, without_domain
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (

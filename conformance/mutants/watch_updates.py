@@ -6,10 +6,9 @@ from collections.abc import Hashable, Iterable
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
 from refimpl.broker.admin import Admin
-from refimpl.broker.names import TopicName
 from refimpl.broker.topic import Topic
-from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker, partitioned_topic_name, topics_hash, utf16_order
-from refimpl.proposals.topic_list.rules import namespace_of
+from refimpl.names import TopicName, namespace_of, partitioned_topic_name
+from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker, topics_hash, utf16_order
 from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdate, CommandWatchTopicUpdate
 
 Updates = list[tuple[Hashable, CommandWatchTopicUpdate]]

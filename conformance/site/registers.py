@@ -104,11 +104,11 @@ def load_entries(name: str, home: Path = HOME) -> list[Entry]:
 
 def differences(module: Any) -> list[Difference]:
     """Return the fields of a module's `Profile` with their documentation, and the values of `DEFAULT` and `AS_WRITTEN`."""
-    words = _field_words(module.Profile)
+    words = _field_words(type(module.DEFAULT))
     found = []
-    for one in fields(module.Profile):
+    for one in fields(type(module.DEFAULT)):
         default, written = getattr(module.DEFAULT, one.name), getattr(module.AS_WRITTEN, one.name)
-        others = tuple(value for value in choices(module.Profile, one.name) if value not in (default, written))
+        others = tuple(value for value in choices(type(module.DEFAULT), one.name) if value not in (default, written))
         found.append(Difference(one.name, words.get(one.name, ""), default, written, others))
     return found
 

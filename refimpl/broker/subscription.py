@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from refimpl.broker.filtering import SubscriptionFilters
+from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.uniform_batches import Verdict
 from refimpl.store import Cursor, Entry
 from refimpl.wire.pulsar_api_pb2 import (
     CommandActiveConsumerChange,
@@ -27,8 +27,8 @@ from refimpl.wire.pulsar_api_pb2 import (
 if TYPE_CHECKING:
     from refimpl.broker.broker import Broker
     from refimpl.broker.session import Session
-    from refimpl.timers import Timer
     from refimpl.broker.topic import Topic
+    from refimpl.timers import Timer
 
 SubType = CommandSubscribe.SubType
 REJECTED_AT_ONCE = 5_000_000
@@ -173,9 +173,9 @@ class Subscription:
                 return
             entry = self.topic.entries[index]
             verdict = self.filters.judge(consumer, index, entry, self.cursor)
-            if verdict is Verdict.ACCEPT:
+            if verdict is EntryVerdict.ACCEPT:
                 self._deliver(consumer, index)
-            elif verdict is Verdict.REJECT:
+            elif verdict is EntryVerdict.REJECT:
                 self._redeliveries.pop(index, None)
                 work += len(entry.data) + _WORK_PER_ENTRY
             else:
@@ -311,7 +311,7 @@ class NonPersistentSubscription(Subscription):
         consumer = self._taker()
         if consumer is not None:
             cursor = Cursor()  # of this entry alone: nothing is kept
-            if self.filters.judge(consumer, 0, entry, cursor) is Verdict.ACCEPT:
+            if self.filters.judge(consumer, 0, entry, cursor) is EntryVerdict.ACCEPT:
                 self._turn = self.consumers.index(consumer) + 1
                 consumer.send(0, entry, 0, cursor.open_messages.get(0))
             self.filters.reset()

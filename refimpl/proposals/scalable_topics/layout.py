@@ -20,9 +20,9 @@ import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
+from refimpl.names import is_namespace, namespace_of
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.scalable_topics.rules import WATCHES_PER_CONNECTION, is_namespace
-from refimpl.proposals.topic_list.rules import namespace_of
+from refimpl.proposals.scalable_topics.rules import WATCHES_PER_CONNECTION
 from refimpl.wire.pulsar_api_pb2 import (
     ACTIVE,
     AuthorizationError,
@@ -37,6 +37,9 @@ from refimpl.wire.pulsar_api_pb2 import (
     TooManyRequests,
     TopicNotFound,
 )
+
+SCALABLE, SEGMENT = "topic", "segment"
+"""The domains of topic names."""
 
 LAST_HASH = 0xFFFF
 """The highest hash of a key."""
