@@ -136,7 +136,7 @@ class Admin:
             self._broker.partitions_changed(topic)
 
     def unload_namespace(self, namespace: str) -> None:
-        """Disconnect the producers and consumers of all topics of a namespace; watchers stay: pip145.update.survives-unload."""
+        """Disconnect the producers and consumers of all topics of a namespace; what watches them stays."""
         self._namespace(namespace)
         for topic in [*self._broker.persistent_topics(namespace), *self._broker.non_persistent_topics(namespace)]:
             self._broker.unload(parse_topic(topic))

@@ -223,7 +223,7 @@ class Broker:
             ProtocolViolation: That is no namespace.
         """
         self.check_lookup_limit()
-        if not is_namespace(namespace, lenient=True):  # pip145.list.malformed-namespace, pip145.watch.malformed-namespace
+        if not is_namespace(namespace, lenient=True):
             raise ProtocolViolation(f"{namespace!r} is no namespace")
 
     # Topics
@@ -263,7 +263,7 @@ class Broker:
         return sorted(stored.topics) if stored else []
 
     def non_persistent_topics(self, namespace: str) -> list[str]:
-        """Return the non-persistent topics of a namespace that somebody uses: pip145.list.mode-non-persistent."""
+        """Return the non-persistent topics of a namespace that somebody uses."""
         return sorted(name for name, topic in self._topics.items() if not topic.name.persistent and topic.name.namespace == namespace)
 
     def namespace(self, name: TopicName) -> StoredNamespace:
@@ -282,12 +282,12 @@ class Broker:
         return self.namespace(name).partitioned.get(name.full, 0)
 
     def partition_count(self, topic: str) -> int:
-        """Return the same by full name; 0 also if there is no such namespace: pip247.watch.count."""
+        """Return the same by full name; 0 also if there is no such namespace."""
         stored = self.store.namespaces.get(namespace_of(topic))
         return stored.partitioned.get(topic, 0) if stored else 0
 
     def partitions_changed(self, topic: str) -> None:
-        """Record that a topic, by its full name, has another number of partitions than before: pip247.update.on-change."""
+        """Record that a topic, by its full name, has another number of partitions than before."""
         for extension in self.extensions.values():
             extension.partitions_changed(topic)
 
@@ -356,14 +356,14 @@ class Broker:
         return settings.default_num_partitions
 
     def create_topic(self, name: TopicName) -> None:
-        """Create a topic without partitions, or a partition, and announce it: pip145.update.on-create."""
+        """Create a topic without partitions, or a partition, and announce it."""
         if name.persistent:
             self.store.create_topic(name.namespace, name.full)
             for extension in self.extensions.values():
                 extension.topic_created(name.full)
 
     def create_partitions(self, name: TopicName, partitions: int) -> None:
-        """Let a topic have a number of partitions: pip145.update.partitioned, pip247.update.partitions-exist."""
+        """Let a topic have a number of partitions; they exist before the number is announced."""
         stored = self.namespace(name)
         present = stored.partitioned.get(name.full, 0)
         stored.partitioned[name.full] = partitions
@@ -372,7 +372,7 @@ class Broker:
         self.partitions_changed(name.full)
 
     def delete_topic(self, name: TopicName) -> None:
-        """Delete a topic without partitions, or a partition: core.push.topic-deleted, pip145.update.on-delete."""
+        """Delete a topic without partitions, or a partition: core.push.topic-deleted."""
         self.unload(name)
         if name.partition < 0:
             self.schemas.forget(name)

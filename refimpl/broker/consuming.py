@@ -63,10 +63,10 @@ def _new_filters(session: Session, name: TopicName, request: CommandSubscribe) -
     """Make the filters of a new subscription, before anything is created for it.
 
     Returns:
-        None if the subscription exists, so that the properties count for nothing: pip191.filter.properties-of-first.
+        None if the subscription exists, so that the properties count for nothing.
 
     Raises:
-        Refused: NotAllowedError: pip191.filter.invalid.
+        Refused: The properties can't be used.
     """
     broker = session.broker
     if broker.exists(name) and request.subscription in broker.topic(name).subscriptions:

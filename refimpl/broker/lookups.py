@@ -64,7 +64,7 @@ def get_topics(session: Session, request: CommandGetTopicsOfNamespace, frame: Fr
     """Answer with the topics of a namespace."""
     broker = session.broker
     broker.check_listing(request.namespace)
-    if not broker.may_list(session, request.namespace):  # pip145.list.unauthorized
+    if not broker.may_list(session, request.namespace):
         if not broker.authorization.knows_tenant(request.namespace):
             raise Refused(AuthorizationError, "Exception occurred while trying to authorize GetTopicsOfNamespace")
         raise Refused(AuthorizationError, "Client is not authorized to GetTopicsOfNamespace")

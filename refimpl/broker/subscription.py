@@ -79,7 +79,7 @@ class Consumer:
         if self.epoch is not None:
             message.consumer_epoch = self.epoch
         count = entry.messages if open_messages is None else len(open_messages)
-        self.permits -= count  # core.deliver.batch-permits: a batch costs its messages; pr7629.permits.open-messages
+        self.permits -= count  # core.deliver.batch-permits: a batch costs its messages
         self.messages_out += count
         self.bytes_out += len(entry.data)
         self.session.send(message, entry.data)
@@ -252,7 +252,7 @@ class Subscription:
         self.cursor.acknowledge_up_to(index)
         for one in [one for one in consumer.pending if one <= index]:
             self._forget(consumer, one)
-        for one in [one for one in self._redeliveries if one <= index]:  # of entries that were put off: pip191.filter.cumulative-passes
+        for one in [one for one in self._redeliveries if one <= index]:  # of entries that were put off
             del self._redeliveries[one]
 
     def redeliver(self, consumer: Consumer, indexes: Iterable[int] | None) -> None:

@@ -413,7 +413,7 @@ class PartitionWatchExtension(Extension):
         send_all(self.watches.tick(now))
 
     def partitions_changed(self, topic: str) -> None:
-        """Tell the watchers: pip247.update.on-change."""
+        """Tell the watchers; new partitions exist by now: pip247.update.on-change, pip247.update.partitions-exist."""
         send_all(self.watches.changed(topic, self.host.now))
 
     def _full_name(self, topic: str) -> str:

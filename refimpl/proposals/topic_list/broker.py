@@ -274,7 +274,7 @@ def _anybody(connection: Hashable, namespace: str) -> bool:  # noqa: ARG001
 
 
 class TopicListExtension(Extension):
-    """What PIP-145 adds to a broker.
+    """What PIP-145 adds to a broker. That a namespace is unloaded is no change of its list: pip145.update.survives-unload.
 
     Attributes:
         lists: The state machine.
@@ -302,11 +302,14 @@ class TopicListExtension(Extension):
         self.lists.disconnected(connection)
 
     def list_topics(self, request: CommandGetTopicsOfNamespace, topics: Iterable[str]) -> CommandGetTopicsOfNamespaceResponse:
-        """Answer with filter and hash."""
+        """Answer with filter and hash.
+
+        Form, permission and mode have been looked at: pip145.list.malformed-namespace, .unauthorized, .mode-non-persistent.
+        """
         return self.lists.get_topics(request, topics)
 
     def topic_created(self, topic: str) -> None:
-        """Tell the watchers: pip145.update.on-create."""
+        """Tell the watchers, of each new partition by its own name: pip145.update.on-create, pip145.update.partitioned."""
         send_all(self.lists.created(topic))
 
     def topic_deleted(self, topic: str) -> None:

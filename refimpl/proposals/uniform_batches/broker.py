@@ -290,7 +290,8 @@ class SubscriptionEntryFilters:
     def due(self, now: float) -> list[int]:
         """Return the entries that are to be offered again now.
 
-        The caller counts one more redelivery for each (pip191.filter.reschedule-counted) and asks `judge` again.
+        The caller counts one more redelivery for each (pip191.filter.reschedule-counted) and asks `judge` again. It leaves out what a
+        cumulative acknowledgement has passed since: pip191.filter.cumulative-passes.
         """
         due = list(itertools.takewhile(lambda index: self._waiting[index] <= now, self._waiting))
         for index in due:
