@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import message_filter_of
 from refimpl.broker import subscription
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.subscription import Consumer
@@ -16,6 +17,7 @@ from refimpl.proposals.message_filter import (
     SubscriptionMessageFilter,
 )
 from refimpl.proposals.message_filter import rules as message_filter_rules
+from refimpl.proposals.message_filter.broker import PayloadJudge
 from refimpl.proposals.uniform_batches import EntryVerdict
 from refimpl.store import Cursor, Entry
 from refimpl.wire import Payload, is_batch, parse_payload
@@ -23,8 +25,8 @@ from refimpl.wire.pulsar_api_pb2 import NONE, MessageMetadata
 
 
 def _has_filter(consumer: Consumer) -> bool:
-    filters = consumer.subscription.filters.message_filter
-    return filters is not None and filters._filters.get(consumer) is not None
+    filters = message_filter_of(consumer.subscription.filters)
+    return filters._filters.get(consumer) is not None
 
 
 @mutant("pr7629.regex.example")
@@ -67,17 +69,17 @@ def takes_the_checksum_off_a_batch_in_part(patches: Patches) -> None:
 @mutant("pr7629.deliver.late")
 def filters_only_what_is_published_from_now_on(patches: Patches) -> None:
     """What was published before a consumer with a filter came is delivered to it unfiltered."""
-    judge, joined = SubscriptionFilters.judge, SubscriptionFilters.joined
+    judge, joined = SubscriptionFilters.judge, PayloadJudge.joined
     before: dict[Consumer, int] = {}
 
-    def remember(filters: SubscriptionFilters, consumer: Consumer, requested: RequestedFilter | None) -> None:
+    def remember(filters: PayloadJudge, consumer: Consumer, requested: RequestedFilter | None) -> None:
         before[consumer] = len(consumer.subscription.topic.entries) if requested is not None else 0
         joined(filters, consumer, requested)
 
     def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
         return EntryVerdict.ACCEPT if index < before[consumer] else judge(filters, consumer, index, entry, cursor)
 
-    patches.replace(SubscriptionFilters, "joined", remember)
+    patches.replace(PayloadJudge, "joined", remember)
     patches.replace(SubscriptionFilters, "judge", changed)
 
 
@@ -134,8 +136,8 @@ def leaves_a_batch_that_nobody_wants(patches: Patches) -> None:
 
 
 def _rejected(consumer: Consumer, entry: Entry) -> bool:
-    filters = consumer.subscription.filters.message_filter
-    requested = filters._filters.get(consumer) if filters is not None else None
+    filters = message_filter_of(consumer.subscription.filters)
+    requested = filters._filters.get(consumer)
     return requested is not None and message_filter.judge(requested.filter, entry.data).outcome is EntryOutcome.REJECT
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import message_filter_of, message_filters
 from refimpl.broker import Broker, Session, consuming
 from refimpl.broker.broker import PROPOSALS
 from refimpl.broker.filtering import SubscriptionFilters
@@ -18,6 +19,7 @@ from refimpl.proposals.message_filter import (
     RequestedFilter,
     SubscriptionMessageFilter,
 )
+from refimpl.proposals.message_filter.broker import PayloadJudge
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.uniform_batches import EntryVerdict
 from refimpl.store import Cursor, Entry
@@ -33,7 +35,7 @@ from refimpl.wire.pulsar_api_pb2 import (
 
 def _filters_messages(filters: SubscriptionFilters) -> bool:
     """Tell whether a consumer that is connected has asked for a message filter."""
-    return filters.message_filter is not None and any(filters.message_filter._filters.values())
+    return any(message_filter_of(filters)._filters.values())
 
 
 @mutant("pr7629.flag.set")
@@ -80,15 +82,15 @@ def takes_field_18_for_a_filter(patches: Patches) -> None:
 @mutant("pr7629.compat.without-filter")
 def filters_for_consumers_that_did_not_ask(patches: Patches) -> None:
     """A consumer without a filter gets that of another subscription of the topic."""
-    joined = SubscriptionFilters.joined
+    joined = PayloadJudge.joined
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, requested: RequestedFilter | None) -> None:
+    def changed(filters: PayloadJudge, consumer: Consumer, requested: RequestedFilter | None) -> None:
         for other in consumer.subscription.topic.subscriptions.values():
-            of_other = other.filters.message_filter
-            requested = requested or next(iter(of_other._filters.values() if of_other is not None else ()), None)
+            of_other = message_filter_of(other.filters)
+            requested = requested or next(iter(of_other._filters.values()), None)
         joined(filters, consumer, requested)
 
-    patches.replace(SubscriptionFilters, "joined", changed)
+    patches.replace(PayloadJudge, "joined", changed)
 
 
 @mutant("pr7629.subscribe.accepted")
@@ -120,12 +122,12 @@ def counts_where_nothing_is_filtered(patches: Patches) -> None:
 @mutant("pr7629.subscribe.every-type")
 def filters_nothing_for_readers(patches: Patches) -> None:
     """The filter of a consumer whose subscription is not durable is taken and has no effect."""
-    joined = SubscriptionFilters.joined
+    joined = PayloadJudge.joined
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, requested: RequestedFilter | None) -> None:
+    def changed(filters: PayloadJudge, consumer: Consumer, requested: RequestedFilter | None) -> None:
         joined(filters, consumer, requested if consumer.subscription.durable else None)
 
-    patches.replace(SubscriptionFilters, "joined", changed)
+    patches.replace(PayloadJudge, "joined", changed)
 
 
 @mutant("pr7629.subscribe.repeated")
@@ -135,8 +137,8 @@ def changes_the_filter_of_an_open_consumer(patches: Patches) -> None:
     def changed(session: Session, request: CommandSubscribe, frame: Frame) -> None:
         consumer = session.consumers.get(request.consumer_id)
         consuming.subscribe(session, request, frame)
-        if consumer is not None and session.broker.message_filters is not None:
-            consumer.subscription.filters.joined(consumer, session.broker.message_filters.requested(request))
+        if consumer is not None:
+            message_filter_of(consumer.subscription.filters).joined(consumer, message_filters(session.broker).requested(request))
 
     patches.request("subscribe", lambda _: changed)
     patches.replace(SubscriptionMessageFilter, "joined", lambda one, consumer, requested: one._filters.update({consumer: requested}))
@@ -182,7 +184,7 @@ def lets_the_last_acknowledgement_of_a_batch_win(patches: Patches) -> None:
 @mutant("pr7629.ack.not-again")
 def offers_what_was_rejected_to_consumers_without_a_filter(patches: Patches) -> None:
     """What was rejected comes to the next consumer that has no filter."""
-    judge, joined = SubscriptionFilters.judge, SubscriptionFilters.joined
+    judge, joined = SubscriptionFilters.judge, PayloadJudge.joined
     rejected: dict[SubscriptionFilters, set[int]] = {}
 
     def remember(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
@@ -191,9 +193,9 @@ def offers_what_was_rejected_to_consumers_without_a_filter(patches: Patches) -> 
             rejected.setdefault(filters, set()).add(index)
         return verdict
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, requested: RequestedFilter | None) -> None:
+    def changed(filters: PayloadJudge, consumer: Consumer, requested: RequestedFilter | None) -> None:
         joined(filters, consumer, requested)
-        again = rejected.pop(filters, set()) if requested is None else set()
+        again = rejected.pop(consumer.subscription.filters, set()) if requested is None else set()
         if again:
             cursor = consumer.subscription.cursor
             cursor.acknowledged = ({*range(cursor.mark_delete)} | cursor.acknowledged) - again
@@ -201,7 +203,7 @@ def offers_what_was_rejected_to_consumers_without_a_filter(patches: Patches) -> 
             consumer.subscription._replay_all(again)
 
     patches.replace(SubscriptionFilters, "judge", remember)
-    patches.replace(SubscriptionFilters, "joined", changed)
+    patches.replace(PayloadJudge, "joined", changed)
 
 
 @mutant("pr7629.ack.subscription-only")
@@ -253,9 +255,9 @@ def judges_for_a_consumer_without_permits(patches: Patches) -> None:
 
     def changed(subscription: Subscription) -> None:
         dispatch(subscription)
-        filters = subscription.filters.message_filter
-        requested = next(iter(filters._filters.values()), None) if filters is not None else None
-        if filters is None or requested is None:
+        filters = message_filter_of(subscription.filters)
+        requested = next(iter(filters._filters.values()), None)
+        if requested is None:
             return
         for index in range(subscription._read, len(subscription.topic.entries)):
             judgement = message_filter.judge(requested.filter, subscription.topic.entries[index].data)

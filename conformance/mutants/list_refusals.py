@@ -2,6 +2,7 @@
 
 from conformance.mutants.listing import Request
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import topic_lists
 from refimpl.broker import Session
 from refimpl.broker.lookups import get_topics
 from refimpl.names import is_namespace
@@ -75,7 +76,7 @@ def lists_a_missing_namespace_for_everybody(patches: Patches) -> None:
         if not is_namespace(request.namespace) or _exists(session, request):
             get_topics(session, request, frame)
         else:
-            session.send(session.broker.topic_lists.get_topics(request, ()))
+            session.send(topic_lists(session.broker).get_topics(request, ()))
 
     patches.request("getTopicsOfNamespace", lambda _: changed)
 

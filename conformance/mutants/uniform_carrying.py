@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import entry_filters
 from conformance.targets import reference
 from refimpl.broker import Broker
 from refimpl.broker.filtering import SubscriptionFilters
@@ -94,7 +95,7 @@ def takes_messages_out_of_batches(patches: Patches) -> None:
     def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
         found = judge(filters, consumer, index, entry, cursor)
         metadata = parse_payload(entry.data).metadata
-        if found is EntryVerdict.ACCEPT and filters.entry_filters.active and is_batch(metadata):
+        if found is EntryVerdict.ACCEPT and entry_filters(filters).active and is_batch(metadata):
             header = properties_of(metadata.properties)
             same = [place for place, one in enumerate(messages_of(entry.data)) if header.items() <= properties_of(one).items()]
             if 0 < len(same) < entry.messages:
@@ -112,7 +113,7 @@ def judges_what_nobody_has_permits_for(patches: Patches) -> None:
     def changed(subscription: Subscription) -> None:
         dispatch(subscription)
         waiting = next((one for one in subscription.consumers if one.messages_out and one.permits <= 0), None)
-        if waiting is not None and subscription.filters.entry_filters.active:
+        if waiting is not None and entry_filters(subscription.filters).active:
             for index in range(subscription._read, len(subscription.topic.entries)):
                 subscription.filters.judge(waiting, index, subscription.topic.entries[index], subscription.cursor)
 
@@ -154,7 +155,7 @@ def lets_everything_pass_on(patches: Patches, kind: type[Subscription], sub_type
 
     def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
         subscription = consumer.subscription
-        if filters.entry_filters.active and isinstance(subscription, kind) and sub_type in (None, subscription.type):
+        if entry_filters(filters).active and isinstance(subscription, kind) and sub_type in (None, subscription.type):
             return EntryVerdict.ACCEPT
         return judge(filters, consumer, index, entry, cursor)
 
@@ -217,7 +218,7 @@ def lets_every_subscribe_change_the_filter(patches: Patches) -> None:
     def changed(topic: Topic, name: str, index: int, *, properties: dict[str, str], **others: Any) -> Subscription:
         found = subscribe(topic, name, index, properties=properties, **others)
         if properties:
-            found.filters.entry_filters = topic._filters_of(properties).entry_filters
+            found.filters.judges["pip191"] = topic._filters_of(properties).judges["pip191"]
         return found
 
     patches.replace(Topic, "subscribe", changed)

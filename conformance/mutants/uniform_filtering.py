@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import entry_filters
 from refimpl.broker import Broker
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.subscription import Consumer, NonPersistentSubscription
@@ -98,9 +99,9 @@ def at_rejection(patches: Patches, also: Callable[[Consumer, int, Entry, Cursor]
     judge = SubscriptionFilters.judge
 
     def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
-        rejected = filters.entry_filters.counts.rejected
+        rejected = entry_filters(filters).counts.rejected
         verdict = judge(filters, consumer, index, entry, cursor)
-        if filters.entry_filters.counts.rejected > rejected and not isinstance(consumer.subscription, NonPersistentSubscription):
+        if entry_filters(filters).counts.rejected > rejected and not isinstance(consumer.subscription, NonPersistentSubscription):
             also(consumer, index, entry, cursor)
         return verdict
 
@@ -156,7 +157,7 @@ def counts_a_rejected_batch_as_processed_once(patches: Patches) -> None:
     """A batch that is rejected adds its messages to filterRejectedMsgCount, and one to filterProcessedMsgCount."""
 
     def also(consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> None:  # noqa: ARG001
-        counts: FilterCounts = consumer.subscription.filters.entry_filters.counts
+        counts: FilterCounts = entry_filters(consumer.subscription.filters).counts
         counts.processed += 1 - entry.messages
 
     at_rejection(patches, also)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import topic_lists
 from refimpl.broker import Session
 from refimpl.broker.requests import Handler
 from refimpl.indexes.topic_patterns import TopicsPattern, compile_pattern
@@ -122,7 +123,7 @@ def watches_what_is_no_namespace(patches: Patches) -> None:
             if is_namespace(request.namespace):
                 watch(session, request, frame)
             else:
-                session.send(session.broker.topic_lists.watch(session, request))
+                session.send(topic_lists(session.broker).watch(session, request))
 
         return changed
 

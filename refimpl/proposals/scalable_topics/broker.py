@@ -23,7 +23,7 @@ from refimpl.proposals.scalable_topics.layout import (
     Layout,
     LayoutBroker,
     first_layout,
-    is_scalable_topic,
+    parse_scalable_topic,
     parse_segment_topic,
 )
 from refimpl.proposals.scalable_topics.rules import (
@@ -384,10 +384,7 @@ class ScalableTopicsExtension(Extension):
 
     def topic_name(self, text: str) -> TopicName:
         """Read the name of a scalable topic or of a segment."""
-        scalable = text.startswith(f"{SCALABLE}://")
-        if not (is_scalable_topic(text) if scalable else parse_segment_topic(text)):
-            raise Refused(InvalidTopicName, f"Invalid topic name: Invalid topic name {text}")
-        return TopicName(text, SCALABLE if scalable else SEGMENT, namespace_of(text), text, -1)
+        return parse_scalable_topic(text)
 
     def exists(self, name: TopicName) -> bool:
         """Tell whether a scalable topic, or a segment, exists."""
