@@ -101,6 +101,7 @@ class Broker:
             for one in known.PROPOSALS
             if proposals is None or one.register in proposals
         }
+        self._commands = {name: answering(call) for extension in self.extensions.values() for name, call in extension.commands.items()}
 
     # What proposals add
 
@@ -117,10 +118,7 @@ class Broker:
 
     def handler(self, command: str) -> Handler | None:
         """Return what carries out a command, by its field in `BaseCommand`; None: it is not for this broker."""
-        for extension in self.extensions.values():
-            if command in extension.commands:
-                return answering(extension.commands[command])
-        return REQUESTS.get(command)
+        return self._commands.get(command) or REQUESTS.get(command)
 
     def _owner(self, name: TopicName) -> Extension | None:
         """Return the extension that the domain of a topic belongs to; None: it is an ordinary topic."""

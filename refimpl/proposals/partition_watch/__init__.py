@@ -26,7 +26,7 @@ as written is another reading, a `PartitionWatchProfile` says which is followed.
 """
 
 from refimpl.proposals.declaration import Capability, Command, Proposal
-from refimpl.proposals.partition_watch.broker import DELIVERIES, Delivery, News, PartitionWatchBroker, PartitionWatchExtension
+from refimpl.proposals.partition_watch.broker import DELIVERIES, IMPOSSIBLE, Delivery, News, PartitionWatchBroker, PartitionWatchExtension
 from refimpl.proposals.partition_watch.client import TRANSITIONS, Event, PartitionCounts, PartitionWatch, Send, State
 from refimpl.proposals.partition_watch.rules import (
     AS_WRITTEN,
@@ -43,6 +43,7 @@ __all__ = [
     "AS_WRITTEN",
     "DEFAULT",
     "DELIVERIES",
+    "IMPOSSIBLE",
     "PROFILES",
     "PROPOSAL",
     "RESULT_TIMEOUT",

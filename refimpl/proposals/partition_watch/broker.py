@@ -73,6 +73,17 @@ DELIVERIES: Mapping[tuple[Delivery, News], Delivery] = MappingProxyType(
 )
 """A watcher at the broker as a table. Who gets to IN_FLIGHT is sent an update."""
 
+IMPOSSIBLE = frozenset(
+    {
+        (Delivery.SETTLED, News.DONE),
+        (Delivery.SETTLED, News.FAILED),
+        (Delivery.SETTLED, News.DUE),
+        (Delivery.WAITING, News.DONE),
+        (Delivery.WAITING, News.FAILED),
+    }
+)
+"""What can't happen: a result counts only while an update is in flight (`judge_result`), and no time runs while all is settled."""
+
 
 class PartitionWatchBroker:
     """The broker's side: answers requests for watchers, and keeps the watchers of all connections with what they were sent.
