@@ -73,7 +73,7 @@ REQUESTS: dict[str, Handler] = {
 """The commands of no proposal, by their fields in BaseCommand."""
 
 
-def answering(handler: extension.Handler) -> Handler:
+def answering(handler: extension.CommandHandler) -> Handler:
     """Return what carries out a command of a proposal: what answers is sent."""
 
     def carry_out(session: Session, request: Any, frame: Frame) -> None:  # noqa: ARG001

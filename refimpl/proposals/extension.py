@@ -45,7 +45,7 @@ class Connection(Hashable, Protocol):
         """Queue a command."""
 
 
-Handler = Callable[[Any, Any], Message | None]
+CommandHandler = Callable[[Any, Any], Message | None]
 """Carries out a command: connection and request to the answer; None: nothing answers.
 
 Raises `Refused`: ERROR answers. Raises `ProtocolViolation`: the connection ends."""
@@ -170,7 +170,7 @@ class Extension:
         routes: What it adds to the admin interface.
     """
 
-    commands: Mapping[str, Handler] = MappingProxyType({})
+    commands: Mapping[str, CommandHandler] = MappingProxyType({})
     domains: tuple[str, ...] = ()
     routes: tuple[ExtensionRoute, ...] = ()
 

@@ -16,9 +16,8 @@ message there.
                                                                                       no: the batch goes out, a new one begins
 
 The rules stand in `rules`. The producer's side is `UniformBatcher`, in `client`. The broker's is an entry filter that reads the header,
-in `broker`. Both
-are synchronous, without input and output. Sources: the text of PIP-191, which was never merged; what it leaves open is settled
-here, and where there are two readings a `UniformBatchesProfile` says which is followed.
+in `broker`. Both are synchronous, without input and output. Sources: the text of PIP-191, which was never merged; what it leaves
+open is settled here, and where there are two readings a `UniformBatchesProfile` says which is followed.
 """
 
 from refimpl.proposals.declaration import Capability, Proposal
