@@ -41,7 +41,8 @@ from conformance.corpus.filtering.formulations import FORMULATIONS
 from conformance.corpus.filtering.patterns import pattern_set
 from conformance.corpus.filtering.rules import MatchesAny
 from conformance.corpus.session import spark_session
-from refimpl.proposals.topic_list.rules import is_system_topic, matched_name
+from refimpl.names import is_system_topic
+from refimpl.proposals.topic_list.rules import matched_name
 
 MILLION = 1_000_000
 SIZES = (MILLION, 10 * MILLION)

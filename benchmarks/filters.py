@@ -18,7 +18,7 @@ from refimpl.proposals.message_filter import (
     PREFIX_KEY,
     REGEX_FILTER,
     REGEX_KEY,
-    Judgement,
+    EntryJudgement,
     MessageFilter,
     MessageFilterBroker,
     SchemaAccess,
@@ -93,7 +93,7 @@ def saved_bytes() -> None:
             )
 
 
-def _judge_all(message_filter: MessageFilter, entries: list[bytes]) -> list[Judgement]:
+def _judge_all(message_filter: MessageFilter, entries: list[bytes]) -> list[EntryJudgement]:
     return [judge(message_filter, data) for data in entries]
 
 

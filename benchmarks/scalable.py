@@ -14,7 +14,7 @@ from peers import Peer, joined, running
 
 from conformance.targets import ApachePulsar, parse_target
 from refimpl.broker import Broker, Session
-from refimpl.proposals.scalable_topics import topics_hash
+from refimpl.proposals.scalable_topics import ScalableTopicsExtension, topics_hash
 from refimpl.wire import command, encode_frame
 
 TOPICS = 100_000
@@ -28,7 +28,12 @@ def alone() -> None:
     """Snapshot, hash skip and diff over many topics, and what they cost in memory."""
     broker = Broker()
     names = [f"topic://{_NS}/orders-{number:06}" for number in range(TOPICS)]
-    filling = seconds(lambda: [broker.admin.create_scalable_topic(name, {"shard": str(n % 100)}) for n, name in enumerate(names)])
+    filling = seconds(
+        lambda: [
+            broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(name, {"shard": str(n % 100)})
+            for n, name in enumerate(names)
+        ]
+    )
     row("scalable", f"{TOPICS / filling:,.0f} topics/s", f"created on a broker without sockets, {TOPICS:,} in all")
     session, known = _connected(broker), topics_hash(names)
     first = seconds(lambda: _watch(session, 0))
@@ -71,7 +76,7 @@ def _taken(session: Session) -> bytes:
 
 
 def _change(broker: Broker, number: int) -> None:
-    broker.admin.create_scalable_topic(f"topic://{_NS}/new-{number}")
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(f"topic://{_NS}/new-{number}")
     broker.tick(broker.now + 0.05)
 
 

@@ -14,8 +14,10 @@ from google.protobuf.message import Message
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from refimpl.broker.names import SCALABLE, SEGMENT, parse_any_topic
+from refimpl.broker.names import parse_topic
+from refimpl.names import TopicName
 from refimpl.proposals.refused import Refused
+from refimpl.proposals.scalable_topics.layout import SCALABLE, SEGMENT, parse_scalable_topic
 from refimpl.wire import Frame, WireError, command_name, decode_batch, decode_frame, decompress, is_batch, sub_message
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, MessageMetadata, SingleMessageMetadata
 
@@ -73,7 +75,7 @@ def topics_in(command: BaseCommand) -> set[tuple[str, str]]:
     found = set()
     for text in _names(sub_message(command)):
         try:
-            name = parse_any_topic(text)
+            name = _topic_name(text)
         except Refused:
             continue
         ordinary = name.full.partition("://")[0] not in (SCALABLE, SEGMENT)
@@ -118,7 +120,7 @@ def messages_of(sent: Sequence[bytes], received: Sequence[bytes], whose: str) ->
             opened = frame.command.producer
             name = opened.producer_name or names.get(opened.request_id, f"producer {opened.producer_id}")
             try:
-                producers[opened.producer_id] = parse_any_topic(opened.topic).full, f"{name} of {whose}"
+                producers[opened.producer_id] = _topic_name(opened.topic).full, f"{name} of {whose}"
             except Refused:
                 producers.pop(opened.producer_id, None)
         elif kind == "send" and (producer := producers.get(frame.command.send.producer_id)) is not None:
@@ -158,3 +160,7 @@ def _message(outer: MessageMetadata, own: MessageMetadata | SingleMessageMetadat
         "payload": body,
         "payload_size": len(body),
     }
+
+
+def _topic_name(text: str) -> TopicName:
+    return parse_scalable_topic(text) if text.startswith((f"{SCALABLE}://", f"{SEGMENT}://")) else parse_topic(text)

@@ -2,9 +2,9 @@
 
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session, consuming
-from refimpl.broker.names import TopicName
 from refimpl.broker.subscription import Consumer, Subscription
 from refimpl.broker.topic import MAX_U64
+from refimpl.names import TopicName
 from refimpl.proposals.refused import Refused
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (

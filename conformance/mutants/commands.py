@@ -5,8 +5,7 @@ from google.protobuf.message import Message
 from conformance.mutants.framing import tolerate
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session
-from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.requests import REQUESTS
+from refimpl.proposals.refused import ProtocolViolation
 from refimpl.wire import FIELD_BY_TYPE, TYPE_BY_FIELD
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, CommandConnect, CommandPartitionedTopicMetadata
@@ -55,7 +54,7 @@ def skips_what_only_brokers_send(patches: Patches) -> None:
     carry_out = Session._carry_out_request
 
     def changed(session: Session, name: str, request: Message, frame: Frame) -> None:
-        if name in REQUESTS:
+        if session.broker.handler(name) is not None:
             carry_out(session, name, request, frame)
 
     patches.replace(Session, "_carry_out_request", changed)

@@ -6,11 +6,10 @@ from typing import Any
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session, consuming, subscription
 from refimpl.broker.consuming import close_consumer, flow
-from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.names import partition_name
 from refimpl.broker.subscription import Consumer, Subscription, SubType
 from refimpl.broker.topic import Topic
-from refimpl.proposals.refused import Refused
+from refimpl.names import partition_name
+from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.store import Entry
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (

@@ -3,21 +3,30 @@
 from dataclasses import replace
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import message_filter_of
 from refimpl.broker import subscription
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.subscription import Consumer
 from refimpl.proposals import message_filter
-from refimpl.proposals.message_filter import Candidate, Judgement, MessageFilter, Outcome, RequestedFilter, SubscriptionMessageFilter
+from refimpl.proposals.message_filter import (
+    Candidate,
+    EntryJudgement,
+    EntryOutcome,
+    MessageFilter,
+    RequestedFilter,
+    SubscriptionMessageFilter,
+)
 from refimpl.proposals.message_filter import rules as message_filter_rules
-from refimpl.proposals.uniform_batches import Verdict
+from refimpl.proposals.message_filter.broker import PayloadJudge
+from refimpl.proposals.uniform_batches import EntryVerdict
 from refimpl.store import Cursor, Entry
 from refimpl.wire import Payload, is_batch, parse_payload
 from refimpl.wire.pulsar_api_pb2 import NONE, MessageMetadata
 
 
 def _has_filter(consumer: Consumer) -> bool:
-    filters = consumer.subscription.filters.message_filter
-    return filters is not None and filters._filters.get(consumer) is not None
+    filters = message_filter_of(consumer.subscription.filters)
+    return filters._filters.get(consumer) is not None
 
 
 @mutant("pr7629.regex.example")
@@ -39,8 +48,8 @@ def lets_every_eighth_entry_pass(patches: Patches) -> None:
     """Entries 7, 15, 23 and so on of a topic are delivered without being judged."""
     judge = SubscriptionFilters.judge
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
-        return Verdict.ACCEPT if index % 8 == 7 else judge(filters, consumer, index, entry, cursor)
+    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
+        return EntryVerdict.ACCEPT if index % 8 == 7 else judge(filters, consumer, index, entry, cursor)
 
     patches.replace(SubscriptionFilters, "judge", changed)
 
@@ -60,17 +69,17 @@ def takes_the_checksum_off_a_batch_in_part(patches: Patches) -> None:
 @mutant("pr7629.deliver.late")
 def filters_only_what_is_published_from_now_on(patches: Patches) -> None:
     """What was published before a consumer with a filter came is delivered to it unfiltered."""
-    judge, joined = SubscriptionFilters.judge, SubscriptionFilters.joined
+    judge, joined = SubscriptionFilters.judge, PayloadJudge.joined
     before: dict[Consumer, int] = {}
 
-    def remember(filters: SubscriptionFilters, consumer: Consumer, requested: RequestedFilter | None) -> None:
+    def remember(filters: PayloadJudge, consumer: Consumer, requested: RequestedFilter | None) -> None:
         before[consumer] = len(consumer.subscription.topic.entries) if requested is not None else 0
         joined(filters, consumer, requested)
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
-        return Verdict.ACCEPT if index < before[consumer] else judge(filters, consumer, index, entry, cursor)
+    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
+        return EntryVerdict.ACCEPT if index < before[consumer] else judge(filters, consumer, index, entry, cursor)
 
-    patches.replace(SubscriptionFilters, "joined", remember)
+    patches.replace(PayloadJudge, "joined", remember)
     patches.replace(SubscriptionFilters, "judge", changed)
 
 
@@ -106,10 +115,10 @@ def names_the_messages_although_all_match(patches: Patches) -> None:
     """A batch of which all messages match is delivered with an ack_set that names all."""
     judge_each = message_filter_rules._judge_each
 
-    def changed(one: MessageFilter, candidates: list[Candidate], open_messages: frozenset[int] | None) -> Judgement:
+    def changed(one: MessageFilter, candidates: list[Candidate], open_messages: frozenset[int] | None) -> EntryJudgement:
         judgement = judge_each(one, candidates, open_messages)
         if len(candidates) > 1 and judgement.accepted == len(candidates):
-            return replace(judgement, outcome=Outcome.PARTIAL, open_messages=frozenset(range(len(candidates))))
+            return replace(judgement, outcome=EntryOutcome.PARTIAL, open_messages=frozenset(range(len(candidates))))
         return judgement
 
     patches.replace(message_filter_rules, "_judge_each", changed)
@@ -120,16 +129,16 @@ def leaves_a_batch_that_nobody_wants(patches: Patches) -> None:
     """A batch of which no message matches is not delivered and not acknowledged either."""
     judge = SubscriptionFilters.judge
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
+    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
         return judge(filters, consumer, index, entry, Cursor() if entry.batch and _rejected(consumer, entry) else cursor)
 
     patches.replace(SubscriptionFilters, "judge", changed)
 
 
 def _rejected(consumer: Consumer, entry: Entry) -> bool:
-    filters = consumer.subscription.filters.message_filter
-    requested = filters._filters.get(consumer) if filters is not None else None
-    return requested is not None and message_filter.judge(requested.filter, entry.data).outcome is Outcome.REJECT
+    filters = message_filter_of(consumer.subscription.filters)
+    requested = filters._filters.get(consumer)
+    return requested is not None and message_filter.judge(requested.filter, entry.data).outcome is EntryOutcome.REJECT
 
 
 @mutant("pr7629.judge.some-match")
@@ -180,10 +189,10 @@ def acknowledges_what_is_damaged(patches: Patches) -> None:
     """An entry that can't be taken apart is rejected."""
     judge = message_filter.judge
 
-    def changed(*args: object, **options: int) -> Judgement:
+    def changed(*args: object, **options: int) -> EntryJudgement:
         judgement = judge(*args, **options)  # type: ignore[arg-type]
         damaged = judgement.reason.startswith("the body can't be read")
-        return replace(judgement, outcome=Outcome.REJECT) if damaged else judgement
+        return replace(judgement, outcome=EntryOutcome.REJECT) if damaged else judgement
 
     patches.replace(message_filter, "judge", changed)
 
@@ -193,7 +202,7 @@ def judges_markers(patches: Patches) -> None:
     """A marker is judged and counted like a message."""
     judge = message_filter.judge
 
-    def changed(one: MessageFilter, octets: bytes, open_messages: frozenset[int] | None = None, **options: int) -> Judgement:
+    def changed(one: MessageFilter, octets: bytes, open_messages: frozenset[int] | None = None, **options: int) -> EntryJudgement:
         payload = parse_payload(octets)
         if not payload.metadata.HasField("marker_type"):
             return judge(one, octets, open_messages, **options)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session, consuming
-from refimpl.broker.errors import ProtocolViolation
 from refimpl.proposals import message_filter
 from refimpl.proposals.message_filter import (
     BYTES_PREFIX_FILTER,
@@ -25,7 +24,7 @@ from refimpl.proposals.message_filter import kinds as message_filter_kinds
 from refimpl.proposals.message_filter import rules as message_filter_rules
 from refimpl.proposals.message_filter.avro import BasicAvroFilter
 from refimpl.proposals.message_filter.kinds import BytesPrefixFilter, RegexFilter
-from refimpl.proposals.refused import Refused
+from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, ConsumerBusy, FilterMeta, KeyValue, NotAllowedError, Schema
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import message_filter_of, message_filters
 from refimpl.broker import Broker, Session, consuming
 from refimpl.broker.broker import PROPOSALS
 from refimpl.broker.filtering import SubscriptionFilters
@@ -12,14 +13,15 @@ from refimpl.broker.subscription import Consumer, Subscription
 from refimpl.proposals import message_filter
 from refimpl.proposals.message_filter import (
     REGEX_FILTER,
+    EntryJudgement,
+    EntryOutcome,
     FilterCounters,
-    Judgement,
-    Outcome,
     RequestedFilter,
     SubscriptionMessageFilter,
 )
+from refimpl.proposals.message_filter.broker import PayloadJudge
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.uniform_batches import Verdict
+from refimpl.proposals.uniform_batches import EntryVerdict
 from refimpl.store import Cursor, Entry
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
@@ -33,7 +35,7 @@ from refimpl.wire.pulsar_api_pb2 import (
 
 def _filters_messages(filters: SubscriptionFilters) -> bool:
     """Tell whether a consumer that is connected has asked for a message filter."""
-    return filters.message_filter is not None and any(filters.message_filter._filters.values())
+    return any(message_filter_of(filters)._filters.values())
 
 
 @mutant("pr7629.flag.set")
@@ -80,15 +82,15 @@ def takes_field_18_for_a_filter(patches: Patches) -> None:
 @mutant("pr7629.compat.without-filter")
 def filters_for_consumers_that_did_not_ask(patches: Patches) -> None:
     """A consumer without a filter gets that of another subscription of the topic."""
-    joined = SubscriptionFilters.joined
+    joined = PayloadJudge.joined
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, requested: RequestedFilter | None) -> None:
+    def changed(filters: PayloadJudge, consumer: Consumer, requested: RequestedFilter | None) -> None:
         for other in consumer.subscription.topic.subscriptions.values():
-            of_other = other.filters.message_filter
-            requested = requested or next(iter(of_other._filters.values() if of_other is not None else ()), None)
+            of_other = message_filter_of(other.filters)
+            requested = requested or next(iter(of_other._filters.values()), None)
         joined(filters, consumer, requested)
 
-    patches.replace(SubscriptionFilters, "joined", changed)
+    patches.replace(PayloadJudge, "joined", changed)
 
 
 @mutant("pr7629.subscribe.accepted")
@@ -107,9 +109,11 @@ def counts_where_nothing_is_filtered(patches: Patches) -> None:
     """Messages for a consumer without a filter are counted as processed and accepted."""
     judge = SubscriptionMessageFilter.judge
 
-    def changed(filters: SubscriptionMessageFilter, consumer: Hashable, octets: bytes, left: frozenset[int] | None = None) -> Judgement:
+    def changed(
+        filters: SubscriptionMessageFilter, consumer: Hashable, octets: bytes, left: frozenset[int] | None = None
+    ) -> EntryJudgement:
         if filters._filters.get(consumer) is None:
-            filters.counters.add(Judgement(Outcome.ACCEPT, accepted=1))
+            filters.counters.add(EntryJudgement(EntryOutcome.ACCEPT, accepted=1))
         return judge(filters, consumer, octets, left)
 
     patches.replace(SubscriptionMessageFilter, "judge", changed)
@@ -118,12 +122,12 @@ def counts_where_nothing_is_filtered(patches: Patches) -> None:
 @mutant("pr7629.subscribe.every-type")
 def filters_nothing_for_readers(patches: Patches) -> None:
     """The filter of a consumer whose subscription is not durable is taken and has no effect."""
-    joined = SubscriptionFilters.joined
+    joined = PayloadJudge.joined
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, requested: RequestedFilter | None) -> None:
+    def changed(filters: PayloadJudge, consumer: Consumer, requested: RequestedFilter | None) -> None:
         joined(filters, consumer, requested if consumer.subscription.durable else None)
 
-    patches.replace(SubscriptionFilters, "joined", changed)
+    patches.replace(PayloadJudge, "joined", changed)
 
 
 @mutant("pr7629.subscribe.repeated")
@@ -133,8 +137,8 @@ def changes_the_filter_of_an_open_consumer(patches: Patches) -> None:
     def changed(session: Session, request: CommandSubscribe, frame: Frame) -> None:
         consumer = session.consumers.get(request.consumer_id)
         consuming.subscribe(session, request, frame)
-        if consumer is not None and session.broker.message_filters is not None:
-            consumer.subscription.filters.joined(consumer, session.broker.message_filters.requested(request))
+        if consumer is not None:
+            message_filter_of(consumer.subscription.filters).joined(consumer, message_filters(session.broker).requested(request))
 
     patches.request("subscribe", lambda _: changed)
     patches.replace(SubscriptionMessageFilter, "joined", lambda one, consumer, requested: one._filters.update({consumer: requested}))
@@ -145,9 +149,9 @@ def acknowledges_all_before_what_it_rejects(patches: Patches) -> None:
     """With an entry that is rejected all entries before it are acknowledged, too."""
     judge = SubscriptionFilters.judge
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
+    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
         verdict = judge(filters, consumer, index, entry, cursor)
-        if verdict is Verdict.REJECT and _filters_messages(filters):
+        if verdict is EntryVerdict.REJECT and _filters_messages(filters):
             cursor.acknowledge_up_to(index)
         return verdict
 
@@ -180,18 +184,18 @@ def lets_the_last_acknowledgement_of_a_batch_win(patches: Patches) -> None:
 @mutant("pr7629.ack.not-again")
 def offers_what_was_rejected_to_consumers_without_a_filter(patches: Patches) -> None:
     """What was rejected comes to the next consumer that has no filter."""
-    judge, joined = SubscriptionFilters.judge, SubscriptionFilters.joined
+    judge, joined = SubscriptionFilters.judge, PayloadJudge.joined
     rejected: dict[SubscriptionFilters, set[int]] = {}
 
-    def remember(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
+    def remember(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
         verdict = judge(filters, consumer, index, entry, cursor)
-        if verdict is Verdict.REJECT:
+        if verdict is EntryVerdict.REJECT:
             rejected.setdefault(filters, set()).add(index)
         return verdict
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, requested: RequestedFilter | None) -> None:
+    def changed(filters: PayloadJudge, consumer: Consumer, requested: RequestedFilter | None) -> None:
         joined(filters, consumer, requested)
-        again = rejected.pop(filters, set()) if requested is None else set()
+        again = rejected.pop(consumer.subscription.filters, set()) if requested is None else set()
         if again:
             cursor = consumer.subscription.cursor
             cursor.acknowledged = ({*range(cursor.mark_delete)} | cursor.acknowledged) - again
@@ -199,7 +203,7 @@ def offers_what_was_rejected_to_consumers_without_a_filter(patches: Patches) -> 
             consumer.subscription._replay_all(again)
 
     patches.replace(SubscriptionFilters, "judge", remember)
-    patches.replace(SubscriptionFilters, "joined", changed)
+    patches.replace(PayloadJudge, "joined", changed)
 
 
 @mutant("pr7629.ack.subscription-only")
@@ -207,9 +211,9 @@ def rejects_for_subscriptions_without_a_filter_too(patches: Patches) -> None:
     """What the filter of one subscription rejects is acknowledged for those, too, that have none."""
     judge = SubscriptionFilters.judge
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
+    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
         verdict = judge(filters, consumer, index, entry, cursor)
-        if verdict is Verdict.REJECT and _filters_messages(filters):
+        if verdict is EntryVerdict.REJECT and _filters_messages(filters):
             for other in consumer.subscription.topic.subscriptions.values():
                 if not _filters_messages(other.filters):
                     other.cursor.acknowledge(index)
@@ -223,9 +227,9 @@ def charges_what_it_rejects(patches: Patches) -> None:
     """An entry that is rejected uses up a permit."""
     judge = SubscriptionFilters.judge
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
+    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
         verdict = judge(filters, consumer, index, entry, cursor)
-        consumer.permits -= verdict is Verdict.REJECT and _filters_messages(filters)
+        consumer.permits -= verdict is EntryVerdict.REJECT and _filters_messages(filters)
         return verdict
 
     patches.replace(SubscriptionFilters, "judge", changed)
@@ -251,13 +255,13 @@ def judges_for_a_consumer_without_permits(patches: Patches) -> None:
 
     def changed(subscription: Subscription) -> None:
         dispatch(subscription)
-        filters = subscription.filters.message_filter
-        requested = next(iter(filters._filters.values()), None) if filters is not None else None
-        if filters is None or requested is None:
+        filters = message_filter_of(subscription.filters)
+        requested = next(iter(filters._filters.values()), None)
+        if requested is None:
             return
         for index in range(subscription._read, len(subscription.topic.entries)):
             judgement = message_filter.judge(requested.filter, subscription.topic.entries[index].data)
-            if judgement.outcome is Outcome.REJECT and not subscription.cursor.is_acknowledged(index):
+            if judgement.outcome is EntryOutcome.REJECT and not subscription.cursor.is_acknowledged(index):
                 filters.counters.add(judgement)
                 subscription.cursor.acknowledge(index)
 
@@ -333,7 +337,7 @@ def counts_what_it_can_not_judge_apart(patches: Patches) -> None:
     """Messages that can't be judged are not among those that were processed."""
     add = FilterCounters.add
 
-    def changed(counters: FilterCounters, judgement: Judgement) -> None:
+    def changed(counters: FilterCounters, judgement: EntryJudgement) -> None:
         add(counters, judgement)
         counters.processed -= judgement.undecidable
 
@@ -345,8 +349,8 @@ def counts_a_rejected_batch_as_one(patches: Patches) -> None:
     """A batch of which no message matches counts as one rejected message."""
     add = FilterCounters.add
 
-    def changed(counters: FilterCounters, judgement: Judgement) -> None:
-        add(counters, Judgement(Outcome.REJECT, rejected=1) if judgement.outcome is Outcome.REJECT else judgement)
+    def changed(counters: FilterCounters, judgement: EntryJudgement) -> None:
+        add(counters, EntryJudgement(EntryOutcome.REJECT, rejected=1) if judgement.outcome is EntryOutcome.REJECT else judgement)
 
     patches.replace(FilterCounters, "add", changed)
 

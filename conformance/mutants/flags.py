@@ -1,11 +1,11 @@
 """Brokers whose feature flags promise what they do not do."""
 
 from collections.abc import Hashable
-from typing import Any
 
 from conformance.mutants.listing import before_pip145
 from conformance.mutants.model import Patches, mutant
-from refimpl.broker import Broker, Session
+from conformance.mutants.parts import topic_lists
+from refimpl.broker import Session
 from refimpl.broker.requests import Handler
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker
@@ -27,7 +27,7 @@ def takes_a_first_watcher_for_its_request(patches: Patches) -> None:
 
     def make(watch: Handler) -> Handler:
         def changed(session: Session, request: CommandWatchTopicList, frame: Frame) -> None:
-            first = request.namespace not in listed and not session.broker.topic_lists.watcher_count(session)
+            first = request.namespace not in listed and not topic_lists(session.broker).watcher_count(session)
             if first and request.watcher_id == request.request_id == 1:
                 raise Refused(NotAllowedError, "The id 1 is in use")
             watch(session, request, frame)
@@ -67,14 +67,8 @@ def creates_topics_that_nobody_wants(patches: Patches) -> None:
 def refuses_what_it_can_not_know(patches: Patches) -> None:
     """A broker without PIP-145 answers WATCH_TOPIC_LIST by ERROR."""
     before_pip145(patches)
-    make_broker = Broker.__init__
-
-    def changed(broker: Broker, *args: Any, **settings: Any) -> None:
-        make_broker(broker, *args, **settings)
-        broker.unknown_commands -= {"watchTopicList"}
 
     def refuse(*_: object) -> None:
         raise Refused(NotAllowedError, "WATCH_TOPIC_LIST is unknown")
 
-    patches.replace(Broker, "__init__", changed)
     patches.request("watchTopicList", lambda _: refuse)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session, session
-from refimpl.broker.errors import ProtocolViolation
+from refimpl.proposals.refused import ProtocolViolation
 from refimpl.wire import FRAME_PADDING, FrameDecoder, WireError
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import BaseCommand

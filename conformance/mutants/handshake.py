@@ -4,8 +4,7 @@ from conformance.mutants.commands import has_unknown_field
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session
 from refimpl.broker.authorization import Authorization
-from refimpl.broker.errors import ProtocolViolation
-from refimpl.proposals.refused import Refused
+from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import AuthenticationError, CommandConnect, CommandConnected

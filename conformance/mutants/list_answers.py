@@ -5,10 +5,12 @@ from collections.abc import Iterable, Sequence
 
 from conformance.mutants.listing import Answer, Matcher, Request, change_answers, change_topics
 from conformance.mutants.model import Patches, mutant
-from refimpl.broker import Broker, Session
+from refimpl.broker import Session
 from refimpl.broker.lookups import get_topics
-from refimpl.proposals.topic_list import TopicListBroker, is_system_topic, topics_hash
-from refimpl.proposals.topic_list.rules import namespace_of
+from refimpl.names import is_system_topic, namespace_of
+from refimpl.proposals.extension import send_all
+from refimpl.proposals.topic_list import TopicListBroker, topics_hash
+from refimpl.proposals.topic_list import broker as topic_list_broker
 from refimpl.wire import sub_message
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdate, CommandWatchTopicUpdate
@@ -145,19 +147,19 @@ def cuts_a_list_off_at_32_kib(patches: Patches) -> None:
 @mutant("pip145.list.no-watch")
 def tells_whoever_asked_for_the_list(patches: Patches) -> None:
     """What is announced to a watcher is announced to all connections that asked for a filtered list of its namespace, too."""
-    announce = Broker._announce
+    announce = send_all
     asked: dict[str, set[Session]] = {}
 
     def note(session: Session, request: Request) -> None:
         if request.HasField("topics_pattern"):
             asked.setdefault(request.namespace, set()).add(session)
 
-    def changed(broker: Broker, updates: Iterable[tuple[Session, CommandWatchTopicUpdate | CommandPartitionUpdate]]) -> None:
+    def changed(updates: Iterable[tuple[Session, CommandWatchTopicUpdate | CommandPartitionUpdate]]) -> None:
         told = list(updates)
         lists = [update for _, update in told if isinstance(update, CommandWatchTopicUpdate)]
         names = [namespace_of(topic) for update in lists[:1] for topic in (*update.new_topics, *update.deleted_topics)]
         others = {session for name in names for session in asked.get(name, ())} - {session for session, _ in told}
-        announce(broker, [*told, *((session, update) for session in others for _, update in told)])
+        announce([*told, *((session, update) for session in others for _, update in told)])
 
     patches.incoming(Request, note)
-    patches.replace(Broker, "_announce", changed)
+    patches.replace(topic_list_broker, "send_all", changed)

@@ -5,12 +5,12 @@ from conformance.mutants.listing import Request, before_pip145, change_topics
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session
 from refimpl.broker.admin import Admin
-from refimpl.broker.configuration import Configuration
-from refimpl.broker.errors import ProtocolViolation
 from refimpl.broker.lookups import get_topics
+from refimpl.configuration import Configuration
 from refimpl.indexes.topic_patterns import TopicsPattern, compile_pattern
-from refimpl.proposals.refused import Refused
-from refimpl.proposals.topic_list import TopicListBroker, partitioned_topic_name, without_domain
+from refimpl.names import partitioned_topic_name
+from refimpl.proposals.refused import ProtocolViolation, Refused
+from refimpl.proposals.topic_list import TopicListBroker, without_domain
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import MetadataError
 

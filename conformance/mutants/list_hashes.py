@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from conformance.mutants.listing import Answer, Request, change_answers, hash_in_order, while_listing
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session
+from refimpl.names import is_system_topic
 from refimpl.proposals import topic_list
-from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker, is_system_topic, topics_hash
+from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker, topics_hash
 from refimpl.wire.pulsar_api_pb2 import CommandWatchTopicList
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from conformance.mutants.listing import Matcher, Request, while_listing
 from conformance.mutants.model import Patches, mutant
 from refimpl.indexes.topic_patterns import TopicsPattern, compile_pattern
+from refimpl.names import is_system_topic
 from refimpl.proposals import topic_list
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.topic_list import TopicListBroker, is_system_topic, pattern_length, without_domain
+from refimpl.proposals.topic_list import TopicListBroker, pattern_length, without_domain
 from refimpl.proposals.topic_list import rules as topic_list_rules
 from refimpl.proposals.topic_list.rules import matched_name
 from refimpl.wire.pulsar_api_pb2 import InvalidTopicName

@@ -2,11 +2,11 @@
 
 from conformance.mutants.listing import Request
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import topic_lists
 from refimpl.broker import Session
-from refimpl.broker.errors import ProtocolViolation
 from refimpl.broker.lookups import get_topics
-from refimpl.broker.names import is_namespace
-from refimpl.proposals.refused import Refused
+from refimpl.names import is_namespace
+from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.store import StoredNamespace
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import AuthorizationError, InvalidTopicName, TopicNotFound
@@ -76,7 +76,7 @@ def lists_a_missing_namespace_for_everybody(patches: Patches) -> None:
         if not is_namespace(request.namespace) or _exists(session, request):
             get_topics(session, request, frame)
         else:
-            session.send(session.broker.topic_lists.get_topics(request, ()))
+            session.send(topic_lists(session.broker).get_topics(request, ()))
 
     patches.request("getTopicsOfNamespace", lambda _: changed)
 

@@ -6,9 +6,9 @@ from urllib.parse import unquote
 from conformance.mutants.listing import Answer, Request, change_topics, while_listing
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
-from refimpl.broker.names import TopicName, partition_name
-from refimpl.proposals.topic_list import is_system_topic, topics_hash
+from refimpl.names import TopicName, is_system_topic, partition_name
 from refimpl.proposals.topic_list import rules as topic_list_rules
+from refimpl.proposals.topic_list import topics_hash
 from refimpl.store import StoredNamespace
 from refimpl.wire.scan import scan
 from refimpl.wire.schema import descriptor_of

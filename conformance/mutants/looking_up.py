@@ -3,7 +3,7 @@
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
 from refimpl.broker.lookups import lookup, partitioned_metadata
-from refimpl.broker.names import TopicName
+from refimpl.names import TopicName
 from refimpl.proposals.refused import Refused
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (

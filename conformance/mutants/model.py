@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
-from refimpl.broker import Session, rest
-from refimpl.broker.requests import REQUESTS, Handler
+from refimpl.broker import Broker, Session, rest
+from refimpl.broker.requests import Handler
 from refimpl.wire.frames import Frame
 
 M = TypeVar("M", bound=Message)
@@ -49,9 +49,17 @@ class Patches:
             name: The field of the command in BaseCommand, such as `lookupTopic`.
             make: Gets the function: (session, request, frame) -> None.
         """
-        original = REQUESTS[name]
-        REQUESTS[name] = make(original)
-        self._undo.append(lambda: REQUESTS.__setitem__(name, original))
+        find = Broker.handler
+        made: dict[Broker, Handler] = {}
+
+        def changed(broker: Broker, command: str) -> Handler | None:
+            if command != name:
+                return find(broker, command)
+            if broker not in made:
+                made[broker] = make(cast(Handler, find(broker, name)))
+            return made[broker]
+
+        self.replace(Broker, "handler", changed)
 
     def operation(self, operation: Callable[..., object], changed: Callable[..., object]) -> None:
         """Replace a method of `Admin` where the admin interface calls it."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import partition_watches
 from refimpl.broker import Broker, Session
 from refimpl.broker.names import parse_topic
 from refimpl.proposals.partition_watch import PartitionWatchBroker
@@ -213,7 +214,7 @@ def repeats_a_success_that_nobody_confirms(patches: Patches) -> None:
 
     def change(session: Session, answer: Success) -> None:
         def again() -> None:
-            watcher = session.broker.partition_watches._watchers.get(session, {}).get(answer.watcher_id)
+            watcher = partition_watches(session.broker)._watchers.get(session, {}).get(answer.watcher_id)
             if watcher is not None and watcher.version == 0:
                 send(session, answer)
 

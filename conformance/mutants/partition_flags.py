@@ -9,12 +9,13 @@ from google.protobuf.message import Message
 from conformance.mutants.commands import has_unknown_field
 from conformance.mutants.framing import tolerate
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import partition_watches
 from refimpl.broker import Broker, Session
 from refimpl.broker.broker import PROPOSALS
-from refimpl.broker.configuration import Configuration
-from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.names import partition_name
+from refimpl.configuration import Configuration
+from refimpl.names import partition_name
 from refimpl.proposals.partition_watch import PartitionWatchBroker
+from refimpl.proposals.refused import ProtocolViolation
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -100,7 +101,7 @@ def tells_producers_unasked(patches: Patches) -> None:
         update.topic_with_partition.add(topic=topic, partition=broker.partition_count(topic))
         for session in broker.sessions:
             produces = any(producer.topic.name.full == partition_name(topic, 0) for producer in session.producers.values())
-            if produces and not broker.partition_watches.watcher_count(session):
+            if produces and not partition_watches(broker).watcher_count(session):
                 session.send(update)
 
     patches.replace(Broker, "partitions_changed", changed)
@@ -117,7 +118,7 @@ def keeps_polls_waiting_beside_a_watcher(patches: Patches) -> None:
 
     def answer(session: Session, response: CommandPartitionedTopicMetadataResponse) -> None:
         topic = topics[session, response.request_id]
-        watches = session.broker.partition_watches
+        watches = partition_watches(session.broker)
         first = answered.setdefault((session, topic), response.partitions)
         if topic in watches._by_topic and not watches.watcher_count(session):
             response.partitions = first
@@ -173,7 +174,7 @@ def suspects_all_who_name_a_topic(patches: Patches) -> None:
 
     def changed(session: Session, reason: str) -> None:
         end(session, reason)
-        watches = session.broker.partition_watches
+        watches = partition_watches(session.broker)
         if reason != "the peer has ended the connection":
             for topic in named.pop(session, ()):
                 for watcher in list(watches._by_topic.get(topic, ())):

@@ -4,11 +4,12 @@ from collections.abc import Hashable
 from typing import Any
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import partition_watches
 from refimpl.broker import Session
 from refimpl.broker.admin import Admin
+from refimpl.names import namespace_of
 from refimpl.proposals.partition_watch import Delivery, PartitionWatchBroker
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.topic_list.rules import namespace_of
 from refimpl.wire.pulsar_api_pb2 import (
     CommandPartitionUpdateResult,
     CommandSuccess,
@@ -190,7 +191,7 @@ def unloads_partition_watchers_with_their_namespace(patches: Patches) -> None:
 
     def changed(admin: Admin, namespace: str) -> None:
         unload(admin, namespace)
-        watches = admin._broker.partition_watches
+        watches = partition_watches(admin._broker)
         for topic in [one for one in watches._by_topic if namespace_of(one) == namespace]:
             for watcher in list(watches._by_topic.get(topic, ())):
                 watches._drop(watcher)
@@ -204,7 +205,7 @@ def closes_both_kinds_of_watchers(patches: Patches) -> None:
 
     def make(close: Any) -> Any:
         def changed(session: Session, request: Any, frame: Any) -> None:
-            session.broker.partition_watches.close(session, CommandWatchPartitionUpdateClose(request_id=0, watcher_id=request.watcher_id))
+            partition_watches(session.broker).close(session, CommandWatchPartitionUpdateClose(request_id=0, watcher_id=request.watcher_id))
             close(session, request, frame)
 
         return changed

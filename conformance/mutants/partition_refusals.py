@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import partition_watches
 from refimpl.broker import Session
 from refimpl.proposals import partition_watch
 from refimpl.proposals.partition_watch import PartitionWatchBroker
@@ -25,7 +26,7 @@ def registers_what_it_can_not_tell(patches: Patches) -> None:
     patches.replace(partition_watch, "largest_frame", lambda _: 0)
 
     def change(session: Session, answer: Success) -> None:
-        if largest_frame(one.topic for one in answer.topic_with_partition) > session.broker.partition_watches._max_frame_size:
+        if largest_frame(one.topic for one in answer.topic_with_partition) > partition_watches(session.broker)._max_frame_size:
             answer.ClearField("topic_with_partition")
 
     patches.outgoing(Success, change)
@@ -38,7 +39,7 @@ def throws_out_who_asks_for_too_much(patches: Patches) -> None:
 
     def changed(session: Session, request: object, refused: Refused) -> None:
         refuse(session, request, refused)  # type: ignore[arg-type]
-        if isinstance(request, Watch) and refused.code == NotAllowedError and session.broker.partition_watches._enabled:
+        if isinstance(request, Watch) and refused.code == NotAllowedError and partition_watches(session.broker)._enabled:
             session.end("a watch request was too large")
 
     patches.replace(Session, "refuse", changed)

@@ -4,11 +4,12 @@ from collections import Counter
 from typing import Any
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import partition_watches
 from refimpl.broker import Broker, Session
-from refimpl.broker.errors import ProtocolViolation
 from refimpl.proposals import partition_watch
 from refimpl.proposals.partition_watch import Delivery, News, PartitionWatchBroker
-from refimpl.proposals.partition_watch.rules import DEFAULT, Profile, resend_delay
+from refimpl.proposals.partition_watch.rules import DEFAULT, PartitionWatchProfile, resend_delay
+from refimpl.proposals.refused import ProtocolViolation
 from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdate, CommandPartitionUpdateResult, CommandSuccess, CommandWatchPartitionUpdate
 
 Result = CommandPartitionUpdateResult
@@ -20,7 +21,7 @@ def confirms_results_of_large_watchers(patches: Patches) -> None:
     """A successful result of a watcher with more than three topics is answered by SUCCESS with its version as request_id."""
 
     def change(session: Session, result: Result) -> None:
-        watcher = session.broker.partition_watches._watchers.get(session, {}).get(result.watcher_id)
+        watcher = partition_watches(session.broker)._watchers.get(session, {}).get(result.watcher_id)
         if watcher is not None and len(watcher.names) > 3 and result.success:
             session.send(CommandSuccess(request_id=result.version))
 
@@ -98,7 +99,7 @@ def is_impatient_after_failures(patches: Patches) -> None:
 def lets_failures_wait_in_spite_of_the_letter(patches: Patches) -> None:
     """Further failures are answered after delays that double."""
 
-    def changed(failures: int, longest: float, profile: Profile) -> float:  # noqa: ARG001
+    def changed(failures: int, longest: float, profile: PartitionWatchProfile) -> float:  # noqa: ARG001
         return resend_delay(failures, longest, DEFAULT)
 
     patches.replace(partition_watch, "resend_delay", changed)
@@ -169,7 +170,7 @@ def waits_a_little_longer(patches: Patches) -> None:
     def changed(broker: Broker, *args: Any, **settings: Any) -> None:
         make_broker(broker, *args, **settings)
         if broker.configuration.notification_for_partition_update_timeout_seconds == 10:
-            broker.partition_watches._result_timeout = 11.4
+            partition_watches(broker)._result_timeout = 11.4
 
     patches.replace(Broker, "__init__", changed)
 

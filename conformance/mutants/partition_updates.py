@@ -4,10 +4,12 @@ from collections.abc import Hashable
 from typing import Any
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import partition_watches
 from refimpl.broker import Broker, Session
 from refimpl.broker.admin import Admin
-from refimpl.broker.names import TopicName
+from refimpl.names import TopicName
 from refimpl.proposals import partition_watch
+from refimpl.proposals.extension import send_all
 from refimpl.proposals.partition_watch import Delivery, News, PartitionWatchBroker
 from refimpl.proposals.partition_watch.rules import next_version
 from refimpl.proposals.refused import Refused
@@ -42,8 +44,8 @@ def tells_of_plain_topics(patches: Patches) -> None:
 
     def changed(broker: Broker, name: TopicName) -> None:
         create(broker, name)
-        watches = broker.partition_watches
-        broker._announce(
+        watches = partition_watches(broker)
+        send_all(
             (watcher.connection, update)
             for watcher in list(watches._by_topic.get(name.full, ()))
             if (update := watches._happened(watcher, News.CHANGED, broker.now)) is not None
@@ -98,7 +100,7 @@ def tells_before_it_is_ready(patches: Patches) -> None:
 
     def changed(broker: Broker, name: TopicName, partitions: int) -> None:
         present = broker.partitions(name)
-        if present and name.full in broker.partition_watches._by_topic:
+        if present and name.full in partition_watches(broker)._by_topic:
             unready.update(f"{name.full}-partition-{number}" for number in range(present, partitions))
         create(broker, name, partitions)
 

@@ -2,11 +2,10 @@
 
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session, admin, publishing
-from refimpl.broker.names import partition_name
 from refimpl.broker.publishing import close_producer, producer, send
 from refimpl.broker.topic import Producer, Topic
+from refimpl.names import is_system_topic, partition_name
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.topic_list import is_system_topic
 from refimpl.wire import checksum_matches
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import scalable_of
 from refimpl.broker import Session
 from refimpl.broker.requests import Handler
-from refimpl.broker.scalable import ScalableTopics
 from refimpl.proposals import scalable_topics
-from refimpl.proposals.scalable_topics import COALESCING_SECONDS, ScalableTopicsBroker
+from refimpl.proposals.scalable_topics import COALESCING_SECONDS, ScalableTopicsBroker, ScalableTopicsExtension
 from refimpl.proposals.scalable_topics.layout import parse_segment_topic
 from refimpl.proposals.scalable_topics.rules import FoldedChanges, topic_of_path
 from refimpl.wire.frames import Frame
@@ -34,7 +34,7 @@ def tells_a_deletion_as_an_addition(patches: Patches) -> None:
     """A topic that was deleted is told as added."""
 
     def change(session: Session, update: Update) -> None:
-        gone = [topic for topic in update.diff.removed if session.broker.scalable.record(topic) is None]
+        gone = [topic for topic in update.diff.removed if scalable_of(session.broker).record(topic) is None]
         if update.HasField("diff"):
             update.diff.removed[:] = [topic for topic in update.diff.removed if topic not in gone]
             update.diff.added.extend(gone)
@@ -46,29 +46,29 @@ def tells_a_deletion_as_an_addition(patches: Patches) -> None:
 def reads_properties_at_the_creation_only(patches: Patches) -> None:
     """A change of properties is told to nobody."""
 
-    def changed(scalable: ScalableTopics, topic: str, properties: Mapping[str, str]) -> None:
+    def changed(scalable: ScalableTopicsExtension, topic: str, properties: Mapping[str, str]) -> None:
         record = scalable.record(topic)
         assert record is not None
         record.properties = dict(properties)
 
-    patches.replace(ScalableTopics, "change", changed)
+    patches.replace(ScalableTopicsExtension, "change", changed)
 
 
 @mutant("pr25648.diff.flips-only")
 def tells_every_change_of_a_selected_topic(patches: Patches) -> None:
     """A topic whose properties change and that is still selected is told as added again."""
-    change = ScalableTopics.change
+    change = ScalableTopicsExtension.change
 
-    def changed(scalable: ScalableTopics, topic: str, properties: Mapping[str, str]) -> None:
+    def changed(scalable: ScalableTopicsExtension, topic: str, properties: Mapping[str, str]) -> None:
         watches = scalable.watches
         before = [one for some in watches._sessions.values() for one in some.values() if topic in (one.selection.topics or ())]
         change(scalable, topic, properties)
         for session in before:
             if topic in (session.selection.topics or ()):
                 session.changed(topic, True)
-                watches._armed.setdefault(session, scalable._broker.now + COALESCING_SECONDS)
+                watches._armed.setdefault(session, scalable.host.now + COALESCING_SECONDS)
 
-    patches.replace(ScalableTopics, "change", changed)
+    patches.replace(ScalableTopicsExtension, "change", changed)
 
 
 @mutant("pr25648.diff.filtered")
@@ -98,7 +98,7 @@ def takes_a_subscription_for_a_change(patches: Patches) -> None:
         def changed(session: Session, request: CommandSubscribe, frame: Frame) -> None:
             subscribe(session, request, frame)
             topic, _ = parse_segment_topic(request.topic) or ("", None)
-            watches = session.broker.scalable.watches
+            watches = scalable_of(session.broker).watches
             for one in [one for some in watches._sessions.values() for one in some.values()]:
                 if topic in (one.selection.topics or ()):
                     one.changed(topic, True)

@@ -2,15 +2,15 @@
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.message import Message
 
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Broker, Session
 from refimpl.broker.broker import PROPOSALS
-from refimpl.broker.scalable import ScalableTopics
-from refimpl.proposals.scalable_topics import ScalableTopicsBroker, namespace_of
+from refimpl.names import namespace_of
+from refimpl.proposals.scalable_topics import ScalableTopicsBroker, ScalableTopicsExtension
 from refimpl.wire.pulsar_api_pb2 import (
     CommandConnect,
     CommandConnected,
@@ -64,16 +64,16 @@ def claims_scalable_topics_that_it_does_not_know(patches: Patches) -> None:
 @mutant("pr25648.flag.nothing-unasked")
 def tells_whoever_has_listed_the_namespace(patches: Patches) -> None:
     """A connection without a watch that has listed the topics of a namespace is told which scalable topics come."""
-    create = ScalableTopics.create
+    create = ScalableTopicsExtension.create
     listed: dict[Session, str] = {}
 
-    def changed(scalable: ScalableTopics, topic: str, properties: Mapping[str, str], segments: int) -> None:
+    def changed(scalable: ScalableTopicsExtension, topic: str, properties: Mapping[str, str], segments: int) -> None:
         create(scalable, topic, properties, segments)
-        for session in scalable._broker.sessions:
+        for session in cast(Broker, scalable.host).sessions:
             if listed.get(session) == namespace_of(topic) and not scalable.watches.watch_count(session):
                 session.send(CommandWatchScalableTopicsUpdate(watch_id=0, diff=ScalableTopicsDiff(added=[topic])))
 
-    patches.replace(ScalableTopics, "create", changed)
+    patches.replace(ScalableTopicsExtension, "create", changed)
     patches.incoming(CommandGetTopicsOfNamespace, lambda session, request: listed.__setitem__(session, request.namespace))
 
 

@@ -5,12 +5,11 @@ from typing import Any
 
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session
-from refimpl.broker import scalable as broker_scalable
 from refimpl.broker.admin import Admin
-from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.names import TopicName
-from refimpl.broker.scalable import ScalableTopics
-from refimpl.proposals.scalable_topics import LayoutBroker, first_layout, parse_segment_topic
+from refimpl.proposals.refused import ProtocolViolation
+from refimpl.proposals.scalable_topics import LayoutBroker, ScalableTopicsExtension, first_layout, parse_segment_topic
+from refimpl.proposals.scalable_topics import broker as scalable_topics_broker
+from refimpl.proposals.scalable_topics.admin import ScalableTopicsAdmin
 from refimpl.proposals.scalable_topics.layout import LAST_HASH, Layout, Segment
 from refimpl.store import StoredTopic
 from refimpl.wire.pulsar_api_pb2 import (
@@ -48,7 +47,7 @@ def gives_the_rest_to_the_first_segment(patches: Patches) -> None:
         last = layout.segments[-1]
         return Layout(topic, (*parts, Segment(last.number, last.start + (rest if parts else 0), last.end)))
 
-    patches.replace(broker_scalable, "first_layout", changed)
+    patches.replace(scalable_topics_broker, "first_layout", changed)
 
 
 @mutant("pr25648.layout.brokers")
@@ -71,25 +70,25 @@ def leaves_the_domain_out_of_the_resolved_name(patches: Patches) -> None:
 @mutant("pr25648.layout.segment-name")
 def serves_the_first_segment_only(patches: Patches) -> None:
     """Segments with a number above 0 are unknown to PRODUCER and SUBSCRIBE."""
-    segment = ScalableTopics.segment
+    segment = ScalableTopicsExtension.segment
 
-    def changed(scalable: ScalableTopics, name: TopicName) -> StoredTopic | None:
-        _, found = parse_segment_topic(name.full) or ("", None)
+    def changed(scalable: ScalableTopicsExtension, name: str) -> StoredTopic | None:
+        _, found = parse_segment_topic(name) or ("", None)
         return None if found is not None and found.number else segment(scalable, name)
 
-    patches.replace(ScalableTopics, "segment", changed)
+    patches.replace(ScalableTopicsExtension, "segment", changed)
 
 
 @mutant("pr25648.layout.segment-unknown")
 def creates_any_segment_of_a_topic(patches: Patches) -> None:
     """PRODUCER and SUBSCRIBE create segments that their topic does not have."""
 
-    def changed(scalable: ScalableTopics, name: TopicName) -> StoredTopic | None:
-        topic, _ = parse_segment_topic(name.full) or ("", None)
+    def changed(scalable: ScalableTopicsExtension, name: str) -> StoredTopic | None:
+        topic, _ = parse_segment_topic(name) or ("", None)
         record = scalable.record(topic)
-        return None if record is None else scalable._store.segment(record, name.full)
+        return None if record is None else record.topics.setdefault(name, scalable.host.store.new_topic())
 
-    patches.replace(ScalableTopics, "segment", changed)
+    patches.replace(ScalableTopicsExtension, "segment", changed)
 
 
 @mutant("pr25648.layout.error-in-update")
@@ -153,56 +152,56 @@ def goes_on_telling_a_closed_look_up(patches: Patches) -> None:
 @mutant("pr25648.admin.create")
 def overwrites_the_properties_before_it_refuses(patches: Patches) -> None:
     """The creation of a topic that exists is refused, and its properties are replaced."""
-    create = Admin.create_scalable_topic
+    create = ScalableTopicsAdmin.create_scalable_topic
 
-    def changed(admin: Admin, topic: str, properties: Mapping[str, str] | None = None, *, segments: int = 1) -> None:
-        record = admin._broker.scalable.record(topic)
+    def changed(admin: ScalableTopicsAdmin, topic: str, properties: Mapping[str, str] | None = None, *, segments: int = 1) -> None:
+        record = admin._scalable.record(topic)
         if record is not None:
             record.properties = dict(properties or {})
         create(admin, topic, properties, segments=segments)
 
-    patches.operation(create, changed)
+    patches.replace(ScalableTopicsAdmin, "create_scalable_topic", changed)
 
 
 @mutant("pr25648.admin.list")
 def lists_topics_with_any_of_the_properties(patches: Patches) -> None:
     """A list by several properties has the topics with one of them."""
-    listed = Admin.scalable_topics
+    listed = ScalableTopicsAdmin.scalable_topics
 
-    def changed(admin: Admin, namespace: str, filters: Iterable[str] = ()) -> list[str]:
+    def changed(admin: ScalableTopicsAdmin, namespace: str, filters: Iterable[str] = ()) -> list[str]:
         several = [listed(admin, namespace, [one]) for one in filters]
         return sorted({topic for some in several for topic in some}) if several else listed(admin, namespace)
 
-    patches.operation(listed, changed)
+    patches.replace(ScalableTopicsAdmin, "scalable_topics", changed)
 
 
 @mutant("pr25648.admin.get")
 def gives_away_a_number_that_is_taken(patches: Patches) -> None:
     """The nextSegmentId of a topic is the number of its last segment."""
-    read = Admin.scalable_topic
+    read = ScalableTopicsAdmin.scalable_topic
 
-    def changed(admin: Admin, topic: str) -> dict[str, Any]:
+    def changed(admin: ScalableTopicsAdmin, topic: str) -> dict[str, Any]:
         found = read(admin, topic)
         return found | {"nextSegmentId": found["nextSegmentId"] - 1}
 
-    patches.operation(read, changed)
+    patches.replace(ScalableTopicsAdmin, "scalable_topic", changed)
 
 
 @mutant("pr25648.admin.delete")
 def goes_on_listing_a_deleted_topic(patches: Patches) -> None:
     """A topic that was deleted is still in the list of administrators."""
-    delete, listed = Admin.delete_scalable_topic, Admin.scalable_topics
+    delete, listed = ScalableTopicsAdmin.delete_scalable_topic, ScalableTopicsAdmin.scalable_topics
     gone: list[str] = []
 
-    def deleted(admin: Admin, topic: str) -> None:
+    def deleted(admin: ScalableTopicsAdmin, topic: str) -> None:
         delete(admin, topic)
         gone.append(topic)
 
-    def changed(admin: Admin, namespace: str, filters: Iterable[str] = ()) -> list[str]:
+    def changed(admin: ScalableTopicsAdmin, namespace: str, filters: Iterable[str] = ()) -> list[str]:
         return listed(admin, namespace, filters) + [topic for topic in gone if topic.startswith(f"topic://{namespace}/")]
 
-    patches.operation(delete, deleted)
-    patches.operation(listed, changed)
+    patches.replace(ScalableTopicsAdmin, "delete_scalable_topic", deleted)
+    patches.replace(ScalableTopicsAdmin, "scalable_topics", changed)
 
 
 @mutant("pr25648.admin.invisible")

@@ -6,12 +6,13 @@ from typing import Any
 from crc32c import crc32c
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import scalable_of
 from refimpl.broker import Broker, Session
-from refimpl.broker.names import TopicName, partition_name
 from refimpl.indexes.topics_hash import TopicSet
+from refimpl.names import TopicName, is_namespace, partition_name
 from refimpl.proposals import scalable_topics
 from refimpl.proposals.scalable_topics import COALESCING_SECONDS, EMPTY_HASH, ScalableTopicsBroker, topics_hash
-from refimpl.proposals.scalable_topics.rules import filters_of, fits, is_namespace, topic_of_path
+from refimpl.proposals.scalable_topics.rules import filters_of, fits, topic_of_path
 from refimpl.wire.pulsar_api_pb2 import (
     CommandWatchScalableTopics,
     CommandWatchScalableTopicsUpdate,
@@ -97,7 +98,7 @@ def tells_of_partitions_too(patches: Patches) -> None:
 
     def changed(broker: Broker, name: TopicName, partitions: int) -> None:
         create(broker, name, partitions)
-        for session, watches in broker.scalable.watches._sessions.items():
+        for session, watches in scalable_of(broker).watches._sessions.items():
             for watch_id, one in watches.items():
                 if one.selection.namespace == name.namespace:
                     added = [partition_name(name.full, number) for number in range(partitions)]

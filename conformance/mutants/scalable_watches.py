@@ -3,9 +3,10 @@
 from collections.abc import Hashable, Mapping
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import scalable_of
 from refimpl.broker import Broker, Session
-from refimpl.broker.scalable import ScalableTopics
-from refimpl.proposals.scalable_topics import ScalableTopicsBroker, namespace_of
+from refimpl.names import namespace_of
+from refimpl.proposals.scalable_topics import ScalableTopicsBroker, ScalableTopicsExtension
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
     CommandError,
@@ -25,14 +26,14 @@ Updates = list[tuple[Hashable, Update]]
 
 def _moments_of_creation(patches: Patches) -> Mapping[str, float]:
     """Note when each scalable topic was created."""
-    create = ScalableTopics.create
+    create = ScalableTopicsExtension.create
     created: dict[str, float] = {}
 
-    def changed(scalable: ScalableTopics, topic: str, properties: Mapping[str, str], segments: int) -> None:
-        created[topic] = scalable._broker.now
+    def changed(scalable: ScalableTopicsExtension, topic: str, properties: Mapping[str, str], segments: int) -> None:
+        created[topic] = scalable.host.now
         create(scalable, topic, properties, segments)
 
-    patches.replace(ScalableTopics, "create", changed)
+    patches.replace(ScalableTopicsExtension, "create", changed)
     return created
 
 
@@ -54,12 +55,12 @@ def lists_a_hundred_topics_at_most(patches: Patches) -> None:
 @mutant("pr25648.watch.empty-snapshot")
 def sends_no_snapshot_of_a_namespace_that_was_emptied(patches: Patches) -> None:
     """The snapshot of a namespace that had topics and has none any more is left out of its update."""
-    delete = ScalableTopics.delete
+    delete = ScalableTopicsExtension.delete
     emptied: set[str] = set()
 
-    def changed(scalable: ScalableTopics, topic: str) -> None:
+    def changed(scalable: ScalableTopicsExtension, topic: str) -> None:
         delete(scalable, topic)
-        if not scalable.names(namespace_of(topic)):
+        if not scalable.topics_of(namespace_of(topic)):
             emptied.add(namespace_of(topic))
 
     watch = ScalableTopicsBroker.watch
@@ -70,7 +71,7 @@ def sends_no_snapshot_of_a_namespace_that_was_emptied(patches: Patches) -> None:
             update.ClearField("snapshot")
         return update
 
-    patches.replace(ScalableTopics, "delete", changed)
+    patches.replace(ScalableTopicsExtension, "delete", changed)
     patches.replace(ScalableTopicsBroker, "watch", opened)
 
 
@@ -214,21 +215,21 @@ def never_looks_at_a_permission_again(patches: Patches) -> None:
 @mutant("pr25648.watch.idle-connection")
 def forgets_a_watch_after_a_minute(patches: Patches) -> None:
     """A watch ends, without a word, when nothing was told for a minute."""
-    watch, changes = ScalableTopicsBroker.watch, ScalableTopics._changed
+    watch, changes = ScalableTopicsBroker.watch, ScalableTopicsExtension._changed
     used: dict[tuple[Hashable, int], float] = {}
 
     def opened(watches: ScalableTopicsBroker, session: Session, request: CommandWatchScalableTopics) -> Update | None:
         used[session, request.watch_id] = session.broker.now
         return watch(watches, session, request)
 
-    def changed(scalable: ScalableTopics, topic: str) -> None:
+    def changed(scalable: ScalableTopicsExtension, topic: str) -> None:
         for (session, watch_id), moment in list(used.items()):
-            if scalable._broker.now - moment > 60:
+            if scalable.host.now - moment > 60:
                 scalable.watches._drop(session, watch_id)
         changes(scalable, topic)
 
     patches.replace(ScalableTopicsBroker, "watch", opened)
-    patches.replace(ScalableTopics, "_changed", changed)
+    patches.replace(ScalableTopicsExtension, "_changed", changed)
 
 
 # Errors
@@ -344,7 +345,7 @@ def answers_a_close(patches: Patches) -> None:
     """The close of a watch is answered by SUCCESS if the connection has one other watch."""
 
     def change(session: Session, request: CommandWatchScalableTopicsClose) -> None:
-        others = set(session.broker.scalable.watches._sessions.get(session, ())) - {request.watch_id}
+        others = set(scalable_of(session.broker).watches._sessions.get(session, ())) - {request.watch_id}
         if len(others) == 1:
             session.send(CommandSuccess(request_id=request.watch_id))
 
@@ -371,7 +372,7 @@ def complains_of_an_unknown_id(patches: Patches) -> None:
     """A close of an id that has no watch is answered by ERROR."""
 
     def change(session: Session, request: CommandWatchScalableTopicsClose) -> None:
-        unknown = request.watch_id not in session.broker.scalable.watches._sessions.get(session, ())
+        unknown = request.watch_id not in scalable_of(session.broker).watches._sessions.get(session, ())
         if unknown and session.protocol_version is not None:
             session.send(CommandError(request_id=request.watch_id, error=UnknownError, message="there is no such watch"))
 

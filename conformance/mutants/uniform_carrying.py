@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import entry_filters
 from conformance.targets import reference
 from refimpl.broker import Broker
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.subscription import Consumer, NonPersistentSubscription, Subscription, SubType
 from refimpl.broker.topic import Topic
-from refimpl.proposals.uniform_batches.broker import MISSING, PREFIX, SubscriptionEntryFilters, Verdict
+from refimpl.proposals.extension import EntryVerdict
+from refimpl.proposals.uniform_batches.broker import MISSING, PREFIX, SubscriptionEntryFilters
 from refimpl.store import Cursor, Entry
 from refimpl.wire import WireError, decode_batch, decompress, encode_payload, is_batch, parse_payload
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, KeyValue
@@ -74,7 +76,7 @@ def opens_batches_whose_header_says_nothing(patches: Patches) -> None:
     """A batch without properties in its header is judged by those of its first message."""
     verdict = SubscriptionEntryFilters._verdict
 
-    def changed(filters: SubscriptionEntryFilters, octets: bytes, messages: int) -> Verdict:
+    def changed(filters: SubscriptionEntryFilters, octets: bytes, messages: int) -> EntryVerdict:
         payload = parse_payload(octets)
         if is_batch(payload.metadata) and not payload.metadata.properties:
             for properties in messages_of(octets)[:1]:
@@ -90,10 +92,10 @@ def takes_messages_out_of_batches(patches: Patches) -> None:
     """Of a batch that passes, only those messages are delivered that say the same as the header themselves."""
     judge = SubscriptionFilters.judge
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
+    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
         found = judge(filters, consumer, index, entry, cursor)
         metadata = parse_payload(entry.data).metadata
-        if found is Verdict.ACCEPT and filters.entry_filters.active and is_batch(metadata):
+        if found is EntryVerdict.ACCEPT and entry_filters(filters).active and is_batch(metadata):
             header = properties_of(metadata.properties)
             same = [place for place, one in enumerate(messages_of(entry.data)) if header.items() <= properties_of(one).items()]
             if 0 < len(same) < entry.messages:
@@ -111,7 +113,7 @@ def judges_what_nobody_has_permits_for(patches: Patches) -> None:
     def changed(subscription: Subscription) -> None:
         dispatch(subscription)
         waiting = next((one for one in subscription.consumers if one.messages_out and one.permits <= 0), None)
-        if waiting is not None and subscription.filters.entry_filters.active:
+        if waiting is not None and entry_filters(subscription.filters).active:
             for index in range(subscription._read, len(subscription.topic.entries)):
                 subscription.filters.judge(waiting, index, subscription.topic.entries[index], subscription.cursor)
 
@@ -124,11 +126,11 @@ def judges_each_entry_once(patches: Patches) -> None:
     judge = SubscriptionEntryFilters.judge
     accepted: set[tuple[SubscriptionEntryFilters, int]] = set()
 
-    def changed(filters: SubscriptionEntryFilters, index: int, octets: bytes, messages: int, now: float) -> Verdict:
+    def changed(filters: SubscriptionEntryFilters, index: int, octets: bytes, messages: int, now: float) -> EntryVerdict:
         if (filters, index) in accepted:
-            return Verdict.ACCEPT
+            return EntryVerdict.ACCEPT
         found = judge(filters, index, octets, messages, now)
-        if found is Verdict.ACCEPT:
+        if found is EntryVerdict.ACCEPT:
             accepted.add((filters, index))
         return found
 
@@ -151,10 +153,10 @@ def lets_everything_pass_on(patches: Patches, kind: type[Subscription], sub_type
     """Let subscriptions of one kind, and of one type unless that is None, be without entry filters."""
     judge = SubscriptionFilters.judge
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
+    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
         subscription = consumer.subscription
-        if filters.entry_filters.active and isinstance(subscription, kind) and sub_type in (None, subscription.type):
-            return Verdict.ACCEPT
+        if entry_filters(filters).active and isinstance(subscription, kind) and sub_type in (None, subscription.type):
+            return EntryVerdict.ACCEPT
         return judge(filters, consumer, index, entry, cursor)
 
     patches.replace(SubscriptionFilters, "judge", changed)
@@ -216,7 +218,7 @@ def lets_every_subscribe_change_the_filter(patches: Patches) -> None:
     def changed(topic: Topic, name: str, index: int, *, properties: dict[str, str], **others: Any) -> Subscription:
         found = subscribe(topic, name, index, properties=properties, **others)
         if properties:
-            found.filters.entry_filters = topic._filters_of(properties).entry_filters
+            found.filters.judges["pip191"] = topic._filters_of(properties).judges["pip191"]
         return found
 
     patches.replace(Topic, "subscribe", changed)

@@ -3,17 +3,19 @@
 from collections.abc import Callable
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import entry_filters
 from refimpl.broker import Broker
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.subscription import Consumer, NonPersistentSubscription
-from refimpl.proposals.uniform_batches.broker import FilterCounts, PropertyEntryFilter, SubscriptionEntryFilters, Verdict
+from refimpl.proposals.extension import EntryVerdict
+from refimpl.proposals.uniform_batches.broker import FilterCounts, PropertyEntryFilter, SubscriptionEntryFilters
 from refimpl.store import Cursor, Entry
 from refimpl.wire.pulsar_api_pb2 import KeyValue, MessageMetadata
 
-Judge = Callable[[PropertyEntryFilter, MessageMetadata], Verdict]
+Judge = Callable[[PropertyEntryFilter, MessageMetadata], EntryVerdict]
 
 
-def change_judge(patches: Patches, changed: Callable[[Judge, PropertyEntryFilter, MessageMetadata], Verdict]) -> None:
+def change_judge(patches: Patches, changed: Callable[[Judge, PropertyEntryFilter, MessageMetadata], EntryVerdict]) -> None:
     """Replace how the property entry filter judges: `changed` gets what it was, the filter and the header."""
     judge = PropertyEntryFilter.judge
     patches.replace(PropertyEntryFilter, "judge", lambda one, metadata: changed(judge, one, metadata))
@@ -30,7 +32,7 @@ def takes_properties_that_it_can_not_use(patches: Patches) -> None:
 def trims_values(patches: Patches) -> None:
     """Spaces around a value do not count, neither in what is asked for nor in the header."""
 
-    def changed(judge: Judge, one: PropertyEntryFilter, metadata: MessageMetadata) -> Verdict:
+    def changed(judge: Judge, one: PropertyEntryFilter, metadata: MessageMetadata) -> EntryVerdict:
         wanted = {name: frozenset(value.strip() for value in values) for name, values in one._wanted.items()}
         trimmed = MessageMetadata(properties=[KeyValue(key=pair.key, value=pair.value.strip()) for pair in metadata.properties])
         return judge(PropertyEntryFilter(wanted, one._missing), trimmed)
@@ -42,7 +44,7 @@ def trims_values(patches: Patches) -> None:
 def takes_a_list_of_values_for_one_value(patches: Patches) -> None:
     """Values that are separated by commas are one value, which no header has."""
 
-    def changed(judge: Judge, one: PropertyEntryFilter, metadata: MessageMetadata) -> Verdict:
+    def changed(judge: Judge, one: PropertyEntryFilter, metadata: MessageMetadata) -> EntryVerdict:
         wanted = {name: frozenset([",".join(sorted(values))]) for name, values in one._wanted.items()}
         return judge(PropertyEntryFilter(wanted, one._missing), metadata)
 
@@ -53,9 +55,9 @@ def takes_a_list_of_values_for_one_value(patches: Patches) -> None:
 def accepts_what_fits_in_one_of_two_properties(patches: Patches) -> None:
     """Unless what is missing is rejected, an entry passes if any property that is asked for has one of the values."""
 
-    def changed(judge: Judge, one: PropertyEntryFilter, metadata: MessageMetadata) -> Verdict:
+    def changed(judge: Judge, one: PropertyEntryFilter, metadata: MessageMetadata) -> EntryVerdict:
         fits = any(pair.value in one._wanted.get(pair.key, ()) for pair in metadata.properties)
-        return Verdict.ACCEPT if fits and len(one._wanted) == 2 and one._missing is Verdict.ACCEPT else judge(one, metadata)
+        return EntryVerdict.ACCEPT if fits and len(one._wanted) == 2 and one._missing is EntryVerdict.ACCEPT else judge(one, metadata)
 
     change_judge(patches, changed)
 
@@ -63,7 +65,7 @@ def accepts_what_fits_in_one_of_two_properties(patches: Patches) -> None:
 @mutant("pip191.filter.missing-accepted")
 def rejects_what_lacks_a_property(patches: Patches) -> None:
     """An entry whose header lacks a property that is asked for is rejected, although nobody has asked for that."""
-    change_judge(patches, lambda judge, one, metadata: judge(PropertyEntryFilter(one._wanted, Verdict.REJECT), metadata))
+    change_judge(patches, lambda judge, one, metadata: judge(PropertyEntryFilter(one._wanted, EntryVerdict.REJECT), metadata))
 
 
 @mutant("pip191.filter.missing-rejected")
@@ -76,7 +78,7 @@ def lets_what_lacks_a_property_pass_always(patches: Patches) -> None:
 def lets_the_first_value_of_a_repeated_name_count(patches: Patches) -> None:
     """Of a name that the header repeats, the first value counts."""
 
-    def changed(judge: Judge, one: PropertyEntryFilter, metadata: MessageMetadata) -> Verdict:
+    def changed(judge: Judge, one: PropertyEntryFilter, metadata: MessageMetadata) -> EntryVerdict:
         return judge(one, MessageMetadata(properties=list(reversed(metadata.properties))))
 
     change_judge(patches, changed)
@@ -86,8 +88,8 @@ def lets_the_first_value_of_a_repeated_name_count(patches: Patches) -> None:
 def lets_every_encrypted_entry_pass(patches: Patches) -> None:
     """An encrypted entry is delivered whatever its header says."""
 
-    def changed(judge: Judge, one: PropertyEntryFilter, metadata: MessageMetadata) -> Verdict:
-        return Verdict.ACCEPT if metadata.encryption_keys else judge(one, metadata)
+    def changed(judge: Judge, one: PropertyEntryFilter, metadata: MessageMetadata) -> EntryVerdict:
+        return EntryVerdict.ACCEPT if metadata.encryption_keys else judge(one, metadata)
 
     change_judge(patches, changed)
 
@@ -96,10 +98,10 @@ def at_rejection(patches: Patches, also: Callable[[Consumer, int, Entry, Cursor]
     """Do something more each time that an entry filter has rejected an entry of a persistent topic."""
     judge = SubscriptionFilters.judge
 
-    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
-        rejected = filters.entry_filters.counts.rejected
+    def changed(filters: SubscriptionFilters, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
+        rejected = entry_filters(filters).counts.rejected
         verdict = judge(filters, consumer, index, entry, cursor)
-        if filters.entry_filters.counts.rejected > rejected and not isinstance(consumer.subscription, NonPersistentSubscription):
+        if entry_filters(filters).counts.rejected > rejected and not isinstance(consumer.subscription, NonPersistentSubscription):
             also(consumer, index, entry, cursor)
         return verdict
 
@@ -144,7 +146,7 @@ def counts_entries_where_messages_are_meant(patches: Patches) -> None:
     """The counters of a filter count a batch as one."""
     judge = SubscriptionEntryFilters.judge
 
-    def changed(filters: SubscriptionEntryFilters, index: int, octets: bytes, messages: int, now: float) -> Verdict:  # noqa: ARG001
+    def changed(filters: SubscriptionEntryFilters, index: int, octets: bytes, messages: int, now: float) -> EntryVerdict:  # noqa: ARG001
         return judge(filters, index, octets, 1, now)
 
     patches.replace(SubscriptionEntryFilters, "judge", changed)
@@ -155,7 +157,7 @@ def counts_a_rejected_batch_as_processed_once(patches: Patches) -> None:
     """A batch that is rejected adds its messages to filterRejectedMsgCount, and one to filterProcessedMsgCount."""
 
     def also(consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> None:  # noqa: ARG001
-        counts: FilterCounts = consumer.subscription.filters.entry_filters.counts
+        counts: FilterCounts = entry_filters(consumer.subscription.filters).counts
         counts.processed += 1 - entry.messages
 
     at_rejection(patches, also)

@@ -4,11 +4,12 @@ from collections.abc import Hashable
 
 from conformance.mutants.commands import has_unknown_field
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import topic_lists
 from refimpl.broker import Broker, Session
-from refimpl.broker.names import is_namespace
 from refimpl.broker.requests import Handler
+from refimpl.names import is_namespace, partitioned_topic_name
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker, partitioned_topic_name, topics_hash
+from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker, topics_hash
 from refimpl.proposals.topic_list.rules import matched_name
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import CommandWatchTopicList, CommandWatchTopicListSuccess, TopicNotFound
@@ -99,7 +100,7 @@ def begins_with_non_persistent_topics(patches: Patches) -> None:
 
     def changed(broker: Broker, *args: object, **settings: object) -> None:
         make_broker(broker, *args, **settings)  # type: ignore[arg-type]
-        broker.topic_lists._topics_of = lambda namespace: [*broker.persistent_topics(namespace), *broker.non_persistent_topics(namespace)]
+        topic_lists(broker)._topics_of = lambda namespace: [*broker.persistent_topics(namespace), *broker.non_persistent_topics(namespace)]
 
     patches.replace(Broker, "__init__", changed)
 

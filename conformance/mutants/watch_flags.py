@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterable
 from conformance.mutants.framing import tolerate
 from conformance.mutants.listing import before_pip145
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import topic_lists
 from refimpl.broker import Broker, Session
+from refimpl.names import namespace_of
+from refimpl.proposals.extension import send_all
 from refimpl.proposals.topic_list import TopicListBroker
-from refimpl.proposals.topic_list.rules import namespace_of
+from refimpl.proposals.topic_list import broker as topic_list_broker
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -97,22 +100,22 @@ def announces_watchers_that_it_will_refuse(patches: Patches) -> None:
 def pushes_to_old_clients(patches: Patches) -> None:
     """What a watcher is told is told to each connection, too, that has no watcher and has listed the namespace without a pattern."""
     listed: dict[str, dict[Session, None]] = {}
-    announce = Broker._announce
+    announce = send_all
 
     def change(session: Session, request: CommandGetTopicsOfNamespace) -> None:
         if not request.HasField("topics_pattern"):
             listed.setdefault(request.namespace, {})[session] = None
 
-    def changed(broker: Broker, updates: Iterable[tuple[Session, CommandWatchTopicUpdate | CommandPartitionUpdate]]) -> None:
+    def changed(updates: Iterable[tuple[Session, CommandWatchTopicUpdate | CommandPartitionUpdate]]) -> None:
         told = list(updates)
-        announce(broker, told)
+        announce(told)
         for update in [update for _, update in told if isinstance(update, CommandWatchTopicUpdate)][:1]:
             for session in listed.get(namespace_of([*update.new_topics, *update.deleted_topics][0]), ()):
-                if not broker.topic_lists.watcher_count(session):
+                if not topic_lists(session.broker).watcher_count(session):
                     session.send(update)
 
     patches.incoming(CommandGetTopicsOfNamespace, change)
-    patches.replace(Broker, "_announce", changed)
+    patches.replace(topic_list_broker, "send_all", changed)
 
 
 @mutant("pip145.watch.after-connect")

@@ -9,9 +9,10 @@ import re2
 from conformance.mutants.model import Patches, mutant
 from refimpl.broker import Session
 from refimpl.indexes.topic_patterns import PatternIndex, TopicsPattern, compile_pattern
+from refimpl.names import namespace_of
 from refimpl.proposals import topic_list
 from refimpl.proposals.topic_list import TopicListBroker
-from refimpl.proposals.topic_list.rules import matched_name, namespace_of
+from refimpl.proposals.topic_list.rules import matched_name
 from refimpl.wire.pulsar_api_pb2 import CommandWatchTopicList, CommandWatchTopicUpdate
 
 Updates = list[tuple[Hashable, CommandWatchTopicUpdate]]

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from google.protobuf.message import Message
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import topic_lists
 from refimpl.broker import Broker, Session
 from refimpl.broker.admin import Admin
-from refimpl.broker.names import TopicName
+from refimpl.names import TopicName, namespace_of
 from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker, topics_hash
-from refimpl.proposals.topic_list.rules import matched_name, namespace_of
+from refimpl.proposals.topic_list.rules import matched_name
 from refimpl.wire.pulsar_api_pb2 import (
     CommandGetTopicsOfNamespace,
     CommandWatchTopicList,
@@ -118,7 +119,7 @@ def announces_what_it_has_just_listed(patches: Patches) -> None:
 
 
 def _just_deleted(session: Session, request: CommandWatchTopicList, recent: Recent) -> list[str]:
-    pattern = session.broker.topic_lists._watched_pattern(request)
+    pattern = topic_lists(session.broker)._watched_pattern(request)
     present = session.broker.persistent_topics(request.namespace)
     return [topic for topic in recent(session, request.namespace) if topic not in present and pattern.matches(matched_name(topic))]
 
@@ -159,7 +160,7 @@ def never_hashes_what_it_listed_in_a_hurry(patches: Patches) -> None:
             missing[session, answer.watcher_id] = answer.topic[0]
 
     def rehash(session: Session, update: CommandWatchTopicUpdate) -> None:
-        topics = session.broker.topic_lists._watchers[session][update.watcher_id].topics
+        topics = topic_lists(session.broker)._watchers[session][update.watcher_id].topics
         update.topics_hash = topics_hash(topic for topic in topics if topic != missing.get((session, update.watcher_id)))
 
     _change_answers(patches, change)

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Hashable
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import topic_lists
 from refimpl.broker import Session
-from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.names import is_namespace
 from refimpl.broker.requests import Handler
 from refimpl.indexes.topic_patterns import TopicsPattern, compile_pattern
-from refimpl.proposals.refused import Refused
+from refimpl.names import is_namespace
+from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.proposals.topic_list import TopicListBroker, without_domain
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
@@ -123,7 +123,7 @@ def watches_what_is_no_namespace(patches: Patches) -> None:
             if is_namespace(request.namespace):
                 watch(session, request, frame)
             else:
-                session.send(session.broker.topic_lists.watch(session, request))
+                session.send(topic_lists(session.broker).watch(session, request))
 
         return changed
 

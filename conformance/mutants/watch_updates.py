@@ -4,13 +4,15 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 
 from conformance.mutants.model import Patches, mutant
+from conformance.mutants.parts import topic_lists
 from refimpl.broker import Broker, Session
 from refimpl.broker.admin import Admin
-from refimpl.broker.names import TopicName
 from refimpl.broker.topic import Topic
-from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker, partitioned_topic_name, topics_hash, utf16_order
-from refimpl.proposals.topic_list.rules import namespace_of
-from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdate, CommandWatchTopicUpdate
+from refimpl.names import TopicName, namespace_of, partitioned_topic_name
+from refimpl.proposals.extension import send_all
+from refimpl.proposals.topic_list import EMPTY_HASH, TopicListBroker, topics_hash, utf16_order
+from refimpl.proposals.topic_list import broker as topic_list_broker
+from refimpl.wire.pulsar_api_pb2 import CommandWatchTopicUpdate
 
 Updates = list[tuple[Hashable, CommandWatchTopicUpdate]]
 
@@ -130,8 +132,8 @@ def takes_a_moved_topic_for_a_new_one(patches: Patches) -> None:
     def changed(admin: Admin, topic: str) -> None:
         unload(admin, topic)
         broker = admin._broker
-        broker._announce(broker.topic_lists.deleted(topic))
-        broker._announce(broker.topic_lists.created(topic))
+        send_all(topic_lists(broker).deleted(topic))
+        send_all(topic_lists(broker).created(topic))
 
     patches.operation(unload, changed)
 
@@ -140,15 +142,17 @@ def takes_a_moved_topic_for_a_new_one(patches: Patches) -> None:
 def announces_only_what_administrators_create(patches: Patches) -> None:
     """A topic that a producer or consumer brings into being is not announced."""
     to_use = Broker.topic_to_use
+    used: list[TopicName] = []
 
     def changed(broker: Broker, name: TopicName, *, create: bool) -> Topic:
-        broker._announce = lambda _: None  # type: ignore[method-assign, assignment]
+        used.append(name)
         try:
             return to_use(broker, name, create=create)
         finally:
-            del broker._announce
+            used.pop()
 
     patches.replace(Broker, "topic_to_use", changed)
+    patches.replace(topic_list_broker, "send_all", lambda updates: None if used else send_all(updates))
 
 
 @mutant("pip145.update.partitioned")
@@ -166,27 +170,28 @@ def announces_the_deletion_of_the_first_partition_only(patches: Patches) -> None
 @mutant("pip145.update.namespace-deleted")
 def empties_a_namespace_at_once(patches: Patches) -> None:
     """When a namespace is deleted, each update carries the hash of the empty set."""
-    delete, announce = Admin.delete_namespace, Broker._announce
+    delete = Admin.delete_namespace
+    deleted: list[str] = []
 
     def changed(admin: Admin, namespace: str, *, force: bool = False) -> None:
-        def empty(updates: Iterable[tuple[Hashable, CommandWatchTopicUpdate | CommandPartitionUpdate]]) -> None:
-            told = list(updates)
-            for _, update in told:
-                if isinstance(update, CommandWatchTopicUpdate):
-                    update.topics_hash = EMPTY_HASH
-            announce(admin._broker, told)
-
-        admin._broker._announce = empty  # type: ignore[method-assign]
+        deleted.append(namespace)
         try:
             delete(admin, namespace, force=force)
         finally:
-            del admin._broker._announce
+            deleted.pop()
+
+    def empty(updates: Iterable[tuple[Hashable, CommandWatchTopicUpdate]]) -> None:
+        told = list(updates)
+        for _, update in told if deleted else ():
+            update.topics_hash = EMPTY_HASH
+        send_all(told)
 
     patches.operation(delete, changed)
+    patches.replace(topic_list_broker, "send_all", empty)
 
 
 def _end_watchers(broker: Broker, namespace: str) -> None:
-    lists = broker.topic_lists
+    lists = topic_lists(broker)
     for connection, watchers in list(lists._watchers.items()):
         for watcher_id in [watcher_id for watcher_id, selection in watchers.items() if selection.namespace == namespace]:
             lists._drop(connection, watcher_id)

@@ -11,7 +11,7 @@ from refimpl.client.messages import Message, OutgoingMessage
 from refimpl.client.producer_stats import ProducerStats
 from refimpl.client.scheduler import Pending, Scheduler
 from refimpl.client.unpack import unpack
-from refimpl.proposals.uniform_batches import DEFAULT, Profile, UniformBatcher, allowed_values
+from refimpl.proposals.uniform_batches import DEFAULT, UniformBatcher, UniformBatchesProfile, allowed_values
 from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE, command, decode_frame, encode_frame
 from refimpl.wire.pulsar_api_pb2 import NONE
 
@@ -26,7 +26,7 @@ def produced(
     messages: Iterable[tuple[str, Mapping[str, str]]],
     setting: Mapping[str, Iterable[str]],
     *,
-    profile: Profile = DEFAULT,
+    profile: UniformBatchesProfile = DEFAULT,
     max_messages: int = 1000,
 ) -> tuple[list[Entry], ProducerStats]:
     """Let the reference producer put messages together that come one right after the other.

@@ -13,9 +13,9 @@ from refimpl.client.unpack import open_messages, unpack
 from refimpl.proposals.message_filter import (
     BUILT_IN_REGISTRY,
     Candidate,
+    EntryOutcome,
     MessageFilter,
     MessageFilterPolicy,
-    Outcome,
     SchemaAccess,
     judge,
 )
@@ -119,7 +119,7 @@ def cost(entries: Iterable[bytes], message_filter: MessageFilter | None = None) 
         if message_filter is not None:
             judgement = judge(message_filter, entry)
             wanted += judgement.accepted
-            if judgement.outcome is Outcome.REJECT:
+            if judgement.outcome is EntryOutcome.REJECT:
                 continue
             head["ack_set"] = ack_set(judgement.open_messages or ())
         data += len(encode_frame(command("message", **head), entry))

@@ -93,7 +93,7 @@ def _costs(costs: Mapping[str, Mapping[str, Any]]) -> list[str]:
                     plain(shape),
                     _number(one["patterns"]),
                     "" if one["selectivity"] is None else f"{one['selectivity']:.2%}",
-                    *(_number(one[f"bytes {name}"]) for name in ("unfiltered", "filtered", "unchanged", "watch", "update")),
+                    *(_number(one[f"octets {name}"]) for name in ("unfiltered", "filtered", "unchanged", "watch", "update")),
                 )
                 for shape, one in costs.items()
             ),

@@ -19,8 +19,8 @@ import yarl
 
 from conformance.targets.model import Endpoint, TargetError
 from conformance.targets.process import poll_until
-from refimpl.broker.rest import AdminRequest
 from refimpl.net.memory_link import MemoryLink
+from refimpl.proposals.administration import AdminRequest
 
 _TOPIC = re.compile(r"(persistent|non-persistent|topic)://([^/]+)/([^/]+)/(.+)", re.DOTALL)
 _NAMESPACE = re.compile(r"([^/]+)/([^/]+)")

@@ -19,6 +19,8 @@ from conformance.targets.model import TargetError
 from conformance.targets.properties import read_properties
 from refimpl.broker import Configuration
 from refimpl.net.serving import serving
+from refimpl.proposals import PROPOSALS
+from refimpl.proposals.declaration import Proposal
 from refimpl.proposals.profiles import PROFILES, Profiles, choices, profile_name
 
 EXIT_USAGE = 2
@@ -83,21 +85,21 @@ def profiles_with(name: str, pairs: Sequence[str]) -> Profiles:
     if name not in PROFILES:
         raise ValueError(f"--profile is {' or '.join(PROFILES)}, not {name!r}")
     profiles = PROFILES[name]
-    fields = {field.name: one.name for one in dataclasses.fields(profiles) for field in dataclasses.fields(getattr(profiles, one.name))}
+    fields = {field.name: proposal for proposal in PROPOSALS for field in dataclasses.fields(profiles[proposal])}
     for key, text in (_pair("--set FIELD=VALUE", pair) for pair in pairs):
         if key not in fields:
             close = difflib.get_close_matches(key, fields, 1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(sorted(fields))}"
             raise ValueError(f"--set: a profile has no field {key!r}; {hint}")
-        profile = getattr(profiles, fields[key])
+        profile = profiles[fields[key]]
         value: Any = _field_value(fields[key], key, text, choices(type(profile), key))
-        profiles = dataclasses.replace(profiles, **{fields[key]: dataclasses.replace(profile, **{key: value})})
+        profiles = profiles.replacing(fields[key], dataclasses.replace(profile, **{key: value}))
     return profiles
 
 
-def _field_value(proposal: str, key: str, text: str, known: Sequence[object]) -> object:
-    if (profile := profile_name(text)) in PROFILES:
-        return getattr(getattr(PROFILES[profile], proposal), key)
+def _field_value(proposal: Proposal[Any], key: str, text: str, known: Sequence[object]) -> object:
+    if text in PROFILES:
+        return getattr(PROFILES[text][proposal], key)
     values = {str(one).lower(): one for one in known}
     if text not in values:
         raise ValueError(f"--set {key}: {', '.join(values)}, or one of the profiles {' and '.join(PROFILES)}, not {text!r}")

@@ -1,8 +1,8 @@
 """A broker without I/O: sessions, topics, subscriptions, dispatch, authorization, administration."""
 
 from refimpl.broker.broker import PROPOSALS, Broker
-from refimpl.broker.configuration import Configuration
-from refimpl.broker.errors import AdminRefused
 from refimpl.broker.session import Session
+from refimpl.configuration import Configuration
+from refimpl.proposals.refused import AdminRefused
 
 __all__ = ["PROPOSALS", "AdminRefused", "Broker", "Configuration", "Session"]

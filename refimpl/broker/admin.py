@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from refimpl.broker.authorization import ACTIONS
 from refimpl.broker.consuming import disconnect_consumers
-from refimpl.broker.errors import AdminRefused
-from refimpl.broker.names import DOMAINS, TopicName, is_namespace, parse_topic, partition_name
-from refimpl.broker.scalable_admin import ScalableTopicsAdmin
+from refimpl.broker.names import parse_topic
 from refimpl.broker.schemas import described, posted
 from refimpl.broker.stats import internal_stats, topic_stats
 from refimpl.broker.subscription import Subscription
 from refimpl.broker.topic import LATEST, Topic
-from refimpl.proposals.refused import Refused
-from refimpl.proposals.topic_list import is_system_topic
-from refimpl.proposals.uniform_batches import filters_of
+from refimpl.names import DOMAINS, TopicName, is_namespace, is_system_topic, partition_name
+from refimpl.proposals.refused import AdminRefused, Refused
 from refimpl.store import Entry, StoredNamespace
 
 if TYPE_CHECKING:
@@ -32,7 +29,7 @@ _NUMBER = re.compile(r"[+-]?\d{1,18}")
 """What Java reads as a number: with a sign, with leading zeros and in any digits. Observed on Apache Pulsar 2.10.5 and 4.2.4."""
 
 
-class Admin(ScalableTopicsAdmin):
+class Admin:
     """The operations. Topics are given by full name, namespaces as "tenant/namespace".
 
     Raises:
@@ -40,7 +37,7 @@ class Admin(ScalableTopicsAdmin):
     """
 
     def __init__(self, broker: Broker) -> None:
-        super().__init__(broker)
+        self._broker = broker
         self._store = broker.store
 
     def check_access(self, role: str | None, tenant: str | None = None) -> None:
@@ -114,7 +111,7 @@ class Admin(ScalableTopicsAdmin):
 
     def create_namespace(self, namespace: str) -> None:
         """Create a namespace."""
-        if not is_namespace(namespace) or namespace.endswith("/"):
+        if not is_namespace(namespace):
             raise AdminRefused(412, "Namespace name is not valid")
         self._check_tenant(namespace.partition("/")[0])
         if namespace in self._store.namespaces:
@@ -126,23 +123,25 @@ class Admin(ScalableTopicsAdmin):
         stored = self._namespace(namespace)
         if force and not self._broker.configuration.force_delete_namespace_allowed:
             raise AdminRefused(405, "Broker doesn't allow forced deletion of namespaces")
-        scalable = list(self._broker.scalable.names(namespace))
-        if not force and (stored.partitioned or scalable or any(not is_system_topic(topic) for topic in stored.topics)):
+        extensions = self._broker.extensions.values()
+        has_others = any(topic for extension in extensions for topic in extension.topics_of(namespace))
+        if not force and (stored.partitioned or has_others or any(not is_system_topic(topic) for topic in stored.topics)):
             raise AdminRefused(409, "Cannot delete non empty namespace")
         for topic in [*stored.topics, *self._broker.non_persistent_topics(namespace)]:
             self._broker.delete_topic(parse_topic(topic))
-        for topic in scalable:
-            self._broker.scalable.delete(topic)
+        for extension in extensions:
+            extension.delete_topics(namespace)
         del self._store.namespaces[namespace]
         for topic in stored.partitioned:
             self._broker.partitions_changed(topic)
 
     def unload_namespace(self, namespace: str) -> None:
-        """Disconnect the producers and consumers of all topics of a namespace; watchers stay: pip145.update.survives-unload."""
+        """Disconnect the producers and consumers of all topics of a namespace; what watches them stays."""
         self._namespace(namespace)
         for topic in [*self._broker.persistent_topics(namespace), *self._broker.non_persistent_topics(namespace)]:
             self._broker.unload(parse_topic(topic))
-        self._broker.scalable.unload(namespace)
+        for extension in self._broker.extensions.values():
+            extension.unload_topics(namespace)
 
     def permissions(self, namespace: str) -> dict[str, list[str]]:
         """Return the allowed actions of each role."""
@@ -302,7 +301,7 @@ class Admin(ScalableTopicsAdmin):
             properties: Kept with it; entry filters are chosen by them.
         """
         try:
-            filters_of(properties or {}, self._broker.entry_filters)  # pip191.filter.invalid
+            self._broker.filters_of(properties or {}, is_new=True)
         except Refused as refused:
             raise AdminRefused(412, refused.message) from None
         for one in [self._broker.topic(part) for part in self._parts(topic)] or [self._topic(topic)]:
@@ -343,7 +342,7 @@ class Admin(ScalableTopicsAdmin):
     def _namespace(self, namespace: str) -> StoredNamespace:
         stored = self._store.namespaces.get(namespace)
         if stored is None:
-            raise AdminRefused(404, "Namespace not found" if is_namespace(namespace) else "Namespace does not exist")
+            raise AdminRefused(404, "Namespace not found" if is_namespace(namespace, lenient=True) else "Namespace does not exist")
         return stored
 
     def _name(self, topic: str) -> TopicName:

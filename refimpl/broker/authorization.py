@@ -7,7 +7,7 @@ import binascii
 
 import jwt
 
-from refimpl.broker.configuration import Configuration
+from refimpl.configuration import Configuration
 from refimpl.proposals.refused import Refused
 from refimpl.store import MemoryStore
 from refimpl.wire.pulsar_api_pb2 import AuthenticationError, AuthorizationError

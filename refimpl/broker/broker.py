@@ -11,52 +11,41 @@ and the same, and none falls between the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
-from typing import cast
+from typing import TypeVar
 
+from refimpl import proposals as known
 from refimpl.broker.admin import Admin
 from refimpl.broker.authorization import ACTIONS, Authorization
-from refimpl.broker.configuration import Configuration
 from refimpl.broker.filtering import SubscriptionFilters
-from refimpl.broker.names import DOMAINS, SCALABLE, SEGMENT, TopicName, parse_any_topic, parse_topic, partition_name
-from refimpl.broker.scalable import ScalableTopics
+from refimpl.broker.names import parse_topic
+from refimpl.broker.requests import REQUESTS, Handler, answering
 from refimpl.broker.schemas import Schemas
 from refimpl.broker.session import Session
-from refimpl.broker.timers import Timers
 from refimpl.broker.topic import MAX_U64, NonPersistentTopic, Topic
-from refimpl.proposals.message_filter import BUILT_IN_REGISTRY, FilterRegistry, MessageFilterBroker
-from refimpl.proposals.partition_watch import PartitionWatchBroker
+from refimpl.configuration import Configuration
+from refimpl.names import DOMAINS, TopicName, is_namespace, namespace_of, partition_name
+from refimpl.proposals.extension import Connection, Extension
 from refimpl.proposals.profiles import DEFAULT, Profiles
-from refimpl.proposals.refused import Refused
-from refimpl.proposals.topic_list import TopicListBroker
-from refimpl.proposals.topic_list.rules import namespace_of
-from refimpl.proposals.uniform_batches import BUILT_IN, EntryFilterFactory, SubscriptionEntryFilters, filters_of
+from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.store import MemoryStore, StoredNamespace, StoredTopic
-from refimpl.wire import FRAME_PADDING
+from refimpl.timers import Timers
 from refimpl.wire.pulsar_api_pb2 import (
     CommandCloseConsumer,
     CommandCloseProducer,
-    CommandPartitionUpdate,
-    CommandWatchTopicUpdate,
+    CommandSubscribe,
     FeatureFlags,
     NotAllowedError,
+    Schema,
+    TooManyRequests,
     TopicNotFound,
 )
 
-PROPOSALS = frozenset({"pip145", "pip191", "pip247", "pr7629", "pr25648"})
-"""The proposals that this broker can speak, by the name of their clause register."""
+ExtensionT = TypeVar("ExtensionT", bound=Extension)
 
-_COMMANDS: dict[str, frozenset[str]] = {
-    "pip145": frozenset({"watchTopicList", "watchTopicListClose"}),
-    "pip191": frozenset(),
-    "pip247": frozenset({"watchPartitionUpdate", "partitionUpdateResult", "watchPartitionUpdateClose"}),
-    "pr7629": frozenset(),
-    "pr25648": frozenset(
-        {"watchScalableTopics", "watchScalableTopicsClose", "scalableTopicLookup", "scalableTopicClose", "scalableTopicSubscribe"}
-    ),
-}
-"""The commands of each."""
+PROPOSALS = frozenset(proposal.register for proposal in known.PROPOSALS)
+"""The proposals that this broker can speak, by the name of their clause register."""
 
 
 class Broker:
@@ -66,16 +55,15 @@ class Broker:
         configuration: Its settings.
         store: What an earlier broker left; a new one if not given.
         profiles: Which reading of each proposal it speaks.
-        proposals: What it knows; a broker from before a proposal is one without it.
+        proposals: What it knows, by register; a broker from before a proposal is one without it. None: all.
         service_url: Where clients reach it: the answer to LOOKUP.
         admin_url: Where its admin interface is reached.
         log: Gets one line for what a person who runs it may want to know.
-        entry_filters: What makes entry filters for subscriptions, by name; only if it knows PIP-191.
-        filter_registry: The message filters that consumers may ask for.
+        plugins: What else a proposal is given, by its register, such as filters.
 
     Attributes:
         now: The time of the call that is being carried out, in seconds.
-        scalable: The scalable topics.
+        extensions: What the proposals add that it knows, by register.
 
     Raises:
         ValueError: The configuration contradicts itself.
@@ -87,55 +75,62 @@ class Broker:
         *,
         store: MemoryStore | None = None,
         profiles: Profiles = DEFAULT,
-        proposals: frozenset[str] = PROPOSALS,
+        proposals: frozenset[str] | None = None,
         service_url: str = "pulsar://127.0.0.1:6650",
         admin_url: str = "http://127.0.0.1:8080",
         log: Callable[[str], None] | None = None,
-        entry_filters: Mapping[str, EntryFilterFactory] = BUILT_IN,
-        filter_registry: FilterRegistry = BUILT_IN_REGISTRY,
+        plugins: Mapping[str, object] | None = None,
     ) -> None:
         self.configuration = configuration or Configuration()
         self.store = store or MemoryStore()
-        self.profiles = profiles
-        self.proposals = proposals
-        self.entry_filters = entry_filters if "pip191" in proposals else {}
         self.service_url = service_url
         self.admin_url = admin_url
         self.server_version = f"pulsar-conformance {version('pulsar-conformance')}"
         self.authorization = Authorization(self.configuration, self.store)
-        self.unknown_commands = frozenset[str]().union(*(_COMMANDS[name] for name in PROPOSALS - proposals))
-        self.topic_lists = TopicListBroker(
-            self.persistent_topics,
-            profile=profiles.pip145,
-            pattern_max_length=self.configuration.subscription_pattern_max_length,
-            evaluation_enabled=self.configuration.enable_broker_side_subscription_pattern_evaluation,
-            watchers_enabled=self.configuration.enable_broker_topic_list_watcher,
-            may_watch=lambda connection, namespace: self.may_list(cast(Session, connection), namespace),
-        )
-        self.partition_watches = PartitionWatchBroker(
-            self.partition_count,
-            lambda topic: parse_topic(topic).full,
-            profile=profiles.pip247,
-            enabled=self.configuration.enable_notification_for_partition_update,
-            result_timeout=self.configuration.notification_for_partition_update_timeout_seconds,
-            max_frame_size=self.configuration.max_message_size + FRAME_PADDING,
-            may_watch=lambda connection, topic: self.may_look_up(cast(Session, connection), topic),
-        )
-        self.message_filters = (
-            MessageFilterBroker(filter_registry, profile=profiles.pr7629, max_message_size=self.configuration.max_message_size)
-            if "pr7629" in proposals
-            else None
-        )
         self.schemas = Schemas(self.store)
-        self.scalable = ScalableTopics(self)
         self.admin = Admin(self)
         self.timers = Timers()
         self.now = 0.0
-        self._log = log or (lambda _: None)
+        self.log = log or (lambda _: None)
         self._sessions: dict[Session, None] = {}
         self._touched: dict[Session, None] = {}
         self._topics: dict[str, Topic] = {}
         self._producers = 0
+        self.extensions: dict[str, Extension] = {
+            one.register: one.broker(self, profiles[one], (plugins or {}).get(one.register))
+            for one in known.PROPOSALS
+            if proposals is None or one.register in proposals
+        }
+        self._commands = {name: answering(call) for extension in self.extensions.values() for name, call in extension.commands.items()}
+
+    # What proposals add
+
+    def extension(self, kind: type[ExtensionT]) -> ExtensionT:
+        """Return what a proposal adds, by its class.
+
+        Raises:
+            LookupError: This broker does not know the proposal.
+        """
+        for extension in self.extensions.values():
+            if isinstance(extension, kind):
+                return extension
+        raise LookupError(f"this broker has no {kind.__name__}")
+
+    def handler(self, command: str) -> Handler | None:
+        """Return what carries out a command, by its field in `BaseCommand`; None: it is not for this broker."""
+        return self._commands.get(command) or REQUESTS.get(command)
+
+    def _owner(self, name: TopicName) -> Extension | None:
+        """Return the extension that the domain of a topic belongs to; None: it is an ordinary topic."""
+        return next((one for one in self.extensions.values() if name.domain in one.domains), None)
+
+    def requested(self, request: CommandSubscribe, name: TopicName) -> dict[str, object]:
+        """Return what a SUBSCRIBE asks of each proposal, by register; nothing is created for it.
+
+        Raises:
+            Refused: It can't be had.
+        """
+        return {register: one.requested(request, name) for register, one in self.extensions.items()}
 
     def filters_of(self, properties: Mapping[str, str], *, is_new: bool = False) -> SubscriptionFilters:
         """Return what judges the entries of a subscription with these properties.
@@ -145,14 +140,10 @@ class Broker:
             is_new: It is about to be created.
 
         Raises:
-            Refused: NotAllowedError: it is new, and its properties can't be used: pip191.filter.invalid.
+            Refused: It is new, and its properties can't be used.
         """
-        delay = self.configuration.dispatcher_entry_filter_rescheduled_message_delay / 1000
-        if is_new:
-            entry_filters = SubscriptionEntryFilters(filters_of(properties, self.entry_filters), delay=delay, log=self._log)
-        else:
-            entry_filters = SubscriptionEntryFilters.restored(properties, self.entry_filters, delay=delay, log=self._log)
-        return SubscriptionFilters(entry_filters, self.message_filters.subscription() if self.message_filters is not None else None)
+        judges = ((register, one.entry_judge(properties, is_new=is_new)) for register, one in self.extensions.items())
+        return SubscriptionFilters({register: judge for register, judge in judges if judge is not None})
 
     # Connections
 
@@ -173,13 +164,12 @@ class Broker:
         self._touched[session] = None
 
     def ended(self, session: Session, reason: str) -> None:
-        """Forget a connection that has ended: pip145.watch.dropped-with-connection, pip247.watch.dropped-with-connection."""
+        """Forget a connection that has ended."""
         self._sessions.pop(session, None)
         self._touched[session] = None
-        self.topic_lists.disconnected(session)
-        self.partition_watches.disconnected(session)
-        self.scalable.disconnected(session)
-        self._log(f"a connection has ended: {reason}")
+        for extension in self.extensions.values():
+            extension.disconnected(session)
+        self.log(f"a connection has ended: {reason}")
 
     def sessions_with_output(self) -> list[Session]:
         """Return the connections with bytes to send, and those that are to be closed."""
@@ -189,36 +179,50 @@ class Broker:
 
     def next_deadline(self) -> float | None:
         """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
-        deadlines = (self.timers.next_deadline(), self.partition_watches.next_deadline(), self.scalable.next_deadline())
+        deadlines = (self.timers.next_deadline(), *(extension.next_deadline() for extension in self.extensions.values()))
         return min((when for when in deadlines if when is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Do what is due."""
         self.now = now
         self.timers.run(now)
-        self._announce(self.partition_watches.tick(now))
-        self.scalable.tick(now)
+        for extension in self.extensions.values():
+            extension.tick(now)
 
     def feature_flags(self) -> FeatureFlags:
         """Return what CONNECTED says of this broker; the flags of what it does not know are absent."""
         flags = FeatureFlags(supports_get_partitioned_metadata_without_auto_creation=True)
-        if "pip145" in self.proposals:
-            self.topic_lists.advertise(flags)
-        if "pip247" in self.proposals:
-            self.partition_watches.advertise(flags)
-        if self.message_filters is not None:
-            self.message_filters.advertise(flags)
-        if "pr25648" in self.proposals:
-            self.scalable.advertise(flags)
+        for extension in self.extensions.values():
+            extension.advertise(flags)
         return flags
 
-    def may_list(self, session: Session, namespace: str) -> bool:
+    def may_list(self, connection: Connection, namespace: str) -> bool:
         """Tell whether a connection may see which topics a namespace has."""
-        return self.authorization.allows(session.role, namespace, *ACTIONS)
+        return self.authorization.allows(connection.role, namespace, *ACTIONS)
 
-    def may_look_up(self, session: Session, topic: str) -> bool:
-        """Tell whether a connection may see where a topic is, and how many partitions it has."""
-        return self.authorization.allows(session.role, namespace_of(topic), "produce", "consume")
+    def may_look_up(self, connection: Connection, namespace: str) -> bool:
+        """Tell whether a connection may see where the topics of a namespace are, and how many partitions they have."""
+        return self.authorization.allows(connection.role, namespace, "produce", "consume")
+
+    def check_lookup_limit(self) -> None:
+        """Refuse a request beyond the limit. Each is answered at once, so that none is ever in flight beside it.
+
+        Raises:
+            Refused: TooManyRequests.
+        """
+        if self.configuration.max_concurrent_lookup_request < 1:
+            raise Refused(TooManyRequests, "Failed due to too many pending lookup requests")
+
+    def check_listing(self, namespace: str) -> None:
+        """Let a request about the topics of a namespace pass, as far as its form and the limit of requests in flight go.
+
+        Raises:
+            Refused: TooManyRequests.
+            ProtocolViolation: That is no namespace.
+        """
+        self.check_lookup_limit()
+        if not is_namespace(namespace, lenient=True):
+            raise ProtocolViolation(f"{namespace!r} is no namespace")
 
     # Topics
 
@@ -228,7 +232,28 @@ class Broker:
         Raises:
             Refused: InvalidTopicName.
         """
-        return parse_any_topic(text) if "pr25648" in self.proposals else parse_topic(text)
+        domain, separator, _ = text.partition("://")
+        if separator:
+            for extension in self.extensions.values():
+                if domain in extension.domains:
+                    return extension.topic_name(text)
+        return parse_topic(text)
+
+    def ordinary_topic_name(self, text: str) -> TopicName:
+        """Read the name of a topic of no proposal.
+
+        Raises:
+            Refused: InvalidTopicName.
+        """
+        return parse_topic(text)
+
+    def newest_schema(self, name: TopicName) -> Schema | None:
+        """Return the newest schema of a topic; None: it has none, or does not exist."""
+        return self.schemas.newest(name)
+
+    def schema_of_version(self, name: TopicName, version: bytes) -> Schema | None:
+        """Return the schema of a version as it is written on the wire; None: the topic has no such version."""
+        return self.schemas.of_version(name, version)
 
     def persistent_topics(self, namespace: str) -> list[str]:
         """Return the persistent topics of a namespace, each partition by itself; none if there is no such namespace."""
@@ -236,7 +261,7 @@ class Broker:
         return sorted(stored.topics) if stored else []
 
     def non_persistent_topics(self, namespace: str) -> list[str]:
-        """Return the non-persistent topics of a namespace that somebody uses: pip145.list.mode-non-persistent."""
+        """Return the non-persistent topics of a namespace that somebody uses."""
         return sorted(name for name, topic in self._topics.items() if not topic.name.persistent and topic.name.namespace == namespace)
 
     def namespace(self, name: TopicName) -> StoredNamespace:
@@ -255,18 +280,20 @@ class Broker:
         return self.namespace(name).partitioned.get(name.full, 0)
 
     def partition_count(self, topic: str) -> int:
-        """Return the same by full name; 0 also if there is no such namespace: pip247.watch.count."""
+        """Return the same by full name; 0 also if there is no such namespace."""
         stored = self.store.namespaces.get(namespace_of(topic))
         return stored.partitioned.get(topic, 0) if stored else 0
 
     def partitions_changed(self, topic: str) -> None:
-        """Record that a topic, by its full name, has another number of partitions than before: pip247.update.on-change."""
-        self._announce(self.partition_watches.changed(topic, self.now))
+        """Record that a topic, by its full name, has another number of partitions than before."""
+        for extension in self.extensions.values():
+            extension.partitions_changed(topic)
 
     def exists(self, name: TopicName) -> bool:
         """Tell whether a topic without partitions, or a partition, exists."""
-        if name.domain not in DOMAINS:
-            return self.scalable.exists(name)
+        owner = self._owner(name)
+        if owner is not None:
+            return owner.exists(name)
         if name.persistent:
             return name.full in self.namespace(name).topics
         return name.full in self._topics or name.partition in range(self.namespace(name).partitioned.get(name.partitioned, 0))
@@ -280,7 +307,8 @@ class Broker:
         found = self._topics.get(name.full)
         if found is None:
             if name.persistent:
-                stored = self.scalable.segment(name) if name.domain == SEGMENT else self.namespace(name).topics[name.full]
+                owner = self._owner(name)
+                stored = self.namespace(name).topics[name.full] if owner is None else owner.stored_topic(name)
                 assert stored is not None
                 found = Topic(name, stored, self.filters_of)
             else:
@@ -294,12 +322,15 @@ class Broker:
         Raises:
             Refused: There is none, or it is partitioned.
         """
-        if name.domain == SCALABLE:
-            raise Refused(NotAllowedError, f"{name.full} is a scalable topic: look up its segments, and use those")
+        owner = self._owner(name)
+        stored = owner.stored_topic(name) if owner is not None else None
         if self.partitions(name):  # core.producer.partitioned-base, core.subscribe.partitioned-base
             raise Refused(NotAllowedError, f"Found partitioned metadata for non-partitioned topic: {name.full}")
-        if not self.exists(name):
-            if not create or name.domain == SEGMENT:  # pr25648.layout.segment-unknown, core.subscribe.no-forced-creation
+        if owner is not None:
+            if stored is None:
+                raise Refused(TopicNotFound, f"Topic {name.full} does not exist")
+        elif not self.exists(name):
+            if not create:  # core.subscribe.no-forced-creation
                 raise Refused(TopicNotFound, f"Topic {name.full} does not exist")
             if name.partition >= 0 or not self.configuration.allow_auto_topic_creation:  # core.producer.missing-partition
                 raise Refused(TopicNotFound, f"Topic not found {name.full}")
@@ -323,13 +354,14 @@ class Broker:
         return settings.default_num_partitions
 
     def create_topic(self, name: TopicName) -> None:
-        """Create a topic without partitions, or a partition, and announce it: pip145.update.on-create."""
+        """Create a topic without partitions, or a partition, and announce it."""
         if name.persistent:
             self.store.create_topic(name.namespace, name.full)
-            self._announce(self.topic_lists.created(name.full))
+            for extension in self.extensions.values():
+                extension.topic_created(name.full)
 
     def create_partitions(self, name: TopicName, partitions: int) -> None:
-        """Let a topic have a number of partitions: pip145.update.partitioned, pip247.update.partitions-exist."""
+        """Let a topic have a number of partitions; they exist before the number is announced."""
         stored = self.namespace(name)
         present = stored.partitioned.get(name.full, 0)
         stored.partitioned[name.full] = partitions
@@ -338,13 +370,14 @@ class Broker:
         self.partitions_changed(name.full)
 
     def delete_topic(self, name: TopicName) -> None:
-        """Delete a topic without partitions, or a partition: core.push.topic-deleted, pip145.update.on-delete."""
+        """Delete a topic without partitions, or a partition: core.push.topic-deleted."""
         self.unload(name)
         if name.partition < 0:
             self.schemas.forget(name)
         if name.persistent:
             del self.namespace(name).topics[name.full]
-            self._announce(self.topic_lists.deleted(name.full))
+            for extension in self.extensions.values():
+                extension.topic_deleted(name.full)
 
     def unload(self, name: TopicName) -> None:
         """Close producers and consumers of a topic; it stays: core.push.topic-unloaded."""
@@ -369,8 +402,3 @@ class Broker:
         """Return a name that no producer has: core.producer.name-generated."""
         self._producers += 1
         return f"{self.configuration.cluster_name}-0-{self._producers - 1}"
-
-    def _announce(self, updates: Iterable[tuple[Hashable, CommandWatchTopicUpdate | CommandPartitionUpdate]]) -> None:
-        for connection, update in updates:
-            session = cast(Session, connection)
-            session.send(update)

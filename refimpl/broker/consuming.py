@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.filtering import SubscriptionFilters
-from refimpl.broker.names import TopicName
+from refimpl.broker.filtering import Requested, SubscriptionFilters
 from refimpl.broker.subscription import Consumer, Subscription, SubType, read_ack_set
 from refimpl.broker.topic import LATEST, MAX_U64, Topic
-from refimpl.proposals.message_filter import RequestedFilter
-from refimpl.proposals.refused import Refused
+from refimpl.names import TopicName
+from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     CommandAck,
@@ -47,8 +45,7 @@ def subscribe(session: Session, request: CommandSubscribe, frame: Frame) -> None
     if request.subType == SubType.Key_Shared:
         raise Refused(NotAllowedError, "Subscription type Key_Shared is not supported by this broker")
     if request.consumer_id not in session.consumers:  # core.subscribe.repeated
-        offered = broker.message_filters
-        requested = offered.requested(request, broker.schemas.access(name)) if offered is not None else None
+        requested = broker.requested(request, name)
         if request.HasField("schema") and request.schema.type != Schema.AutoConsume:
             broker.schemas.check(request.schema)
         filters = _new_filters(session, name, request)
@@ -66,10 +63,10 @@ def _new_filters(session: Session, name: TopicName, request: CommandSubscribe) -
     """Make the filters of a new subscription, before anything is created for it.
 
     Returns:
-        None if the subscription exists, so that the properties count for nothing: pip191.filter.properties-of-first.
+        None if the subscription exists, so that the properties count for nothing.
 
     Raises:
-        Refused: NotAllowedError: pip191.filter.invalid.
+        Refused: The properties can't be used.
     """
     broker = session.broker
     if broker.exists(name) and request.subscription in broker.topic(name).subscriptions:
@@ -90,7 +87,7 @@ def _owner_elsewhere(session: Session, topic: Topic, request: CommandSubscribe) 
     return None if owner is session else owner
 
 
-def _join_again(session: Session, request: CommandSubscribe, requested: RequestedFilter | None) -> None:
+def _join_again(session: Session, request: CommandSubscribe, requested: Requested) -> None:
     """Go on with a SUBSCRIBE that waited until the owner of the subscription had shown whether it lives."""
     if session.closing:
         return
@@ -102,9 +99,7 @@ def _join_again(session: Session, request: CommandSubscribe, requested: Requeste
         session.refuse(request, refused)
 
 
-def _join(
-    session: Session, topic: Topic, request: CommandSubscribe, requested: RequestedFilter | None, filters: SubscriptionFilters | None
-) -> None:
+def _join(session: Session, topic: Topic, request: CommandSubscribe, requested: Requested, filters: SubscriptionFilters | None) -> None:
     found = topic.subscriptions.get(request.subscription)
     if found is not None:
         found.check_joins(request.subType)

@@ -1,55 +1,55 @@
-"""What judges the entries of a subscription before they are sent: first its entry filters, then its message filter."""
+"""What judges the entries of a subscription before they are sent: what proposals add, those that look at headers only first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from refimpl.proposals.message_filter import Outcome, RequestedFilter, SubscriptionMessageFilter
-from refimpl.proposals.uniform_batches import SubscriptionEntryFilters, Verdict
+from refimpl.proposals.extension import EntryJudge, EntryVerdict
 from refimpl.store import Cursor, Entry
 
 if TYPE_CHECKING:
     from refimpl.broker.subscription import Consumer
 
+Requested = Mapping[str, object]
+"""What a consumer asks of each proposal, by register."""
+
 
 class SubscriptionFilters:
-    """The filters of one subscription.
+    """The judges of one subscription.
 
     Args:
-        entry_filters: PIP-191: they see the header of an entry, and were chosen by the properties of the subscription.
-        message_filter: PR 7629: it sees the payloads, and is chosen by consumers; None: this broker does not know the proposal.
+        judges: By register.
     """
 
-    def __init__(self, entry_filters: SubscriptionEntryFilters, message_filter: SubscriptionMessageFilter | None) -> None:
-        self.entry_filters = entry_filters
-        self.message_filter = message_filter
+    def __init__(self, judges: Mapping[str, EntryJudge]) -> None:
+        self.judges = dict(sorted(judges.items(), key=lambda one: one[1].opens_entries))
 
     # Consumers
 
-    def check_joins(self, requested: RequestedFilter | None) -> None:
-        """Let a consumer join that asks for a message filter, or for none.
+    def check_joins(self, requested: Requested) -> None:
+        """Let a consumer join.
 
         Raises:
-            Refused: ConsumerBusy: consumers with another message filter are connected.
+            Refused: What it asks for does not go with what others have asked for.
         """
-        if self.message_filter is not None:
-            self.message_filter.check_joins(requested)
+        for register, judge in self.judges.items():
+            judge.check_joins(requested.get(register))
 
-    def joined(self, consumer: Consumer, requested: RequestedFilter | None) -> None:
+    def joined(self, consumer: Consumer, requested: Requested) -> None:
         """Record a consumer."""
-        if self.message_filter is not None:
-            self.message_filter.joined(consumer, requested)
+        for register, judge in self.judges.items():
+            judge.joined(consumer, requested.get(register))
 
     def left(self, consumer: Consumer) -> None:
         """Record that a consumer is gone."""
-        if self.message_filter is not None:
-            self.message_filter.left(consumer)
+        for judge in self.judges.values():
+            judge.left(consumer)
 
     # Entries
 
-    def judge(self, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> Verdict:
-        """Judge an entry that a consumer would be sent now.
+    def judge(self, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
+        """Judge an entry that a consumer would be sent now: the first judge that does not accept it decides.
 
         What is rejected is acknowledged before this returns, a whole entry or messages of a batch, so that what is accepted goes
         out with the messages that are still open.
@@ -57,33 +57,31 @@ class SubscriptionFilters:
         Returns:
             RESCHEDULE: the entry is to be offered again at `next_deadline`.
         """
-        verdict = self.entry_filters.judge(index, entry.data, entry.messages, consumer.session.broker.now)
-        if verdict is Verdict.ACCEPT and self.message_filter is not None:
-            judgement = self.message_filter.judge(consumer, entry.data, cursor.open_messages.get(index))
-            if judgement.outcome is Outcome.PARTIAL:
-                cursor.acknowledge_in_part(index, judgement.open_messages or ())
-            elif judgement.outcome is Outcome.REJECT:
-                verdict = Verdict.REJECT
-        if verdict is Verdict.REJECT:
-            cursor.acknowledge(index)
-        return verdict
+        now = consumer.session.broker.now
+        for judge in self.judges.values():
+            verdict = judge.judge(consumer, index, entry, cursor, now)
+            if verdict is EntryVerdict.REJECT:
+                cursor.acknowledge(index)
+            if verdict is not EntryVerdict.ACCEPT:
+                return verdict
+        return EntryVerdict.ACCEPT
 
     def next_deadline(self) -> float | None:
         """Return when `due` has something; None: never."""
-        return self.entry_filters.next_deadline()
+        return min((when for judge in self.judges.values() if (when := judge.next_deadline()) is not None), default=None)
 
     def due(self, now: float) -> Iterable[int]:
         """Return the indexes of the entries that are to be offered again now."""
-        return self.entry_filters.due(now)
+        return [index for judge in self.judges.values() for index in judge.due(now)]
 
     def reset(self) -> None:
         """Forget which entries are to be offered again."""
-        self.entry_filters.reset()
+        for judge in self.judges.values():
+            judge.reset()
 
     def stats(self) -> dict[str, int]:
-        """Return the counters of both kinds, as topic stats show them; each message filter counts behind the entry filters."""
-        message_filter = self.message_filter
-        return {**self.entry_filters.counts.stats(), **(message_filter.counters.stats() if message_filter is not None else {})}
+        """Return the counters of all judges, as topic stats show them."""
+        return {name: count for judge in self.judges.values() for name, count in judge.stats().items()}
 
 
 FiltersOf = Callable[[Mapping[str, str]], SubscriptionFilters]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.names import is_namespace
 from refimpl.proposals.refused import Refused
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
@@ -17,12 +15,6 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
     CommandPartitionedTopicMetadataResponse,
-    CommandPartitionUpdateResult,
-    CommandWatchPartitionUpdate,
-    CommandWatchPartitionUpdateClose,
-    CommandWatchTopicList,
-    CommandWatchTopicListClose,
-    TooManyRequests,
     TopicNotFound,
 )
 
@@ -32,7 +24,7 @@ if TYPE_CHECKING:
 
 def lookup(session: Session, request: CommandLookupTopic, frame: Frame) -> None:  # noqa: ARG001
     """Answer where a topic is served: here. Creates nothing; the local name may be a pattern."""
-    _check_room(session)
+    session.broker.check_lookup_limit()
     name = session.broker.topic_name(request.topic)
     session.broker.authorization.check(session.role, name.namespace, "Lookup", "produce", "consume")
     if name.namespace not in session.broker.store.namespaces:  # core.lookup.missing-namespace
@@ -50,7 +42,7 @@ def lookup(session: Session, request: CommandLookupTopic, frame: Frame) -> None:
 
 def partitioned_metadata(session: Session, request: CommandPartitionedTopicMetadata, frame: Frame) -> None:  # noqa: ARG001
     """Answer how many partitions a topic has; 0: it is not partitioned, or does not exist and may be created without."""
-    _check_room(session)
+    session.broker.check_lookup_limit()
     broker = session.broker
     name = broker.topic_name(request.topic)
     broker.authorization.check(session.role, name.namespace, "Get Partition Metadata", "produce", "consume")
@@ -70,68 +62,21 @@ def partitioned_metadata(session: Session, request: CommandPartitionedTopicMetad
 
 def get_topics(session: Session, request: CommandGetTopicsOfNamespace, frame: Frame) -> None:  # noqa: ARG001
     """Answer with the topics of a namespace."""
-    _check_room(session)
     broker = session.broker
-    _check_namespace(request.namespace)
-    if not broker.may_list(session, request.namespace):  # pip145.list.unauthorized
+    broker.check_listing(request.namespace)
+    if not broker.may_list(session, request.namespace):
         if not broker.authorization.knows_tenant(request.namespace):
             raise Refused(AuthorizationError, "Exception occurred while trying to authorize GetTopicsOfNamespace")
         raise Refused(AuthorizationError, "Client is not authorized to GetTopicsOfNamespace")
-    topics = _topics(session, request)
-    if "pip145" in broker.proposals:
-        session.send(broker.topic_lists.get_topics(request, topics))
-    else:  # pip145.compat.old-broker
-        session.send(CommandGetTopicsOfNamespaceResponse(request_id=request.request_id, topics=topics))
+    topics = list(_topics(session, request))
+    answers = (extension.list_topics(request, topics) for extension in broker.extensions.values())
+    plain = CommandGetTopicsOfNamespaceResponse(request_id=request.request_id, topics=topics)
+    session.send(next((one for one in answers if one is not None), plain))
 
 
-def _topics(session: Session, request: CommandGetTopicsOfNamespace) -> Iterable[str]:
+def _topics(session: Session, request: CommandGetTopicsOfNamespace) -> Iterator[str]:
     broker = session.broker
     if request.mode != CommandGetTopicsOfNamespace.NON_PERSISTENT:
         yield from broker.persistent_topics(request.namespace)
     if request.mode != CommandGetTopicsOfNamespace.PERSISTENT:
         yield from broker.non_persistent_topics(request.namespace)
-
-
-def watch_topic_list(session: Session, request: CommandWatchTopicList, frame: Frame) -> None:  # noqa: ARG001
-    """Register a watcher, or check the set of one."""
-    _check_room(session)
-    _check_namespace(request.namespace)
-    broker = session.broker
-    if not broker.may_list(session, request.namespace):
-        if not broker.authorization.knows_tenant(request.namespace):
-            raise Refused(AuthorizationError, "Exception occurred while trying to handle command WatchTopicList")
-        raise Refused(AuthorizationError, "Proxy Client is not authorized to watchTopicList")
-    session.send(broker.topic_lists.watch(session, request))
-
-
-def watch_topic_list_close(session: Session, request: CommandWatchTopicListClose, frame: Frame) -> None:  # noqa: ARG001
-    """End a watcher; needs no permission: pip145.close.without-permission."""
-    session.send(session.broker.topic_lists.close(session, request))
-
-
-def watch_partition_update(session: Session, request: CommandWatchPartitionUpdate, frame: Frame) -> None:  # noqa: ARG001
-    """Register a watcher for the numbers of partitions of topics, or replace one."""
-    session.send(session.broker.partition_watches.watch(session, request))
-
-
-def partition_update_result(session: Session, result: CommandPartitionUpdateResult, frame: Frame) -> None:  # noqa: ARG001
-    """Record whether the peer has applied an update; there is no answer: pip247.result.no-answer."""
-    update = session.broker.partition_watches.result(session, result, session.broker.now)
-    if update is not None:
-        session.send(update)
-
-
-def watch_partition_update_close(session: Session, request: CommandWatchPartitionUpdateClose, frame: Frame) -> None:  # noqa: ARG001
-    """End a watcher; needs no permission: pip247.close.without-permission."""
-    session.send(session.broker.partition_watches.close(session, request))
-
-
-def _check_room(session: Session) -> None:
-    """Refuse a request beyond the limit. Each is answered at once, so that none is ever in flight beside it."""
-    if session.broker.configuration.max_concurrent_lookup_request < 1:
-        raise Refused(TooManyRequests, "Failed due to too many pending lookup requests")
-
-
-def _check_namespace(namespace: str) -> None:
-    if not is_namespace(namespace):  # pip145.list.malformed-namespace, pip145.watch.malformed-namespace
-        raise ProtocolViolation(f"{namespace!r} is no namespace")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from refimpl.broker.errors import ProtocolViolation
 from refimpl.broker.topic import Producer
-from refimpl.proposals.refused import Refused
+from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.store import Entry
 from refimpl.wire import WireError, checksum_matches, is_batch
 from refimpl.wire.frames import Frame

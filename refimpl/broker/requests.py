@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
 
-from refimpl.broker import consuming, lookups, publishing, scalable, schemas
+from refimpl.broker import consuming, lookups, publishing, schemas
+from refimpl.proposals import extension
 from refimpl.proposals.refused import Refused
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
@@ -20,8 +21,6 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
     CommandPartitionedTopicMetadataResponse,
-    CommandScalableTopicSubscribe,
-    CommandScalableTopicSubscribeResponse,
     NotAllowedError,
 )
 
@@ -39,7 +38,6 @@ NOT_BUILT = (
     "endTxnOnPartition",
     "endTxnOnSubscription",
     "tcClientConnectRequest",
-    "scalableTopicSubscribe",
 )
 
 
@@ -56,17 +54,8 @@ REQUESTS: dict[str, Handler] = {
     "lookupTopic": lookups.lookup,
     "partitionMetadata": lookups.partitioned_metadata,
     "getTopicsOfNamespace": lookups.get_topics,
-    "watchTopicList": lookups.watch_topic_list,
-    "watchTopicListClose": lookups.watch_topic_list_close,
     "getSchema": schemas.get_schema,
     "getOrCreateSchema": schemas.get_or_create_schema,
-    "watchPartitionUpdate": lookups.watch_partition_update,
-    "partitionUpdateResult": lookups.partition_update_result,
-    "watchPartitionUpdateClose": lookups.watch_partition_update_close,
-    "scalableTopicLookup": scalable.lookup,
-    "scalableTopicClose": scalable.close_lookup,
-    "watchScalableTopics": scalable.watch,
-    "watchScalableTopicsClose": scalable.close_watch,
     "producer": publishing.producer,
     "send": publishing.send,
     "close_producer": publishing.close_producer,
@@ -81,7 +70,18 @@ REQUESTS: dict[str, Handler] = {
     "close_consumer": consuming.close_consumer,
     **dict.fromkeys(NOT_BUILT, not_built),
 }
-"""By the field of the command in BaseCommand."""
+"""The commands of no proposal, by their fields in BaseCommand."""
+
+
+def answering(handler: extension.CommandHandler) -> Handler:
+    """Return what carries out a command of a proposal: what answers is sent."""
+
+    def carry_out(session: Session, request: Any, frame: Frame) -> None:  # noqa: ARG001
+        answer = handler(session, request)
+        if answer is not None:
+            session.send(answer)
+
+    return carry_out
 
 
 def refusal(request: Any, refused: Refused) -> Message:
@@ -94,6 +94,4 @@ def refusal(request: Any, refused: Refused) -> Message:
     if isinstance(request, CommandGetSchema | CommandGetOrCreateSchema):
         answer = CommandGetSchemaResponse if isinstance(request, CommandGetSchema) else CommandGetOrCreateSchemaResponse
         return answer(request_id=request.request_id, error_code=refused.code, error_message=refused.message)  # type: ignore[arg-type]
-    if isinstance(request, CommandScalableTopicSubscribe):
-        return CommandScalableTopicSubscribeResponse(**details)
     return CommandError(**details)

@@ -8,44 +8,23 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import unquote
 
 from refimpl.broker.admin import Admin
 from refimpl.broker.broker import Broker
-from refimpl.broker.errors import AdminRefused
-from refimpl.broker.names import DOMAINS
 from refimpl.broker.topic import LATEST, Topic
+from refimpl.names import DOMAINS
+from refimpl.proposals.administration import Access, AdminPath, AdminRequest, ExtensionRoute
+from refimpl.proposals.refused import AdminRefused
 from refimpl.store import Entry
 from refimpl.wire import WireError, decompress, parse_payload
 
 _JSON = "application/json"
-
-
-@dataclass(frozen=True)
-class AdminRequest:
-    """A request.
-
-    Attributes:
-        method: "GET", "PUT", ...
-        path: From its first slash on, still percent-encoded, without the query.
-        query: Decoded parameters.
-        filters: All values of the parameter `property`, which may come several times.
-        body: As it was sent.
-        token: What the caller authenticates with.
-    """
-
-    method: str
-    path: str
-    query: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    token: str | None = None
-    filters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,44 +37,25 @@ class AdminResponse:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Access = Literal["anybody", "cluster", "tenant", "lookup"]
-"""Who may: everybody who is authenticated, super-users, who administers the tenant of the path, who may use the namespace of the path."""
-
-
 @dataclass(frozen=True)
-class Route:
+class Route(AdminPath):
     """What a method on a path means.
 
     Attributes:
-        method: The HTTP method.
-        template: Path; what stands in braces matches one part of it, `{domain}` only a topic domain.
         operation: What is carried out.
         arguments: What it is given, by name in `_ARGUMENTS`.
         options: The same, given by keyword.
-        access: Who may.
     """
 
-    method: str
-    template: str
     operation: Callable[..., object]
     arguments: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    access: Access = "tenant"
 
-    def match(self, parts: list[str]) -> dict[str, str] | None:
-        """Return what the parts of a path fill into the braces; None: they don't fit."""
-        wanted = self.template.split("/")[1:]
-        if len(wanted) != len(parts):
-            return None
-        found = {}
-        for name, part in zip(wanted, parts, strict=True):
-            if not name.startswith("{"):
-                if name != part:
-                    return None
-            elif not part or (name == "{domain}" and part not in DOMAINS):
-                return None
-            found[name.strip("{}")] = part
-        return found
+    def carry_out(self, admin: Admin, path: Mapping[str, str], request: AdminRequest) -> object:
+        """Carry it out; returns what is answered."""
+        values = [_ARGUMENTS[name](path, request) for name in self.arguments]
+        options = {name: _ARGUMENTS[name](path, request) for name in self.options}
+        return self.operation(admin, *values, **options)
 
 
 def _namespace_topics(admin: Admin, namespace: str, mode: str, *, include_system: bool) -> list[str]:
@@ -117,7 +77,6 @@ _TOPICS = "/admin/v2/{domain}/{tenant}/{namespace}"
 _TOPIC = f"{_TOPICS}/{{topic}}"
 _SCHEMAS = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 _SUBSCRIPTION = f"{_TOPIC}/subscription/{{subscription}}"
-_SCALABLE = "/admin/v2/scalable/{tenant}/{namespace}"
 _T, _NS, _S = ("topic",), ("namespace",), ("topic", "subscription")
 
 ROUTES = (
@@ -157,11 +116,6 @@ ROUTES = (
     Route("GET", f"{_SCHEMAS}/schema", Admin.schema, ("schema_topic", "newest")),
     Route("GET", f"{_SCHEMAS}/schema/{{version}}", Admin.schema, ("schema_topic", "version")),
     Route("POST", f"{_SCHEMAS}/schema", Admin.add_schema, ("schema_topic", "schema_type", "schema_definition", "properties")),
-    Route("GET", _SCALABLE, Admin.scalable_topics, ("namespace", "filters")),
-    Route("PUT", f"{_SCALABLE}/{{topic}}", Admin.create_scalable_topic, ("scalable", "scalable_properties"), ("segments",)),
-    Route("GET", f"{_SCALABLE}/{{topic}}", Admin.scalable_topic, ("scalable",)),
-    Route("DELETE", f"{_SCALABLE}/{{topic}}", Admin.delete_scalable_topic, ("scalable",)),
-    Route("PUT", f"{_SCALABLE}/{{topic}}/properties", Admin.set_scalable_topic_properties, ("scalable", "scalable_properties")),
     Route("GET", "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}", Admin.lookup, _T, access="lookup"),
 )
 """The interface: what each method on each path means."""
@@ -182,7 +136,8 @@ def handle(broker: Broker, request: AdminRequest, now: float) -> AdminResponse:
     try:
         role = broker.admin.authenticate(request.token)
         parts = _parts(request.path)
-        matching = [(route, found) for route in ROUTES if (found := route.match(parts)) is not None]
+        routes: list[Route | ExtensionRoute] = [*ROUTES, *(route for extension in broker.extensions.values() for route in extension.routes)]
+        matching = [(route, found) for route in routes if (found := route.match(parts)) is not None]
         if not matching:
             raise AdminRefused(HTTPStatus.NOT_FOUND, f"there is nothing at {request.path}")
         chosen = next(((route, found) for route, found in matching if route.method == request.method), None)
@@ -199,11 +154,11 @@ def refusal(status: int, reason: str, headers: Mapping[str, str] | None = None) 
     return AdminResponse(status, json.dumps({"reason": reason}).encode(), headers=headers or {})
 
 
-def _carry_out(broker: Broker, route: Route, found: Mapping[str, str], request: AdminRequest, role: str | None) -> AdminResponse:
+def _carry_out(
+    broker: Broker, route: Route | ExtensionRoute, found: Mapping[str, str], request: AdminRequest, role: str | None
+) -> AdminResponse:
     _check_access(broker, route.access, found, role)
-    values = [_ARGUMENTS[name](found, request) for name in route.arguments]
-    options = {name: _ARGUMENTS[name](found, request) for name in route.options}
-    result = route.operation(broker.admin, *values, **options)
+    result = route.carry_out(broker.admin, found, request) if isinstance(route, Route) else route.carry_out(found, request)
     if isinstance(result, AdminResponse):
         return result
     if result is None:
@@ -234,23 +189,6 @@ def _flag(name: str, default: str = "false") -> Callable[[Mapping[str, str], Adm
     return lambda _, request: request.query.get(name, default).lower() == "true"
 
 
-def _body(request: AdminRequest) -> Any:
-    """Return the parsed body; None if there is none."""
-    if not request.body.strip():
-        return None
-    try:
-        return json.loads(request.body)
-    except (ValueError, RecursionError) as error:
-        raise AdminRefused(HTTPStatus.BAD_REQUEST, f"malformed JSON: {error}") from None
-
-
-def _table(request: AdminRequest) -> dict[str, Any]:
-    body = _body(request)
-    if body is not None and not isinstance(body, dict):
-        raise AdminRefused(HTTPStatus.BAD_REQUEST, "the body has to be a JSON object")
-    return body or {}
-
-
 def _texts(value: object, what: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise AdminRefused(HTTPStatus.BAD_REQUEST, f"{what} has to be a list of texts")
@@ -258,7 +196,7 @@ def _texts(value: object, what: str) -> list[str]:
 
 
 def _partitions(_: Mapping[str, str], request: AdminRequest) -> int:
-    body = _body(request)
+    body = request.json()
     number = body.get("partitions") if isinstance(body, dict) else body
     if not isinstance(number, int) or isinstance(number, bool):
         raise AdminRefused(HTTPStatus.BAD_REQUEST, "the body has to be a number of partitions")
@@ -266,7 +204,7 @@ def _partitions(_: Mapping[str, str], request: AdminRequest) -> int:
 
 
 def _position(_: Mapping[str, str], request: AdminRequest) -> tuple[int, int]:
-    body = _table(request)
+    body = request.table()
     place = body.get("ledgerId", LATEST), body.get("entryId", LATEST)
     if not all(isinstance(one, int) for one in place):
         raise AdminRefused(HTTPStatus.BAD_REQUEST, "ledgerId and entryId have to be numbers")
@@ -274,17 +212,10 @@ def _position(_: Mapping[str, str], request: AdminRequest) -> tuple[int, int]:
 
 
 def _properties(_: Mapping[str, str], request: AdminRequest) -> dict[str, str]:
-    found = _table(request).get("properties") or {}
+    found = request.table().get("properties") or {}
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
         raise AdminRefused(HTTPStatus.BAD_REQUEST, "properties have to be texts by name")
     return found
-
-
-def _scalable_properties(_: Mapping[str, str], request: AdminRequest) -> dict[str, str]:
-    properties = _table(request)
-    if not all(isinstance(value, str) for value in properties.values()):
-        raise AdminRefused(HTTPStatus.BAD_REQUEST, "the value of a property has to be a text")
-    return properties
 
 
 def _count(found: Mapping[str, str], _: AdminRequest) -> int:
@@ -305,15 +236,8 @@ def _text(value: object, what: str) -> str:
     return value
 
 
-def _segments(_: Mapping[str, str], request: AdminRequest) -> int:
-    text = request.query.get("numInitialSegments", "1")
-    if not re.fullmatch("-?[0-9]{1,9}", text):
-        raise AdminRefused(HTTPStatus.BAD_REQUEST, f"numInitialSegments has to be a number, not {text!r}")
-    return int(text)
-
-
 def _new_namespace(found: Mapping[str, str], request: AdminRequest) -> str:
-    _table(request)  # policies: read, and none of them is known here
+    request.table()  # policies: read, and none of them is known here
     return f"{found['tenant']}/{found['namespace']}"
 
 
@@ -323,10 +247,6 @@ _ARGUMENTS: Mapping[str, Callable[[Mapping[str, str], AdminRequest], Any]] = {
     "new_namespace": _new_namespace,
     "domain": lambda found, _: found["domain"],
     "topic": lambda found, _: f"{found['domain']}://{found['tenant']}/{found['namespace']}/{found['topic']}",
-    "scalable": lambda found, _: f"topic://{found['tenant']}/{found['namespace']}/{found['topic']}",
-    "scalable_properties": _scalable_properties,
-    "segments": _segments,
-    "filters": lambda _, request: request.filters,
     "subscription": lambda found, _: found["subscription"],
     "role": lambda found, _: found["role"],
     "count": _count,
@@ -335,16 +255,16 @@ _ARGUMENTS: Mapping[str, Callable[[Mapping[str, str], AdminRequest], Any]] = {
     "force": _flag("force"),
     "include_system": _flag("includeSystemTopic"),
     "per_partition": _flag("perPartition", "true"),
-    "admin_roles": lambda _, request: _texts(_table(request).get("adminRoles") or [], "adminRoles"),
-    "actions": lambda _, request: _texts(_body(request), "the body"),
+    "admin_roles": lambda _, request: _texts(request.table().get("adminRoles") or [], "adminRoles"),
+    "actions": lambda _, request: _texts(request.json(), "the body"),
     "partitions": _partitions,
     "position": _position,
     "properties": _properties,
     "schema_topic": lambda found, _: f"persistent://{found['tenant']}/{found['namespace']}/{found['topic']}",
     "newest": lambda _, __: None,
     "version": _version,
-    "schema_type": lambda _, request: _text(_table(request).get("type"), "type"),
-    "schema_definition": lambda _, request: _text(_table(request).get("schema"), "schema"),
+    "schema_type": lambda _, request: _text(request.table().get("type"), "type"),
+    "schema_definition": lambda _, request: _text(request.table().get("schema"), "schema"),
 }
 
 

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from refimpl.broker import avro_schemas
-from refimpl.broker.errors import AdminRefused
-from refimpl.broker.names import TopicName, parse_topic
-from refimpl.proposals.message_filter import SchemaAccess
-from refimpl.proposals.refused import Refused
+from refimpl.broker.names import parse_topic
+from refimpl.names import TopicName
+from refimpl.proposals.refused import AdminRefused, Refused
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     CommandGetOrCreateSchema,
@@ -65,10 +64,6 @@ class Schemas:
         versions = self.versions(name)
         number = int.from_bytes(version[:_VERSION_BYTES], "big")
         return versions[number] if len(version) >= _VERSION_BYTES and number < len(versions) else None
-
-    def access(self, name: TopicName) -> SchemaAccess:
-        """Return a topic's schemas as message filters need them, later ones included."""
-        return SchemaAccess(self.newest(name), lambda version: self.of_version(name, version))
 
     def forget(self, name: TopicName) -> None:
         """Drop the schemas of a topic that is deleted."""

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import Message
 
-from refimpl.broker.errors import ProtocolViolation
-from refimpl.broker.requests import REQUESTS, refusal
+from refimpl.broker.requests import refusal
 from refimpl.broker.subscription import Consumer
-from refimpl.broker.timers import Timer
 from refimpl.broker.topic import MAX_U64, Producer
-from refimpl.proposals.refused import Refused
+from refimpl.proposals.refused import ProtocolViolation, Refused
+from refimpl.timers import Timer
 from refimpl.wire import FRAME_PADDING, FrameDecoder, WireError, command_name, encode_frame, sub_message, wrap
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import CommandConnect, CommandConnected, CommandError, CommandPing, CommandPong
@@ -156,8 +155,8 @@ class Session:
     def _carry_out_request(self, name: str, request: Message, frame: Frame) -> None:
         if self.protocol_version is None:  # core.handshake.connect-first
             raise ProtocolViolation(f"{name} before CONNECT")
-        handler = REQUESTS.get(name)
-        if handler is None or name in self.broker.unknown_commands:  # core.command.broker-type-closes, core.flags.unset-means-unknown
+        handler = self.broker.handler(name)
+        if handler is None:  # core.command.broker-type-closes, core.flags.unset-means-unknown
             raise ProtocolViolation(f"{name} is not for a broker")
         try:
             handler(self, request, frame)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from refimpl.broker.filtering import SubscriptionFilters
+from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.uniform_batches import Verdict
 from refimpl.store import Cursor, Entry
 from refimpl.wire.pulsar_api_pb2 import (
     CommandActiveConsumerChange,
@@ -27,8 +27,8 @@ from refimpl.wire.pulsar_api_pb2 import (
 if TYPE_CHECKING:
     from refimpl.broker.broker import Broker
     from refimpl.broker.session import Session
-    from refimpl.broker.timers import Timer
     from refimpl.broker.topic import Topic
+    from refimpl.timers import Timer
 
 SubType = CommandSubscribe.SubType
 REJECTED_AT_ONCE = 5_000_000
@@ -79,7 +79,7 @@ class Consumer:
         if self.epoch is not None:
             message.consumer_epoch = self.epoch
         count = entry.messages if open_messages is None else len(open_messages)
-        self.permits -= count  # core.deliver.batch-permits: a batch costs its messages; pr7629.permits.open-messages
+        self.permits -= count  # core.deliver.batch-permits: a batch costs its messages
         self.messages_out += count
         self.bytes_out += len(entry.data)
         self.session.send(message, entry.data)
@@ -173,9 +173,9 @@ class Subscription:
                 return
             entry = self.topic.entries[index]
             verdict = self.filters.judge(consumer, index, entry, self.cursor)
-            if verdict is Verdict.ACCEPT:
+            if verdict is EntryVerdict.ACCEPT:
                 self._deliver(consumer, index)
-            elif verdict is Verdict.REJECT:
+            elif verdict is EntryVerdict.REJECT:
                 self._redeliveries.pop(index, None)
                 work += len(entry.data) + _WORK_PER_ENTRY
             else:
@@ -252,7 +252,7 @@ class Subscription:
         self.cursor.acknowledge_up_to(index)
         for one in [one for one in consumer.pending if one <= index]:
             self._forget(consumer, one)
-        for one in [one for one in self._redeliveries if one <= index]:  # of entries that were put off: pip191.filter.cumulative-passes
+        for one in [one for one in self._redeliveries if one <= index]:  # of entries that were put off
             del self._redeliveries[one]
 
     def redeliver(self, consumer: Consumer, indexes: Iterable[int] | None) -> None:
@@ -311,7 +311,7 @@ class NonPersistentSubscription(Subscription):
         consumer = self._taker()
         if consumer is not None:
             cursor = Cursor()  # of this entry alone: nothing is kept
-            if self.filters.judge(consumer, 0, entry, cursor) is Verdict.ACCEPT:
+            if self.filters.judge(consumer, 0, entry, cursor) is EntryVerdict.ACCEPT:
                 self._turn = self.consumers.index(consumer) + 1
                 consumer.send(0, entry, 0, cursor.open_messages.get(0))
             self.filters.reset()

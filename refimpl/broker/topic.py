@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from refimpl.broker.filtering import FiltersOf, SubscriptionFilters
-from refimpl.broker.names import TopicName
 from refimpl.broker.subscription import NonPersistentSubscription, Subscription
+from refimpl.names import TopicName
 from refimpl.proposals.refused import Refused
 from refimpl.store import Cursor, Entry, StoredTopic
 from refimpl.wire.pulsar_api_pb2 import MessageIdData, ProducerAccessMode, ProducerBusy, ProducerFenced

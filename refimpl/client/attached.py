@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import Message
 
-from refimpl.client.backoff import Backoff
+from refimpl.backoff import Backoff
 from refimpl.client.connection import Connection
 from refimpl.client.errors import ClientError, Closed, ConnectionLost, TimedOut
 from refimpl.client.scheduler import Pending, Process, Scheduler

@@ -9,11 +9,11 @@ from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
-from refimpl.client.backoff import Backoff
+from refimpl.backoff import Backoff
 from refimpl.client.connection import Connection
 from refimpl.client.errors import ClientError
 from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
-from refimpl.client.names import full_topic_name, is_scalable, partition_name
+from refimpl.client.names import is_scalable
 from refimpl.client.options import ClientOptions, ConsumerOptions, ProducerOptions
 from refimpl.client.partitioned_producer import PartitionedProducer
 from refimpl.client.pattern_consumer import PatternConsumer
@@ -21,6 +21,7 @@ from refimpl.client.pool import Pool
 from refimpl.client.scalable_consumer import NamespaceConsumer, ScalableConsumer
 from refimpl.client.scalable_producer import ScalableProducer
 from refimpl.client.scheduler import Pending, Process, Scheduler
+from refimpl.names import full_topic_name, partition_name
 from refimpl.proposals.message_filter import BUILT_IN_REGISTRY, FilterRegistry
 from refimpl.proposals.profiles import DEFAULT, Profiles
 from refimpl.proposals.scalable_topics import ScalableTopicChanges

@@ -20,11 +20,11 @@ from refimpl.client.errors import ClientError, Closed, ConnectionLost, ProtocolE
 from refimpl.client.filtering import ConsumerFiltering
 from refimpl.client.inbox import Inbox
 from refimpl.client.messages import Message, MessageId
-from refimpl.client.names import partition_index
 from refimpl.client.options import ConsumerOptions
 from refimpl.client.scheduler import Pending, Timer
 from refimpl.client.unpack import Corrupt, open_messages, unpack
-from refimpl.proposals.message_filter import Judgement, Outcome
+from refimpl.names import partition_index
+from refimpl.proposals.message_filter import EntryJudgement, EntryOutcome
 from refimpl.wire import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -251,7 +251,7 @@ class Consumer(Attached):
             self._return(cost)
             return
         judgement = self._filtering.judge(frame, len(messages)) if self._filtering is not None else None
-        if judgement is not None and judgement.outcome is Outcome.REJECT:  # pr7629.client.own-acks
+        if judgement is not None and judgement.outcome is EntryOutcome.REJECT:  # pr7629.client.own-acks
             self._acknowledge(CommandAck.Individual, entry)
             self._return(cost)
             return
@@ -264,7 +264,7 @@ class Consumer(Attached):
         command = frame.command.message
         return command.HasField("consumer_epoch") and command.consumer_epoch < self._epoch
 
-    def _still_open(self, frame: Frame, messages: list[Message], judgement: Judgement | None = None) -> list[Message]:
+    def _still_open(self, frame: Frame, messages: list[Message], judgement: EntryJudgement | None = None) -> list[Message]:
         ids = [message.id for message in messages]
         if not ids:
             self._acknowledge(CommandAck.Individual, MessageId.from_wire(frame.command.message.message_id, self._partition))

@@ -11,8 +11,8 @@ from refimpl.proposals.message_filter import (
     BYTES_PREFIX_FILTER,
     REGEX_FILTER,
     ConsumerFilter,
+    EntryJudgement,
     FilterRegistry,
-    Judgement,
     MessageFilterPolicy,
     SchemaAccess,
     State,
@@ -84,7 +84,7 @@ class ConsumerFiltering:
         """
         self._versions[version] = await self._ask(connection, CommandGetSchema(topic=self._topic, schema_version=version))
 
-    def judge(self, frame: Frame, batch_size: int) -> Judgement | None:
+    def judge(self, frame: Frame, batch_size: int) -> EntryJudgement | None:
         """Judge an entry that has come; None: that is not the client's to do."""
         if frame.payload_bytes is None:
             return None

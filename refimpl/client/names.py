@@ -12,11 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from refimpl.proposals.topic_list import partitioned_topic_name
-
 _PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
-_DIGITS = 10
-"""A number with so many digits is no number of a partition."""
 _SERVICE_URL = re.compile(
     r"(?P<scheme>pulsar(?:\+ssl)?)://(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\s:/,?#\[\]]+))(?::(?P<port>\d{1,5}))?/?"
 )
@@ -63,32 +59,6 @@ def parse_service_url(url: str) -> Target:
     return Target(found["v6"] or found["host"], port, found["scheme"] == "pulsar+ssl")
 
 
-def full_topic_name(topic: str) -> str:
-    """Write a topic's name in full; core.lookup.short-name.
-
-    Raises:
-        ValueError: It can't be the name of a topic.
-    """
-    if "://" in topic:
-        return topic
-    parts = topic.split("/")
-    if len(parts) not in (1, 3) or not all(parts):
-        raise ValueError(f"{topic!r} is neither a local name nor tenant/namespace/local-name")
-    return f"persistent://{topic}" if len(parts) == 3 else f"persistent://public/default/{topic}"
-
-
 def is_scalable(topic: str) -> bool:
     """Tell whether a full name is that of a scalable topic: PR 25648."""
     return topic.startswith("topic://")
-
-
-def partition_name(topic: str, partition: int) -> str:
-    """Return the name of one partition."""
-    return f"{topic}-partition-{partition}"
-
-
-def partition_index(topic: str) -> int:
-    """Return the number of a partition, from its name; -1 if the topic is none, or the number can't be one."""
-    base = partitioned_topic_name(topic)
-    digits = topic[len(base) + len("-partition-") :]
-    return int(digits) if 0 < len(digits) < _DIGITS else -1

@@ -86,8 +86,8 @@ class ProducerOptions(PartitionGrowthOptions):
         properties: Shown to whoever looks at the topic's producers.
         restrict_same_values_in_batch_properties: PIP-191: allowed values by property name. Only messages that agree in them share a
             batch, whose header shows them to the broker's entry filters; empty: batches are made without regard to properties.
-        batch_of_one: PIP-191: how a batch of one message is written with that setting, see `uniform_batches.Profile`; None: as the
-            client's profile says.
+        batch_of_one: PIP-191: how a batch of one message is written with that setting, see `UniformBatchesProfile`; None: as the client's
+            profile says.
         batcher: `key_based`, a batch for each key, is not supported.
     """
 

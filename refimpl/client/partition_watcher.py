@@ -9,14 +9,14 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from refimpl.client.backoff import Backoff
+from refimpl.backoff import Backoff
 from refimpl.client.connection import Connection
 from refimpl.client.errors import ClientError, Closed, ProtocolError
-from refimpl.client.names import partition_name
 from refimpl.client.options import PartitionGrowthOptions
 from refimpl.client.pool import MAX_PARTITIONS
 from refimpl.client.requests import refusal_of
 from refimpl.client.scheduler import Pending, Process, Timer
+from refimpl.names import partition_name
 from refimpl.proposals.partition_watch import PartitionCounts, PartitionWatch
 from refimpl.wire import Frame
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, CommandPartitionUpdateResult

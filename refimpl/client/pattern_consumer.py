@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import Message as Command
 
-from refimpl.client.backoff import Backoff
+from refimpl.backoff import Backoff
 from refimpl.client.connection import Connection
 from refimpl.client.consumer import Consumer
 from refimpl.client.errors import BrokerRefused, ClientError

@@ -16,11 +16,11 @@ from refimpl.client.connection import Connection
 from refimpl.client.entry import Entry, Queued, encode_entry
 from refimpl.client.errors import BrokerRefused, ClientError, InvalidMessage, ProtocolError, QueueFull, TimedOut
 from refimpl.client.messages import MessageId, OutgoingMessage
-from refimpl.client.names import partition_index
 from refimpl.client.options import ProducerOptions
 from refimpl.client.producer_stats import ProducerStats
 from refimpl.client.scheduler import Pending, Timer
-from refimpl.proposals.uniform_batches import Batch, Profile, UniformBatcher, allowed_values
+from refimpl.names import partition_index
+from refimpl.proposals.uniform_batches import Batch, UniformBatcher, UniformBatchesProfile, allowed_values
 from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE, Frame
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -69,7 +69,7 @@ class Producer(Attached):
             max_messages=options.batch_messages,
             max_bytes=min(options.batch_bytes, self._max_message_size),
             delay=options.batch_delay,
-            profile=core.profiles.pip191 if options.batch_of_one is None else Profile(batch_of_one=options.batch_of_one),
+            profile=core.profiles.pip191 if options.batch_of_one is None else UniformBatchesProfile(batch_of_one=options.batch_of_one),
         )
         self.stats = ProducerStats()
         self._batch_timer: Timer | None = None

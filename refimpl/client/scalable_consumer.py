@@ -17,7 +17,8 @@ from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
 from refimpl.client.options import ConsumerOptions
 from refimpl.client.scheduler import Pending, Process, Timer
 from refimpl.client.segment_lookup import SegmentLookup
-from refimpl.proposals.scalable_topics import ScalableTopicChanges, ScalableTopicsWatch, Segment, State, is_namespace
+from refimpl.names import is_namespace
+from refimpl.proposals.scalable_topics import ScalableTopicChanges, ScalableTopicsWatch, Segment, State
 from refimpl.wire import Frame
 from refimpl.wire.pulsar_api_pb2 import TopicNotFound
 

@@ -30,7 +30,6 @@ LOOSE = 32
 _COMPILED = 1024
 """So many patterns are kept compiled; any other is compiled again when it is needed."""
 
-_DOMAIN_HEAD = re.compile(r"(?s)(.*?)(non-persistent|persistent)\Z")
 _LITERAL = r"[^\\.+*?()|\[\]{}^$]|\\[!-/:-@\[-`{-~]|\\Q(?:(?!\\E).)*(?:\\E|\Z)"
 _SIMPLE = re.compile(rf"(?s)\^?((?:{_LITERAL})*)(\.\*)?\$?\Z")
 _TOKEN = re.compile(
@@ -43,30 +42,6 @@ _TOKEN = re.compile(
 )
 _FILED_UNDER = 8
 _EVERYTHING = "(?s).*"
-
-
-def without_domain(pattern: str) -> str:
-    r"""Remove the topic domain from a pattern, keeping what stands before it, such as `^` or `\Q`.
-
-    Raises:
-        ValueError: The pattern has a `://` whose head does not end in `persistent` or `non-persistent`, or nothing behind it.
-
-    Source: observed on Apache Pulsar 3.0.7 and later; the domain of a pattern takes no part in the match.
-    """
-    if "://" not in pattern:
-        return pattern
-    head, rest = pattern.split("://")[:2]  # pip145.pattern.second-separator
-    found = _DOMAIN_HEAD.match(head)
-    if found is None:  # pip145.pattern.unknown-domain
-        raise ValueError(f"Does not support topic domain: {head}")
-    if not rest:  # pip145.pattern.domain-only
-        raise ValueError(f"No pattern behind the topic domain: {pattern}")
-    return found[1] + rest
-
-
-def pattern_length(pattern: str) -> int:
-    """Return the length of a pattern in the unit of the limit, UTF-16 code units: pip145.pattern.length-unit."""
-    return len(pattern.encode("utf-16-be", "surrogatepass")) // 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from refimpl.broker.rest import AdminRequest, AdminResponse, refusal
+from refimpl.broker.rest import AdminResponse, refusal
 from refimpl.net.driver import Driver
+from refimpl.proposals.administration import AdminRequest
 
 BODY_LIMIT = 1024 * 1024
 """Bytes of a request's body above which it is refused."""

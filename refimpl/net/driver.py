@@ -16,7 +16,8 @@ from http import HTTPStatus
 from typing import Protocol
 
 from refimpl.broker import Broker, Session
-from refimpl.broker.rest import AdminRequest, AdminResponse, handle, refusal
+from refimpl.broker.rest import AdminResponse, handle, refusal
+from refimpl.proposals.administration import AdminRequest
 
 
 class Wire(Protocol):

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from refimpl.broker import Broker
-from refimpl.broker.rest import AdminRequest, AdminResponse
+from refimpl.broker.rest import AdminResponse
 from refimpl.net.driver import Driver
+from refimpl.proposals.administration import AdminRequest
 
 BUFFERED = 256 * 1024
 """Bytes that are under way to a peer at a time; more stay with the session."""

@@ -84,8 +84,7 @@ async def serving(
             service_url=service_url,
             admin_url=admin_url,
             log=log,
-            entry_filters=filters,
-            filter_registry=registry,
+            plugins={message_filter.PROPOSAL.register: registry, uniform_batches.PROPOSAL.register: filters},
         )
         driver = Driver(broker, log=log)
         stack.callback(driver.close)

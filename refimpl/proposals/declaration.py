@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from refimpl.proposals.extension import Extension, Host
 
 ProfileT_co = TypeVar("ProfileT_co", covariant=True)
+
+
+class MakesExtension(Protocol):
+    """Makes what a proposal adds to a broker."""
+
+    def __call__(self, host: Host, profile: Any, plugins: Any = None, /) -> Extension:
+        """Make it.
+
+        Args:
+            host: The broker.
+            profile: Which reading of the proposal it speaks.
+            plugins: What else whoever made the broker gave for this proposal; None: nothing.
+        """
 
 
 @dataclass(frozen=True)
@@ -56,6 +71,7 @@ class Proposal(Generic[ProfileT_co]):
         address: Where its text can be read.
         capabilities: What a peer can do that knows it.
         commands: What it adds to the protocol.
+        broker: Makes what it adds to a broker.
         profiles: Its two readings: `default` is what real peers speak or what is settled, `as-written` follows the text.
     """
 
@@ -65,6 +81,7 @@ class Proposal(Generic[ProfileT_co]):
     address: str
     capabilities: tuple[Capability, ...]
     commands: tuple[Command, ...]
+    broker: MakesExtension
     profiles: Mapping[str, ProfileT_co]
 
     @property

@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import get_args, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
-from refimpl.proposals import message_filter, partition_watch, scalable_topics, topic_list, uniform_batches
+from refimpl import proposals
+from refimpl.proposals.declaration import Proposal
+
+ProfileT = TypeVar("ProfileT")
 
 
 @dataclass(frozen=True)
 class Profiles:
-    """The profile of each proposal, by the name of its clause register."""
+    """The profile of each proposal: `profiles[PROPOSAL]`, or by the name of its clause register as an attribute, `profiles.pip145`.
 
-    pip145: topic_list.Profile = topic_list.DEFAULT
-    pip191: uniform_batches.Profile = uniform_batches.DEFAULT
-    pip247: partition_watch.Profile = partition_watch.DEFAULT
-    pr7629: message_filter.Profile = message_filter.DEFAULT
-    pr25648: scalable_topics.Profile = scalable_topics.DEFAULT
+    Attributes:
+        name: Of the reading that every proposal declares.
+        changed: Profiles that are others than the declared ones, by register.
+    """
+
+    name: str
+    changed: Mapping[str, object] = field(default_factory=dict)
+
+    def __getitem__(self, proposal: Proposal[ProfileT]) -> ProfileT:
+        return cast(ProfileT, self.changed.get(proposal.register, proposal.profiles[self.name]))
+
+    def __getattr__(self, register: str) -> Any:
+        for proposal in proposals.PROPOSALS:
+            if proposal.register == register:
+                return self[proposal]
+        raise AttributeError(register)
+
+    def replacing(self, proposal: Proposal[ProfileT], profile: ProfileT) -> Profiles:
+        """Return these profiles, one of them replaced."""
+        return Profiles(self.name, {**self.changed, proposal.register: profile})
 
 
-DEFAULT = Profiles()
+DEFAULT = Profiles("default")
 """What real peers speak, and the settled readings of what no release has."""
 
-AS_WRITTEN = Profiles(
-    topic_list.AS_WRITTEN, uniform_batches.AS_WRITTEN, partition_watch.AS_WRITTEN, message_filter.AS_WRITTEN, scalable_topics.AS_WRITTEN
-)
+AS_WRITTEN = Profiles("as-written")
 """What the texts say."""
 
 PROFILES: Mapping[str, Profiles] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})

@@ -1,4 +1,4 @@
-"""A request that is refused: what to answer, decided where the rule is."""
+"""What is refused, decided where the rule is: requests, connections, admin calls."""
 
 
 class Refused(Exception):
@@ -13,3 +13,21 @@ class Refused(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+class ProtocolViolation(Exception):
+    """A peer broke a rule that ends its connection without an answer."""
+
+
+class AdminRefused(Exception):
+    """An admin call that is refused.
+
+    Args:
+        status: The HTTP status.
+        reason: What is wrong, for the person who reads it.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from refimpl.wire.pulsar_api_pb2 import Schema
 
@@ -99,21 +100,6 @@ class StoredTopic:
 
 
 @dataclass(slots=True)
-class StoredScalableTopic:
-    """A scalable topic.
-
-    Attributes:
-        properties: What it is selected by.
-        segments: How many it has.
-        topics: What its segments hold, by full name, as far as anybody has used them.
-    """
-
-    properties: dict[str, str] = field(default_factory=dict)
-    segments: int = 1
-    topics: dict[str, StoredTopic] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class StoredNamespace:
     """A namespace.
 
@@ -136,26 +122,21 @@ class MemoryStore:
     Attributes:
         tenants: Roles that administer a tenant, by tenant.
         namespaces: By "tenant/namespace".
-        scalable: Scalable topics by full name, by "tenant/namespace"; the namespace need not exist, as on Apache Pulsar 5.0.0-M1.
+        kept: What a proposal keeps, by its register.
     """
 
     def __init__(self) -> None:
         self.tenants: dict[str, set[str]] = {"public": set(), "pulsar": set()}
         self.namespaces: dict[str, StoredNamespace] = {"public/default": StoredNamespace(), "pulsar/system": StoredNamespace()}
-        self.scalable: dict[str, dict[str, StoredScalableTopic]] = {}
+        self.kept: dict[str, Any] = {}
         self._ledgers = 0
 
     def create_topic(self, namespace: str, topic: str) -> StoredTopic:
         """Create an empty topic in a namespace that exists."""
-        stored = self.namespaces[namespace].topics[topic] = self._empty()
+        stored = self.namespaces[namespace].topics[topic] = self.new_topic()
         return stored
 
-    def segment(self, topic: StoredScalableTopic, name: str) -> StoredTopic:
-        """Return what a segment of a scalable topic holds."""
-        if name not in topic.topics:
-            topic.topics[name] = self._empty()
-        return topic.topics[name]
-
-    def _empty(self) -> StoredTopic:
+    def new_topic(self) -> StoredTopic:
+        """Return an empty topic, which whoever asks for it keeps."""
         self._ledgers += 1
         return StoredTopic(self._ledgers)

@@ -8,7 +8,8 @@ from refimpl.broker import Broker, Configuration
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.proposals.uniform_batches import (
     BUILT_IN,
-    Verdict,
+    EntryVerdict,
+    UniformBatchesExtension,
     with_entry_points,
 )
 from tests.fakes.broker_peer import Peer
@@ -150,7 +151,7 @@ def test_a_factory_that_fails_refuses_the_subscription_and_nothing_else() -> Non
     def broken(properties):
         raise RuntimeError("no such mood")
 
-    broker = Broker(entry_filters={**BUILT_IN, "Broken": broken})
+    broker = Broker(plugins={"pip191": {**BUILT_IN, "Broken": broken}})
     peer = Peer(broker)
     refused = peer.subscribe()
     assert (refused.error, refused.message) == (22, "Entry filter Broken: no such mood")
@@ -180,7 +181,7 @@ class OnlyNamed:
         return cls() if properties.get("only-named") == "yes" else None
 
     def judge(self, metadata):
-        return Verdict.ACCEPT if metadata.properties else Verdict.REJECT
+        return EntryVerdict.ACCEPT if metadata.properties else EntryVerdict.REJECT
 
 
 GROUP = "pulsar_conformance.entry_filters"
@@ -204,4 +205,8 @@ def test_a_served_broker_has_the_filters_of_installed_distributions(tmp_path, mo
     (package / "entry_points.txt").write_text(f"[{GROUP}]\nonly-named = tests.broker.test_entry_filters:OnlyNamed.of\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with EmbeddedBroker(entry_filters={"Moody": Moody.factory([])}) as served:
-        assert list(served.call(lambda broker: broker.entry_filters)) == ["PropertyEntryFilter", "only-named", "Moody"]
+        assert list(served.call(lambda broker: broker.extension(UniformBatchesExtension).entry_filters)) == [
+            "PropertyEntryFilter",
+            "only-named",
+            "Moody",
+        ]

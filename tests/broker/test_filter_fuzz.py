@@ -173,7 +173,7 @@ def test_a_filter_that_fails_delivers_and_dispatch_goes_on() -> None:
             raise RuntimeError
 
     registry = type(BUILT_IN_REGISTRY)({"org.example.Fails": Fails})
-    peer = Peer(Broker(filter_registry=registry))
+    peer = Peer(Broker(plugins={"pr7629": registry}))
     peer.producer()
     peer.subscribe(filter_meta=FilterMeta(filter_class_name="org.example.Fails"))
     peer.publish("a", "b")

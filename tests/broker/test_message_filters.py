@@ -255,7 +255,7 @@ def test_a_filter_of_somebody_else_is_built_once_for_each_subscribe() -> None:
         return built[-1]
 
     wanted = meta("others.Counting", **{PREFIX_KEY: "3"})
-    peer = filtered(Broker(filter_registry=FilterRegistry({"others.Counting": counting})), wanted, "Shared")
+    peer = filtered(Broker(plugins={"pr7629": FilterRegistry({"others.Counting": counting})}), wanted, "Shared")
     assert len(built) == 1, "what was built to check it is what judges"
     peer.publish("1", "30")
     peer.frames()

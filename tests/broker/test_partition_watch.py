@@ -4,8 +4,10 @@ import pytest
 
 from refimpl.broker import Broker
 from refimpl.broker.broker import PROPOSALS
-from refimpl.broker.rest import AdminRequest, handle
+from refimpl.broker.rest import handle
 from refimpl.proposals import profiles
+from refimpl.proposals.administration import AdminRequest
+from refimpl.proposals.partition_watch import PartitionWatchExtension
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
     CommandError,
@@ -172,7 +174,7 @@ def test_permission_is_needed_for_each_topic_and_its_loss_ends_the_watch(broker)
     assert updates(peer) == [(8, 1, [(A, 3)])]  # pip247.watch.permission-revoked
     result(peer, 1, watcher_id=8)
     assert set(asked) == {("produce", "consume")}
-    assert broker.partition_watches.watcher_count(peer.session) == 1
+    assert broker.extension(PartitionWatchExtension).watches.watcher_count(peer.session) == 1
     assert peer.ask("watchPartitionUpdateClose", request_id=4, watcher_id=7).request_id == 4  # pip247.close.without-permission
 
 
@@ -238,7 +240,7 @@ def test_a_lost_connection_takes_its_watchers_and_what_is_in_flight(broker):
     watch(peer, A)
     broker.admin.update_partitioned_topic(A, 3)
     peer.session.eof(0.0)
-    assert broker.partition_watches.watcher_count(peer.session) == 0
+    assert broker.extension(PartitionWatchExtension).watches.watcher_count(peer.session) == 0
     assert broker.next_deadline() is None
     again = Peer(broker)
     assert again.answers() == []
@@ -263,7 +265,7 @@ def test_a_peer_that_never_reads_costs_only_its_own_connection(broker):
         assert updates(other) == [(7, count - 2, [(A, count)])]
         result(other, count - 2)
     assert lazy.session.closing
-    assert broker.partition_watches.watcher_count(lazy.session) == 0
+    assert broker.extension(PartitionWatchExtension).watches.watcher_count(lazy.session) == 0
 
 
 # The switch, and brokers from before

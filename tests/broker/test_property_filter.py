@@ -6,7 +6,8 @@ import pytest
 
 from refimpl.broker import AdminRefused
 from refimpl.broker.broker import PROPOSALS
-from refimpl.broker.rest import AdminRequest, handle
+from refimpl.broker.rest import handle
+from refimpl.proposals.administration import AdminRequest
 from refimpl.wire import parse_payload
 from tests.fakes.broker_peer import TOPIC, Peer
 from tests.fakes.entry_filter_world import LOUD, REJECT_EU, World, deliveries, send, send_example, send_named, take

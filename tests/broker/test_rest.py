@@ -13,7 +13,8 @@ import pytest
 from conformance.targets.admin import OPERATIONS, check_arguments, request
 from refimpl.broker import Broker, Configuration
 from refimpl.broker.admin import Admin
-from refimpl.broker.rest import ROUTES, AdminRequest, handle
+from refimpl.broker.rest import ROUTES, handle
+from refimpl.proposals.administration import AdminRequest
 from refimpl.wire import command, encode_frame, encode_payload
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata
 

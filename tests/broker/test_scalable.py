@@ -8,9 +8,10 @@ from urllib.parse import parse_qsl
 import pytest
 
 from refimpl.broker import PROPOSALS, AdminRefused, Broker
-from refimpl.broker.rest import AdminRequest, handle
+from refimpl.broker.rest import handle
+from refimpl.proposals.administration import AdminRequest
 from refimpl.proposals.profiles import AS_WRITTEN
-from refimpl.proposals.scalable_topics import topics_hash
+from refimpl.proposals.scalable_topics import ScalableTopicsExtension, topics_hash
 from refimpl.wire.pulsar_api_pb2 import AuthorizationError, InvalidTopicName, NotAllowedError, TopicNotFound
 from tests.broker.test_rules import tokens
 from tests.fakes.broker_peer import Peer, make_broker
@@ -60,14 +61,14 @@ def test_a_watch_gets_a_snapshot_and_then_what_changes(broker: Broker) -> None:
     peer = Peer(broker)
     (first,) = watch(peer)
     assert (first.watch_id, first.HasField("snapshot"), list(first.snapshot.topics)) == (1, True, [])
-    broker.admin.create_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     assert broker.next_deadline() == 0.05
     assert told(peer, 0.049) == []
     assert told(peer, 0.001) == [([X], [])]
-    broker.admin.delete_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.delete_scalable_topic(X)
     assert told(peer) == [([], [X])]
     peer.send("watchScalableTopicsClose", watch_id=1)
-    broker.admin.create_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     assert told(peer) == []
 
 
@@ -75,7 +76,7 @@ def test_the_window_does_not_hide_the_other_timers(broker: Broker) -> None:
     peer = Peer(broker)
     watch(peer)
     broker.tick(29.99)
-    broker.admin.create_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     assert broker.next_deadline() == 30.0
     broker.tick(30.0)
     assert [one.DESCRIPTOR.name for one in peer.answers()] == ["CommandPing"]
@@ -83,24 +84,24 @@ def test_the_window_does_not_hide_the_other_timers(broker: Broker) -> None:
 
 
 def test_a_known_set_is_answered_by_silence(broker: Broker) -> None:
-    broker.admin.create_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     peer = Peer(broker)
     assert watch(peer, current_hash=topics_hash([X])) == []
     assert len(watch(peer, 2, current_hash=topics_hash([]))) == 1
-    broker.admin.delete_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.delete_scalable_topic(X)
     assert told(peer) == [([], [X]), ([], [X])]
 
 
 def test_properties_select_and_their_change_is_told(broker: Broker) -> None:
-    broker.admin.create_scalable_topic(X, {"owner": "bob"})
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X, {"owner": "bob"})
     peer = Peer(broker)
     (first,) = watch(peer, property_filters=[{"key": "owner", "value": "alice"}])
     assert list(first.snapshot.topics) == []
-    broker.admin.set_scalable_topic_properties(X, {"owner": "alice"})
+    broker.extension(ScalableTopicsExtension).admin.set_scalable_topic_properties(X, {"owner": "alice"})
     assert told(peer) == [([X], [])]
-    broker.admin.set_scalable_topic_properties(X, {"owner": "alice", "more": ""})
+    broker.extension(ScalableTopicsExtension).admin.set_scalable_topic_properties(X, {"owner": "alice", "more": ""})
     assert told(peer) == []
-    broker.admin.set_scalable_topic_properties(X, {})
+    broker.extension(ScalableTopicsExtension).admin.set_scalable_topic_properties(X, {})
     assert told(peer) == [([], [X])]
 
 
@@ -109,20 +110,24 @@ def test_what_comes_and_goes_within_a_window(profiles: dict, expected: list) -> 
     broker = Broker(**profiles)
     peer = Peer(broker)
     watch(peer)
-    broker.admin.create_scalable_topic(X)
-    broker.admin.delete_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.delete_scalable_topic(X)
     assert told(peer) == expected
 
 
 def test_a_lost_connection_leaves_nothing(broker: Broker) -> None:
     peer, other = Peer(broker), Peer(broker)
-    broker.admin.create_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     for one in (peer, other):
         watch(one)
         one.ask("scalableTopicLookup", session_id=1, topic=X)
     peer.session.eof(broker.now)
-    assert broker.scalable.watches.watch_count(peer.session) == broker.scalable.layouts.session_count(peer.session) == 0
-    broker.admin.delete_scalable_topic(X)
+    assert (
+        broker.extension(ScalableTopicsExtension).watches.watch_count(peer.session)
+        == broker.extension(ScalableTopicsExtension).layouts.session_count(peer.session)
+        == 0
+    )
+    broker.extension(ScalableTopicsExtension).admin.delete_scalable_topic(X)
     assert told(peer) == []
     assert told(other) == [([], [X])]
 
@@ -179,7 +184,7 @@ def test_what_is_not_built_is_refused_in_its_own_answer(broker: Broker) -> None:
 def test_who_may_watch_and_look_up() -> None:
     key = "data:;base64,a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
     broker = make_broker(authenticationEnabled="true", authorizationEnabled="true", tokenSecretKey=key)
-    broker.admin.create_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     peers = []
     for token in tokens("reader", "stranger").values():
         peers.append(Peer(broker, connect=False))
@@ -196,7 +201,7 @@ def test_who_may_watch_and_look_up() -> None:
     assert reader.producer(SEGMENT).error == AuthorizationError
     assert reader.subscribe(SEGMENT).DESCRIPTOR.name == "CommandSuccess"
     broker.admin.revoke_permission(NS, "reader")
-    broker.admin.delete_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.delete_scalable_topic(X)
     reader.answers()
     assert told(reader) == []
 
@@ -205,7 +210,7 @@ def test_who_may_watch_and_look_up() -> None:
 
 
 def test_messages_go_through_a_segment(broker: Broker) -> None:
-    broker.admin.create_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     peer = Peer(broker)
     update = peer.ask("scalableTopicLookup", session_id=3, topic=X)
     assert (update.session_id, update.resolved_topic_name, update.dag.epoch) == (3, X, 0)
@@ -219,7 +224,7 @@ def test_messages_go_through_a_segment(broker: Broker) -> None:
     peer.answers()
     peer.subscribe(SEGMENT)
     assert peer.flow(5) == ["a", "b"]
-    assert broker.scalable.record(X).topics[SEGMENT].cursors.keys() == {"s"}
+    assert broker.extension(ScalableTopicsExtension).record(X).topics[SEGMENT].cursors.keys() == {"s"}
     second = Broker(store=broker.store)
     again = Peer(second)
     again.subscribe(SEGMENT)
@@ -233,11 +238,11 @@ def test_messages_go_through_a_segment(broker: Broker) -> None:
 @pytest.mark.parametrize("settings", [{}, {"allowAutoTopicCreationType": "partitioned"}], ids=["default", "partitioned"])
 def test_a_segment_that_does_not_exist_is_not_created(name: str, settings: dict[str, str]) -> None:
     broker = make_broker(**settings)
-    broker.admin.create_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     peer = Peer(broker)
     assert peer.producer(name).error == TopicNotFound
     assert peer.subscribe(name).error == TopicNotFound
-    assert broker.scalable.record(X).topics == {}
+    assert broker.extension(ScalableTopicsExtension).record(X).topics == {}
     assert not broker.store.namespaces[NS].topics
 
 
@@ -256,44 +261,44 @@ def test_a_scalable_topic_itself_takes_no_producers(broker: Broker) -> None:
         assert peer.subscribe(X).error == NotAllowedError
         if missing:
             assert peer.ask("partitionMetadata", topic=X, request_id=1, metadata_auto_creation_enabled=False).error == TopicNotFound
-            broker.admin.create_scalable_topic(X)
+            broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
 
 
 def test_deleting_a_topic_closes_who_uses_its_segments(broker: Broker) -> None:
-    broker.admin.create_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     peer = Peer(broker)
     watch(peer)
     peer.producer(SEGMENT)
     peer.subscribe(SEGMENT)
-    broker.admin.delete_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.delete_scalable_topic(X)
     assert [one.DESCRIPTOR.name for one in peer.answers()] == ["CommandCloseProducer", "CommandCloseConsumer"]
     assert told(peer) == [([], [X])]
-    broker.admin.create_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     assert peer.flow(5) == []
     peer.subscribe(SEGMENT)
     assert peer.flow(5) == []  # the messages have gone with the topic
 
 
 def test_a_topic_that_is_made_anew_is_told_to_its_look_ups(broker: Broker) -> None:
-    broker.admin.create_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     peer = Peer(broker)
     peer.ask("scalableTopicLookup", session_id=3, topic=X)
-    broker.admin.delete_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.delete_scalable_topic(X)
     assert peer.answers() == []
-    broker.admin.create_scalable_topic(X, segments=2)
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X, segments=2)
     (update,) = peer.answers()
     assert (update.session_id, [one.hash_start for one in update.dag.segments]) == (3, [0, 0x8000])
 
 
 def test_unloading_a_namespace_disconnects_segments_and_leaves_watches(broker: Broker) -> None:
-    broker.admin.create_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     peer = Peer(broker)
     watch(peer)
     peer.subscribe(SEGMENT)
     broker.admin.unload_namespace(NS)
     assert [one.DESCRIPTOR.name for one in peer.answers()] == ["CommandCloseConsumer"]
     assert told(peer) == []
-    assert broker.scalable.watches.watch_count(peer.session) == 1
+    assert broker.extension(ScalableTopicsExtension).watches.watch_count(peer.session) == 1
 
 
 # Administration
@@ -311,7 +316,7 @@ def test_life_of_a_topic(broker: Broker) -> None:
     missing = (404, {"reason": f"Scalable topic not found: {X}"})
     assert ask(broker, "DELETE", f"{SCALABLE}/x") == ask(broker, "GET", f"{SCALABLE}/x") == missing
     assert ask(broker, "PUT", f"{SCALABLE}/x/properties", {}) == missing
-    assert broker.store.scalable == {}
+    assert broker.store.kept["pr25648"] == {}
 
 
 @pytest.mark.parametrize(
@@ -338,7 +343,7 @@ def test_what_can_be_created(broker: Broker, path: str, body: object, status: in
 
 def test_lists_by_property(broker: Broker) -> None:
     for name, properties in {"b": {"owner": "alice", "env": "prod"}, "a": {"owner": "alice"}, "c": {"env": "prod"}, "d": {}}.items():
-        broker.admin.create_scalable_topic(f"topic://{NS}/{name}", properties)
+        broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(f"topic://{NS}/{name}", properties)
     for query, names in {
         "": "abcd",
         "?property=owner=alice": "ab",
@@ -354,7 +359,7 @@ def test_lists_by_property(broker: Broker) -> None:
 def test_scalable_topics_are_in_no_other_list(broker: Broker) -> None:
     peer = Peer(broker)
     peer.ask("watchTopicList", watcher_id=1, namespace=NS, topics_pattern=f"persistent://{NS}/.*", request_id=1)
-    broker.admin.create_scalable_topic(X)
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     peer.producer(SEGMENT)
     for mode in ("PERSISTENT", "NON_PERSISTENT", "ALL"):
         answer = peer.ask("getTopicsOfNamespace", namespace=NS, mode=mode, request_id=1)
@@ -365,7 +370,7 @@ def test_scalable_topics_are_in_no_other_list(broker: Broker) -> None:
 def test_a_namespace_takes_its_topics_with_it(broker: Broker) -> None:
     broker.admin.create_namespace("public/n")
     topic = "topic://public/n/x"
-    broker.admin.create_scalable_topic(topic)
+    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(topic)
     peer = Peer(broker)
     watch(peer, namespace="public/n")
     with pytest.raises(AdminRefused) as caught:

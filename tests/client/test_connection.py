@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refimpl.client import BrokerRefused, ClientOptions, Closed, ConnectionLost, ProtocolError, Target, TimedOut
-from refimpl.client.names import full_topic_name, parse_service_url, partition_index
+from refimpl.client.names import parse_service_url
+from refimpl.names import full_topic_name, partition_index
 from refimpl.wire import command, encode_frame
 from refimpl.wire.pulsar_api_pb2 import CommandGetLastMessageId, CommandLookupTopic, CommandSeek, FeatureFlags
 from tests.fakes.scripted_broker import TOPIC, ScriptedBroker

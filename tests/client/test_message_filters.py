@@ -389,7 +389,7 @@ def test_filters_of_others_work_on_both_sides(supported: bool) -> None:
     async def test(world: World) -> None:
         world.link.close()
         proposals = PROPOSALS if supported else PROPOSALS - {"pr7629"}
-        world.broker = Broker(service_url=URL, proposals=proposals, filter_registry=registry)
+        world.broker = Broker(service_url=URL, proposals=proposals, plugins={"pr7629": registry})
         world.link = MemoryLink(world.broker)
         async with world.client(message_filters=registry) as client:
             consumer = await client.subscribe(T, "s", message_filter_policy=policy, **STEPS_IN)

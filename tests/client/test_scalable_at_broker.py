@@ -8,12 +8,12 @@ from urllib.parse import parse_qsl
 import pytest
 
 from refimpl.broker import PROPOSALS, Broker
-from refimpl.broker.rest import AdminRequest
 from refimpl.client import BrokerRefused, Closed
 from refimpl.client.scalable_consumer import RETRY_SECONDS
 from refimpl.client.scalable_producer import segment_hash
 from refimpl.net.memory_link import Faults, MemoryLink
-from refimpl.proposals.scalable_topics import ScalableTopicChanges, topics_hash
+from refimpl.proposals.administration import AdminRequest
+from refimpl.proposals.scalable_topics import ScalableTopicChanges, ScalableTopicsExtension, topics_hash
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, InvalidTopicName, TopicNotFound, UnsupportedVersionError
 from tests.client.test_asyncio import World, eventually, received, virtually
 from tests.client.test_scalable import NS, segment, topic
@@ -49,7 +49,7 @@ def test_keys_are_hashed_as_murmur_does(key: str, value: int) -> None:
 
 def test_produce_and_consume() -> None:
     async def test(world: World) -> None:
-        world.broker.admin.create_scalable_topic(topic("x"), segments=4)
+        world.broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(topic("x"), segments=4)
         async with world.client() as client:
             producer = await client.create_producer(topic("x"), batching=False)
             consumer = await client.subscribe(topic("x"), "s", **EARLIEST)
@@ -79,7 +79,7 @@ def test_a_topic_that_does_not_exist() -> None:
                 with pytest.raises(BrokerRefused) as caught:
                     await attempt
                 assert caught.value.code == TopicNotFound
-        assert world.broker.store.scalable == {}
+        assert world.broker.store.kept["pr25648"] == {}
 
     virtually(test)
 
@@ -104,7 +104,7 @@ def test_a_broker_from_before_refuses_and_keeps_the_connection() -> None:
 
 def test_a_deleted_topic_ends_its_producer_and_its_consumer() -> None:
     async def test(world: World) -> None:
-        world.broker.admin.create_scalable_topic(topic("x"))
+        world.broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(topic("x"))
         async with world.client() as client:
             producer = await client.create_producer(topic("x"))
             consumer = await client.subscribe(topic("x"), "s")
@@ -120,7 +120,7 @@ def test_a_deleted_topic_ends_its_producer_and_its_consumer() -> None:
 
 def test_a_topic_that_is_made_anew_is_followed() -> None:
     async def test(world: World) -> None:
-        world.broker.admin.create_scalable_topic(topic("x"))
+        world.broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(topic("x"))
         async with world.client() as client:
             producer = await client.create_producer(topic("x"), batching=False)
             consumer = await client.subscribe(topic("x"), "s", **SHARED)
@@ -236,7 +236,7 @@ def test_unsubscribing_deletes_every_subscription() -> None:
             await consumer.unsubscribe()
             with pytest.raises(Closed):
                 await consumer.receive()
-            records = world.broker.store.scalable[NS].values()
+            records = world.broker.store.kept["pr25648"][NS].values()
             assert [list(stored.cursors) for record in records for stored in record.topics.values()] == [[], [], []]
             single = await client.subscribe(topic(1), "s", **SHARED)
             await single.unsubscribe()
@@ -259,6 +259,10 @@ def test_it_can_be_cancelled_and_closed() -> None:
                 await consumer.receive()
             await eventually(lambda: not any(session.consumers for session in world.broker.sessions))
             (session,) = world.broker.sessions
-            assert world.broker.scalable.watches.watch_count(session) == world.broker.scalable.layouts.session_count(session) == 0
+            assert (
+                world.broker.extension(ScalableTopicsExtension).watches.watch_count(session)
+                == world.broker.extension(ScalableTopicsExtension).layouts.session_count(session)
+                == 0
+            )
 
     virtually(test)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,7 +30,7 @@ from tests.client.test_producer import receipt, send
 from tests.fakes.scripted_broker import ScriptedBroker
 from tests.samples.uniform_batches import EXAMPLE, SETTING, TABLE, golden_entry
 
-JAVA_SINGLE = replace(profiles.DEFAULT, pip191=uniform_batches.Profile(batch_of_one="java_single"))
+JAVA_SINGLE = profiles.DEFAULT.replacing(uniform_batches.PROPOSAL, uniform_batches.UniformBatchesProfile(batch_of_one="java_single"))
 ALLOWED = allowed_values(SETTING)
 EU, US = {"region": "eu"}, {"region": "us"}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,7 +33,7 @@ from tests.fakes.broker_peer import Peer
 from tests.fakes.scripted_broker import TOPIC
 from tests.samples.uniform_batches import EXAMPLE, SETTING
 
-JAVA_SINGLE = replace(profiles.DEFAULT, pip191=uniform_batches.Profile(batch_of_one="java_single"))
+JAVA_SINGLE = profiles.DEFAULT.replacing(uniform_batches.PROPOSAL, uniform_batches.UniformBatchesProfile(batch_of_one="java_single"))
 ALLOWED = allowed_values(SETTING)
 EU, US = {"region": "eu"}, {"region": "us"}
 

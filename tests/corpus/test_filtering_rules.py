@@ -25,8 +25,9 @@ from conformance.corpus.filtering.rules import (
     property_filters,
 )
 from refimpl.indexes.topic_patterns import compile_pattern
+from refimpl.names import is_system_topic
 from refimpl.proposals.message_filter.kinds import PREFIX_BASE64_KEY, BytesPrefixFilter, Candidate, SchemaAccess
-from refimpl.proposals.topic_list.rules import is_system_topic, matched_name, visible_topics
+from refimpl.proposals.topic_list.rules import matched_name, visible_topics
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata
 from tests.samples.corpus import synthetic
 

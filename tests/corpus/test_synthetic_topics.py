@@ -15,7 +15,8 @@ from conformance.corpus.sources.blocks import BLOCK, generator
 from conformance.corpus.sources.synthetic_topics import SyntheticTopics
 from conformance.corpus.sources.topic_forms import FORMS, GROUP, KINDS, MIXES, PROPERTIES
 from conformance.corpus.sources.zipf import draw, zipf_borders
-from refimpl.proposals.topic_list.rules import is_system_topic, matched_name, partitioned_topic_name
+from refimpl.names import is_system_topic, partitioned_topic_name
+from refimpl.proposals.topic_list.rules import matched_name
 
 
 def topics(rows: int, **options: object) -> pa.Table:

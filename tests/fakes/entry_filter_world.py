@@ -2,7 +2,7 @@
 
 from refimpl.broker import Broker, Configuration
 from refimpl.broker.broker import PROPOSALS
-from refimpl.proposals.uniform_batches import BUILT_IN, UniformBatcher, Verdict, allowed_values
+from refimpl.proposals.uniform_batches import BUILT_IN, EntryVerdict, UniformBatcher, allowed_values
 from refimpl.store import MemoryStore
 from tests.fakes.broker_peer import TOPIC, Peer
 from tests.samples.uniform_batches import EXAMPLE, SETTING, encode, key_values, plain_entry
@@ -34,8 +34,8 @@ class Moody:
         self.calls.append(name)
         if self.calls.count(name) > int(header.get("times", "1000")):
             return None
-        return {"reject": Verdict.REJECT, "later": Verdict.RESCHEDULE, "none": None, "nonsense": "yes"}.get(
-            header.get("verdict"), Verdict.ACCEPT
+        return {"reject": EntryVerdict.REJECT, "later": EntryVerdict.RESCHEDULE, "none": None, "nonsense": "yes"}.get(
+            header.get("verdict"), EntryVerdict.ACCEPT
         )
 
 
@@ -50,7 +50,7 @@ class World:
             store=store or MemoryStore(),
             proposals=proposals,
             log=self.lines.append,
-            entry_filters={**BUILT_IN, "Moody": Moody.factory(self.moody)},
+            plugins={"pip191": {**BUILT_IN, "Moody": Moody.factory(self.moody)}},
         )
 
     def producing(self, topic=TOPIC) -> Peer:

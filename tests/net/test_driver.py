@@ -9,10 +9,10 @@ import pytest
 
 from refimpl.broker import Broker, Session
 from refimpl.broker.admin import Admin
-from refimpl.broker.rest import AdminRequest
 from refimpl.net.memory_link import MemoryLink
 from refimpl.net.serving import serving
 from refimpl.net.virtual_time import VirtualTimeLoop
+from refimpl.proposals.administration import AdminRequest
 from tests.fakes.link_peers import CONNECT, PING, LinkPeer, connected
 
 

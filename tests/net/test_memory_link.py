@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from refimpl.broker import Broker
-from refimpl.broker.rest import AdminRequest
 from refimpl.net.memory_link import BUFFERED, Faults, MemoryLink
 from refimpl.net.virtual_time import VirtualTimeLoop
+from refimpl.proposals.administration import AdminRequest
 from refimpl.wire import command, encode_frame
 from tests.fakes.link_peers import CONNECT, DEADLINE, PING, LinkPeer, list_topics, metadata
 

@@ -4,6 +4,7 @@ import asyncio
 
 from refimpl.net.client import Client
 from refimpl.net.embedded import EmbeddedBroker
+from refimpl.proposals.partition_watch import PartitionWatchExtension
 
 T = "persistent://public/default/t"
 
@@ -25,7 +26,7 @@ def test_growth_is_used_within_a_second():
                     await grown(producer, consumer, count)
                     sent = {(await producer.send(b"x")).partition for _ in range(count)}
                     assert {(await consumer.receive()).id.partition for _ in range(count)} == sent == set(range(count))
-            watches = broker.broker.partition_watches
+            watches = broker.broker.extension(PartitionWatchExtension).watches
             while watches.next_deadline() is not None:  # until the last result is there
                 await asyncio.sleep(0.005)
             assert sum(map(watches.watcher_count, broker.broker.sessions)) == 2
@@ -44,6 +45,6 @@ def test_a_broker_that_is_off_is_asked():
             consumer = await client.subscribe("t", "s", **choices)
             broker.call(lambda one: one.admin.update_partitioned_topic(T, 3))
             await grown(producer, consumer, 3)
-            assert sum(map(broker.broker.partition_watches.watcher_count, broker.broker.sessions)) == 0
+            assert sum(map(broker.broker.extension(PartitionWatchExtension).watches.watcher_count, broker.broker.sessions)) == 0
 
     asyncio.run(asyncio.wait_for(test(), 30))

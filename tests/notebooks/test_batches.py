@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.notebooks.batches import meet, produced, received, send
 from conformance.notebooks.live import Stage
-from refimpl.proposals.uniform_batches import Profile
+from refimpl.proposals.uniform_batches import UniformBatchesProfile
 from refimpl.wire import parse_payload
 
 MESSAGES = [("m1", {"region": "eu"}), ("m2", {"region": "eu", "tag": "a"}), ("m3", {"region": "us"})]
@@ -23,7 +23,7 @@ def test_messages_are_put_together_and_accounted_for() -> None:
 def test_without_a_setting_batches_are_as_ever() -> None:
     assert [len(entry.queued) for entry in produced(MESSAGES, {})[0]] == [3]
     assert [entry.is_batch for entry in produced(MESSAGES, {}, max_messages=1)[0]] == [False] * 3
-    assert [entry.is_batch for entry in produced(MESSAGES, SETTING, profile=Profile("java_single"))[0]] == [True, False]
+    assert [entry.is_batch for entry in produced(MESSAGES, SETTING, profile=UniformBatchesProfile("java_single"))[0]] == [True, False]
 
 
 def test_what_arrives_is_read_as_a_client_reads_it() -> None:

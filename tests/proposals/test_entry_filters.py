@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.uniform_batches import (
     BUILT_IN,
+    EntryVerdict,
     PropertyEntryFilter,
     SubscriptionEntryFilters,
     UniformBatcher,
-    Verdict,
     allowed_values,
     filters_of,
 )
 from refimpl.wire.pulsar_api_pb2 import LZ4, EncryptionKeys, MessageMetadata, NotAllowedError
 from tests.samples.uniform_batches import EXAMPLE, SETTING, encode, golden_entry, plain_entry
 
-ACCEPT, REJECT, RESCHEDULE = Verdict.ACCEPT, Verdict.REJECT, Verdict.RESCHEDULE
+ACCEPT, REJECT, RESCHEDULE = EntryVerdict.ACCEPT, EntryVerdict.REJECT, EntryVerdict.RESCHEDULE
 EU = {"entry-filter.region": "eu"}
 STRICT = {"entry-filter-missing": "reject"}
 
@@ -321,7 +321,7 @@ def test_the_rule_in_one_line(wanted, header, strict):
     assert verdict is (ACCEPT if fits else REJECT)
 
 
-@given(st.lists(st.tuples(st.sampled_from([*Verdict, None, RuntimeError("x")]), st.integers(1, 9)), min_size=1))
+@given(st.lists(st.tuples(st.sampled_from([*EntryVerdict, None, RuntimeError("x")]), st.integers(1, 9)), min_size=1))
 def test_every_message_is_counted_once(rows):
     one = SubscriptionEntryFilters({"says": Says(*(answer for answer, _ in rows))})
     for index, (_, messages) in enumerate(rows):

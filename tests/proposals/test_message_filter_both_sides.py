@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from refimpl.proposals.message_filter import ConsumerFilter, MessageFilterBroker, MessageFilterPolicy, Outcome, State
+from refimpl.proposals.message_filter import ConsumerFilter, EntryOutcome, MessageFilterBroker, MessageFilterPolicy, State
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import ConsumerBusy, EncryptionKeys, FeatureFlags, NotAllowedError
 from tests.samples.message_filter import Subscription, batch, entry, subscribe
@@ -122,7 +122,7 @@ class BothSides(RuleBasedStateMachine):
         judgement = client.judge(self.subscription.entries[index], open_messages)
         assert (judgement is None) is (client.state is State.BROKER)
         if judgement is not None:
-            if judgement.outcome is Outcome.REJECT:
+            if judgement.outcome is EntryOutcome.REJECT:
                 self.to_broker.append((name, index))
                 return
             open_messages = judgement.open_messages

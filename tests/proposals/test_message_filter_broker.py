@@ -6,11 +6,11 @@ from refimpl.proposals.message_filter import (
     BUILT_IN,
     REGEX_FILTER,
     REGEX_KEY,
+    EntryJudgement,
+    EntryOutcome,
     FilterCounters,
     FilterRegistry,
-    Judgement,
     MessageFilterBroker,
-    Outcome,
     SchemaAccess,
 )
 from refimpl.proposals.refused import Refused
@@ -122,10 +122,10 @@ def test_the_schema_comes_from_subscribe_or_from_the_topic():
     assert refusal(subscribe(by_state), SchemaAccess()).code == NotAllowedError
     numbers_only = avro({"type": "record", "name": "R", "fields": [{"name": "state", "type": "int"}]})
     for request, schemas, expected in (
-        (subscribe(by_state, avro()), SchemaAccess(), Outcome.ACCEPT),
-        (subscribe(by_state), SchemaAccess(avro()), Outcome.ACCEPT),
-        (subscribe(by_state, avro()), SchemaAccess(numbers_only), Outcome.ACCEPT),
-        (subscribe(by_state, numbers_only), SchemaAccess(avro()), Outcome.REJECT),
+        (subscribe(by_state, avro()), SchemaAccess(), EntryOutcome.ACCEPT),
+        (subscribe(by_state), SchemaAccess(avro()), EntryOutcome.ACCEPT),
+        (subscribe(by_state, avro()), SchemaAccess(numbers_only), EntryOutcome.ACCEPT),
+        (subscribe(by_state, numbers_only), SchemaAccess(avro()), EntryOutcome.REJECT),
     ):
         subscription = broker.subscription()
         subscription.joined("c", broker.requested(request, schemas))
@@ -218,7 +218,7 @@ def test_letter_each_consumer_has_its_own():
         assert joins(subscription, consumer, filter_meta)
     for data, expected in ((entry(b"30"), "ac"), (entry(b"99"), "bc"), (entry(b"x"), "c")):
         judged = {consumer: subscription.filter.judge(consumer, data).outcome for consumer in "abc"}
-        assert "".join(consumer for consumer, found in judged.items() if found is Outcome.ACCEPT) == expected
+        assert "".join(consumer for consumer, found in judged.items() if found is EntryOutcome.ACCEPT) == expected
     subscription.flow("a", 10)  # who has permits decides, and what it rejects is gone for the others
     subscription.publish(entry(b"99"))
     subscription.flow("b", 10)
@@ -233,8 +233,8 @@ def test_a_consumer_without_a_filter_is_counted_nowhere():
     subscription = MessageFilterBroker().subscription()
     subscription.joined("c", None)
     open_messages = frozenset({1})
-    assert subscription.judge("c", batch(b"a", b"b"), open_messages) == Judgement(Outcome.ACCEPT, open_messages)
-    assert subscription.judge("unknown", entry(b"a")) == Judgement(Outcome.ACCEPT)
+    assert subscription.judge("c", batch(b"a", b"b"), open_messages) == EntryJudgement(EntryOutcome.ACCEPT, open_messages)
+    assert subscription.judge("unknown", entry(b"a")) == EntryJudgement(EntryOutcome.ACCEPT)
     assert subscription.counters == FilterCounters()
 
 

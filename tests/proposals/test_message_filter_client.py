@@ -11,11 +11,11 @@ from refimpl.proposals.message_filter import (
     REGEX_KEY,
     TRANSITIONS,
     ConsumerFilter,
+    EntryOutcome,
     Event,
     FilterCounters,
     MessageFilterBroker,
     MessageFilterPolicy,
-    Outcome,
     SchemaAccess,
     State,
 )
@@ -91,10 +91,10 @@ def test_without_the_flag_it_filters_if_asked_to(flags):
     request = subscribe()
     consumer.prepare(request)
     assert request == subscribe()
-    assert consumer.judge(entry(b"30")).outcome is Outcome.ACCEPT
-    assert consumer.judge(entry(b"130")).outcome is Outcome.REJECT
+    assert consumer.judge(entry(b"30")).outcome is EntryOutcome.ACCEPT
+    assert consumer.judge(entry(b"130")).outcome is EntryOutcome.REJECT
     judgement = consumer.judge(batch(b"30", b"no", b"31"), frozenset({1, 2}))
-    assert (judgement.outcome, judgement.open_messages) == (Outcome.PARTIAL, frozenset({2}))
+    assert (judgement.outcome, judgement.open_messages) == (EntryOutcome.PARTIAL, frozenset({2}))
     assert consumer.counters == FilterCounters(4, 2, 2, 0)
 
 
@@ -141,7 +141,7 @@ def test_it_steps_in_for_avro():
     consumer.prepare(subscribe(), SchemaAccess(avro()))
     order = {"state": "paid", "amount": 1, "note": None, "kind": "BUY", "items": []}
     outcomes = [consumer.judge(entry(avro_payload(order | {"state": state}))).outcome for state in ("paid", "open")]
-    assert outcomes == [Outcome.ACCEPT, Outcome.REJECT]
+    assert outcomes == [EntryOutcome.ACCEPT, EntryOutcome.REJECT]
 
 
 def test_the_table_is_complete():

@@ -13,10 +13,10 @@ from refimpl.proposals.message_filter import (
     PROFILES,
     REGEX_FILTER,
     REGEX_KEY,
+    EntryJudgement,
+    EntryOutcome,
     FilterCounters,
     FilterRegistry,
-    Judgement,
-    Outcome,
     SchemaAccess,
     Undecidable,
     judge,
@@ -26,7 +26,7 @@ from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, EncryptionKeys, NotAllowedError
 from tests.samples.message_filter import EXAMPLE, avro, avro_payload, batch, by_fields, entry, meta, regex
 
-ACCEPT, REJECT, PARTIAL = Outcome.ACCEPT, Outcome.REJECT, Outcome.PARTIAL
+ACCEPT, REJECT, PARTIAL = EntryOutcome.ACCEPT, EntryOutcome.REJECT, EntryOutcome.PARTIAL
 THIRTIES = regex(EXAMPLE)
 COMPRESSIONS = [NONE, LZ4, ZLIB, ZSTD, SNAPPY]
 
@@ -153,7 +153,7 @@ def test_a_damaged_entry_is_delivered_and_counted(data, count):
 
 def test_size_limit():
     large = entry(b"3" + b"0" * 99, LZ4)
-    assert judge(regex("30+"), large, max_size=100) == Judgement(ACCEPT, None, accepted=1)
+    assert judge(regex("30+"), large, max_size=100) == EntryJudgement(ACCEPT, None, accepted=1)
     assert judge(regex("30+"), large, max_size=99).undecidable == 1
 
 
@@ -216,7 +216,7 @@ class Fickle:
 def test_a_filter_that_fails_loses_nothing():
     fickle = requested_filter(meta("x.Fickle"), FilterRegistry({**BUILT_IN, "x.Fickle": Fickle}), SchemaAccess()).filter
     judgement = judge(fickle, batch(b"no", b"wrong", b"unclear", b"yes"))
-    assert judgement == Judgement(PARTIAL, frozenset({1, 2, 3}), 1, 1, 2, "ZeroDivisionError: one")
+    assert judgement == EntryJudgement(PARTIAL, frozenset({1, 2, 3}), 1, 1, 2, "ZeroDivisionError: one")
     assert outcome(entry(b"unclear"), message_filter=fickle) == (ACCEPT, None, (0, 0, 1))
     assert outcome(entry(b"no"), message_filter=fickle) == (REJECT, frozenset(), (0, 1, 0))
     assert outcome(batch(b"no", b"unclear"), message_filter=fickle) == (PARTIAL, frozenset({1}), (0, 1, 1))

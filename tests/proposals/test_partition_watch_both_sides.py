@@ -9,7 +9,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from refimpl.proposals.partition_watch import DEFAULT, PROFILES, Delivery, PartitionWatch, PartitionWatchBroker, Profile, State
+from refimpl.proposals.partition_watch import (
+    DEFAULT,
+    PROFILES,
+    Delivery,
+    PartitionWatch,
+    PartitionWatchBroker,
+    PartitionWatchProfile,
+    State,
+)
 from refimpl.proposals.refused import Refused
 from refimpl.wire import wrap
 from refimpl.wire.pulsar_api_pb2 import (
@@ -26,7 +34,7 @@ from refimpl.wire.pulsar_api_pb2 import (
 from tests.samples.partition_watch import A, B, C, full_name, told
 
 PROFILE = st.builds(
-    Profile,
+    PartitionWatchProfile,
     failed_result=st.sampled_from(["backoff", "at_once"]),
     reconciles=st.booleans(),
     resend_version=st.sampled_from(["counts", "each"]),
@@ -271,7 +279,9 @@ def test_long_walk(seed):
     """The rules as above, the likely ones more often, so that a connection lives long enough for updates to meet."""
     random = Random(seed)
     walk = BothSides()
-    profile = Profile(random.choice(["backoff", "at_once"]), random.random() < 0.5, random.choice(["counts", "counts", "each"]))
+    profile = PartitionWatchProfile(
+        random.choice(["backoff", "at_once"]), random.random() < 0.5, random.choice(["counts", "counts", "each"])
+    )
     walk.start(random.choice([[A], [A, B], [C, B, A]]), profile, random.choice(list(PROFILES.values())))
     walk.settle()
     for _ in range(400):
@@ -298,7 +308,10 @@ def test_long_walk(seed):
 
 def test_a_slow_listener_comes_to_rest_only_if_versions_count_counts():
     """The listener needs 12 seconds, the broker waits for 10."""
-    assert [_sendings(profile) for profile in (DEFAULT, Profile("backoff", reconciles=True, resend_version="each"))] == [2, 30]
+    assert [_sendings(profile) for profile in (DEFAULT, PartitionWatchProfile("backoff", reconciles=True, resend_version="each"))] == [
+        2,
+        30,
+    ]
 
 
 def _sendings(profile):

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refimpl.proposals.partition_watch import AS_WRITTEN, DEFAULT, PROFILES, Judgement
-from refimpl.proposals.partition_watch.rules import backoff, count_in_force, judge_result, largest_frame, next_version, resend_delay
+from refimpl.backoff import delay
+from refimpl.proposals.partition_watch import AS_WRITTEN, DEFAULT, PROFILES, ResultJudgement
+from refimpl.proposals.partition_watch.rules import count_in_force, judge_result, largest_frame, next_version, resend_delay
 from refimpl.wire import encode_frame, wrap
 from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdate, CommandWatchPartitionUpdateSuccess
 
@@ -17,15 +18,15 @@ U64 = st.integers(0, 2**64 - 1)
 @pytest.mark.parametrize(
     ("in_flight", "version", "success", "judgement"),
     [
-        pytest.param(5, 4, True, Judgement.LATE, id="pip247.result.lower"),
-        pytest.param(5, 4, False, Judgement.LATE, id="pip247.result.lower-failure"),
-        pytest.param(5, 0, True, Judgement.LATE, id="pip247.result.lower-zero"),
-        pytest.param(5, 5, True, Judgement.DONE, id="pip247.result.success"),
-        pytest.param(5, 5, False, Judgement.FAILED, id="pip247.result.failure"),
-        pytest.param(5, 6, True, Judgement.UNEXPECTED, id="pip247.result.higher"),
-        pytest.param(5, 2**64 - 1, False, Judgement.UNEXPECTED, id="pip247.result.higher-failure"),
-        pytest.param(None, 5, True, Judgement.UNEXPECTED, id="pip247.result.nothing-in-flight"),
-        pytest.param(None, 0, False, Judgement.UNEXPECTED, id="pip247.result.nothing-in-flight-zero"),
+        pytest.param(5, 4, True, ResultJudgement.LATE, id="pip247.result.lower"),
+        pytest.param(5, 4, False, ResultJudgement.LATE, id="pip247.result.lower-failure"),
+        pytest.param(5, 0, True, ResultJudgement.LATE, id="pip247.result.lower-zero"),
+        pytest.param(5, 5, True, ResultJudgement.DONE, id="pip247.result.success"),
+        pytest.param(5, 5, False, ResultJudgement.FAILED, id="pip247.result.failure"),
+        pytest.param(5, 6, True, ResultJudgement.UNEXPECTED, id="pip247.result.higher"),
+        pytest.param(5, 2**64 - 1, False, ResultJudgement.UNEXPECTED, id="pip247.result.higher-failure"),
+        pytest.param(None, 5, True, ResultJudgement.UNEXPECTED, id="pip247.result.nothing-in-flight"),
+        pytest.param(None, 0, False, ResultJudgement.UNEXPECTED, id="pip247.result.nothing-in-flight-zero"),
     ],
 )
 def test_judgement(in_flight, version, success, judgement):
@@ -34,7 +35,7 @@ def test_judgement(in_flight, version, success, judgement):
 
 @given(st.none() | U64, U64, st.booleans())
 def test_only_the_version_in_flight_has_consequences(in_flight, version, success):
-    matters = judge_result(in_flight, version, success=success) in (Judgement.DONE, Judgement.FAILED)
+    matters = judge_result(in_flight, version, success=success) in (ResultJudgement.DONE, ResultJudgement.FAILED)
     assert matters == (version == in_flight)
 
 
@@ -45,7 +46,7 @@ def test_delays_pip247_result_failure_backoff():
 
 @given(st.integers(1, 10_000), st.floats(0.001, 1e6))
 def test_delays_grow_up_to_the_longest(attempts, longest):
-    assert 0 < backoff(attempts, longest) <= backoff(attempts + 1, longest) <= longest
+    assert 0 < delay(attempts, longest=longest) <= delay(attempts + 1, longest=longest) <= longest
     assert resend_delay(attempts, longest) <= resend_delay(attempts + 1, longest) <= longest
 
 

@@ -7,16 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refimpl.names import is_namespace, namespace_of
 from refimpl.proposals.scalable_topics import AS_WRITTEN, DEFAULT, PROFILES, record_path, retry_delay, topics_hash
-from refimpl.proposals.scalable_topics.rules import (
-    FoldedChanges,
-    ScalableTopicChanges,
-    filters_of,
-    fits,
-    is_namespace,
-    topic_of_path,
-)
-from refimpl.proposals.topic_list.rules import namespace_of
+from refimpl.proposals.scalable_topics.rules import FoldedChanges, ScalableTopicChanges, filters_of, fits, topic_of_path
 from tests.samples.scalable_topics import pairs
 
 LOCAL = st.text(min_size=1)

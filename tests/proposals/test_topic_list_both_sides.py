@@ -7,10 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from refimpl.indexes.topic_patterns import compile_pattern, without_domain
+from refimpl.indexes.topic_patterns import compile_pattern
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list import PROFILES, State, TopicListBroker, TopicListWatch, topics_hash
-from refimpl.proposals.topic_list.rules import visible_topics
+from refimpl.proposals.topic_list.rules import visible_topics, without_domain
 from refimpl.wire import wrap
 from refimpl.wire.pulsar_api_pb2 import (
     CommandError,

@@ -5,17 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refimpl.indexes.topic_patterns import compile_pattern
-from refimpl.proposals.topic_list import (
-    AS_WRITTEN,
-    DEFAULT,
-    PROFILES,
-    is_system_topic,
-    partitioned_topic_name,
-    pattern_length,
-    topics_hash,
-    without_domain,
-)
-from refimpl.proposals.topic_list.rules import matched_name, namespace_of, visible_topics
+from refimpl.names import is_system_topic, namespace_of, partitioned_topic_name
+from refimpl.proposals.topic_list import AS_WRITTEN, DEFAULT, PROFILES, pattern_length, topics_hash, without_domain
+from refimpl.proposals.topic_list.rules import matched_name, visible_topics
 
 PATTERN_TOPICS = [f"persistent://my-property/my-ns/pattern-topic-{n}" for n in (1, 2, 3)]
 

@@ -12,9 +12,9 @@ from refimpl.proposals.uniform_batches import (
     PROFILES,
     Batch,
     BatchCounts,
-    Profile,
     Reason,
     UniformBatcher,
+    UniformBatchesProfile,
     allowed_values,
     check_combination,
     extracted_set,
@@ -27,7 +27,7 @@ from tests.samples.uniform_batches import EXAMPLE, SETTING, TABLE, encode, golde
 
 ALLOWED = allowed_values(SETTING)
 EU = (("region", "eu"),)
-JAVA_SINGLE = Profile(batch_of_one="java_single")
+JAVA_SINGLE = UniformBatchesProfile(batch_of_one="java_single")
 
 
 def batcher(setting=SETTING, **arguments):

@@ -10,10 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from refimpl.proposals.uniform_batches import (
     BUILT_IN,
     PROFILES,
-    Profile,
+    EntryVerdict,
     SubscriptionEntryFilters,
     UniformBatcher,
-    Verdict,
+    UniformBatchesProfile,
     allowed_values,
     extracted_set,
     filters_of,
@@ -26,7 +26,7 @@ VALUES = st.sampled_from(["1", "2", "5"])
 PROPERTIES = st.dictionaries(NAMES, VALUES, max_size=3)
 SETTINGS = st.dictionaries(NAMES, st.lists(VALUES, max_size=2), max_size=2)
 WANTED = st.dictionaries(NAMES, st.sampled_from(["1", "2", "1,2", "5"]), max_size=2)
-READINGS = [*PROFILES.values(), Profile(batch_of_one="java_single")]
+READINGS = [*PROFILES.values(), UniformBatchesProfile(batch_of_one="java_single")]
 
 
 class Moody:
@@ -40,7 +40,7 @@ class Moody:
         left = self.left.setdefault(metadata.sequence_id, self.times)
         if metadata.sequence_id % 5 == 3 and left:
             self.left[metadata.sequence_id] -= 1
-            return Verdict.RESCHEDULE
+            return EntryVerdict.RESCHEDULE
         if metadata.sequence_id % 5 == 4:
             raise RuntimeError("moody")
         return None
@@ -67,10 +67,10 @@ class Dispatcher:
                 index, self.unread = self.unread, self.unread + 1
             data, messages = self.entries[index]
             verdict = self.judge.judge(index, data, messages, now)
-            if verdict is Verdict.ACCEPT:
+            if verdict is EntryVerdict.ACCEPT:
                 self.permits -= messages
                 self.to_consumer.append((index, data))
-            elif verdict is Verdict.REJECT:
+            elif verdict is EntryVerdict.REJECT:
                 self.acknowledged.add(index)
 
     def tick(self, now):

@@ -12,8 +12,8 @@ from refimpl.proposals.message_filter import (
     BYTES_PREFIX_FILTER,
     REGEX_FILTER,
     REGEX_KEY,
+    EntryOutcome,
     MessageFilterBroker,
-    Outcome,
     SchemaAccess,
 )
 from refimpl.store import Cursor
@@ -134,10 +134,10 @@ class Subscription:
             if self.cursor.is_acknowledged(index):
                 continue
             judgement = self.filter.judge(consumer, self.entries[index], self.cursor.open_messages.get(index))
-            if judgement.outcome is Outcome.REJECT:
+            if judgement.outcome is EntryOutcome.REJECT:
                 self.cursor.acknowledge(index)
                 continue
-            if judgement.outcome is Outcome.PARTIAL:
+            if judgement.outcome is EntryOutcome.PARTIAL:
                 self.cursor.acknowledge_in_part(index, judgement.open_messages)
             open_messages = self.cursor.open_messages.get(index)
             self.permits[consumer] -= judgement.accepted + judgement.undecidable or 1

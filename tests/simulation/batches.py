@@ -21,7 +21,7 @@ from refimpl.net.client import Client, Consumer, Producer
 from refimpl.net.client_memory import memory_dial
 from refimpl.net.memory_link import NO_FAULTS, Faults, MemoryLink
 from refimpl.net.virtual_time import VirtualTimeLoop
-from refimpl.proposals.uniform_batches import BUILT_IN, Verdict, allowed_values, extracted_set
+from refimpl.proposals.uniform_batches import BUILT_IN, EntryVerdict, allowed_values, extracted_set
 from refimpl.store import Entry, MemoryStore
 from refimpl.wire import decode_batch, decompress, is_batch, parse_payload
 from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, CommandSubscribe, MessageMetadata
@@ -43,14 +43,14 @@ class Moody:
         """Return itself, whatever the subscription: the times outlive a broker."""
         return self if "moody" in properties else None
 
-    def judge(self, metadata: MessageMetadata) -> Verdict:
+    def judge(self, metadata: MessageMetadata) -> EntryVerdict:
         """Look at the number of the entry."""
         mood = metadata.sequence_id % 7
         if mood == 4:
             raise RuntimeError("moody")
         self.times[metadata.producer_name, metadata.sequence_id] += 1
         late = mood == 3 and self.times[metadata.producer_name, metadata.sequence_id] <= 3
-        return Verdict.RESCHEDULE if late else Verdict.ACCEPT
+        return EntryVerdict.RESCHEDULE if late else EntryVerdict.ACCEPT
 
 
 class World:
@@ -94,7 +94,7 @@ class World:
         )
         self.note(f"a broker starts: {bad if faults else 'no faults'}")
         filters = {**BUILT_IN, "Moody": self.moody.of}
-        broker = Broker(Configuration(), store=self.store, service_url="pulsar://broker:6650", entry_filters=filters)
+        broker = Broker(Configuration(), store=self.store, service_url="pulsar://broker:6650", plugins={"pip191": filters})
         self.link = MemoryLink(broker, faults=bad if faults else NO_FAULTS, log=self.broken.append)
 
     async def dial(self, host: str, port: int, factory: Any) -> Any:

@@ -14,6 +14,7 @@ from refimpl.broker import Broker
 from refimpl.broker.admin import Admin
 from refimpl.client import ClientError
 from refimpl.net.client import Client, Consumer
+from refimpl.proposals.partition_watch import PartitionWatchExtension
 from refimpl.store import MemoryStore
 from refimpl.wire import command_name, sub_message
 from refimpl.wire.pulsar_api_pb2 import BaseCommand
@@ -142,7 +143,11 @@ class Growth:
 
     def _at_rest(self, broker: Broker) -> bool:
         wanted = {f"{TOPIC}-partition-{number}" for number in range(self.count)}
-        return self.consumer is not None and self.consumer.attached == wanted and broker.partition_watches.next_deadline() is None
+        return (
+            self.consumer is not None
+            and self.consumer.attached == wanted
+            and broker.extension(PartitionWatchExtension).watches.next_deadline() is None
+        )
 
     def __str__(self) -> str:
         attached = None if self.consumer is None else sorted(self.consumer.attached)

@@ -8,11 +8,11 @@ import random
 from typing import Any
 
 from refimpl.broker import Broker
-from refimpl.broker.rest import AdminRequest
 from refimpl.client import ClientError
 from refimpl.net.client import Client, NamespaceSubscription
 from refimpl.net.memory_link import MemoryLink
-from refimpl.proposals.scalable_topics import Profile, topics_hash
+from refimpl.proposals.administration import AdminRequest
+from refimpl.proposals.scalable_topics import ScalableTopicsExtension, ScalableTopicsProfile, topics_hash
 from refimpl.store import MemoryStore
 from refimpl.wire import Frame, command_name
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe
@@ -29,7 +29,7 @@ class ScalableSpy:
         profile: What the broker speaks.
     """
 
-    def __init__(self, by_hash: dict[str, frozenset[str]], profile: Profile) -> None:
+    def __init__(self, by_hash: dict[str, frozenset[str]], profile: ScalableTopicsProfile) -> None:
         self._by_hash = by_hash
         self._profile = profile
         self._asked: dict[int, str] = {}
@@ -111,7 +111,7 @@ def action(link: MemoryLink, choice: random.Random) -> str:
 
 def selected(store: MemoryStore) -> set[str]:
     """Return the topics that the filters select, by the store."""
-    return {topic for topic, record in store.scalable.get(NAMESPACE, {}).items() if record.properties == FILTERS}
+    return {topic for topic, record in store.kept["pr25648"].get(NAMESPACE, {}).items() if record.properties == FILTERS}
 
 
 class Follower:
@@ -147,6 +147,6 @@ class Follower:
 
 def segments(broker: Broker, topic: str) -> list[str]:
     """Return the names of a topic's segments."""
-    parts = broker.admin.scalable_topic(topic)["segments"].values()
+    parts = broker.extension(ScalableTopicsExtension).admin.scalable_topic(topic)["segments"].values()
     place = topic.replace("topic://", "segment://")
     return [f"{place}/{one['hashRange']['start']:04x}-{one['hashRange']['end']:04x}-{one['segmentId']}" for one in parts]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from conformance.mutants import Patches
-from refimpl.proposals.uniform_batches import PropertyEntryFilter, SubscriptionEntryFilters, UniformBatcher, Verdict
+from refimpl.proposals.uniform_batches import EntryVerdict, PropertyEntryFilter, SubscriptionEntryFilters, UniformBatcher
 from tests.simulation.batches import run
 
 SEEDS = 300
@@ -39,7 +39,7 @@ def forgets_what_was_put_off(due: Callable) -> Callable:
 
 
 def rejects_what_it_should_accept(judge: Callable) -> Callable:
-    return lambda one, metadata: Verdict.REJECT if metadata.sequence_id == 2 else judge(one, metadata)
+    return lambda one, metadata: EntryVerdict.REJECT if metadata.sequence_id == 2 else judge(one, metadata)
 
 
 @pytest.mark.parametrize(

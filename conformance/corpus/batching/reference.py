@@ -20,8 +20,9 @@ from conformance.corpus.errors import CorpusError
 from refimpl.client.entry import Queued, encode_entry
 from refimpl.client.messages import MessageId, OutgoingMessage
 from refimpl.client.scheduler import Pending
+from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.uniform_batches import Batch, Extracted, UniformBatcher, header_bytes, write_header
-from refimpl.proposals.uniform_batches.broker import PropertyEntryFilter, Verdict
+from refimpl.proposals.uniform_batches.broker import PropertyEntryFilter
 from refimpl.wire.pulsar_api_pb2 import NONE, KeyValue, MessageMetadata
 
 READ = ("sequence_id", "publish_time", "key", "properties", "payload_size")
@@ -173,7 +174,7 @@ class _Producer:
         else:
             properties = batch.items[0].queued.message.properties
             metadata.properties.extend(KeyValue(key=key, value=value) for key, value in properties.items())
-        accepted = [one.judge(metadata) is Verdict.ACCEPT for one in self.filters]
+        accepted = [one.judge(metadata) is EntryVerdict.ACCEPT for one in self.filters]
         header = None if batch.header is None else self._in_order(batch.header)
         data = self._encoded(batch)
         of_batch = (header, header_bytes(batch.header), batch.reason.name, accepted, *data)

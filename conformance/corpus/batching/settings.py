@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sql
 
 from conformance.corpus.errors import CorpusError
-from refimpl.proposals.uniform_batches import MISSING, PREFIX, Allowed, Profile, allowed_values
+from refimpl.proposals.uniform_batches import MISSING, PREFIX, Allowed, UniformBatchesProfile, allowed_values
 
 MESSAGES = 1000
 """Most messages in a batch unless said otherwise: what Java clients have."""
@@ -55,9 +55,9 @@ class Setting:
         return allowed_values(self.allowed)
 
     @property
-    def profile(self) -> Profile:
+    def profile(self) -> UniformBatchesProfile:
         """Whose reading it is."""
-        return Profile(batch_of_one=self.batch_of_one)
+        return UniformBatchesProfile(batch_of_one=self.batch_of_one)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from conformance.corpus.filtering.rules import (
     Rule,
 )
 from refimpl.indexes.topic_patterns import SET_MEMORY, SET_SIZE
-from refimpl.proposals.topic_list.rules import SYSTEM_ENDING, SYSTEM_LOCAL_NAMES, SYSTEM_PREFIXES
+from refimpl.names import SYSTEM_ENDING, SYSTEM_LOCAL_NAMES, SYSTEM_PREFIXES
 
 KERNELS = 16
 """So many patterns are cheaper one after the other than together in an automaton."""

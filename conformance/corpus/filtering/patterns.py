@@ -10,8 +10,8 @@ from pathlib import Path
 
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.filtering.dialect import beginning_of, features_of, tokens_of
-from refimpl.indexes.topic_patterns import compile_pattern, pattern_length, without_domain
-from refimpl.proposals.topic_list.rules import PATTERN_MAX_LENGTH
+from refimpl.indexes.topic_patterns import compile_pattern
+from refimpl.proposals.topic_list.rules import PATTERN_MAX_LENGTH, pattern_length, without_domain
 
 SHAPES: Sequence[str] = ("name", "everything", "beginning", "ending", "alternatives", "case-insensitive", "other")
 """Classes of patterns, by what they select."""

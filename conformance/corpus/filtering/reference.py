@@ -22,6 +22,7 @@ from conformance.corpus.filtering.rules import (
     Rule,
 )
 from refimpl.indexes.topic_patterns import PatternIndex, compile_pattern
+from refimpl.names import is_system_topic
 from refimpl.proposals.message_filter.kinds import (
     PREFIX_BASE64_KEY,
     REGEX_KEY,
@@ -33,7 +34,7 @@ from refimpl.proposals.message_filter.kinds import (
     SchemaAccess,
 )
 from refimpl.proposals.scalable_topics.rules import fits
-from refimpl.proposals.topic_list.rules import is_system_topic, matched_name
+from refimpl.proposals.topic_list.rules import matched_name
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata
 
 

@@ -35,7 +35,7 @@ from conformance.corpus.filtering.rules import (
     PayloadFits,
     Rule,
 )
-from refimpl.proposals.topic_list.rules import SYSTEM_ENDING, SYSTEM_LOCAL_NAMES, SYSTEM_PREFIXES
+from refimpl.names import SYSTEM_ENDING, SYSTEM_LOCAL_NAMES, SYSTEM_PREFIXES
 
 LONGEST_NAME = 1 << 24
 """No name has so many characters."""

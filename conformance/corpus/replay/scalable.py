@@ -20,8 +20,8 @@ from conformance.corpus.replay.changes import ScalableLog, Watcher
 from conformance.corpus.replay.outcome import Outcome
 from refimpl.proposals.scalable_topics import (
     COALESCING_SECONDS,
-    Profile,
     ScalableTopicsBroker,
+    ScalableTopicsProfile,
     ScalableTopicsWatch,
     record_path,
     topics_hash,
@@ -150,7 +150,7 @@ def watch(
 def reference_frames(log: ScalableLog, watcher: Watcher, rule: Rule) -> list[tuple[int, bytes]]:
     """Return what the reference's own broker sends a watcher after the snapshot: when, in milliseconds, and the bytes of the frame."""
     topics = log.at(watcher.opened)
-    side = ScalableTopicsBroker(lambda _: topics, topics.get, profile=Profile(rule, DEFAULT.loss_before_first_set))
+    side = ScalableTopicsBroker(lambda _: topics, topics.get, profile=ScalableTopicsProfile(rule, DEFAULT.loss_before_first_set))
     client = _client(log, watcher)
     for request in client.commands_to_send():
         assert isinstance(request, CommandWatchScalableTopics)

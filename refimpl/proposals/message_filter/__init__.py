@@ -14,11 +14,11 @@ looks at the flag.
 The filters stand in `kinds` and `avro`, the rules that both sides share in `rules`.
 The broker's side is `MessageFilterBroker`, with a `SubscriptionMessageFilter` for each subscription, in `broker`; the client's is
 `ConsumerFilter`, in `client`. All are synchronous, without input and output. Sources: the text of PR 7629, and the
-settled reading of what it leaves open. Where the two contradict each other, a `Profile` says which is followed.
+settled reading of what it leaves open. Where the two contradict each other, a `MessageFilterProfile` says which is followed.
 """
 
 from refimpl.proposals.declaration import Capability, Proposal
-from refimpl.proposals.message_filter.broker import MessageFilterBroker, SubscriptionMessageFilter
+from refimpl.proposals.message_filter.broker import MessageFilterBroker, MessageFilterExtension, SubscriptionMessageFilter
 from refimpl.proposals.message_filter.client import TRANSITIONS, ConsumerFilter, Event, MessageFilterPolicy, State
 from refimpl.proposals.message_filter.kinds import (
     BASIC_AVRO_FILTER,
@@ -44,10 +44,10 @@ from refimpl.proposals.message_filter.rules import (
     BUILT_IN_REGISTRY,
     DEFAULT,
     PROFILES,
+    EntryJudgement,
+    EntryOutcome,
     FilterCounters,
-    Judgement,
-    Outcome,
-    Profile,
+    MessageFilterProfile,
     RequestedFilter,
     judge,
     requested_filter,
@@ -71,18 +71,19 @@ __all__ = [
     "TRANSITIONS",
     "Candidate",
     "ConsumerFilter",
+    "EntryJudgement",
+    "EntryOutcome",
     "EntryPoint",
     "Event",
     "FilterCounters",
     "FilterFactory",
     "FilterRegistry",
     "InvalidFilter",
-    "Judgement",
     "MessageFilter",
     "MessageFilterBroker",
+    "MessageFilterExtension",
     "MessageFilterPolicy",
-    "Outcome",
-    "Profile",
+    "MessageFilterProfile",
     "RequestedFilter",
     "SchemaAccess",
     "State",
@@ -92,12 +93,13 @@ __all__ = [
     "requested_filter",
 ]
 
-PROPOSAL: Proposal[Profile] = Proposal(
+PROPOSAL: Proposal[MessageFilterProfile] = Proposal(
     register="pr7629",
     name="PR 7629",
     title="message filters on SUBSCRIBE",
     address="https://github.com/apache/pulsar/pull/7629",
     capabilities=(Capability("message-filter", "feature flag supports_message_filter", flag="supports_message_filter"),),
     commands=(),
+    broker=MessageFilterExtension,
     profiles=PROFILES,
 )

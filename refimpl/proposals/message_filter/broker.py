@@ -1,9 +1,15 @@
-"""PR 7629, the broker's side: which messages of an entry a subscription's consumers get."""
+"""PR 7629, the broker's side: which messages of an entry a subscription's consumers get.
+
+`MessageFilterBroker` and `SubscriptionMessageFilter` are the rules of the broker; `MessageFilterExtension` joins them to one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
+from typing import cast
 
+from refimpl.names import TopicName
+from refimpl.proposals.extension import EntryJudge, EntryVerdict, Extension, Host
 from refimpl.proposals.message_filter.kinds import (
     FilterRegistry,
     SchemaAccess,
@@ -11,15 +17,16 @@ from refimpl.proposals.message_filter.kinds import (
 from refimpl.proposals.message_filter.rules import (
     BUILT_IN_REGISTRY,
     DEFAULT,
+    EntryJudgement,
+    EntryOutcome,
     FilterCounters,
-    Judgement,
-    Outcome,
-    Profile,
+    MessageFilterProfile,
     RequestedFilter,
     judge,
     requested_filter,
 )
 from refimpl.proposals.refused import Refused
+from refimpl.store import Cursor, Entry
 from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, ConsumerBusy, FeatureFlags, Schema
 
@@ -39,7 +46,7 @@ class MessageFilterBroker:
         self,
         registry: FilterRegistry = BUILT_IN_REGISTRY,
         *,
-        profile: Profile = DEFAULT,
+        profile: MessageFilterProfile = DEFAULT,
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     ) -> None:
         self._registry = registry
@@ -85,7 +92,7 @@ class SubscriptionMessageFilter:
         counters: All messages that were judged, whatever filter was in force.
     """
 
-    def __init__(self, profile: Profile, max_message_size: int) -> None:
+    def __init__(self, profile: MessageFilterProfile, max_message_size: int) -> None:
         self.counters = FilterCounters()
         self._profile = profile
         self._max_message_size = max_message_size
@@ -112,7 +119,7 @@ class SubscriptionMessageFilter:
         """Record that a consumer is gone."""
         self._filters.pop(consumer, None)  # pr7629.scope.one-leaves
 
-    def judge(self, consumer: Hashable, data: bytes, open_messages: frozenset[int] | None = None) -> Judgement:
+    def judge(self, consumer: Hashable, data: bytes, open_messages: frozenset[int] | None = None) -> EntryJudgement:
         """Judge an entry that a consumer would be sent now, having permits: pr7629.permits.judged-with-permits.
 
         What the judgement rejects has to be acknowledged for the subscription at once, whole entries by themselves
@@ -130,7 +137,75 @@ class SubscriptionMessageFilter:
         """
         requested = self._filters.get(consumer)
         if requested is None:
-            return Judgement(Outcome.ACCEPT, open_messages)
+            return EntryJudgement(EntryOutcome.ACCEPT, open_messages)
         judgement = judge(requested.filter, data, open_messages, max_size=self._max_message_size)
         self.counters.add(judgement)
         return judgement
+
+
+class MessageFilterExtension(Extension):
+    """What PR 7629 adds to a broker.
+
+    Args:
+        host: The broker.
+        profile: Which reading is spoken.
+        registry: The filters that may be asked for; None: the built-in ones.
+
+    Attributes:
+        filters: Builds the filters.
+    """
+
+    def __init__(self, host: Host, profile: MessageFilterProfile, registry: FilterRegistry | None = None) -> None:
+        super().__init__(host)
+        self.filters = MessageFilterBroker(
+            registry if registry is not None else BUILT_IN_REGISTRY, profile=profile, max_message_size=host.configuration.max_message_size
+        )
+
+    def advertise(self, flags: FeatureFlags) -> None:
+        """Set the feature flag."""
+        self.filters.advertise(flags)
+
+    def requested(self, request: CommandSubscribe, name: TopicName) -> RequestedFilter | None:
+        """Build the filter that a SUBSCRIBE asks for; it sees the topic's schemas, later ones included."""
+        schemas = SchemaAccess(self.host.newest_schema(name), lambda version: self.host.schema_of_version(name, version))
+        return self.filters.requested(request, schemas)
+
+    def entry_judge(self, properties: Mapping[str, str], *, is_new: bool) -> EntryJudge:  # noqa: ARG002
+        """Return what judges by the filters of consumers."""
+        return PayloadJudge(self.filters.subscription())
+
+
+class PayloadJudge(EntryJudge):
+    """What judges the entries of a subscription.
+
+    Args:
+        message_filter: The filters in force.
+    """
+
+    opens_entries = True
+
+    def __init__(self, message_filter: SubscriptionMessageFilter) -> None:
+        self.message_filter = message_filter
+
+    def check_joins(self, requested: object) -> None:
+        """Let a consumer join that asks for a message filter, or for none."""
+        self.message_filter.check_joins(cast("RequestedFilter | None", requested))
+
+    def joined(self, consumer: Hashable, requested: object) -> None:
+        """Record a consumer."""
+        self.message_filter.joined(consumer, cast("RequestedFilter | None", requested))
+
+    def left(self, consumer: Hashable) -> None:
+        """Record that a consumer is gone."""
+        self.message_filter.left(consumer)
+
+    def judge(self, consumer: Hashable, index: int, entry: Entry, cursor: Cursor, now: float) -> EntryVerdict:  # noqa: ARG002
+        """Judge an entry; of a batch that is wanted in part, the rest is acknowledged: pr7629.ack.indexes, .merged."""
+        judgement = self.message_filter.judge(consumer, entry.data, cursor.open_messages.get(index))
+        if judgement.outcome is EntryOutcome.PARTIAL:
+            cursor.acknowledge_in_part(index, judgement.open_messages or ())
+        return EntryVerdict.REJECT if judgement.outcome is EntryOutcome.REJECT else EntryVerdict.ACCEPT
+
+    def stats(self) -> Mapping[str, int]:
+        """Return the counters of messages."""
+        return self.message_filter.counters.stats()

@@ -26,7 +26,7 @@ from refimpl.proposals.message_filter.kinds import (
     MessageFilter,
     SchemaAccess,
 )
-from refimpl.proposals.message_filter.rules import BUILT_IN_REGISTRY, FilterCounters, Judgement, judge, requested_filter
+from refimpl.proposals.message_filter.rules import BUILT_IN_REGISTRY, EntryJudgement, FilterCounters, judge, requested_filter
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.state_machine import Table, Transition
 from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE
@@ -188,7 +188,7 @@ class ConsumerFilter:
             name = self.policy.class_name
             raise Refused(NotAllowedError, f"The broker has no message filters, so {name} would let everything through")
 
-    def judge(self, data: bytes, open_messages: frozenset[int] | None = None) -> Judgement | None:
+    def judge(self, data: bytes, open_messages: frozenset[int] | None = None) -> EntryJudgement | None:
         """Judge an entry that has come, if that is left to the client.
 
         What the judgement rejects has to be acknowledged, and its permits returned: pr7629.client.own-acks.

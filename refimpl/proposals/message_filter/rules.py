@@ -47,7 +47,7 @@ _SHOWN = 200
 
 
 @dataclass(frozen=True)
-class Profile:
+class MessageFilterProfile:
     """What is spoken where the settled reading is another than the text of PR 7629."""
 
     filter_scope: Literal["subscription", "consumer"]
@@ -56,13 +56,13 @@ class Profile:
     message is judged, and what one consumer rejects is lost for the others."""
 
 
-DEFAULT = Profile(filter_scope="subscription")
+DEFAULT = MessageFilterProfile(filter_scope="subscription")
 """The settled reading; no release of Apache Pulsar has this proposal."""
 
-AS_WRITTEN = Profile(filter_scope="consumer")
+AS_WRITTEN = MessageFilterProfile(filter_scope="consumer")
 """What the text says."""
 
-PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
+PROFILES: Mapping[str, MessageFilterProfile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
 """Both, by name."""
 
 
@@ -112,7 +112,7 @@ def _clipped(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-class Outcome(Enum):
+class EntryOutcome(Enum):
     """What becomes of an entry."""
 
     ACCEPT = "deliver it"
@@ -121,7 +121,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class EntryJudgement:
     """An entry, judged.
 
     Attributes:
@@ -133,7 +133,7 @@ class Judgement:
         reason: Why the first of these can't; empty if there are none.
     """
 
-    outcome: Outcome
+    outcome: EntryOutcome
     open_messages: frozenset[int] | None = None
     accepted: int = 0
     rejected: int = 0
@@ -157,7 +157,7 @@ class FilterCounters:
     rejected: int = 0
     undecidable: int = 0
 
-    def add(self, judgement: Judgement) -> None:
+    def add(self, judgement: EntryJudgement) -> None:
         """Count a judgement."""
         self.accepted += judgement.accepted
         self.rejected += judgement.rejected
@@ -180,7 +180,7 @@ def judge(
     open_messages: frozenset[int] | None = None,
     *,
     max_size: int = DEFAULT_MAX_MESSAGE_SIZE,
-) -> Judgement:
+) -> EntryJudgement:
     """Judge an entry.
 
     Args:
@@ -195,7 +195,7 @@ def judge(
         return _undecidable(1, open_messages, f"the headers can't be read: {error}")
     metadata = payload.metadata
     if metadata.HasField("marker_type"):  # pr7629.judge.marker
-        return Judgement(Outcome.ACCEPT, open_messages)
+        return EntryJudgement(EntryOutcome.ACCEPT, open_messages)
     reason = _unreadable(metadata)
     if not reason:
         try:
@@ -208,8 +208,8 @@ def judge(
     return _undecidable(count, open_messages, reason)
 
 
-def _undecidable(count: int, open_messages: frozenset[int] | None, reason: str) -> Judgement:
-    return Judgement(Outcome.ACCEPT, open_messages, undecidable=count, reason=reason)
+def _undecidable(count: int, open_messages: frozenset[int] | None, reason: str) -> EntryJudgement:
+    return EntryJudgement(EntryOutcome.ACCEPT, open_messages, undecidable=count, reason=reason)
 
 
 def _unreadable(metadata: MessageMetadata) -> str:
@@ -234,7 +234,7 @@ def _candidates(payload: Payload, max_size: int) -> list[Candidate]:
     return [Candidate(one.body, metadata, one.metadata) for one in decode_batch(body, metadata.num_messages_in_batch)]
 
 
-def _judge_each(message_filter: MessageFilter, candidates: list[Candidate], open_messages: frozenset[int] | None) -> Judgement:
+def _judge_each(message_filter: MessageFilter, candidates: list[Candidate], open_messages: frozenset[int] | None) -> EntryJudgement:
     wanted: set[int] = set()
     accepted = rejected = undecidable = 0
     reason = ""
@@ -253,7 +253,7 @@ def _judge_each(message_filter: MessageFilter, candidates: list[Candidate], open
                 continue
         wanted.add(index)
     if not wanted:  # pr7629.judge.none-matches
-        return Judgement(Outcome.REJECT, frozenset(), accepted, rejected, undecidable, reason)
+        return EntryJudgement(EntryOutcome.REJECT, frozenset(), accepted, rejected, undecidable, reason)
     if not rejected:  # pr7629.judge.all-match
-        return Judgement(Outcome.ACCEPT, open_messages, accepted, rejected, undecidable, reason)
-    return Judgement(Outcome.PARTIAL, frozenset(wanted), accepted, rejected, undecidable, reason)  # pr7629.judge.some-match
+        return EntryJudgement(EntryOutcome.ACCEPT, open_messages, accepted, rejected, undecidable, reason)
+    return EntryJudgement(EntryOutcome.PARTIAL, frozenset(wanted), accepted, rejected, undecidable, reason)  # pr7629.judge.some-match

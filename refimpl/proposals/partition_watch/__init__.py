@@ -22,11 +22,11 @@ newer one takes its place:
 The rules behind both sides stand in `rules`. The broker's side is `PartitionWatchBroker`, in `broker`; the client's is
 `PartitionWatch`, in `client`. Both are synchronous, without input and output. The proposal was never merged:
 the numbers of its commands and of its flag are this project's, and what its text leaves open is settled here. Where the text
-as written is another reading, a `Profile` says which is followed.
+as written is another reading, a `PartitionWatchProfile` says which is followed.
 """
 
 from refimpl.proposals.declaration import Capability, Command, Proposal
-from refimpl.proposals.partition_watch.broker import DELIVERIES, Delivery, News, PartitionWatchBroker
+from refimpl.proposals.partition_watch.broker import DELIVERIES, IMPOSSIBLE, Delivery, News, PartitionWatchBroker, PartitionWatchExtension
 from refimpl.proposals.partition_watch.client import TRANSITIONS, Event, PartitionCounts, PartitionWatch, Send, State
 from refimpl.proposals.partition_watch.rules import (
     AS_WRITTEN,
@@ -35,14 +35,15 @@ from refimpl.proposals.partition_watch.rules import (
     RESULT_TIMEOUT,
     TOPICS_PER_CONNECTION,
     WATCHERS_PER_CONNECTION,
-    Judgement,
-    Profile,
+    PartitionWatchProfile,
+    ResultJudgement,
 )
 
 __all__ = [
     "AS_WRITTEN",
     "DEFAULT",
     "DELIVERIES",
+    "IMPOSSIBLE",
     "PROFILES",
     "PROPOSAL",
     "RESULT_TIMEOUT",
@@ -51,17 +52,18 @@ __all__ = [
     "WATCHERS_PER_CONNECTION",
     "Delivery",
     "Event",
-    "Judgement",
     "News",
     "PartitionCounts",
     "PartitionWatch",
     "PartitionWatchBroker",
-    "Profile",
+    "PartitionWatchExtension",
+    "PartitionWatchProfile",
+    "ResultJudgement",
     "Send",
     "State",
 ]
 
-PROPOSAL: Proposal[Profile] = Proposal(
+PROPOSAL: Proposal[PartitionWatchProfile] = Proposal(
     register="pip247",
     name="PIP-247",
     title="notifications for partition updates",
@@ -76,5 +78,6 @@ PROPOSAL: Proposal[Profile] = Proposal(
         Command("partitionUpdateResult", 2474, "client"),
         Command("watchPartitionUpdateClose", 2475, "client", answers=("success",)),
     ),
+    broker=PartitionWatchExtension,
     profiles=PROFILES,
 )

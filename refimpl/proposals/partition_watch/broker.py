@@ -1,4 +1,7 @@
-"""PIP-247, the broker's side: it keeps the watchers of all connections, with what they were sent."""
+"""PIP-247, the broker's side: it keeps the watchers of all connections, with what they were sent.
+
+`PartitionWatchBroker` is the state machine; `PartitionWatchExtension` joins it to a broker.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,24 @@ import itertools
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import Enum
 from types import MappingProxyType
+from typing import cast
 
+from refimpl.names import namespace_of
+from refimpl.proposals.extension import Connection, Extension, Host, send_all
 from refimpl.proposals.partition_watch.rules import (
     DEFAULT,
     RESULT_TIMEOUT,
     TOPICS_PER_CONNECTION,
     WATCHERS_PER_CONNECTION,
-    Judgement,
-    Profile,
+    PartitionWatchProfile,
+    ResultJudgement,
     judge_result,
     largest_frame,
     next_version,
     resend_delay,
 )
 from refimpl.proposals.refused import Refused
-from refimpl.wire import DEFAULT_MAX_FRAME_SIZE
+from refimpl.wire import DEFAULT_MAX_FRAME_SIZE, FRAME_PADDING
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
     CommandPartitionUpdate,
@@ -67,6 +73,17 @@ DELIVERIES: Mapping[tuple[Delivery, News], Delivery] = MappingProxyType(
 )
 """A watcher at the broker as a table. Who gets to IN_FLIGHT is sent an update."""
 
+IMPOSSIBLE = frozenset(
+    {
+        (Delivery.SETTLED, News.DONE),
+        (Delivery.SETTLED, News.FAILED),
+        (Delivery.SETTLED, News.DUE),
+        (Delivery.WAITING, News.DONE),
+        (Delivery.WAITING, News.FAILED),
+    }
+)
+"""What can't happen: a result counts only while an update is in flight (`judge_result`), and no time runs while all is settled."""
+
 
 class PartitionWatchBroker:
     """The broker's side: answers requests for watchers, and keeps the watchers of all connections with what they were sent.
@@ -98,7 +115,7 @@ class PartitionWatchBroker:
         count_of: Callable[[str], int],
         full_name: Callable[[str], str],
         *,
-        profile: Profile = DEFAULT,
+        profile: PartitionWatchProfile = DEFAULT,
         enabled: bool = True,
         result_timeout: float = RESULT_TIMEOUT,
         max_watchers: int = WATCHERS_PER_CONNECTION,
@@ -197,11 +214,11 @@ class PartitionWatchBroker:
         """
         watcher = self._watchers.get(connection, {}).get(result.watcher_id)  # pip247.result.unknown-watcher
         judgement = judge_result(watcher.in_flight if watcher is not None else None, result.version, success=result.success)
-        if judgement is Judgement.UNEXPECTED:
+        if judgement is ResultJudgement.UNEXPECTED:
             self.unexpected_results += 1
-        if watcher is None or judgement in (Judgement.UNEXPECTED, Judgement.LATE):
+        if watcher is None or judgement in (ResultJudgement.UNEXPECTED, ResultJudgement.LATE):
             return None
-        if judgement is Judgement.DONE:
+        if judgement is ResultJudgement.DONE:
             watcher.failures = 0  # pip247.result.success-resets
             return self._happened(watcher, News.DONE, now)
         watcher.failures += 1
@@ -363,3 +380,52 @@ class _Watcher:
 
 def _anybody(connection: Hashable, topic: str) -> bool:  # noqa: ARG001
     return True
+
+
+class PartitionWatchExtension(Extension):
+    """What PIP-247 adds to a broker.
+
+    Attributes:
+        watches: The state machine.
+    """
+
+    def __init__(self, host: Host, profile: PartitionWatchProfile, _: object = None) -> None:
+        super().__init__(host)
+        settings = host.configuration
+        self.watches = PartitionWatchBroker(
+            host.partition_count,
+            self._full_name,
+            profile=profile,
+            enabled=settings.enable_notification_for_partition_update,
+            result_timeout=settings.notification_for_partition_update_timeout_seconds,
+            max_frame_size=settings.max_message_size + FRAME_PADDING,
+            may_watch=lambda connection, topic: host.may_look_up(cast("Connection", connection), namespace_of(topic)),
+        )
+        self.commands = {
+            "watchPartitionUpdate": self.watches.watch,
+            "partitionUpdateResult": lambda connection, result: self.watches.result(connection, result, host.now),
+            "watchPartitionUpdateClose": self.watches.close,
+        }
+
+    def advertise(self, flags: FeatureFlags) -> None:
+        """Set the feature flag."""
+        self.watches.advertise(flags)
+
+    def disconnected(self, connection: Connection) -> None:
+        """Forget a connection: pip247.watch.dropped-with-connection."""
+        self.watches.disconnected(connection)
+
+    def next_deadline(self) -> float | None:
+        """Return when an update waits no longer for its result."""
+        return self.watches.next_deadline()
+
+    def tick(self, now: float) -> None:
+        """Send updates again whose results did not come."""
+        send_all(self.watches.tick(now))
+
+    def partitions_changed(self, topic: str) -> None:
+        """Tell the watchers; new partitions exist by now: pip247.update.on-change, pip247.update.partitions-exist."""
+        send_all(self.watches.changed(topic, self.host.now))
+
+    def _full_name(self, topic: str) -> str:
+        return self.host.ordinary_topic_name(topic).full

@@ -18,13 +18,12 @@ from enum import Enum
 
 from google.protobuf.message import Message
 
+from refimpl.backoff import delay
 from refimpl.proposals.partition_watch.rules import (
     DEFAULT,
-    LONGEST_CLIENT_RETRY,
     POLL_INTERVAL,
     RECONCILE_PERIOD,
-    Profile,
-    backoff,
+    PartitionWatchProfile,
     count_in_force,
 )
 from refimpl.proposals.refused import Refused
@@ -173,7 +172,7 @@ class PartitionWatch:
         watcher_id: int,
         *,
         counts: Mapping[str, int] | None = None,
-        profile: Profile = DEFAULT,
+        profile: PartitionWatchProfile = DEFAULT,
         enabled: bool = True,
         poll_interval: float = POLL_INTERVAL,
         reconcile_period: float = RECONCILE_PERIOD,
@@ -434,5 +433,5 @@ class PartitionWatch:
         if self.state is State.WATCHING:
             return None if self._reconcile_period is None else now + self._reconcile_period
         if self.state in (State.DOUBTING, State.WAITING):  # pip247.client.retries
-            return now + backoff(self._failures, LONGEST_CLIENT_RETRY)
+            return now + delay(self._failures)
         return None

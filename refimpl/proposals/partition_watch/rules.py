@@ -8,14 +8,10 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Literal
 
+from refimpl.backoff import delay
+
 RESULT_TIMEOUT = 10.0
 """Seconds that an update waits for its result (`notificationForPartitionUpdateTimeoutSeconds`; the text's default)."""
-
-FIRST_RETRY = 0.1
-"""Seconds until an update that has failed twice is sent again, and until a client repeats a request that failed; they double."""
-
-LONGEST_CLIENT_RETRY = 30.0
-"""Most seconds until a client repeats a request that failed."""
 
 POLL_INTERVAL = 60.0
 """Seconds between two polls of a client without a watcher (`autoUpdatePartitionsInterval`)."""
@@ -34,7 +30,7 @@ _FRAME_AND_IDS_BYTES = 64
 
 
 @dataclass(frozen=True)
-class Profile:
+class PartitionWatchProfile:
     """Which reading of PIP-247 is spoken where there are two."""
 
     failed_result: Literal["backoff", "at_once"]
@@ -51,17 +47,17 @@ class Profile:
     allows both; both profiles take the first, since only that comes to rest."""
 
 
-DEFAULT = Profile(failed_result="backoff", reconciles=True, resend_version="counts")
+DEFAULT = PartitionWatchProfile(failed_result="backoff", reconciles=True, resend_version="counts")
 """The settled reading. No release of Apache Pulsar speaks PIP-247."""
 
-AS_WRITTEN = Profile(failed_result="at_once", reconciles=False, resend_version="counts")
+AS_WRITTEN = PartitionWatchProfile(failed_result="at_once", reconciles=False, resend_version="counts")
 """What the text says."""
 
-PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
+PROFILES: Mapping[str, PartitionWatchProfile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
 """Both, by name."""
 
 
-class Judgement(Enum):
+class ResultJudgement(Enum):
     """What a PARTITION_UPDATE_RESULT means."""
 
     LATE = "an older update was replaced before its result came; nothing follows"
@@ -70,7 +66,7 @@ class Judgement(Enum):
     UNEXPECTED = "there is no such update; nothing follows, but it is counted"
 
 
-def judge_result(in_flight: int | None, version: int, *, success: bool) -> Judgement:
+def judge_result(in_flight: int | None, version: int, *, success: bool) -> ResultJudgement:
     """Tell what a result means.
 
     Args:
@@ -79,13 +75,13 @@ def judge_result(in_flight: int | None, version: int, *, success: bool) -> Judge
         success: Whether the client has applied it.
     """
     if in_flight is None or version > in_flight:  # pip247.result.nothing-in-flight, pip247.result.higher
-        return Judgement.UNEXPECTED
+        return ResultJudgement.UNEXPECTED
     if version < in_flight:  # pip247.result.lower
-        return Judgement.LATE
-    return Judgement.DONE if success else Judgement.FAILED  # pip247.result.success, pip247.result.failure
+        return ResultJudgement.LATE
+    return ResultJudgement.DONE if success else ResultJudgement.FAILED  # pip247.result.success, pip247.result.failure
 
 
-def resend_delay(failures: int, longest: float, profile: Profile = DEFAULT) -> float:
+def resend_delay(failures: int, longest: float, profile: PartitionWatchProfile = DEFAULT) -> float:
     """Return how many seconds an update that failed waits until it is sent again.
 
     Args:
@@ -95,15 +91,10 @@ def resend_delay(failures: int, longest: float, profile: Profile = DEFAULT) -> f
     """
     if failures <= 1 or profile.failed_result == "at_once":  # pip247.result.failure, pip247.result.failure-at-once
         return 0.0
-    return backoff(failures - 1, longest)  # pip247.result.failure-backoff
+    return delay(failures - 1, longest=longest)  # pip247.result.failure-backoff
 
 
-def backoff(attempts: int, longest: float) -> float:
-    """Return a delay in seconds: 100 ms after one attempt that failed, twice that after two, and so on up to the longest."""
-    return min(FIRST_RETRY * 2.0 ** min(attempts - 1, 64), longest)
-
-
-def next_version(version: int, *, is_different: bool, profile: Profile = DEFAULT) -> int:
+def next_version(version: int, *, is_different: bool, profile: PartitionWatchProfile = DEFAULT) -> int:
     """Return the version of the update that is sent now.
 
     Args:

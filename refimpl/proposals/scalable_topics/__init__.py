@@ -14,13 +14,13 @@ If current_hash is that of the set, nothing is sent at all: silence means that t
 The rules that both sides share stand in `rules`. The broker's side is `ScalableTopicsBroker`, in `broker`; the client's is
 `ScalableTopicsWatch`, in `client`. How a client finds the segments of one topic is in `layout`. All
 are synchronous, without input and output. Sources: the text of PR 25648, and Apache Pulsar 5.0.0-M1 as observed, which settles
-what the text leaves open. Where the two contradict each other, a `Profile` says which is followed. The text's `consumer_name`
+what the text leaves open. Where the two contradict each other, a `ScalableTopicsProfile` says which is followed. The text's `consumer_name`
 is on no wire.
 """
 
 from refimpl.indexes.topics_hash import EMPTY_HASH, topics_hash
 from refimpl.proposals.declaration import Capability, Command, Proposal
-from refimpl.proposals.scalable_topics.broker import ScalableTopicsBroker
+from refimpl.proposals.scalable_topics.broker import ScalableTopicsBroker, ScalableTopicsExtension
 from refimpl.proposals.scalable_topics.client import TRANSITIONS, Event, ScalableTopicsWatch, Send, State
 from refimpl.proposals.scalable_topics.layout import (
     LAST_HASH,
@@ -40,13 +40,11 @@ from refimpl.proposals.scalable_topics.rules import (
     DEFAULT,
     PROFILES,
     WATCHES_PER_CONNECTION,
-    Profile,
     ScalableTopicChanges,
-    is_namespace,
+    ScalableTopicsProfile,
     record_path,
     retry_delay,
 )
-from refimpl.proposals.topic_list.rules import namespace_of
 
 __all__ = [
     "AS_WRITTEN",
@@ -61,18 +59,17 @@ __all__ = [
     "Event",
     "Layout",
     "LayoutBroker",
-    "Profile",
     "ScalableTopicChanges",
     "ScalableTopicsBroker",
+    "ScalableTopicsExtension",
+    "ScalableTopicsProfile",
     "ScalableTopicsWatch",
     "Segment",
     "Send",
     "State",
     "active_segments",
     "first_layout",
-    "is_namespace",
     "is_scalable_topic",
-    "namespace_of",
     "parse_segment_topic",
     "record_path",
     "retry_delay",
@@ -81,7 +78,7 @@ __all__ = [
     "topics_hash",
 ]
 
-PROPOSAL: Proposal[Profile] = Proposal(
+PROPOSAL: Proposal[ScalableTopicsProfile] = Proposal(
     register="pr25648",
     name="PR 25648",
     title="watches over the scalable topics of a namespace",
@@ -99,5 +96,6 @@ PROPOSAL: Proposal[Profile] = Proposal(
         Command("watchScalableTopicsUpdate", 77, "broker", addressed_by="watch_id"),
         Command("watchScalableTopicsClose", 78, "client"),
     ),
+    broker=ScalableTopicsExtension,
     profiles=PROFILES,
 )

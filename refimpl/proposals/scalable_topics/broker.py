@@ -1,26 +1,47 @@
-"""PR 25648, the broker's side: it keeps the watches of all connections, with the changes that they are due."""
+"""PR 25648, the broker's side: it keeps the watches of all connections, with the changes that they are due.
+
+`ScalableTopicsBroker` is the state machine; `ScalableTopicsExtension` keeps the records of scalable topics and joins the machines of
+watches and look-ups to a broker. What is looked up and watched is `topic://tenant/namespace/name`; what is produced to and consumed
+from, as any topic, are its segments, such as `segment://tenant/namespace/name/0000-ffff-0`.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import cast
 
 from refimpl.indexes.topics_hash import TopicSet
+from refimpl.names import TopicName, is_namespace, namespace_of
+from refimpl.proposals.extension import Connection, Extension, Host, send_all
 from refimpl.proposals.refused import Refused
+from refimpl.proposals.scalable_topics.admin import ScalableTopicsAdmin
+from refimpl.proposals.scalable_topics.layout import (
+    SCALABLE,
+    SEGMENT,
+    Layout,
+    LayoutBroker,
+    first_layout,
+    parse_scalable_topic,
+    parse_segment_topic,
+)
 from refimpl.proposals.scalable_topics.rules import (
     COALESCING_SECONDS,
     DEFAULT,
     WATCHES_PER_CONNECTION,
     FoldedChanges,
-    Profile,
+    ScalableTopicsProfile,
     filters_of,
     fits,
-    is_namespace,
+    record_path,
     topic_of_path,
 )
-from refimpl.proposals.topic_list.rules import namespace_of
+from refimpl.store import StoredTopic
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
+    CommandScalableTopicSubscribe,
+    CommandScalableTopicSubscribeResponse,
     CommandWatchScalableTopics,
     CommandWatchScalableTopicsClose,
     CommandWatchScalableTopicsUpdate,
@@ -56,7 +77,7 @@ class ScalableTopicsBroker:
         topics_of: Callable[[str], Iterable[str]],
         properties_of: Callable[[str], Mapping[str, str] | None],
         *,
-        profile: Profile = DEFAULT,
+        profile: ScalableTopicsProfile = DEFAULT,
         enabled: bool = True,
         max_watches: int = WATCHES_PER_CONNECTION,
         may_watch: Callable[[Hashable, str], bool] | None = None,
@@ -257,3 +278,165 @@ class _Session:
 
 def _anybody(connection: Hashable, namespace: str) -> bool:  # noqa: ARG001
     return True
+
+
+@dataclass(slots=True)
+class StoredScalableTopic:
+    """A scalable topic.
+
+    Attributes:
+        properties: What it is selected by.
+        segments: How many it has.
+        topics: What its segments hold, by full name, as far as anybody has used them.
+    """
+
+    properties: dict[str, str] = field(default_factory=dict)
+    segments: int = 1
+    topics: dict[str, StoredTopic] = field(default_factory=dict)
+
+
+class ScalableTopicsExtension(Extension):
+    """What PR 25648 adds to a broker. Whoever changes a scalable topic goes through `create`, `change` and `delete`.
+
+    Attributes:
+        watches: Who watches which namespaces.
+        layouts: Who has looked up which topics.
+        admin: What administrators do.
+    """
+
+    domains = (SCALABLE, SEGMENT)
+
+    def __init__(self, host: Host, profile: ScalableTopicsProfile, _: object = None) -> None:
+        super().__init__(host)
+        enabled = host.configuration.scalable_topics_enabled
+        # by "tenant/namespace", which need not exist, as on Apache Pulsar 5.0.0-M1, and full name
+        self._records: dict[str, dict[str, StoredScalableTopic]] = host.store.kept.setdefault("pr25648", {})
+        self.watches = ScalableTopicsBroker(
+            self.topics_of,
+            self._properties,
+            profile=profile,
+            enabled=enabled,
+            may_watch=lambda connection, namespace: host.may_list(cast("Connection", connection), namespace),
+        )
+        self.layouts = LayoutBroker(
+            self._layout,
+            service_url=host.service_url,
+            enabled=enabled,
+            may_look_up=lambda connection, namespace: host.may_look_up(cast("Connection", connection), namespace),
+        )
+        self.commands = {
+            "watchScalableTopics": self.watches.watch,
+            "watchScalableTopicsClose": self.watches.close,
+            "scalableTopicLookup": self.layouts.lookup,
+            "scalableTopicClose": self.layouts.close,
+            "scalableTopicSubscribe": _refuse_subscribe,
+        }
+        self.admin = ScalableTopicsAdmin(self)
+        self.routes = self.admin.routes
+
+    def advertise(self, flags: FeatureFlags) -> None:
+        """Set the feature flag: pr25648.flag.advertised, .switched-off."""
+        self.watches.advertise(flags)
+
+    def disconnected(self, connection: Connection) -> None:
+        """Forget a connection: pr25648.watch.dropped-with-connection."""
+        self.watches.disconnected(connection)
+        self.layouts.disconnected(connection)
+
+    def next_deadline(self) -> float | None:
+        """Return when a window ends."""
+        return self.watches.next_deadline()
+
+    def tick(self, now: float) -> None:
+        """Tell what is due: pr25648.diff.window."""
+        send_all(self.watches.tick(now))
+
+    # Records
+
+    def record(self, topic: str) -> StoredScalableTopic | None:
+        """Return what is stored of a scalable topic; None: there is none of that full name."""
+        return self._records.get(namespace_of(topic), {}).get(topic)
+
+    def create(self, topic: str, properties: Mapping[str, str], segments: int) -> None:
+        """Create a scalable topic that does not exist: pr25648.diff.on-create, .layout.pushed."""
+        self._records.setdefault(namespace_of(topic), {})[topic] = StoredScalableTopic(dict(properties), segments)
+        self._changed(topic)
+        send_all(self.layouts.changed(topic))
+
+    def change(self, topic: str, properties: Mapping[str, str]) -> None:
+        """Give a scalable topic that exists other properties: pr25648.diff.on-property-change."""
+        self._records[namespace_of(topic)][topic].properties = dict(properties)
+        self._changed(topic)
+
+    def delete(self, topic: str) -> None:
+        """Delete a scalable topic that exists, with its segments: core.push.topic-deleted, pr25648.diff.on-delete."""
+        self._unload(topic)
+        namespace = namespace_of(topic)
+        del self._records[namespace][topic]
+        if not self._records[namespace]:
+            del self._records[namespace]
+        self._changed(topic)
+
+    def _changed(self, topic: str) -> None:
+        self.watches.notified(record_path(topic), self.host.now)
+
+    # Topics of the two domains
+
+    def topic_name(self, text: str) -> TopicName:
+        """Read the name of a scalable topic or of a segment."""
+        return parse_scalable_topic(text)
+
+    def exists(self, name: TopicName) -> bool:
+        """Tell whether a scalable topic, or a segment, exists."""
+        return self.segment(name.full) is not None if name.domain == SEGMENT else self.record(name.full) is not None
+
+    def stored_topic(self, name: TopicName) -> StoredTopic | None:
+        """Return what a segment holds; a scalable topic holds nothing itself."""
+        if name.domain == SCALABLE:
+            raise Refused(NotAllowedError, f"{name.full} is a scalable topic: look up its segments, and use those")
+        return self.segment(name.full)
+
+    def segment(self, name: str) -> StoredTopic | None:
+        """Return what a segment holds; None: there is none of that name: pr25648.layout.segment-unknown."""
+        topic, segment = parse_segment_topic(name) or ("", None)
+        record = self.record(topic)
+        layout = self._layout(topic)
+        if segment is None or record is None or layout is None or segment not in layout.segments:
+            return None
+        if name not in record.topics:
+            record.topics[name] = self.host.store.new_topic()
+        return record.topics[name]
+
+    def topics_of(self, namespace: str) -> Iterable[str]:
+        """Return the scalable topics of a namespace, by full name; none if there is no such namespace."""
+        return sorted(self._records.get(namespace, ()))
+
+    def delete_topics(self, namespace: str) -> None:
+        """Delete the scalable topics of a namespace."""
+        for topic in self.topics_of(namespace):
+            self.delete(topic)
+
+    def unload_topics(self, namespace: str) -> None:
+        """Close the producers and consumers of all segments in a namespace; watches stay."""
+        for topic in self.topics_of(namespace):
+            self._unload(topic)
+
+    def _properties(self, topic: str) -> Mapping[str, str] | None:
+        record = self.record(topic)
+        return None if record is None else record.properties
+
+    def _layout(self, topic: str) -> Layout | None:
+        record = self.record(topic)
+        return None if record is None else first_layout(topic, record.segments)
+
+    def _unload(self, topic: str) -> None:
+        record = self.record(topic)
+        for segment in list(record.topics) if record else ():
+            self.host.unload(self.topic_name(segment))
+
+
+def _refuse_subscribe(_: Connection, request: CommandScalableTopicSubscribe) -> CommandScalableTopicSubscribeResponse:
+    """Refuse to assign segments to a consumer, which is no part of the proposal."""
+    answer = CommandScalableTopicSubscribeResponse(request_id=request.request_id, error=NotAllowedError)
+    answer.message = "ScalableTopicSubscribe is not supported by this broker"
+    return answer

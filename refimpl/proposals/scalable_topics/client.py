@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from refimpl.indexes.topics_hash import TopicSet
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.scalable_topics.rules import DEFAULT, FoldedChanges, Profile, ScalableTopicChanges, retry_delay
+from refimpl.proposals.scalable_topics.rules import DEFAULT, FoldedChanges, ScalableTopicChanges, ScalableTopicsProfile, retry_delay
 from refimpl.proposals.state_machine import Table, Transition
 from refimpl.wire.commands import command_name
 from refimpl.wire.pulsar_api_pb2 import (
@@ -124,7 +124,7 @@ class ScalableTopicsWatch:
         random: Random,
         *,
         property_filters: Mapping[str, str] | None = None,
-        profile: Profile = DEFAULT,
+        profile: ScalableTopicsProfile = DEFAULT,
         operation_timeout: float = 30.0,
     ) -> None:
         self.namespace = namespace

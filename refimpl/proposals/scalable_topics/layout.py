@@ -20,9 +20,9 @@ import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
+from refimpl.names import TopicName, is_namespace, namespace_of
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.scalable_topics.rules import WATCHES_PER_CONNECTION, is_namespace
-from refimpl.proposals.topic_list.rules import namespace_of
+from refimpl.proposals.scalable_topics.rules import WATCHES_PER_CONNECTION
 from refimpl.wire.pulsar_api_pb2 import (
     ACTIVE,
     AuthorizationError,
@@ -37,6 +37,9 @@ from refimpl.wire.pulsar_api_pb2 import (
     TooManyRequests,
     TopicNotFound,
 )
+
+SCALABLE, SEGMENT = "topic", "segment"
+"""The domains of topic names."""
 
 LAST_HASH = 0xFFFF
 """The highest hash of a key."""
@@ -113,6 +116,18 @@ def parse_segment_topic(name: str) -> tuple[str, Segment] | None:
     topic = f"topic://{found['topic']}"
     segment = Segment(int(found["number"]), int(found["start"], 16), int(found["end"], 16))
     return (topic, segment) if is_scalable_topic(topic) and segment.start <= segment.end else None
+
+
+def parse_scalable_topic(text: str) -> TopicName:
+    """Read the name of a scalable topic or of a segment.
+
+    Raises:
+        Refused: InvalidTopicName.
+    """
+    domain = text.partition("://")[0]
+    if not (domain == SCALABLE and is_scalable_topic(text)) and not (domain == SEGMENT and parse_segment_topic(text)):
+        raise Refused(InvalidTopicName, f"Invalid topic name: Invalid topic name {text}")
+    return TopicName(text, domain, namespace_of(text), text, -1)
 
 
 def active_segments(update: CommandScalableTopicUpdate) -> dict[str, Segment]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
@@ -10,29 +9,20 @@ from types import MappingProxyType
 from typing import Literal
 from urllib.parse import quote, unquote
 
+from refimpl.backoff import delay
 from refimpl.wire.pulsar_api_pb2 import KeyValue
 
 COALESCING_SECONDS = 0.05
 """Length of the window, from the first change in it, whose changes go out as one diff (text: 50 ms)."""
 
-FIRST_RETRY = 0.1
-"""Seconds until a client comes back for the first time (text: 100 ms); they double with each failure."""
-
-LONGEST_RETRY = 30.0
-"""Most seconds until a client comes back (text: 30 s)."""
-
-JITTER = 0.1
-"""The largest part of a pause that is cut off at random."""
-
 WATCHES_PER_CONNECTION = 20_000
 """Most watches that one connection may have."""
 
-_NAMESPACE = re.compile(r"[-=:.\w]+/[-=:.\w]+", re.ASCII)
 _RECORDS = "/topics/"
 
 
 @dataclass(frozen=True)
-class Profile:
+class ScalableTopicsProfile:
     """What is spoken where real peers do otherwise than the text of PR 25648."""
 
     coalescing: Literal["last_wins", "cancels_out"]
@@ -44,19 +34,14 @@ class Profile:
     has it where it speaks of a client that reconnects without a prior set, the client comes back and `start()` goes on waiting."""
 
 
-DEFAULT = Profile(coalescing="last_wins", loss_before_first_set="fails")
+DEFAULT = ScalableTopicsProfile(coalescing="last_wins", loss_before_first_set="fails")
 """What real peers speak: Apache Pulsar 5.0.0-M1."""
 
-AS_WRITTEN = Profile(coalescing="cancels_out", loss_before_first_set="retries")
+AS_WRITTEN = ScalableTopicsProfile(coalescing="cancels_out", loss_before_first_set="retries")
 """What the text says."""
 
-PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
+PROFILES: Mapping[str, ScalableTopicsProfile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
 """Both, by name."""
-
-
-def is_namespace(text: str) -> bool:
-    """Tell whether a text has the form tenant/namespace: pr25648.namespace.malformed, .trailing-slash."""
-    return _NAMESPACE.fullmatch(text) is not None
 
 
 def filters_of(pairs: Iterable[KeyValue]) -> dict[str, str]:
@@ -102,8 +87,7 @@ def retry_delay(failures: int, random: Random) -> float:
         failures: How often it has failed since the last success, apart from this time.
         random: Decides how much is cut off, up to a tenth, so that many clients do not come back at once.
     """
-    longest = min(FIRST_RETRY * 2.0 ** min(failures, 64), LONGEST_RETRY)
-    return longest * (1 - JITTER * random.random())
+    return delay(failures + 1, random=random)  # text: 100 ms, doubled with each failure up to 30 s, less up to a tenth
 
 
 @dataclass(frozen=True)
@@ -123,7 +107,7 @@ class FoldedChanges:
     """Changes of a set that wait to be told, folded into one.
 
     Args:
-        rule: How changes of one topic are folded, as `Profile.coalescing`.
+        rule: How changes of one topic are folded, as `ScalableTopicsProfile.coalescing`.
     """
 
     __slots__ = ("_added", "_removed", "_rule")

@@ -13,14 +13,13 @@ a minute, and filtered them itself. What the proposal changes on the wire:
 
 The rules that both sides share stand in `rules`. The broker's side is `TopicListBroker`, in `broker`; the client's is
 `TopicListWatch`, in `client`. Both are synchronous, without input and output. Sources: the text of PIP-145, and Apache
-Pulsar 4.2.4 as observed, which settles what the text leaves open. Where the two contradict each other, a `Profile` says which is
+Pulsar 4.2.4 as observed, which settles what the text leaves open. Where the two contradict each other, a `TopicListProfile` says which is
 followed.
 """
 
-from refimpl.indexes.topic_patterns import pattern_length, without_domain
 from refimpl.indexes.topics_hash import EMPTY_HASH, topics_hash, utf16_order
 from refimpl.proposals.declaration import Capability, Command, Proposal
-from refimpl.proposals.topic_list.broker import TopicListBroker
+from refimpl.proposals.topic_list.broker import TopicListBroker, TopicListExtension
 from refimpl.proposals.topic_list.client import TRANSITIONS, Event, Send, State, TopicChanges, TopicListWatch
 from refimpl.proposals.topic_list.rules import (
     AS_WRITTEN,
@@ -28,9 +27,9 @@ from refimpl.proposals.topic_list.rules import (
     PATTERN_MAX_LENGTH,
     PROFILES,
     WATCHERS_PER_CONNECTION,
-    Profile,
-    is_system_topic,
-    partitioned_topic_name,
+    TopicListProfile,
+    pattern_length,
+    without_domain,
 )
 
 __all__ = [
@@ -43,21 +42,20 @@ __all__ = [
     "TRANSITIONS",
     "WATCHERS_PER_CONNECTION",
     "Event",
-    "Profile",
     "Send",
     "State",
     "TopicChanges",
     "TopicListBroker",
+    "TopicListExtension",
+    "TopicListProfile",
     "TopicListWatch",
-    "is_system_topic",
-    "partitioned_topic_name",
     "pattern_length",
     "topics_hash",
     "utf16_order",
     "without_domain",
 ]
 
-PROPOSAL: Proposal[Profile] = Proposal(
+PROPOSAL: Proposal[TopicListProfile] = Proposal(
     register="pip145",
     name="PIP-145",
     title="topic lists: filter, hash, watchers",
@@ -74,5 +72,6 @@ PROPOSAL: Proposal[Profile] = Proposal(
         Command("watchTopicUpdate", 66, "broker", addressed_by="watcher_id"),
         Command("watchTopicListClose", 67, "client", answers=("success", "watchTopicListSuccess")),  # the text has the second
     ),
+    broker=TopicListExtension,
     profiles=PROFILES,
 )

@@ -1,21 +1,27 @@
-"""PIP-145, the broker's side: it answers requests for lists, and keeps the watchers of all connections."""
+"""PIP-145, the broker's side: it answers requests for lists, and keeps the watchers of all connections.
+
+`TopicListBroker` is the state machine; `TopicListExtension` joins it to a broker.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from typing import cast
 
-from refimpl.indexes.topic_patterns import PatternIndex, TopicsPattern, compile_pattern, pattern_length, without_domain
+from refimpl.indexes.topic_patterns import PatternIndex, TopicsPattern, compile_pattern
 from refimpl.indexes.topics_hash import EMPTY_HASH, TopicSet, topics_hash
+from refimpl.names import is_system_topic, namespace_of
+from refimpl.proposals.extension import Connection, Extension, Host, send_all
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list.rules import (
     DEFAULT,
     PATTERN_MAX_LENGTH,
     WATCHERS_PER_CONNECTION,
-    Profile,
-    is_system_topic,
+    TopicListProfile,
     matched_name,
-    namespace_of,
+    pattern_length,
     visible_topics,
+    without_domain,
 )
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
@@ -56,7 +62,7 @@ class TopicListBroker:
         self,
         topics_of: Callable[[str], Iterable[str]],
         *,
-        profile: Profile = DEFAULT,
+        profile: TopicListProfile = DEFAULT,
         pattern_max_length: int = PATTERN_MAX_LENGTH,
         evaluation_enabled: bool = True,
         watchers_enabled: bool = True,
@@ -265,3 +271,55 @@ class _Selection:
 
 def _anybody(connection: Hashable, namespace: str) -> bool:  # noqa: ARG001
     return True
+
+
+class TopicListExtension(Extension):
+    """What PIP-145 adds to a broker. That a namespace is unloaded is no change of its list: pip145.update.survives-unload.
+
+    Attributes:
+        lists: The state machine.
+    """
+
+    def __init__(self, host: Host, profile: TopicListProfile, _: object = None) -> None:
+        super().__init__(host)
+        settings = host.configuration
+        self.lists = TopicListBroker(
+            host.persistent_topics,
+            profile=profile,
+            pattern_max_length=settings.subscription_pattern_max_length,
+            evaluation_enabled=settings.enable_broker_side_subscription_pattern_evaluation,
+            watchers_enabled=settings.enable_broker_topic_list_watcher,
+            may_watch=lambda connection, namespace: host.may_list(cast("Connection", connection), namespace),
+        )
+        self.commands = {"watchTopicList": self._watch, "watchTopicListClose": self.lists.close}
+
+    def advertise(self, flags: FeatureFlags) -> None:
+        """Set the feature flags."""
+        self.lists.advertise(flags)
+
+    def disconnected(self, connection: Connection) -> None:
+        """Forget a connection: pip145.watch.dropped-with-connection."""
+        self.lists.disconnected(connection)
+
+    def list_topics(self, request: CommandGetTopicsOfNamespace, topics: Iterable[str]) -> CommandGetTopicsOfNamespaceResponse:
+        """Answer with filter and hash.
+
+        Form, permission and mode have been looked at: pip145.list.malformed-namespace, .unauthorized, .mode-non-persistent.
+        """
+        return self.lists.get_topics(request, topics)
+
+    def topic_created(self, topic: str) -> None:
+        """Tell the watchers, of each new partition by its own name: pip145.update.on-create, pip145.update.partitioned."""
+        send_all(self.lists.created(topic))
+
+    def topic_deleted(self, topic: str) -> None:
+        """Tell the watchers: pip145.update.on-delete."""
+        send_all(self.lists.deleted(topic))
+
+    def _watch(self, connection: Connection, request: CommandWatchTopicList) -> CommandWatchTopicListSuccess:
+        self.host.check_listing(request.namespace)  # pip145.watch.malformed-namespace
+        if not self.host.may_list(connection, request.namespace):
+            if request.namespace.partition("/")[0] not in self.host.store.tenants:
+                raise Refused(AuthorizationError, "Exception occurred while trying to handle command WatchTopicList")
+            raise Refused(AuthorizationError, "Proxy Client is not authorized to watchTopicList")
+        return self.lists.watch(connection, request)

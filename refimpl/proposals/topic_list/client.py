@@ -13,11 +13,12 @@ from enum import Enum
 
 from google.protobuf.message import Message
 
-from refimpl.indexes.topic_patterns import compile_pattern, without_domain
+from refimpl.backoff import delay
+from refimpl.indexes.topic_patterns import compile_pattern
 from refimpl.indexes.topics_hash import EMPTY_HASH, TopicSet
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.state_machine import Table, Transition
-from refimpl.proposals.topic_list.rules import DEFAULT, Profile, visible_topics
+from refimpl.proposals.topic_list.rules import DEFAULT, TopicListProfile, visible_topics, without_domain
 from refimpl.wire.commands import command_name
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -162,7 +163,7 @@ class TopicListWatch:
         topics_pattern: str,
         watcher_id: int,
         *,
-        profile: Profile = DEFAULT,
+        profile: TopicListProfile = DEFAULT,
         discovery_period: float = 60.0,
         operation_timeout: float = 30.0,
         mode: CommandGetTopicsOfNamespace.Mode = CommandGetTopicsOfNamespace.PERSISTENT,
@@ -422,7 +423,7 @@ class TopicListWatch:
         if self.state in (State.WATCHING, State.POLLING):
             return now + self._period
         if self.state is State.WAITING:
-            return now + min(FIRST_RETRY * 2.0 ** min(self._failures - 1, 64), self._period)
+            return now + delay(self._failures, FIRST_RETRY, self._period)
         return None
 
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from refimpl.indexes.topic_patterns import TopicsPattern
+from refimpl.names import is_system_topic, partitioned_topic_name
 
 PATTERN_MAX_LENGTH = 50
 """Longest pattern that a broker evaluates, in UTF-16 code units (`subscriptionPatternMaxLength`; observed default)."""
@@ -16,22 +17,11 @@ PATTERN_MAX_LENGTH = 50
 WATCHERS_PER_CONNECTION = 20_000
 """Most watchers that one connection may have."""
 
-_PARTITION_SUFFIX = re.compile(r"-partition-(0|[1-9][0-9]*)\Z")
-SYSTEM_LOCAL_NAMES = (
-    "__change_events",
-    "__transaction_buffer_snapshot",
-    "__transaction_buffer_snapshot_segments",
-    "__transaction_buffer_snapshot_indexes",
-)
-"""Local names of system topics."""
-SYSTEM_PREFIXES = ("persistent://pulsar/system/transaction_coordinator_assign", "persistent://pulsar/system/__transaction_log_")
-"""Beginnings of full names of system topics."""
-SYSTEM_ENDING = "__transaction_pending_ack"
-"""The end of full names of system topics, in front of a partition's number."""
+_DOMAIN_HEAD = re.compile(r"(?s)(.*?)(non-persistent|persistent)\Z")
 
 
 @dataclass(frozen=True)
-class Profile:
+class TopicListProfile:
     """What is spoken where real peers do otherwise than the text of PIP-145."""
 
     close_answer: Literal["success", "watch_topic_list_success"]
@@ -54,10 +44,12 @@ class Profile:
     the text checks its set by GET_TOPICS_OF_NAMESPACE, as a repeated watch request without a hash would be answered in full."""
 
 
-DEFAULT = Profile(close_answer="success", pattern_length_limited=True, switch_clears_flag=False, filtered_by="flag", watch_hash="always")
+DEFAULT = TopicListProfile(
+    close_answer="success", pattern_length_limited=True, switch_clears_flag=False, filtered_by="flag", watch_hash="always"
+)
 """What real peers speak: Apache Pulsar 4.2.4."""
 
-AS_WRITTEN = Profile(
+AS_WRITTEN = TopicListProfile(
     close_answer="watch_topic_list_success",
     pattern_length_limited=False,
     switch_clears_flag=True,
@@ -66,28 +58,32 @@ AS_WRITTEN = Profile(
 )
 """What the text says."""
 
-PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
+PROFILES: Mapping[str, TopicListProfile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
 """Both, by name."""
 
 
-def partitioned_topic_name(topic: str) -> str:
-    """Return the name of the partitioned topic that a partition belongs to; any other name unchanged.
+def without_domain(pattern: str) -> str:
+    r"""Remove the topic domain from a pattern, keeping what stands before it, such as `^` or `\Q`.
 
-    Only a canonical number counts: `x-partition-01` and `x-partition--1` are ordinary names (pip145.pattern.ordinary-suffix).
+    Raises:
+        ValueError: The pattern has a `://` whose head does not end in `persistent` or `non-persistent`, or nothing behind it.
+
+    Source: observed on Apache Pulsar 3.0.7 and later; the domain of a pattern takes no part in the match.
     """
-    return _PARTITION_SUFFIX.sub("", topic)
+    if "://" not in pattern:
+        return pattern
+    head, rest = pattern.split("://")[:2]  # pip145.pattern.second-separator
+    found = _DOMAIN_HEAD.match(head)
+    if found is None:  # pip145.pattern.unknown-domain
+        raise ValueError(f"Does not support topic domain: {head}")
+    if not rest:  # pip145.pattern.domain-only
+        raise ValueError(f"No pattern behind the topic domain: {pattern}")
+    return found[1] + rest
 
 
-def is_system_topic(topic: str) -> bool:
-    """Tell whether a topic is one of the broker's own, which lists and watches leave out: pip145.list.system-hidden.
-
-    Other names that begin with two underscores are ordinary topics.
-    """
-    if "__" not in topic and not topic.startswith(SYSTEM_PREFIXES):
-        return False
-    name = partitioned_topic_name(topic)
-    local = name.rsplit("/", 1)[-1]
-    return local in SYSTEM_LOCAL_NAMES or name.startswith(SYSTEM_PREFIXES) or name.endswith(SYSTEM_ENDING)
+def pattern_length(pattern: str) -> int:
+    """Return the length of a pattern in the unit of the limit, UTF-16 code units: pip145.pattern.length-unit."""
+    return len(pattern.encode("utf-16-be", "surrogatepass")) // 2
 
 
 def matched_name(topic: str) -> str:
@@ -96,11 +92,6 @@ def matched_name(topic: str) -> str:
     The domain is left out (pip145.pattern.name-without-domain), and so is a partition's number (pip145.pattern.partitioned-name).
     """
     return partitioned_topic_name(topic).partition("://")[2]
-
-
-def namespace_of(topic: str) -> str:
-    """Return the namespace, `tenant/namespace`, of a full topic name."""
-    return "/".join(topic.partition("://")[2].split("/", 2)[:2])
 
 
 def visible_topics(topics: Iterable[str], pattern: TopicsPattern | None = None) -> list[str]:

@@ -15,12 +15,13 @@ message there.
     property and value allowed?     --> extracted set --> same as in the open batch?  yes: joins it
                                                                                       no: the batch goes out, a new one begins
 
-The producer's side is `UniformBatcher`, in `broker`. The broker's is an entry filter that reads the header, in `broker`. Both
-are synchronous, without input and output. Sources: the text of PIP-191, which was never merged; what it leaves open is settled
-here, and where there are two readings a `Profile` says which is followed.
+The rules stand in `rules`. The producer's side is `UniformBatcher`, in `client`. The broker's is an entry filter that reads the header,
+in `broker`. Both are synchronous, without input and output. Sources: the text of PIP-191, which was never merged; what it leaves
+open is settled here, and where there are two readings a `UniformBatchesProfile` says which is followed.
 """
 
 from refimpl.proposals.declaration import Capability, Proposal
+from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.uniform_batches.broker import (
     BUILT_IN,
     ENTRY_POINT_GROUP,
@@ -32,26 +33,22 @@ from refimpl.proposals.uniform_batches.broker import (
     FilterCounts,
     PropertyEntryFilter,
     SubscriptionEntryFilters,
-    Verdict,
+    UniformBatchesExtension,
     filters_of,
     with_entry_points,
 )
-from refimpl.proposals.uniform_batches.client import (
+from refimpl.proposals.uniform_batches.client import Batch, BatchCounts, Reason, UniformBatcher, write_header
+from refimpl.proposals.uniform_batches.rules import (
     AS_WRITTEN,
     DEFAULT,
     PROFILES,
     Allowed,
-    Batch,
-    BatchCounts,
     Extracted,
-    Profile,
-    Reason,
-    UniformBatcher,
+    UniformBatchesProfile,
     allowed_values,
     check_combination,
     extracted_set,
     header_bytes,
-    write_header,
 )
 
 __all__ = [
@@ -69,14 +66,15 @@ __all__ = [
     "BatchCounts",
     "EntryFilter",
     "EntryFilterFactory",
+    "EntryVerdict",
     "Extracted",
     "FilterCounts",
-    "Profile",
     "PropertyEntryFilter",
     "Reason",
     "SubscriptionEntryFilters",
     "UniformBatcher",
-    "Verdict",
+    "UniformBatchesExtension",
+    "UniformBatchesProfile",
     "allowed_values",
     "check_combination",
     "extracted_set",
@@ -86,12 +84,13 @@ __all__ = [
     "write_header",
 ]
 
-PROPOSAL: Proposal[Profile] = Proposal(
+PROPOSAL: Proposal[UniformBatchesProfile] = Proposal(
     register="pip191",
     name="PIP-191",
     title="batches of equal property values, for entry filters",
     address="https://github.com/apache/pulsar/issues/16680",
     capabilities=(Capability("property-entry-filter", "subscription properties switch the PropertyEntryFilter on", declared=True),),
     commands=(),
+    broker=UniformBatchesExtension,
     profiles=PROFILES,
 )

@@ -17,14 +17,16 @@ good, and on an exclusive or failover subscription RESCHEDULE sent again everyth
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import Protocol, Self
 
+from refimpl.proposals.extension import EntryJudge, EntryVerdict, Extension, Host
 from refimpl.proposals.refused import Refused
+from refimpl.proposals.uniform_batches.rules import UniformBatchesProfile
+from refimpl.store import Cursor, Entry
 from refimpl.wire import WireError, parse_payload
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata, NotAllowedError
 
@@ -41,18 +43,10 @@ RESCHEDULE_DELAY = 1.0
 """Seconds until an entry is offered again (`dispatcherEntryFilterRescheduledMessageDelay`; observed default)."""
 
 
-class Verdict(Enum):
-    """What becomes of an entry."""
-
-    ACCEPT = "it is sent to the consumer"
-    REJECT = "it is acknowledged, and no consumer gets it"
-    RESCHEDULE = "it is offered again later"
-
-
 class EntryFilter(Protocol):
     """Judges the entries of one subscription."""
 
-    def judge(self, metadata: MessageMetadata) -> Verdict | None:
+    def judge(self, metadata: MessageMetadata) -> EntryVerdict | None:
         """Say what becomes of an entry.
 
         Args:
@@ -79,7 +73,7 @@ class PropertyEntryFilter:
         missing: What becomes of an entry whose header lacks one of the names.
     """
 
-    def __init__(self, wanted: Mapping[str, frozenset[str]], missing: Verdict = Verdict.ACCEPT) -> None:
+    def __init__(self, wanted: Mapping[str, frozenset[str]], missing: EntryVerdict = EntryVerdict.ACCEPT) -> None:
         self._wanted = wanted
         self._missing = missing
 
@@ -96,7 +90,7 @@ class PropertyEntryFilter:
         Raises:
             ValueError: A name is empty, or `entry-filter-missing` is neither `accept` nor `reject` (pip191.filter.invalid).
         """
-        missing = {"accept": Verdict.ACCEPT, "reject": Verdict.REJECT}.get(properties.get(MISSING, "accept"))
+        missing = {"accept": EntryVerdict.ACCEPT, "reject": EntryVerdict.REJECT}.get(properties.get(MISSING, "accept"))
         if missing is None:
             raise ValueError(f"{MISSING} is accept or reject, not {properties[MISSING]!r}")
         if PREFIX in properties:
@@ -104,16 +98,16 @@ class PropertyEntryFilter:
         wanted = {key.removeprefix(PREFIX): frozenset(values.split(",")) for key, values in properties.items() if key.startswith(PREFIX)}
         return cls(wanted, missing) if wanted else None
 
-    def judge(self, metadata: MessageMetadata) -> Verdict:
+    def judge(self, metadata: MessageMetadata) -> EntryVerdict:
         """Compare the header's properties with what is asked for."""
         header = {one.key: one.value for one in metadata.properties}  # pip191.filter.repeated-name
         for name, values in self._wanted.items():
             if name not in header:
-                if self._missing is Verdict.REJECT:  # pip191.filter.missing-rejected
-                    return Verdict.REJECT
+                if self._missing is EntryVerdict.REJECT:  # pip191.filter.missing-rejected
+                    return EntryVerdict.REJECT
             elif header[name] not in values:  # pip191.filter.rejects
-                return Verdict.REJECT
-        return Verdict.ACCEPT  # pip191.filter.accepts, pip191.filter.missing-accepted
+                return EntryVerdict.REJECT
+        return EntryVerdict.ACCEPT  # pip191.filter.accepts, pip191.filter.missing-accepted
 
 
 BUILT_IN: Mapping[str, EntryFilterFactory] = MappingProxyType({"PropertyEntryFilter": PropertyEntryFilter.of})
@@ -242,7 +236,7 @@ class SubscriptionEntryFilters:
         """Tell whether there is any filter; if not, every entry is sent and nothing is counted."""
         return bool(self._filters)
 
-    def judge(self, index: int, data: bytes, messages: int, now: float) -> Verdict:
+    def judge(self, index: int, data: bytes, messages: int, now: float) -> EntryVerdict:
         """Say what becomes of an entry, and count it.
 
         Args:
@@ -257,12 +251,12 @@ class SubscriptionEntryFilters:
             RESCHEDULE: it is not sent; `due` names it when it is time (pip191.filter.reschedule-delay).
         """
         if not self.active:
-            return Verdict.ACCEPT
+            return EntryVerdict.ACCEPT
         verdict = self._verdict(data, messages)
         self.counts.processed += messages
-        if verdict is Verdict.REJECT:
+        if verdict is EntryVerdict.REJECT:
             self.counts.rejected += messages
-        elif verdict is Verdict.RESCHEDULE:
+        elif verdict is EntryVerdict.RESCHEDULE:
             self.counts.rescheduled += messages
             self._waiting.pop(index, None)
             self._waiting[index] = now + self._delay
@@ -270,7 +264,7 @@ class SubscriptionEntryFilters:
             self.counts.accepted += messages
         return verdict
 
-    def _verdict(self, data: bytes, messages: int) -> Verdict:
+    def _verdict(self, data: bytes, messages: int) -> EntryVerdict:
         try:
             metadata = parse_payload(data).metadata
         except WireError as error:  # pip191.filter.unreadable-delivers
@@ -278,25 +272,26 @@ class SubscriptionEntryFilters:
         for name, one in self._filters.items():
             try:
                 verdict = one.judge(metadata)
-                if verdict is not None and not isinstance(verdict, Verdict):
+                if verdict is not None and not isinstance(verdict, EntryVerdict):
                     raise TypeError(f"{verdict!r} is no verdict")
             except Exception as error:  # pip191.filter.failing-delivers, pip191.filter.failing-goes-on
                 return self._failed(name, f"{type(error).__name__}: {error}", messages)
-            if verdict in (Verdict.REJECT, Verdict.RESCHEDULE):
+            if verdict in (EntryVerdict.REJECT, EntryVerdict.RESCHEDULE):
                 return verdict
-        return Verdict.ACCEPT
+        return EntryVerdict.ACCEPT
 
-    def _failed(self, name: str, reason: str, messages: int) -> Verdict:
+    def _failed(self, name: str, reason: str, messages: int) -> EntryVerdict:
         self.counts.failed += messages
         if name not in self._failing:
             self._failing.add(name)
             self._log(f"entry filter {name} failed, the entry is delivered, and further failures are only counted: {reason}")
-        return Verdict.ACCEPT
+        return EntryVerdict.ACCEPT
 
     def due(self, now: float) -> list[int]:
         """Return the entries that are to be offered again now.
 
-        The caller counts one more redelivery for each (pip191.filter.reschedule-counted) and asks `judge` again.
+        The caller counts one more redelivery for each (pip191.filter.reschedule-counted) and asks `judge` again. It leaves out what a
+        cumulative acknowledgement has passed since: pip191.filter.cumulative-passes.
         """
         due = list(itertools.takewhile(lambda index: self._waiting[index] <= now, self._waiting))
         for index in due:
@@ -318,5 +313,60 @@ class _Unusable:
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
-    def judge(self, metadata: MessageMetadata) -> Verdict:  # noqa: ARG002
+    def judge(self, metadata: MessageMetadata) -> EntryVerdict:  # noqa: ARG002
         raise ValueError(self._reason)
+
+
+class UniformBatchesExtension(Extension):
+    """What PIP-191 adds to a broker: entry filters.
+
+    Args:
+        host: The broker.
+        profile: Of the producer's side; brokers have one reading.
+        entry_filters: What makes entry filters for subscriptions, by name; None: the built-in ones.
+
+    Attributes:
+        entry_filters: The same.
+    """
+
+    def __init__(self, host: Host, profile: UniformBatchesProfile, entry_filters: Mapping[str, EntryFilterFactory] | None = None) -> None:  # noqa: ARG002
+        super().__init__(host)
+        self.entry_filters = entry_filters if entry_filters is not None else BUILT_IN
+
+    def entry_judge(self, properties: Mapping[str, str], *, is_new: bool) -> EntryJudge:
+        """Return what judges by the properties of the subscription; those of a new one have to be good: pip191.filter.invalid."""
+        delay, log = self.host.configuration.dispatcher_entry_filter_rescheduled_message_delay / 1000, self.host.log
+        if is_new:
+            return HeaderJudge(SubscriptionEntryFilters(filters_of(properties, self.entry_filters), delay=delay, log=log))
+        return HeaderJudge(SubscriptionEntryFilters.restored(properties, self.entry_filters, delay=delay, log=log))
+
+
+class HeaderJudge(EntryJudge):
+    """What judges the entries of a subscription.
+
+    Args:
+        filters: The filters, and what they have put off.
+    """
+
+    def __init__(self, filters: SubscriptionEntryFilters) -> None:
+        self.filters = filters
+
+    def judge(self, consumer: Hashable, index: int, entry: Entry, cursor: Cursor, now: float) -> EntryVerdict:  # noqa: ARG002
+        """Judge an entry by its header."""
+        return self.filters.judge(index, entry.data, entry.messages, now)
+
+    def next_deadline(self) -> float | None:
+        """Return when `due` has something."""
+        return self.filters.next_deadline()
+
+    def due(self, now: float) -> Iterable[int]:
+        """Return the entries that are to be offered again now."""
+        return self.filters.due(now)
+
+    def reset(self) -> None:
+        """Forget what was put off."""
+        self.filters.reset()
+
+    def stats(self) -> Mapping[str, int]:
+        """Return the counters of messages."""
+        return self.filters.counts.stats()

@@ -6,85 +6,12 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from types import MappingProxyType
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
+from refimpl.proposals.uniform_batches.rules import DEFAULT, Allowed, Extracted, UniformBatchesProfile, extracted_set, header_bytes
 from refimpl.wire.pulsar_api_pb2 import KeyValue, MessageMetadata
 
 T = TypeVar("T")
-
-Allowed = Mapping[str, frozenset[str]]
-"""The producer's setting: allowed values by property name."""
-
-Extracted = tuple[tuple[str, str], ...]
-"""The extracted set of a message: pairs of name and value in the order of the setting, so that equal sets are equal tuples."""
-
-
-@dataclass(frozen=True)
-class Profile:
-    """What is spoken where PIP-191 can be read in two ways."""
-
-    batch_of_one: Literal["batch", "java_single"]
-    """How a batch that has one message when it goes out is written: as a batch, which is what the table of the text shows, or
-    unbatched with all properties of the message in the header, as Java clients write every batch of one since PIP-189. Then the
-    header of an entry is not always the extracted set, and a filter that rejects what lacks an allowed value meets other ones."""
-
-
-DEFAULT = Profile(batch_of_one="batch")
-"""What this project settled on."""
-
-AS_WRITTEN = Profile(batch_of_one="batch")
-"""What the text says: in this it agrees."""
-
-PROFILES: Mapping[str, Profile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
-"""Both, by name."""
-
-
-def allowed_values(setting: Mapping[str, Iterable[str]]) -> Allowed:
-    """Check a producer's setting.
-
-    Args:
-        setting: Allowed values by property name; empty: the proposal is off (pip191.setting.empty-is-off).
-
-    Raises:
-        ValueError: A name is empty, or its values are one text where a list of texts is meant (pip191.setting.invalid).
-    """
-    setting_name = "restrict_same_values_in_batch_properties"
-    if not isinstance(setting, Mapping):
-        raise ValueError(f"{setting_name} is a map of property names to lists of values, not {setting!r}")
-    allowed: dict[str, frozenset[str]] = {}
-    for name, values in setting.items():
-        if not isinstance(name, str) or not name:
-            raise ValueError(f"{setting_name} has {'an empty property name' if name == '' else f'{name!r} for a property name'}")
-        if isinstance(values, str):
-            raise ValueError(f"{setting_name}[{name!r}] is a list of values, not the text {values!r}")
-        listed = tuple(values) if isinstance(values, Iterable) else (values,)
-        if not isinstance(values, Iterable) or not all(isinstance(value, str) for value in listed):
-            raise ValueError(f"{setting_name}[{name!r}] is a list of texts, not {values!r}")
-        allowed[name] = frozenset(listed)
-    return MappingProxyType(allowed)
-
-
-def check_combination(allowed: Allowed, *, key_based: bool) -> None:
-    """Refuse what does not go together.
-
-    Raises:
-        ValueError: Batches by key and batches by properties are both asked for (pip191.setting.not-with-key-based).
-    """
-    if allowed and key_based:
-        raise ValueError("restrict_same_values_in_batch_properties can't be combined with key-based batching")
-
-
-def extracted_set(properties: Mapping[str, str] | Iterable[tuple[str, str]], allowed: Allowed) -> Extracted:
-    """Return the pairs of a message that the setting allows: pip191.extract.pairs.
-
-    Args:
-        properties: Of the message. A repeated name counts by its last value (pip191.extract.repeated-name); the order does not
-            matter (pip191.extract.order).
-        allowed: The setting. Names and values are compared exactly (pip191.extract.exact).
-    """
-    last = dict(properties)
-    return tuple((name, last[name]) for name, values in allowed.items() if name in last and last[name] in values)
 
 
 class Reason(Enum):
@@ -130,11 +57,6 @@ def write_header(metadata: MessageMetadata, batch: Batch[T]) -> None:
     metadata.properties.extend(KeyValue(key=name, value=value) for name, value in batch.header or ())
 
 
-def header_bytes(header: Extracted | None) -> int:
-    """Return how many bytes an extracted set takes up in an entry."""
-    return sum(1 + _varint_size(size) + size for size in (KeyValue(key=name, value=value).ByteSize() for name, value in header or ()))
-
-
 @dataclass
 class BatchCounts:
     """What the setting costs: many small entries, and headers that repeat properties.
@@ -174,7 +96,13 @@ class UniformBatcher(Generic[T]):
     """
 
     def __init__(
-        self, allowed: Allowed, *, max_messages: int = 1000, max_bytes: int = 128 * 1024, delay: float = 0.001, profile: Profile = DEFAULT
+        self,
+        allowed: Allowed,
+        *,
+        max_messages: int = 1000,
+        max_bytes: int = 128 * 1024,
+        delay: float = 0.001,
+        profile: UniformBatchesProfile = DEFAULT,
     ) -> None:
         if min(max_messages, max_bytes) < 1 or not delay >= 0:
             raise ValueError(f"a batch has at least 1 message and 1 byte, and waits 0 s or more, not {max_messages}, {max_bytes}, {delay}")
@@ -288,7 +216,3 @@ class UniformBatcher(Generic[T]):
         self.counts.entries += times
         self.counts.header_bytes += times * header_bytes(batch.header)
         self.counts.reasons[batch.reason] += times
-
-
-def _varint_size(number: int) -> int:
-    return max(1, (number.bit_length() + 6) // 7)

@@ -1,4 +1,4 @@
-"""What administrators do with scalable topics, PR 25648.
+"""PR 25648, what administrators do with scalable topics.
 
 Statuses and reasons are those that Apache Pulsar 5.0.0-M1 was observed to answer with, with these differences:
 
@@ -9,35 +9,59 @@ Statuses and reasons are those that Apache Pulsar 5.0.0-M1 was observed to answe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from refimpl.broker.errors import AdminRefused
-from refimpl.proposals.scalable_topics import first_layout, is_scalable_topic
+from refimpl.names import partitioned_topic_name
+from refimpl.proposals.administration import AdminRequest, ExtensionRoute
+from refimpl.proposals.refused import AdminRefused
+from refimpl.proposals.scalable_topics.layout import first_layout, is_scalable_topic
 from refimpl.proposals.scalable_topics.rules import fits
-from refimpl.proposals.topic_list import partitioned_topic_name
 
 if TYPE_CHECKING:
-    from refimpl.broker.broker import Broker
-    from refimpl.store import StoredScalableTopic
+    from refimpl.proposals.scalable_topics.broker import ScalableTopicsExtension, StoredScalableTopic
 
 MOST_SEGMENTS = 10_000
 """More segments than this are refused, so that one call can't fill the memory."""
 
+_NAMESPACE = "/admin/v2/scalable/{tenant}/{namespace}"
+_TOPIC = f"{_NAMESPACE}/{{topic}}"
+
 
 class ScalableTopicsAdmin:
-    """The operations; `Admin` has all others. Topics are given by full name, `topic://tenant/namespace/name`.
+    """The operations. Topics are given by full name, `topic://tenant/namespace/name`.
+
+    Args:
+        scalable: Has the records.
 
     Raises:
         AdminRefused: In every method: the status and the reason.
     """
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, scalable: ScalableTopicsExtension) -> None:
+        self._scalable = scalable
+
+    @property
+    def routes(self) -> tuple[ExtensionRoute, ...]:
+        """Return where the operations are found."""
+        return (
+            ExtensionRoute("GET", _NAMESPACE, lambda path, request: self.scalable_topics(_namespace(path), request.filters)),
+            ExtensionRoute("PUT", _TOPIC, self._create),
+            ExtensionRoute("GET", _TOPIC, lambda path, _: self.scalable_topic(_topic(path))),
+            ExtensionRoute("DELETE", _TOPIC, lambda path, _: self.delete_scalable_topic(_topic(path))),
+            ExtensionRoute(
+                "PUT",
+                f"{_TOPIC}/properties",
+                lambda path, request: self.set_scalable_topic_properties(_topic(path), _properties(request)),
+            ),
+        )
+
+    def _create(self, path: Mapping[str, str], request: AdminRequest) -> None:
+        self.create_scalable_topic(_topic(path), _properties(request), segments=_segments(request))
 
     def create_scalable_topic(self, topic: str, properties: Mapping[str, str] | None = None, *, segments: int = 1) -> None:
         """Create a scalable topic, also in a namespace that does not exist."""
-        self._check_known()
         if not is_scalable_topic(topic) or partitioned_topic_name(topic) != topic:
             raise AdminRefused(412, f"Invalid topic name: {topic}")
         try:
@@ -46,14 +70,14 @@ class ScalableTopicsAdmin:
             raise AdminRefused(412, str(error)) from None
         if segments > MOST_SEGMENTS:
             raise AdminRefused(412, f"numInitialSegments must be <= {MOST_SEGMENTS}")
-        if self._broker.scalable.record(topic) is not None:
+        if self._scalable.record(topic) is not None:
             raise AdminRefused(409, f"Scalable topic already exists: {topic}")
-        self._broker.scalable.create(topic, properties or {}, segments)
+        self._scalable.create(topic, properties or {}, segments)
 
     def set_scalable_topic_properties(self, topic: str, properties: Mapping[str, str]) -> None:
         """Give a scalable topic these properties and no others; the reference's own operation."""
         self._record(topic)
-        self._broker.scalable.change(topic, properties)
+        self._scalable.change(topic, properties)
 
     def scalable_topic(self, topic: str) -> dict[str, Any]:
         """Return what a scalable topic is made of, and its properties."""
@@ -79,26 +103,27 @@ class ScalableTopicsAdmin:
             namespace: Need not exist.
             filters: Properties that a topic must have, each as key=value.
         """
-        self._check_known()
         wanted = dict(_filter(text) for text in filters)
-        scalable = self._broker.scalable
-        return [topic for topic in scalable.names(namespace) if fits(self._record(topic).properties, wanted)]
+        return [topic for topic in self._scalable.topics_of(namespace) if fits(self._record(topic).properties, wanted)]
 
     def delete_scalable_topic(self, topic: str) -> None:
         """Delete a scalable topic, also one that is in use."""
         self._record(topic)
-        self._broker.scalable.delete(topic)
-
-    def _check_known(self) -> None:
-        if "pr25648" not in self._broker.proposals:
-            raise AdminRefused(404, "this broker knows no scalable topics")
+        self._scalable.delete(topic)
 
     def _record(self, topic: str) -> StoredScalableTopic:
-        self._check_known()
-        record = self._broker.scalable.record(topic)
+        record = self._scalable.record(topic)
         if record is None:
             raise AdminRefused(404, f"Scalable topic not found: {topic}")
         return record
+
+
+def _namespace(path: Mapping[str, str]) -> str:
+    return f"{path['tenant']}/{path['namespace']}"
+
+
+def _topic(path: Mapping[str, str]) -> str:
+    return f"topic://{_namespace(path)}/{path['topic']}"
 
 
 def _filter(text: str) -> tuple[str, str]:
@@ -107,3 +132,17 @@ def _filter(text: str) -> tuple[str, str]:
     if not key or not value:
         raise AdminRefused(412, f"property filter must be in the form key=value, got: {text}")
     return key, value
+
+
+def _properties(request: AdminRequest) -> dict[str, str]:
+    properties = request.table()
+    if not all(isinstance(value, str) for value in properties.values()):
+        raise AdminRefused(400, "the value of a property has to be a text")
+    return properties
+
+
+def _segments(request: AdminRequest) -> int:
+    text = request.query.get("numInitialSegments", "1")
+    if not re.fullmatch("-?[0-9]{1,9}", text):
+        raise AdminRefused(400, f"numInitialSegments has to be a number, not {text!r}")
+    return int(text)
