@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -109,6 +110,12 @@ class Machine:
         self._bindable = bound_names(program.nodes)
         self._kept: list[Arrival] = []
         self.states: list[State] = self._settled([State(program.nodes, {})])
+
+    def fork(self) -> Machine:
+        """Return a machine in the same state that goes on by itself."""
+        other = copy(self)
+        other.ambient, other._kept, other.states = list(self.ambient), list(self._kept), list(self.states)
+        return other
 
     @property
     def done(self) -> bool:

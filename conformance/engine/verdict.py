@@ -101,9 +101,21 @@ def judge(program: Program, trial_log: TrialLog, levels: Mapping[str, Level], sl
         levels: The level of every clause.
         slow: Factor on every `within`, as in the run.
     """
-    machine = Machine(program, slow)
+    return resume(program, Machine(program, slow), trial_log.events, trial_log, levels)
+
+
+def resume(program: Program, machine: Machine, events: Iterable[log.Event], trial_log: TrialLog, levels: Mapping[str, Level]) -> Outcome:
+    """Judge a trial by a machine that has taken the first of its events.
+
+    Args:
+        program: The compiled cell.
+        machine: It takes the rest.
+        events: The rest.
+        trial_log: The trial; its events are shown where it failed.
+        levels: The level of every clause.
+    """
     try:
-        for event in trial_log.events:
+        for event in events:
             machine.feed(event)
             if machine.failure is not None:
                 break

@@ -6,7 +6,6 @@ python -m conformance.mutants NAME ..    some mutants, shown only
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import json
 import pkgutil
@@ -23,10 +22,8 @@ from conformance.engine.verdict import Verdict
 from conformance.judging.results import judge_log
 from conformance.mutants.model import MUTANTS, Mutant
 from conformance.mutants.without import WITHOUT
-from conformance.running.runner import Options, Silent, run_suite
+from conformance.running.in_process import run_in_process
 from conformance.suite import Suite, load_suite
-from conformance.targets import parse_target
-from refimpl.net.virtual_time import VirtualTimeLoop
 
 MATRIX = Path(__file__).parent / "kill_matrix.json"
 _BAD = (Verdict.FAIL, Verdict.WARN)
@@ -70,10 +67,8 @@ def concerned(suite: Suite, clause: str) -> set[str]:
 
 def run_cases(suite: Suite, mutant: Mutant, cases: Sequence[str], profile: str) -> list[log.Result]:
     """Judge a mutant by some cases of one profile, one trial of each; no cases: all."""
-    target = parse_target("in-process" if profile == "default" else f"in-process@{profile}")
-    with mutant.applied(), asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        options = Options(select=cases, profile=profile, seed=1)
-        run, _ = runner.run(run_suite(suite, target, options, lambda _: None, Silent()))
+    with mutant.applied():
+        run = run_in_process(suite, cases, profile)
     return judge_log(suite, run).results
 
 

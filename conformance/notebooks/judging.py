@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -11,11 +10,9 @@ from functools import cache
 from conformance.engine import log
 from conformance.judging.results import judge_log
 from conformance.mutants.kill import load_mutants
+from conformance.running.in_process import run_in_process
 from conformance.running.recorder import load_target, without
-from conformance.running.runner import Options, Silent, run_suite
 from conformance.suite import Suite, load_suite
-from conformance.targets import parse_target
-from refimpl.net.virtual_time import VirtualTimeLoop
 from refimpl.proposals.profiles import profile_name
 
 
@@ -55,10 +52,6 @@ def recorded_verdicts(release: str, *select: str) -> list[log.Result]:
 
 
 def _run(select: Sequence[str], mutant: str, profile: str) -> list[log.Result]:
-    profile = profile_name(profile)
-    target = parse_target("in-process" if profile == "default" else f"in-process@{profile}")
-    options = Options(select=select, profile=profile, seed=1)
-    faulty = load_mutants()[mutant].applied() if mutant else nullcontext()
-    with faulty, asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        run, _ = runner.run(run_suite(suite(), target, options, lambda _: None, Silent()))
+    with load_mutants()[mutant].applied() if mutant else nullcontext():
+        run = run_in_process(suite(), select, profile_name(profile))
     return judge_log(suite(), run).results

@@ -1,0 +1,29 @@
+"""Cases against the reference broker inside this process, in virtual time: minutes of protocol take seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from conformance.judging.results import RunLog
+from conformance.running.runner import Options, Silent, run_suite
+from conformance.suite import Suite
+from conformance.targets import parse_target
+from refimpl.net.virtual_time import VirtualTimeLoop
+
+
+def run_in_process(suite: Suite, select: Sequence[str] = (), profile: str = "default") -> RunLog:
+    """Run cases against the reference broker.
+
+    Args:
+        suite: All cases.
+        select: Globs for the names of cases; none: all.
+        profile: Of the broker and of the cases.
+
+    Returns:
+        The log of the run, with the same names and the same order of events each time.
+    """
+    target = parse_target("in-process" if profile == "default" else f"in-process@{profile}")
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        run, _ = runner.run(run_suite(suite, target, Options(select=select, profile=profile, seed=1), lambda _: None, Silent()))
+    return run
