@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,9 +17,8 @@ from conformance.engine import model as m
 from conformance.engine.program import ProgramProblem, actions_digest, cells, compile_case, fresh_names
 from conformance.engine.source import Place, Source, SourceProblem, parse, read_source
 from conformance.engine.values import ValueProblem
-from conformance.targets.admin import OPERATIONS
+from conformance.names import HOME, is_selected
 
-HOME = Path(__file__).parent
 FRESH_KINDS = ("namespace", "missing-namespace", "name")
 
 
@@ -68,28 +66,28 @@ class Suite:
 
         A leading `!` leaves out what fits.
         """
-        wanted = [pattern for pattern in patterns if not pattern.startswith("!")] or ["*"]
-        unwanted = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+        listed = list(patterns)
         return [
             case
             for case in self.transcripts.values()
             if profile in case.profiles
-            and _fits(case, wanted)
-            and not _fits(case, unwanted)
+            and is_selected((case.id, *case.clauses), listed)
             and (level is None or any(self.levels.get(clause) == level for clause in case.clauses))
         ]
 
+    def select_clauses(self, patterns: Iterable[str]) -> list[m.Clause]:
+        """Return the clauses whose id or one of whose cases fits one of the globs; see `select`."""
+        listed = list(patterns)
+        return [clause for clause in self.clauses.values() if is_selected((clause.id, *self.cases_of[clause.id]), listed)]
 
-def _fits(case: m.Transcript, patterns: Iterable[str]) -> bool:
-    names = [case.id, *case.clauses]
-    return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
-
-def load_suite(home: Path = HOME) -> Suite:
+def load_suite(home: Path = HOME, *, checked: bool = True) -> Suite:
     """Load clauses and transcripts.
 
     Args:
         home: A folder that holds `clauses` and `transcripts`.
+        checked: Whether files are checked against each other, frames against the schema, and every case is compiled. Without it each
+            file is read strictly all the same: enough to show something, not to judge a target.
 
     Raises:
         SourceProblem: Anything is wrong in any file; all of it is named, each with file and line.
@@ -114,11 +112,10 @@ def load_suite(home: Path = HOME) -> Suite:
         {case.id: case for case, _ in sorted(transcripts, key=lambda one: one[0].id)},
         _digest(home),
     )
-    problems += _clause_problems(registers)
-    for case, source in transcripts:
-        problems += case_problems(case, source, suite)
-    for fragment, source in fragments:
-        problems += _step_problems(source, fragment.id)
+    if checked:
+        problems += _clause_problems(registers)
+        problems += (problem for case, source in transcripts for problem in case_problems(case, source, suite))
+        problems += (problem for fragment, source in fragments for problem in _step_problems(source, fragment.id))
     if problems:
         raise SourceProblem(problems)
     return suite
@@ -220,6 +217,8 @@ def _walk(value: Any, place: Place) -> Iterator[tuple[Place, str, Any]]:
 
 
 def _admin_problems(call: Mapping[str, Any]) -> Iterator[str]:
+    from conformance.targets.admin import OPERATIONS  # noqa: PLC0415  # an HTTP client comes with it
+
     for name, arguments in call.items():
         operation = OPERATIONS.get(name)
         if operation is None:

@@ -20,7 +20,7 @@ from typing import Any, Self
 import yaml
 
 from conformance.corpus.errors import CorpusError
-from conformance.suite import HOME
+from conformance.names import HOME
 from refimpl.indexes.topic_patterns import compile_pattern
 from refimpl.proposals.topic_list.rules import PATTERN_MAX_LENGTH, matched_name, visible_topics
 

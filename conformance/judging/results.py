@@ -12,9 +12,8 @@ from conformance.engine.diagnosis import Diagnosis
 from conformance.engine.program import compile_case
 from conformance.engine.values import Value
 from conformance.engine.verdict import Outcome, TrialLog, Verdict, conversations, error_clauses, judge, sum_up
+from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_INCONCLUSIVE, EXIT_NOT_CONFORMANT, EXIT_STALE_BASELINE
 from conformance.suite import Suite
-
-EXIT_CONFORMANT, EXIT_NOT_CONFORMANT, EXIT_USAGE, EXIT_COULD_NOT_RUN, EXIT_STALE_BASELINE, EXIT_INCONCLUSIVE = range(6)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,10 +18,7 @@ from conformance.engine.verdict import TrialLog, Verdict
 from conformance.judging.applicability import completed
 from conformance.judging.baseline import case_name
 from conformance.judging.results import Judged, RunLog, judge_log, read_log
-from conformance.running.runner import Options, Silent, run_suite
 from conformance.suite import Suite
-from conformance.targets import parse_target
-from refimpl.net.virtual_time import VirtualTimeLoop
 
 HOME = Path(__file__).parents[1] / "recordings"
 _TRIALS_KEPT = 10
@@ -82,8 +80,12 @@ def _write(path: Path, run: RunLog) -> None:
     path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
 
 
-def load(path: Path) -> RunLog:
+def load(path: Path, only: Collection[str] | None = None) -> RunLog:
     """Read a recording or an event log, compressed or not.
+
+    Args:
+        path: The file.
+        only: Cases; what the file holds of others is left out without being looked at. None: all.
 
     Raises:
         LogError: It can't be read; names file and line.
@@ -93,13 +95,21 @@ def load(path: Path) -> RunLog:
         text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
     except (OSError, EOFError, UnicodeDecodeError, gzip.BadGzipFile) as error:
         raise log.LogError(f"{path}: can't be read: {error}") from None
-    return read_log(log.load(text.split("\n"), str(path)), str(path))
+    lines = text.split("\n")
+    return read_log(log.load(lines if only is None else _lines_of(lines, only), str(path)), str(path))
 
 
-def load_target(target: str, home: Path = HOME) -> RunLog | None:
-    """Read all recordings of one target as one log; None if there are none."""
+def _lines_of(lines: Iterable[str], cases: Collection[str]) -> list[str]:
+    """Return the lines that are about some cases, or about no case."""
+    named = re.compile(r'^\{"record":"\w+","(?:key|case)":"([^"#]*)')
+    return [line for line in lines if (match := named.match(line)) is None or match[1] in cases]
+
+
+def load_target(target: str, home: Path = HOME, only: Collection[str] | None = None) -> RunLog | None:
+    """Read all recordings of one target as one log, or what they hold of some cases; None if there are none."""
+    registers = None if only is None else {case.partition("/")[0] for case in only}
     paths = sorted((home / target).glob("*.jsonl.gz"))
-    runs = [load(path) for path in paths]
+    runs = [load(path, only) for path in paths if registers is None or path.name.removesuffix(".jsonl.gz") in registers]
     if not runs:
         return None
     capabilities = {name: has for run in runs for name, has in run.header.capabilities.items()}
@@ -144,6 +154,10 @@ def without(run: RunLog, cases: Iterable[str]) -> RunLog:
 
 def answer_like(suite: Suite, recorded: RunLog) -> RunLog:
     """Put the actions of a recording to the reference broker, in process, with the names and seeds of the recording."""
+    from conformance.running.runner import Options, Silent, run_suite  # noqa: PLC0415  # only this function needs a network
+    from conformance.targets import parse_target  # noqa: PLC0415
+    from refimpl.net.virtual_time import VirtualTimeLoop  # noqa: PLC0415
+
     cases = sorted({trial_log.begin.case for trial_log in recorded.trial_logs.values()})
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         options = Options(select=cases, seed=recorded.header.seed, like=recorded)

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from conformance.cli import app
-from conformance.judging.results import (
+from conformance.exit_codes import (
     EXIT_CONFORMANT,
     EXIT_COULD_NOT_RUN,
     EXIT_INCONCLUSIVE,

@@ -14,10 +14,11 @@ from pydantic import BaseModel, ConfigDict
 from conformance.engine import log
 from conformance.engine.model import Baseline, Clause, Register
 from conformance.judging.baseline import load_baseline
+from conformance.names import HOME
 from conformance.report.model import Report, build_report
 from conformance.report.views import results_by_clause
 from conformance.running import recorder
-from conformance.suite import HOME, Suite, load_suite
+from conformance.suite import Suite, load_suite
 
 REPOSITORY = HOME.parent
 KILL_MATRIX = HOME / "mutants" / "kill_matrix.json"

@@ -74,7 +74,7 @@ class ReferenceTarget:
             settings, log = work / "settings.conf", work / "broker.log"
             settings.touch(mode=0o600)  # settings may hold secrets
             settings.write_text(properties_text(self.name, config), encoding="ascii")
-            serve = [sys.executable, "-m", "conformance.targets.serve"]
+            serve = [sys.executable, "-m", "conformance.cli", "broker"]
             command = [*serve, "--config-file", str(settings), "--profile", self.profile, "--verbose"]
             async with supervised(command, log=log, cwd=work, grace_seconds=STOP_SECONDS, remove=work) as child:
                 ready = await _ready(self.name, child)

@@ -1,4 +1,4 @@
-"""The command `broker`: serves the reference broker until it is told to stop. Also `python -m conformance.targets.serve`."""
+"""Serves the reference broker until it is told to stop: the command `broker`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
-
-import typer
+from typing import Any
 
 from conformance.targets.model import TargetError
 from conformance.targets.properties import read_properties
@@ -23,35 +21,29 @@ from refimpl.proposals import PROPOSALS
 from refimpl.proposals.declaration import Proposal
 from refimpl.proposals.profiles import PROFILES, Profiles, choices, profile_name
 
-EXIT_USAGE = 2
 
-
-def broker(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port of the binary protocol on 127.0.0.1; 0: a free one")] = 0,
-    admin_port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port of the admin interface; 0: a free one")] = 0,
-    config: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, one of Pulsar's own settings; may be repeated")] = None,
-    config_file: Annotated[Path | None, typer.Option(help="file of KEY=VALUE lines, as broker.conf has them")] = None,
-    profile: Annotated[str, typer.Option(help="default (what real peers speak) or as-written (the texts)")] = "default",
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="FIELD=VALUE, one field of the profile; VALUE may name a profile; may be repeated")
-    ] = None,
-    verbose: Annotated[bool, typer.Option(help="log to standard error")] = False,
+def serve(
+    ports: tuple[int, int], config: Sequence[str], config_file: Path | None, profile: str, fields: Sequence[str], *, verbose: bool
 ) -> None:
-    """Serve the reference broker until SIGINT or SIGTERM; its addresses are printed as one line of JSON when it is ready."""
-    try:
-        configuration = Configuration.from_settings(_settings(config or (), config_file))
-        profile = profile_name(profile)
-        chosen = profiles_with(profile, set_ or ())
-        asyncio.run(_serve(configuration, chosen, profile, (port, admin_port), verbose=verbose))
-    except (TargetError, ValueError) as error:
-        _stop(str(error))
-    except OSError as error:
-        _stop(f"{error.filename}: {error.strerror}: choose another port, or 0 for a free one")
+    """Serve the reference broker until SIGINT or SIGTERM; its addresses are printed as one line of JSON when it is ready.
 
+    Args:
+        ports: TCP ports of the binary protocol and of the admin interface; 0: a free one.
+        config: Each `KEY=VALUE`, one of Pulsar's own settings.
+        config_file: File of `KEY=VALUE` lines.
+        profile: One of `PROFILES`.
+        fields: Each `FIELD=VALUE`; see `profiles_with`.
+        verbose: Whether it logs to standard error.
 
-def _stop(text: str) -> NoReturn:
-    typer.echo(text, err=True)
-    raise typer.Exit(EXIT_USAGE)
+    Raises:
+        ValueError: An argument does not fit.
+        TargetError: The file can't be used.
+        OSError: A port can't be listened on.
+    """
+    profile = profile_name(profile)
+    profiles = profiles_with(profile, fields)
+    configuration = Configuration.from_settings(_settings(config, config_file))
+    asyncio.run(_serve(configuration, profiles, profile, ports, verbose=verbose))
 
 
 def _settings(pairs: Sequence[str], path: Path | None) -> dict[str, str]:
@@ -115,7 +107,3 @@ async def _serve(configuration: Configuration, profiles: Profiles, name: str, po
         ready = {"service_url": served.service_url, "admin_url": served.admin_url, "profile": name, "pid": os.getpid()}
         print(json.dumps(ready), flush=True)
         await stop.wait()
-
-
-if __name__ == "__main__":
-    typer.run(broker)

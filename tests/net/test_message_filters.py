@@ -123,7 +123,7 @@ def test_an_installed_filter_in_an_embedded_broker(plugin: Path, monkeypatch: py
 
 
 def test_an_installed_filter_in_a_broker_process(plugin: Path) -> None:
-    command = [sys.executable, "-m", "conformance.targets.serve", "--verbose"]
+    command = [sys.executable, "-m", "conformance.cli", "broker", "--verbose"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(plugin), os.getcwd()])}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -52,7 +52,7 @@ def suite():
 
 @pytest.fixture
 def run(suite, monkeypatch):
-    monkeypatch.setattr("conformance.cli.load_suite", lambda: suite)
+    monkeypatch.setattr("conformance.commands.loading.load_suite", lambda **_: suite)
 
     def call(*arguments):
         return CliRunner().invoke(app, [str(one) for one in arguments])

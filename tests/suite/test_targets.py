@@ -8,8 +8,8 @@ from datetime import date
 import pytest
 
 from conformance.engine import log
+from conformance.exit_codes import EXIT_CONFORMANT
 from conformance.judging.baseline import load_baseline
-from conformance.judging.results import EXIT_CONFORMANT
 from conformance.report.model import build_report
 from conformance.running.runner import Options, Silent, is_slow, run_suite
 from conformance.suite import load_suite

@@ -1,0 +1,89 @@
+"""The command `run`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+
+import typer
+from pydantic import BaseModel
+
+from conformance.commands.loading import suite_or_stop
+from conformance.console import out, stop
+from conformance.engine import log
+from conformance.engine.model import Baseline
+from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_USAGE
+from conformance.judging.results import RunLog, judge_log
+from conformance.report import badge, html, junit, terminal
+from conformance.report.model import Report, build_report
+from conformance.running import recorder
+from conformance.running.runner import Options, Watcher, run_suite
+from conformance.suite import Suite
+from conformance.targets import Target, TargetError
+from refimpl.net.virtual_time import VirtualTimeLoop
+
+
+def run_and_report(target: Target, options: Options, baseline: Baseline, folder: Path, *, strict: bool, record: bool) -> None:
+    """Run the cases, leave events and reports in a folder, and end with the exit code."""
+    suite = suite_or_stop()
+    if not suite.select(options.select, options.level, options.profile):
+        stop(EXIT_USAGE, f"nothing is selected by {' '.join(options.select) or 'these options'}: `list` shows the cases")
+    with _events(folder) as write:
+        try:
+            with terminal.Progress(out) as progress:
+                finished, stopped = _run(suite, target, options, write, progress)
+        except TargetError as error:
+            stop(EXIT_COULD_NOT_RUN, str(error))
+        judged = build_report(suite, finished, baseline, date.today(), strict=strict)
+        for result in judged.results:
+            write(result)
+        seconds = max((trial_log.finished.t for trial_log in finished.trial_logs.values() if trial_log.finished), default=0.0)
+        write(log.Footer(complete=stopped is None, stopped=stopped, seconds=seconds, counts=dict(judged.case_counts)))
+    _write_reports(judged, folder)
+    if record:
+        for path in recorder.save(finished, judge_log(suite, finished)):
+            out.print(f"recorded {path.name} of {finished.header.target}", highlight=False)
+    terminal.render_text(judged, out, folder)
+    raise typer.Exit(judged.exit_code)
+
+
+def _run(suite: Suite, target: Target, options: Options, write: Callable[[BaseModel], None], watcher: Watcher) -> tuple[RunLog, str | None]:
+    """Run to the end, or to the first SIGINT or SIGTERM: then what was measured is kept and everything is stopped."""
+
+    async def interruptible() -> tuple[RunLog, str | None]:
+        task = asyncio.ensure_future(run_suite(suite, target, options, write, watcher))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await task
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop if target.virtual_time else None) as runner:
+        return runner.run(interruptible())
+
+
+@contextmanager
+def _events(folder: Path) -> Iterator[Callable[[BaseModel], None]]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "events.jsonl").open("w", encoding="utf-8") as file:
+
+            def write(record: BaseModel) -> None:
+                file.write(log.dump(record) + "\n")
+                file.flush()
+
+            yield write
+    except OSError as error:
+        stop(EXIT_COULD_NOT_RUN, f"{folder / 'events.jsonl'}: {error.strerror or error}: free some space or choose another --report folder")
+
+
+def _write_reports(report: Report, folder: Path) -> None:
+    try:
+        (folder / "report.html").write_text(html.render_html(report), encoding="utf-8")
+        (folder / "junit.xml").write_text(junit.render_junit(report), encoding="utf-8")
+        (folder / "badge.json").write_text(json.dumps(badge.badge(report)), encoding="utf-8")
+    except OSError as error:
+        stop(EXIT_COULD_NOT_RUN, f"{folder}: {error.strerror or error}: the events are kept, `report` makes the rest again")
