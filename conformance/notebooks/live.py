@@ -10,18 +10,13 @@ from google.protobuf.message import Message
 from conformance.report.rows import Row, notation
 from conformance.report.wording import plain_value
 from refimpl.broker import PROPOSALS, AdminRefused, Broker, Configuration, Session
-from refimpl.proposals.partition_watch import PartitionCounts, PartitionWatch
 from refimpl.proposals.profiles import PROFILES, profile_name
-from refimpl.proposals.scalable_topics import ScalableTopicsWatch
-from refimpl.proposals.topic_list import TopicListWatch
+from refimpl.proposals.watch_machine import WatchMachine
 from refimpl.wire import FrameDecoder, command, encode_frame, sub_message, wrap
 from refimpl.wire.pulsar_api_pb2 import CommandConnected, FeatureFlags
 
-Listener = Callable[[PartitionCounts], bool]
-"""Takes the counts that a `PartitionWatch` tells of, and says whether it could apply them."""
-
-Watch = TopicListWatch | PartitionWatch | ScalableTopicsWatch
-"""A client's side of a proposal."""
+OnNews = Callable[[float], object]
+"""Is called with the time, in seconds, when something has happened to a client's side of a proposal."""
 
 
 class Stage:
@@ -51,18 +46,18 @@ class Stage:
         self.rows: list[Row] = []
         self._peers: dict[str, _Peer] = {}
 
-    def connect(self, at: str = "", watch: Watch | None = None, listener: Listener = lambda _: True) -> FeatureFlags:
+    def connect(self, at: str = "", watch: WatchMachine | None = None, on_news: OnNews = lambda _: None) -> FeatureFlags:
         """Open a connection, and shake hands.
 
         Args:
             at: Its name.
             watch: A client's side of a proposal, which from now on sees what the broker says and says what it has to.
-            listener: That of a `PartitionWatch`.
+            on_news: Is called before it says something, such as `PartitionWatch.tell` with a listener.
 
         Returns:
             The flags of CONNECTED.
         """
-        self._peers[at] = peer = _Peer(self.broker.connect(self.now), listener)
+        self._peers[at] = peer = _Peer(self.broker.connect(self.now), on_news)
         self._show(Row("out", "opens a connection", at=at, t=self.now))
         (connected,) = self.say("connect", at, client_version="reference", protocol_version=21)
         assert isinstance(connected, CommandConnected)
@@ -171,10 +166,10 @@ class Stage:
 class _Peer:
     """One connection, as its client sees it."""
 
-    def __init__(self, session: Session, listener: Listener) -> None:
+    def __init__(self, session: Session, on_news: OnNews) -> None:
         self.session = session
-        self.watch: Watch | None = None
-        self._listener = listener
+        self.watch: WatchMachine | None = None
+        self._on_news = on_news
         self._decoder = FrameDecoder()
         self._last_request = 0
 
@@ -190,16 +185,9 @@ class _Peer:
         if self.watch is not None:
             for message in messages:
                 self.watch.received(wrap(message), now)
-            made += [wrap(message) for message in self._commands(self.watch, now)]
+            self._on_news(now)
+            made += [wrap(message) for message in self.watch.commands_to_send(self._new_request_id, now)]
         return [encode_frame(one) for one in made]
-
-    def _commands(self, watch: Watch, now: float) -> list[Message]:
-        if isinstance(watch, ScalableTopicsWatch):
-            return watch.commands_to_send()
-        if isinstance(watch, PartitionWatch):
-            while (told := watch.next_call()) is not None:
-                watch.called(self._listener(told), now)
-        return watch.commands_to_send(self._new_request_id, now)
 
     def _new_request_id(self) -> int:
         self._last_request += 1

@@ -21,6 +21,7 @@ from refimpl.client.pool import Pool
 from refimpl.client.scalable_consumer import NamespaceConsumer, ScalableConsumer
 from refimpl.client.scalable_producer import ScalableProducer
 from refimpl.client.scheduler import Pending, Process, Scheduler
+from refimpl.client.watch_driver import MachineT, WatchDriver, no_news
 from refimpl.names import full_topic_name, partition_name
 from refimpl.proposals.message_filter import BUILT_IN_REGISTRY, FilterRegistry
 from refimpl.proposals.profiles import DEFAULT, Profiles
@@ -69,6 +70,7 @@ class ClientCore:
         self._log = log
         self._ids: dict[str, Iterator[int]] = {}
         self._parts: dict[Part, None] = {}
+        self._watches: list[WatchDriver[Any]] = []
 
     # Whoever carries the bytes
 
@@ -152,6 +154,18 @@ class ClientCore:
         self._parts[group] = None
         return self.scheduler.spawn(self._opened(group))
 
+    def watch(self, machine: MachineT, on_news: Callable[[], None] = no_news) -> WatchDriver[MachineT]:
+        """Keep any machine on a connection to the service URL, until it is closed or the client is.
+
+        Args:
+            machine: The client's side of a watch; one that has a start of its own is started before.
+            on_news: Is called whenever something has happened to it.
+        """
+        driver = WatchDriver(self, machine, on_news)
+        self._watches = [one for one in self._watches if not one.machine.is_closed] + [driver]
+        driver.start()
+        return driver
+
     def close(self) -> Process[None]:
         """Close all producers and consumers, then all connections; comes when that is done."""
         return self.scheduler.spawn(self._close())
@@ -221,6 +235,8 @@ class ClientCore:
         return group
 
     async def _close(self) -> None:
+        for watch in self._watches:
+            watch.close()
         close_requests = [part.close() for part in list(self._parts)]
         give_up = self.scheduler.sleep(self.options.operation_timeout)
         for close_request in close_requests:

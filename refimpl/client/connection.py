@@ -16,6 +16,7 @@ from refimpl.client.names import Target
 from refimpl.client.options import ClientOptions
 from refimpl.client.requests import ANSWER_KINDS, RequestTable, refusal_of
 from refimpl.client.scheduler import Pending, Scheduler, Timer
+from refimpl.proposals import PROPOSALS
 from refimpl.wire import (
     DEFAULT_MAX_MESSAGE_SIZE,
     FRAME_PADDING,
@@ -45,7 +46,7 @@ LARGEST_MAX_MESSAGE_SIZE = 256 * 1024 * 1024
 PONG_LIMIT = 64 * 1024 * 1024
 """Bytes of output that a broker has not taken above which its PING is not answered."""
 
-_PUSHED_TO = {
+_ADDRESSED_BY = {
     "send_receipt": "producer_id",
     "send_error": "producer_id",
     "close_producer": "producer_id",
@@ -53,11 +54,10 @@ _PUSHED_TO = {
     "close_consumer": "consumer_id",
     "active_consumer_change": "consumer_id",
     "reachedEndOfTopic": "consumer_id",
-    "watchTopicUpdate": "watcher_id",
-    "partitionUpdate": "watcher_id",
-    "scalableTopicUpdate": "session_id",
-    "watchScalableTopicsUpdate": "watch_id",
+    **{command.name: command.addressed_by for proposal in PROPOSALS for command in proposal.commands if command.addressed_by},
 }
+"""By which field a command of the broker names whose it is, unless it answers a request."""
+
 _IGNORED = frozenset({"pong", "topicMigrated"})
 
 
@@ -168,7 +168,7 @@ class Connection:
         """Let a peer get what names it.
 
         Args:
-            kind: The field that names it: "producer_id", "consumer_id", "watcher_id", "session_id" or "watch_id".
+            kind: The field that names it, such as "producer_id", or what a proposal has instead.
             number: The id.
             peer: Who it is.
         """
@@ -241,10 +241,10 @@ class Connection:
         elif name == "error" or name in ANSWER_KINDS:
             if not self._requests.answered(command):
                 self._note(f"{self.target}: {type_name(command)} that nobody waits for")
-        elif name in _PUSHED_TO:
-            kind = _PUSHED_TO[name]
+        elif name in _ADDRESSED_BY:
+            kind = _ADDRESSED_BY[name]
             peer = self._peers.get((kind, getattr(getattr(command, name), kind)))
-            if peer is not None:  # else it has left; pip145.client.watch-unknown-id, pr25648.client.unknown-id
+            if peer is not None:  # else it has left
                 peer.received(frame)
         elif name not in _IGNORED:
             self.end(ProtocolError(f"{self.target} sent {type_name(command)}, which is not for clients"))

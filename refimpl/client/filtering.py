@@ -14,8 +14,8 @@ from refimpl.proposals.message_filter import (
     EntryJudgement,
     FilterRegistry,
     MessageFilterPolicy,
+    MessageFilterState,
     SchemaAccess,
-    State,
 )
 from refimpl.proposals.refused import Refused
 from refimpl.wire import Frame, WireError
@@ -59,7 +59,7 @@ class ConsumerFiltering:
         """
         self._filter.connected(connection.flags)
         schemas = None
-        if self._filter.state is State.CLIENT:
+        if self._filter.state is MessageFilterState.CLIENT:
             schemas = SchemaAccess(self._schema or await self._newest(connection), self._versions.get)
         try:
             self._filter.prepare(request, schemas)
@@ -68,7 +68,11 @@ class ConsumerFiltering:
 
     def missing(self, frame: Frame) -> bytes | None:
         """Return the schema version that has to be learned before an entry can be judged; None: it can be judged now."""
-        if self._filter.state is not State.CLIENT or self._filter.policy.class_name in _WITHOUT_SCHEMA or frame.payload_bytes is None:
+        if (
+            self._filter.state is not MessageFilterState.CLIENT
+            or self._filter.policy.class_name in _WITHOUT_SCHEMA
+            or frame.payload_bytes is None
+        ):
             return None
         try:
             version = frame.payload().metadata.schema_version

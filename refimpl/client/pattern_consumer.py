@@ -1,6 +1,6 @@
 """A consumer of all topics whose names match a pattern: PIP-145 decides which these are, here they are attached to and left.
 
-look up the pattern --> watch --> topics come and go --> consumers come and go --> connection lost --> look up ...
+watch --> topics come and go --> consumers come and go
 """
 
 from __future__ import annotations
@@ -8,22 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
-from google.protobuf.message import Message as Command
-
-from refimpl.backoff import Backoff
 from refimpl.client.connection import Connection
 from refimpl.client.consumer import Consumer
 from refimpl.client.errors import BrokerRefused, ClientError
 from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
 from refimpl.client.options import ConsumerOptions
-from refimpl.client.requests import refusal_of
-from refimpl.client.scheduler import Pending, Process, Timer
-from refimpl.proposals.topic_list import State, TopicChanges, TopicListWatch, without_domain
-from refimpl.wire import Frame
-from refimpl.wire.pulsar_api_pb2 import BaseCommand, CommandGetTopicsOfNamespace, TopicNotFound
+from refimpl.client.scheduler import Pending, Timer
+from refimpl.client.watch_driver import WatchDriver
+from refimpl.proposals.topic_list import TopicChanges, TopicListWatch, without_domain
+from refimpl.wire.pulsar_api_pb2 import TopicNotFound
 
 if TYPE_CHECKING:
     from refimpl.client.client import ClientCore
@@ -76,11 +71,10 @@ class PatternConsumer(MultiTopicsConsumer):
     ) -> None:
         super().__init__(core, replace(options, force_topic_creation=False))
         namespace, self.pattern = namespace_of_pattern(pattern)
-        self._watcher_id = core.new_id("watcher")
         self.watch = TopicListWatch(
             namespace,
             self.pattern,
-            self._watcher_id,
+            core.new_id("watcher"),
             profile=core.profiles.pip145,
             discovery_period=discovery_period,
             operation_timeout=core.options.operation_timeout,
@@ -88,12 +82,9 @@ class PatternConsumer(MultiTopicsConsumer):
         self._scheduler = core.scheduler
         self._retry_seconds = min(RETRY_SECONDS, discovery_period)
         self._on_topics = on_topics
-        self._connection: Connection | None = None
+        self._driver = WatchDriver(core, self.watch, self._follow, locate=self._locate, name=self.pattern)
         self._listed: Pending[None] = Pending(self._scheduler)
-        self._lost: Pending[None] = Pending(self._scheduler)
         self._attaching: list[Pending[Connection]] = []
-        self._process: Process[None] | None = None
-        self._timer: Timer | None = None
         self._retry_timer: Timer | None = None
 
     @property
@@ -114,7 +105,7 @@ class PatternConsumer(MultiTopicsConsumer):
         """
         seconds = self._core.options.operation_timeout
         try:
-            self._process = self._scheduler.spawn(self._stay())
+            self._driver.start()
             await self._scheduler.limit(self._listed, seconds, f"no list of the topics that match {self.pattern} came")
             first, self._attaching = self._attaching, []
             for attaching in first:
@@ -128,42 +119,8 @@ class PatternConsumer(MultiTopicsConsumer):
         if self.error is None:
             if self._retry_timer is not None:
                 self._retry_timer.cancel()
-            if self._process is not None:
-                self._process.cancel()
-            self.watch.close()
-            self._flush()
+            self._driver.close()
         return super().close()
-
-    def received(self, frame: Frame) -> None:
-        """Take an update of the watcher."""
-        self._take(frame.command)
-
-    def connection_lost(self, connection: Connection) -> None:
-        """Handle the end of the connection."""
-        if connection is self._connection:
-            self._connection = None
-            self.watch.disconnected(self._scheduler.now)
-            self._lost.succeed(None)
-
-    async def _stay(self) -> None:
-        backoff = Backoff(self._core.random)
-        while True:
-            try:
-                connection = await self._locate()
-            except ClientError as error:
-                if not error.retriable and not self._listed.done:
-                    self._listed.fail(error)
-                    return
-                await self._scheduler.sleep(backoff.next())
-                continue
-            backoff.reset()
-            self._lost = Pending(self._scheduler)
-            self._connection = connection
-            connection.attach("watcher_id", self._watcher_id, self)
-            self.watch.connected(connection.flags, self._scheduler.now)
-            self._flush()
-            await self._lost
-            await self._scheduler.sleep(backoff.next())
 
     async def _locate(self) -> Connection:
         """Find the broker by the pattern, as if it were a topic; one that will not place it may still answer itself."""
@@ -174,47 +131,19 @@ class PatternConsumer(MultiTopicsConsumer):
                 raise
             return await self._core.pool.connection()
 
-    # What the watch wants
-
-    def _flush(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._connection is None:
-            return
-        connection = self._connection
-        for request in self.watch.commands_to_send(connection.new_request_id, self._scheduler.now):
-            connection.exchange(request).on_done(partial(self._answered, connection, request))
-        deadline = self.watch.next_deadline()
-        if deadline is not None:
-            self._timer = self._scheduler.call_at(deadline, self._due)
-        if self.watch.state is State.CLOSED:
-            connection.detach("watcher_id", self._watcher_id, self)
-            self._connection = None
-
-    def _answered(self, connection: Connection, request: Command, answer: Pending[BaseCommand]) -> None:
-        if connection is not self._connection or answer.error is not None:
-            return
-        command = answer.value()
-        refusal = refusal_of(command)
-        if refusal is not None:
-            self._core.note(f"{self.pattern}: {type(request).__name__} is refused: {refusal}")
-            if isinstance(request, CommandGetTopicsOfNamespace) and not refusal.retriable:
-                self._listed.fail(refusal)
-        self._take(command)
-
-    def _take(self, command: BaseCommand) -> None:
-        changes = self.watch.received(command, self._scheduler.now)
-        if changes is not None and self.error is None:
+    def _follow(self) -> None:
+        while self.error is None and (changes := self.watch.take_changes()) is not None:
             self._apply(changes)
         if self.watch.topics_hash is not None:
             self._listed.succeed(None)
-        self._flush()
+        elif (error := self._failure()) is not None and not error.retriable and not self._listed.done:
+            self._listed.fail(error)
+            self._driver.close()
 
-    def _due(self) -> None:
-        self._timer = None
-        self.watch.tick(self._scheduler.now)
-        self._flush()
+    def _failure(self) -> ClientError | None:
+        """Return why there is no list; None: nothing has failed so far."""
+        refused = self.watch.failure
+        return self._driver.reason or (None if refused is None else BrokerRefused(refused.code, refused.message))
 
     # Members
 

@@ -15,7 +15,8 @@ from google.protobuf.message import Message
 
 from refimpl.client.errors import BrokerRefused, ClientError
 from refimpl.client.scheduler import Pending, Scheduler
-from refimpl.wire import command_name, sub_message
+from refimpl.proposals import PROPOSALS
+from refimpl.wire import command, command_name, sub_message
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
     CommandAck,
@@ -32,13 +33,15 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandSeek,
     CommandSubscribe,
     CommandUnsubscribe,
-    CommandWatchPartitionUpdate,
-    CommandWatchPartitionUpdateClose,
-    CommandWatchTopicList,
-    CommandWatchTopicListClose,
 )
 
 _SUCCESS = ("success",)
+_OF_PROPOSALS = {
+    type(sub_message(command(one.name))): one.answers
+    for proposal in PROPOSALS
+    for one in proposal.commands
+    if one.sender == "client" and one.answers
+}
 ANSWERS: Mapping[type[Message], tuple[str, ...]] = MappingProxyType(
     {
         CommandAck: ("ackResponse",),
@@ -53,15 +56,17 @@ ANSWERS: Mapping[type[Message], tuple[str, ...]] = MappingProxyType(
         CommandSeek: _SUCCESS,
         CommandSubscribe: _SUCCESS,
         CommandUnsubscribe: _SUCCESS,
-        CommandWatchPartitionUpdate: ("watchPartitionUpdateSuccess",),
-        CommandWatchPartitionUpdateClose: _SUCCESS,
-        CommandWatchTopicList: ("watchTopicListSuccess",),
-        CommandWatchTopicListClose: ("success", "watchTopicListSuccess"),  # the text of PIP-145 has the second
+        **_OF_PROPOSALS,
     }
 )
 """What answers a request, besides ERROR: names of the fields of `BaseCommand`."""
 
 ANSWER_KINDS = tuple(sorted({name for names in ANSWERS.values() for name in names}))
+
+
+def has_answer(message: Message) -> bool:
+    """Tell whether a command of a client is a request that is answered."""
+    return type(message) in ANSWERS
 
 
 def refusal_of(answer: BaseCommand) -> BrokerRefused | None:

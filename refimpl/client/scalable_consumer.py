@@ -17,9 +17,9 @@ from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
 from refimpl.client.options import ConsumerOptions
 from refimpl.client.scheduler import Pending, Process, Timer
 from refimpl.client.segment_lookup import SegmentLookup
+from refimpl.client.watch_driver import WatchDriver
 from refimpl.names import is_namespace
-from refimpl.proposals.scalable_topics import ScalableTopicChanges, ScalableTopicsWatch, Segment, State
-from refimpl.wire import Frame
+from refimpl.proposals.scalable_topics import ScalableTopicChanges, ScalableTopicsState, ScalableTopicsWatch, Segment
 from refimpl.wire.pulsar_api_pb2 import TopicNotFound
 
 if TYPE_CHECKING:
@@ -137,12 +137,9 @@ class NamespaceConsumer(ScalableConsumer):
         )
         self._scheduler = core.scheduler
         self._on_topics = on_topics
-        self._connection: Connection | None = None
-        self._connecting: Process[None] | None = None
-        self._reason: ClientError | None = None
+        self._driver = WatchDriver(core, self.watch, self._follow, name=namespace)  # any broker tells
         self._first: Pending[None] = Pending(self._scheduler)
         self._adding: dict[str, Pending[None]] = {}
-        self._timer: Timer | None = None
         self._retry_timer: Timer | None = None
 
     @property
@@ -163,7 +160,7 @@ class NamespaceConsumer(ScalableConsumer):
         """
         try:
             self.watch.start()
-            self._flush()
+            self._driver.start()
             await self._first
             first, self._adding = self._adding, {}
             for topic, attaching in first.items():
@@ -175,75 +172,15 @@ class NamespaceConsumer(ScalableConsumer):
     def close(self) -> Pending[None]:
         """Stop watching and leave all topics; comes when the brokers have confirmed it, or can't."""
         if self.error is None:
-            for waiting in (self._retry_timer, self._connecting):
-                if waiting is not None:
-                    waiting.cancel()
-            self.watch.close()
-            self._flush()
+            if self._retry_timer is not None:
+                self._retry_timer.cancel()
+            self._driver.close()
         return super().close()
 
-    def received(self, frame: Frame) -> None:
-        """Take an update of the watch."""
-        self.watch.received(frame.command, self._scheduler.now)
-        self._told()
-        self._flush()
-
-    def connection_lost(self, connection: Connection) -> None:
-        """Handle the end of the connection."""
-        if connection is self._connection:
-            self._connection = None
-            self._not_connected(connection.reason)
-
-    # What the watch wants
-
-    def _flush(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._connection is not None:
-            for command in self.watch.commands_to_send():
-                self._connection.send(command)
-        if self.watch.state in (State.CLOSED, State.FAILED) and self._connection is not None:
-            self._connection.detach("watch_id", self.watch.watch_id, self)
-            self._connection = None
-        if self.watch.state is State.FAILED:
-            self._first.fail(self._failure())
-        if self.watch.wants_connection and (self._connecting is None or self._connecting.done):
-            self._connecting = self._scheduler.spawn(self._connect())
-        deadline = self.watch.next_deadline()
-        if deadline is not None:
-            self._timer = self._scheduler.call_at(deadline, self._due)
-
-    async def _connect(self) -> None:
-        """Any broker tells, so the service URL is asked, and nothing looked up."""
-        try:
-            connection = await self._core.pool.connection()
-        except ClientError as error:
-            self._not_connected(error)
-            return
-        self._connection = connection
-        connection.attach("watch_id", self.watch.watch_id, self)  # pr25648.client.registers-first
-        self.watch.connected(connection.flags, self._scheduler.now)
-        self._reason = None
-        self._flush()
-
-    def _not_connected(self, reason: ClientError | None) -> None:
-        self._reason = reason
-        self.watch.disconnected(self._scheduler.now)
-        self._flush()
-
-    def _failure(self) -> ClientError:
-        refused = self.watch.failure
-        assert refused is not None
-        return self._reason or BrokerRefused(refused.code, refused.message)
-
-    def _due(self) -> None:
-        self._timer = None
-        self.watch.tick(self._scheduler.now)
-        self._flush()
-
-    def _told(self) -> None:
+    def _follow(self) -> None:
         """Follow what the broker has told: pr25648.client.late-listener."""
+        if self.watch.state is ScalableTopicsState.FAILED:
+            self._first.fail(self._failure())
         if not self.watch.is_started or self.error is not None:
             return
         if not self._first.done:
@@ -258,6 +195,11 @@ class NamespaceConsumer(ScalableConsumer):
             self._add(topic)
         if self._on_topics is not None:
             self._on_topics(changes)
+
+    def _failure(self) -> ClientError:
+        refused = self.watch.failure
+        assert refused is not None
+        return self._driver.reason or BrokerRefused(refused.code, refused.message)
 
     # Topics
 

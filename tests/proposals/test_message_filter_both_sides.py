@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from refimpl.proposals.message_filter import ConsumerFilter, EntryOutcome, MessageFilterBroker, MessageFilterPolicy, State
+from refimpl.proposals.message_filter import ConsumerFilter, EntryOutcome, MessageFilterBroker, MessageFilterPolicy, MessageFilterState
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import ConsumerBusy, EncryptionKeys, FeatureFlags, NotAllowedError
 from tests.samples.message_filter import Subscription, batch, entry, subscribe
@@ -120,7 +120,7 @@ class BothSides(RuleBasedStateMachine):
         name, index, open_messages = self.to_client.popleft()
         client = self.clients[name]
         judgement = client.judge(self.subscription.entries[index], open_messages)
-        assert (judgement is None) is (client.state is State.BROKER)
+        assert (judgement is None) is (client.state is MessageFilterState.BROKER)
         if judgement is not None:
             if judgement.outcome is EntryOutcome.REJECT:
                 self.to_broker.append((name, index))

@@ -12,12 +12,12 @@ from refimpl.proposals.message_filter import (
     TRANSITIONS,
     ConsumerFilter,
     EntryOutcome,
-    Event,
     FilterCounters,
     MessageFilterBroker,
+    MessageFilterEvent,
     MessageFilterPolicy,
+    MessageFilterState,
     SchemaAccess,
-    State,
 )
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, FeatureFlags, NotAllowedError
@@ -77,7 +77,7 @@ def test_private_numbers():
 def test_without_the_flag_it_refuses_to_subscribe(flags):
     consumer = ConsumerFilter(POLICY)
     consumer.connected(flags)
-    assert consumer.state is State.REFUSED
+    assert consumer.state is MessageFilterState.REFUSED
     with pytest.raises(Refused, match="no message filters") as caught:
         consumer.prepare(subscribe())
     assert caught.value.code == NotAllowedError
@@ -117,7 +117,13 @@ def test_each_connection_decides_anew():
         states.append(consumer.state)
     consumer.disconnected()
     states.append(consumer.state)
-    assert states == [State.OFFLINE, State.BROKER, State.CLIENT, State.BROKER, State.OFFLINE]
+    assert states == [
+        MessageFilterState.OFFLINE,
+        MessageFilterState.BROKER,
+        MessageFilterState.CLIENT,
+        MessageFilterState.BROKER,
+        MessageFilterState.OFFLINE,
+    ]
     with pytest.raises(Refused):
         consumer.prepare(subscribe())
 
@@ -145,11 +151,15 @@ def test_it_steps_in_for_avro():
 
 
 def test_the_table_is_complete():
-    for state in State:
+    for state in MessageFilterState:
         events = {row.event for row in TRANSITIONS if row.state is state}
-        expected = {Event.OFFERED, Event.NOT_OFFERED} if state is State.OFFLINE else {Event.DISCONNECTED}
+        expected = (
+            {MessageFilterEvent.OFFERED, MessageFilterEvent.NOT_OFFERED}
+            if state is MessageFilterState.OFFLINE
+            else {MessageFilterEvent.DISCONNECTED}
+        )
         assert events == expected
-    assert {row.target for row in TRANSITIONS} == set(State)
+    assert {row.target for row in TRANSITIONS} == set(MessageFilterState)
 
 
 def test_what_a_client_sends_a_broker_takes():

@@ -16,7 +16,7 @@ from refimpl.proposals.partition_watch import (
     PartitionWatch,
     PartitionWatchBroker,
     PartitionWatchProfile,
-    State,
+    PartitionWatchState,
 )
 from refimpl.proposals.refused import Refused
 from refimpl.wire import wrap
@@ -173,7 +173,11 @@ class BothSides(RuleBasedStateMachine):
         assert not messages or self.connection is not None
         for message in messages:
             if isinstance(message, CommandPartitionedTopicMetadata):
-                assert self.watch.state in (State.POLLING, State.WAITING, State.REGISTERING)  # pip247.client.no-poll-beside-watch
+                assert self.watch.state in (
+                    PartitionWatchState.POLLING,
+                    PartitionWatchState.WAITING,
+                    PartitionWatchState.REGISTERING,
+                )  # pip247.client.no-poll-beside-watch
             else:
                 assert self.flagged  # pip247.client.needs-flag
         self.to_broker += messages
@@ -261,8 +265,8 @@ class BothSides(RuleBasedStateMachine):
         self.settle()
         for topic in self.watch.topics:
             assert self.counts.get(topic, 0) <= self.watch.counts[topic] <= self.highest.get(topic, 0)
-        assert self.watch.state in (State.WATCHING, State.POLLING)
-        if self.watch.state is State.WATCHING:
+        assert self.watch.state in (PartitionWatchState.WATCHING, PartitionWatchState.POLLING)
+        if self.watch.state is PartitionWatchState.WATCHING:
             assert self.side.next_deadline() is None  # every update has its result
         self.watch.close()
         self.settle()

@@ -2,7 +2,14 @@
 
 import pytest
 
-from refimpl.proposals.partition_watch import AS_WRITTEN, TRANSITIONS, Event, PartitionCounts, PartitionWatch, State
+from refimpl.proposals.partition_watch import (
+    AS_WRITTEN,
+    TRANSITIONS,
+    PartitionCounts,
+    PartitionWatch,
+    PartitionWatchEvent,
+    PartitionWatchState,
+)
 from refimpl.wire import command
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
@@ -25,7 +32,7 @@ def watching(*counts, **arguments):
     peer.connect()
     assert peer.success(*counts) == list(counts)
     assert peer.finish() is None
-    assert (peer.watch.state, peer.sent()) == (State.WATCHING, [])
+    assert (peer.watch.state, peer.sent()) == (PartitionWatchState.WATCHING, [])
     return peer
 
 
@@ -71,7 +78,7 @@ def test_polling_pip247_client_polls(flags, arguments):
     assert peer.no_metadata(B) is None  # pip247.client.poll-failed
     assert peer.wait()[0] == 5.0
     peer.watch.close()
-    assert (peer.sent(), peer.watch.next_deadline(), peer.watch.state) == ([], None, State.CLOSED)
+    assert (peer.sent(), peer.watch.next_deadline(), peer.watch.state) == ([], None, PartitionWatchState.CLOSED)
     assert peer.metadata(A, 9) is None
 
 
@@ -111,7 +118,7 @@ def test_refused_watch_polls_pip247_client_refused():
     peer.now = 1.0
     assert peer.error(NotAllowedError) is None
     assert peer.watch.failure.code == NotAllowedError
-    assert (peer.sent(), peer.watch.state) == ([], State.POLLING)
+    assert (peer.sent(), peer.watch.state) == ([], PartitionWatchState.POLLING)
     assert peer.wait() == (59.0, [("poll", A), ("poll", B)])
     peer.watch.close()
     assert peer.sent() == []
@@ -125,7 +132,7 @@ def test_refused_after_a_request_that_was_given_up_closes_what_the_broker_may_ha
     assert peer.wait() == (0.1, [("watch", A)])
     assert peer.success((A, 2), request_id=first) is None  # too late, but the broker has a watcher
     peer.error(NotAllowedError)
-    assert (peer.sent(), peer.watch.state) == ([("close", 7)], State.POLLING)
+    assert (peer.sent(), peer.watch.state) == ([("close", 7)], PartitionWatchState.POLLING)
     peer.watch.close()
     assert peer.sent() == []
 
@@ -156,11 +163,11 @@ def test_unanswered_watch_is_repeated():
     late = peer.request_id
     assert peer.wait() == (5.0, [])
     assert peer.success((A, 2), request_id=late) is None
-    assert peer.watch.state is State.WAITING
+    assert peer.watch.state is PartitionWatchState.WAITING
     assert peer.wait() == (0.1, [("watch", A)])
     assert peer.success((A, 2), request_id=late) is None
     assert peer.success((A, 2)) == [(A, 2)]
-    assert peer.watch.state is State.WATCHING
+    assert peer.watch.state is PartitionWatchState.WATCHING
 
 
 def test_answers_for_others_are_ignored_pip247_client_unknown_id():
@@ -273,12 +280,12 @@ def test_success_that_is_not_applied_pip247_client_success_failed():
     for seconds in (0.1, 0.2, 0.4):
         assert peer.success((A, 2)) == [(A, 2)]
         assert peer.finish(success=False) is None
-        assert (peer.watch.state, peer.sent()) == (State.DOUBTING, [])
+        assert (peer.watch.state, peer.sent()) == (PartitionWatchState.DOUBTING, [])
         assert peer.wait() == (seconds, [("watch", A)])
-        assert peer.watch.state is State.CHECKING
+        assert peer.watch.state is PartitionWatchState.CHECKING
     peer.success((A, 2))
     peer.finish()
-    assert (peer.watch.counts, peer.watch.failure, peer.watch.state) == ({A: 2}, None, State.WATCHING)
+    assert (peer.watch.counts, peer.watch.failure, peer.watch.state) == ({A: 2}, None, PartitionWatchState.WATCHING)
     peer.wait()
     peer.success((A, 2))
     peer.finish(success=False)
@@ -291,9 +298,9 @@ def test_update_makes_up_for_a_success_that_was_not_applied():
     peer.success((A, 2))
     assert peer.update(1, (A, 3)) is None
     assert peer.finish(success=False) == [(A, 3)]
-    assert peer.watch.state is State.DOUBTING
+    assert peer.watch.state is PartitionWatchState.DOUBTING
     assert peer.finish() is None
-    assert (peer.watch.state, peer.sent()) == (State.WATCHING, [("result", 1, True)])
+    assert (peer.watch.state, peer.sent()) == (PartitionWatchState.WATCHING, [("result", 1, True)])
     assert peer.wait() == (600.0, [("watch", A)])
 
 
@@ -318,7 +325,7 @@ def test_reconcile_that_is_refused_keeps_the_watcher():
     peer = watching((A, 2), reconcile_period=10.0)
     peer.wait()
     peer.error(NotAllowedError)
-    assert peer.watch.state is State.POLLING
+    assert peer.watch.state is PartitionWatchState.POLLING
     assert peer.update(1, (A, 3)) == [(A, 3)]
     peer.finish()
     assert peer.sent() == [("result", 1, True)]
@@ -417,7 +424,7 @@ def test_close_pip247_client_closes(answered):
     peer.watch.close()
     if answered:
         peer.finish()
-    assert (peer.sent(), peer.watch.next_deadline(), peer.watch.state) == ([], None, State.CLOSED)
+    assert (peer.sent(), peer.watch.next_deadline(), peer.watch.state) == ([], None, PartitionWatchState.CLOSED)
     assert peer.connect() == []
 
 
@@ -428,13 +435,15 @@ def test_close_of_what_was_never_sent():
     assert peer.sent() == []
     peer = peer_of(A)
     peer.watch.close()
-    assert (peer.watch.state, peer.connect()) == (State.CLOSED, [])
+    assert (peer.watch.state, peer.connect()) == (PartitionWatchState.CLOSED, [])
 
 
 def test_table():
     keys = [(row.state, row.event) for row in TRANSITIONS]
-    assert all(hasattr(PartitionWatch, row.when) for row in TRANSITIONS if row.when)
-    assert {state for state, event in keys if event is Event.CLOSE} == set(State) - {State.CLOSED}
-    assert {state for state, event in keys if event is Event.DISCONNECTED} == set(State) - {State.OFFLINE, State.CLOSED}
-    assert {event for _, event in keys} == set(Event)
-    assert {row.target for row in TRANSITIONS} == set(State)
+    assert {state for state, event in keys if event is PartitionWatchEvent.CLOSE} == set(PartitionWatchState) - {PartitionWatchState.CLOSED}
+    assert {state for state, event in keys if event is PartitionWatchEvent.DISCONNECTED} == set(PartitionWatchState) - {
+        PartitionWatchState.OFFLINE,
+        PartitionWatchState.CLOSED,
+    }
+    assert {event for _, event in keys} == set(PartitionWatchEvent)
+    assert {row.target for row in TRANSITIONS} == set(PartitionWatchState)

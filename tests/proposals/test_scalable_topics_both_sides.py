@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from refimpl.proposals.scalable_topics import PROFILES, ScalableTopicsWatch, State, topics_hash
+from refimpl.proposals.scalable_topics import PROFILES, ScalableTopicsState, ScalableTopicsWatch, topics_hash
 from refimpl.wire import wrap
 from refimpl.wire.pulsar_api_pb2 import CommandWatchScalableTopics, CommandWatchScalableTopicsUpdate, FeatureFlags, ServiceNotReady
 from tests.samples.scalable_topics import NS, Store, full
@@ -56,7 +56,7 @@ class BothSides(RuleBasedStateMachine):
         if full(name)[0] in self.store.topics:
             self.store.delete(name)
 
-    @precondition(lambda self: self.watch.state is State.FAILED)
+    @precondition(lambda self: self.watch.state is ScalableTopicsState.FAILED)
     @rule()
     def begin_again(self):
         self.drop_connection()
@@ -96,7 +96,7 @@ class BothSides(RuleBasedStateMachine):
 
     @rule()
     def client_sends(self):
-        messages = self.watch.commands_to_send()
+        messages = self.watch.commands_to_send(lambda: 0, 0.0)
         assert not messages or self.connection is not None
         self.to_broker += messages
 
@@ -159,7 +159,7 @@ class BothSides(RuleBasedStateMachine):
         self.settle()
         self.listen()
         expected = {topic for topic, properties in self.store.topics.items() if self.filters.items() <= properties.items()}
-        assert (self.watch.state, self.watch.topics) == (State.WATCHING, expected)
+        assert (self.watch.state, self.watch.topics) == (ScalableTopicsState.WATCHING, expected)
         assert self.store.side.watch_count(self.connection) == 1
         self.watch.close()
         self.settle()
@@ -168,7 +168,7 @@ class BothSides(RuleBasedStateMachine):
 
     def settle(self):
         """Let everything happen that needs no time."""
-        if self.watch.state is State.FAILED:
+        if self.watch.state is ScalableTopicsState.FAILED:
             self.begin_again()
         if self.watch.wants_connection:
             self.connect("served")

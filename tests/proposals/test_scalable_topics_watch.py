@@ -10,9 +10,9 @@ from refimpl.proposals.scalable_topics import (
     EMPTY_HASH,
     PROFILES,
     TRANSITIONS,
-    Event,
+    ScalableTopicsEvent,
+    ScalableTopicsState,
     ScalableTopicsWatch,
-    State,
     topics_hash,
 )
 from refimpl.wire import command
@@ -38,7 +38,7 @@ def started(*names, **arguments):
     peer.watch.start()
     assert peer.connect() == [None]  # pr25648.client.first-without-hash
     peer.give(snapshot(*names))
-    assert peer.watch.state is State.WATCHING
+    assert peer.watch.state is ScalableTopicsState.WATCHING
     return peer
 
 
@@ -68,7 +68,7 @@ def test_the_request_carries_what_the_user_gave():
     watch = ScalableTopicsWatch(NS, 2**64 - 1, Random(1), property_filters={"owner": "alice", "env": ""})
     watch.start()
     watch.connected(SUPPORTED, 0.0)
-    assert watch.commands_to_send() == [
+    assert watch.commands_to_send(lambda: 0, 0.0) == [
         CommandWatchScalableTopics(
             watch_id=2**64 - 1, namespace=NS, property_filters=[KeyValue(key="owner", value="alice"), KeyValue(key="env", value="")]
         )
@@ -80,7 +80,11 @@ def test_nothing_is_sent_without_the_flag_pr25648_client_needs_flag(flags):
     peer = Peer(profile=AS_WRITTEN)
     peer.watch.start()
     assert peer.connect(flags) == []
-    assert (peer.watch.state, peer.watch.failure.code, peer.watch.next_deadline()) == (State.FAILED, UnsupportedVersionError, None)
+    assert (peer.watch.state, peer.watch.failure.code, peer.watch.next_deadline()) == (
+        ScalableTopicsState.FAILED,
+        UnsupportedVersionError,
+        None,
+    )
 
 
 def test_an_error_ends_start_pr25648_client_error_ends_start():
@@ -89,7 +93,11 @@ def test_an_error_ends_start_pr25648_client_error_ends_start():
         peer.watch.start()
         peer.connect()
         peer.give(error(AuthorizationError, "not yours"))
-        assert (peer.watch.state, peer.watch.failure.code, peer.watch.failure.message) == (State.FAILED, AuthorizationError, "not yours")
+        assert (peer.watch.state, peer.watch.failure.code, peer.watch.failure.message) == (
+            ScalableTopicsState.FAILED,
+            AuthorizationError,
+            "not yours",
+        )
         assert peer.give(snapshot("t-1")) is None
         assert not peer.watch.is_started
 
@@ -99,7 +107,7 @@ def test_an_error_with_the_code_zero_is_one():
     peer.watch.start()
     peer.connect()
     peer.give(error(UnknownError))
-    assert peer.watch.state is State.FAILED
+    assert peer.watch.state is ScalableTopicsState.FAILED
 
 
 @pytest.mark.parametrize("connected", [False, True])
@@ -109,7 +117,7 @@ def test_an_early_loss_fails_pr25648_client_early_loss_fails(connected):
     if connected:
         peer.connect()
     peer.lose()
-    assert (peer.watch.state, peer.watch.failure.code, peer.watch.next_deadline()) == (State.FAILED, ServiceNotReady, None)
+    assert (peer.watch.state, peer.watch.failure.code, peer.watch.next_deadline()) == (ScalableTopicsState.FAILED, ServiceNotReady, None)
     assert not peer.watch.wants_connection
 
 
@@ -131,9 +139,9 @@ def test_start_times_out_pr25648_client_start_times_out():
     peer.watch.start()
     peer.connect()
     peer.watch.tick(4.9)
-    assert peer.watch.state is State.OPENING
+    assert peer.watch.state is ScalableTopicsState.OPENING
     assert peer.wait() == 5.0
-    assert (peer.watch.state, peer.sent()) == (State.FAILED, ["close"])
+    assert (peer.watch.state, peer.sent()) == (ScalableTopicsState.FAILED, ["close"])
 
 
 def test_a_diff_before_the_first_snapshot_is_ignored_pr25648_client_diff_before_snapshot():
@@ -141,7 +149,7 @@ def test_a_diff_before_the_first_snapshot_is_ignored_pr25648_client_diff_before_
     peer.watch.start()
     peer.connect()
     assert peer.give(diff(added=["t-1"])) is None
-    assert (peer.watch.state, peer.watch.is_started, peer.watch.topics) == (State.OPENING, False, frozenset())
+    assert (peer.watch.state, peer.watch.is_started, peer.watch.topics) == (ScalableTopicsState.OPENING, False, frozenset())
 
 
 # ---- changes ----
@@ -167,7 +175,7 @@ def test_removed_is_applied_first_pr25648_client_removed_first():
 def test_what_is_known_already_changes_nothing_pr25648_client_duplicates_harmless(update):
     peer = started("t-1")
     assert peer.give(update) is None
-    assert (peer.watch.topics, peer.watch.topics_hash, peer.watch.state) == ({*full("t-1")}, H1, State.WATCHING)
+    assert (peer.watch.topics, peer.watch.topics_hash, peer.watch.state) == ({*full("t-1")}, H1, ScalableTopicsState.WATCHING)
 
 
 def test_a_snapshot_replaces_the_set_pr25648_client_snapshot_replaces():
@@ -210,7 +218,7 @@ def test_ignored(message):
     peer = started("t-1")
     assert peer.give(message) is None
     peer.watch.received(command("pong"), 0.0)
-    assert (peer.watch.state, peer.watch.topics) == (State.WATCHING, {*full("t-1")})
+    assert (peer.watch.state, peer.watch.topics) == (ScalableTopicsState.WATCHING, {*full("t-1")})
 
 
 # ---- coming back ----
@@ -219,11 +227,11 @@ def test_ignored(message):
 def test_a_lost_connection_is_replaced_pr25648_client_reconnects():
     peer = started("t-1")
     peer.lose()
-    assert (peer.watch.state, peer.watch.topics) == (State.WAITING, {*full("t-1")})
+    assert (peer.watch.state, peer.watch.topics) == (ScalableTopicsState.WAITING, {*full("t-1")})
     assert not peer.watch.wants_connection
     assert 0.09 <= peer.wait() <= 0.1
     assert peer.connect() == [H1]  # pr25648.client.hash-on-reconnect
-    assert (peer.watch.state, peer.watch.next_deadline()) == (State.WATCHING, None)  # pr25648.client.silence
+    assert (peer.watch.state, peer.watch.next_deadline()) == (ScalableTopicsState.WATCHING, None)  # pr25648.client.silence
     assert peer.give(diff(added=["t-2"])) == (["t-2"], [])
 
 
@@ -242,7 +250,7 @@ def test_updates_of_an_older_connection_are_ignored():
     peer.wait()
     assert peer.give(snapshot()) is None
     assert peer.give(error(NotAllowedError)) is None
-    assert (peer.watch.state, peer.watch.topics) == (State.CONNECTING, {*full("t-1")})
+    assert (peer.watch.state, peer.watch.topics) == (ScalableTopicsState.CONNECTING, {*full("t-1")})
 
 
 class Least:
@@ -298,7 +306,7 @@ def test_silence_that_lasts_is_a_success_pr25648_client_backoff_reset(seconds, p
 def test_an_error_after_the_first_set_is_retried_on_the_connection_pr25648_client_error_retried():
     peer = started("t-1", random=Least())
     peer.give(error(NotAllowedError, "not now"))
-    assert (peer.watch.state, peer.watch.failure.code, peer.watch.topics) == (State.REFUSED, NotAllowedError, {*full("t-1")})
+    assert (peer.watch.state, peer.watch.failure.code, peer.watch.topics) == (ScalableTopicsState.REFUSED, NotAllowedError, {*full("t-1")})
     assert peer.give(diff(added=["t-2"])) is None  # it has ended
     assert round(peer.wait(), 6) == 0.1
     assert (peer.sent(), peer.watch.wants_connection) == ([H1], False)
@@ -307,7 +315,7 @@ def test_an_error_after_the_first_set_is_retried_on_the_connection_pr25648_clien
     peer.sent()
     peer.give(error(NotAllowedError, "not now"))
     peer.lose()
-    assert peer.watch.state is State.WAITING
+    assert peer.watch.state is ScalableTopicsState.WAITING
     peer.wait()
     assert peer.connect() == [H1]
 
@@ -317,7 +325,7 @@ def test_a_broker_without_support_after_one_with_it_pr25648_client_needs_flag():
     peer.lose()
     peer.wait()
     assert peer.connect(FeatureFlags()) == []
-    assert (peer.watch.state, peer.watch.topics) == (State.WAITING, {*full("t-1")})
+    assert (peer.watch.state, peer.watch.topics) == (ScalableTopicsState.WAITING, {*full("t-1")})
     assert round(peer.wait(), 6) == 0.2
     assert peer.connect() == [H1]
 
@@ -337,12 +345,12 @@ def test_close_pr25648_client_closes():
     peer = started("t-1")
     peer.watch.close()
     peer.watch.close()
-    assert (peer.sent(), peer.watch.state, peer.watch.next_deadline()) == (["close"], State.CLOSED, None)
+    assert (peer.sent(), peer.watch.state, peer.watch.next_deadline()) == (["close"], ScalableTopicsState.CLOSED, None)
     assert peer.give(diff(added=["t-2"])) is None
     peer.lose()
     peer.watch.start()
     peer.watch.connected(SUPPORTED, 0.0)
-    assert (peer.sent(), peer.watch.state, peer.watch.wants_connection) == ([], State.CLOSED, False)
+    assert (peer.sent(), peer.watch.state, peer.watch.wants_connection) == ([], ScalableTopicsState.CLOSED, False)
 
 
 def closed(peer):
@@ -351,7 +359,7 @@ def closed(peer):
 
 
 def test_close_in_any_state_pr25648_client_closes():
-    quiet, told = ([], State.CLOSED, None), (["close"], State.CLOSED, None)
+    quiet, told = ([], ScalableTopicsState.CLOSED, None), (["close"], ScalableTopicsState.CLOSED, None)
     assert closed(Peer()) == quiet
     peer = Peer()
     peer.watch.start()
@@ -379,18 +387,15 @@ def test_the_end_by_failure_stays():
     peer.watch.close()
     peer.watch.start()
     peer.watch.tick(100.0)
-    assert (peer.watch.state, peer.sent()) == (State.FAILED, [])
+    assert (peer.watch.state, peer.sent()) == (ScalableTopicsState.FAILED, [])
 
 
 # ---- the table ----
 
 
 def test_table():
-    assert {row.state for row in TRANSITIONS} | {State.FAILED, State.CLOSED} == set(State)
-    assert {row.target for row in TRANSITIONS} | {State.NEW} == set(State)
-    assert {row.event for row in TRANSITIONS} == set(Event)
-    assert all(isinstance(getattr(ScalableTopicsWatch, row.when), property) for row in TRANSITIONS if row.when)
-    closes = {row.state for row in TRANSITIONS if row.event is Event.CLOSE}
-    assert closes == set(State) - {State.FAILED, State.CLOSED}
-    keys = [(row.state, row.event) for row in TRANSITIONS]
-    assert keys == [key for number, key in enumerate(keys) if key not in keys[:number] or keys[number - 1] == key]  # rows stand together
+    assert {row.state for row in TRANSITIONS} | {ScalableTopicsState.FAILED, ScalableTopicsState.CLOSED} == set(ScalableTopicsState)
+    assert {row.target for row in TRANSITIONS} | {ScalableTopicsState.NEW} == set(ScalableTopicsState)
+    assert {row.event for row in TRANSITIONS} == set(ScalableTopicsEvent)
+    closes = {row.state for row in TRANSITIONS if row.event is ScalableTopicsEvent.CLOSE}
+    assert closes == set(ScalableTopicsState) - {ScalableTopicsState.FAILED, ScalableTopicsState.CLOSED}

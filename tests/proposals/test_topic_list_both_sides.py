@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from refimpl.indexes.topic_patterns import compile_pattern
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.topic_list import PROFILES, State, TopicListBroker, TopicListWatch, topics_hash
+from refimpl.proposals.topic_list import PROFILES, TopicListBroker, TopicListState, TopicListWatch, topics_hash
 from refimpl.proposals.topic_list.rules import visible_topics, without_domain
 from refimpl.wire import wrap
 from refimpl.wire.pulsar_api_pb2 import (
@@ -87,7 +87,8 @@ class BothSides(RuleBasedStateMachine):
         self.watch.disconnected(self.now)
         if not broker_first:
             for command in stale:
-                assert self.watch.received(wrap(command), self.now) is None
+                self.watch.received(wrap(command), self.now)
+        assert self.watch.take_changes() is None
         self.to_broker.clear()
         self.to_client.clear()
         self.connection = None
@@ -122,13 +123,14 @@ class BothSides(RuleBasedStateMachine):
     @rule(twice=st.booleans())
     def client_receives(self, twice):
         command = self.to_client.popleft()
-        changes = self.watch.received(wrap(command), self.now)
-        if changes is not None:
+        self.watch.received(wrap(command), self.now)
+        if (changes := self.watch.take_changes()) is not None:
             assert not self.seen & set(changes.added)
             assert self.seen >= set(changes.removed)
             self.seen = self.seen - set(changes.removed) | set(changes.added)
         if twice:
-            assert self.watch.received(wrap(command), self.now) is None
+            self.watch.received(wrap(command), self.now)
+        assert self.watch.take_changes() is None
 
     @precondition(lambda self: any(isinstance(command, CommandWatchTopicUpdate) for command in self.to_client))
     @rule()
@@ -154,17 +156,18 @@ class BothSides(RuleBasedStateMachine):
         end = self.now + 45.0  # an unanswered request, the longest pause, two periods
         while self.now < end:
             self.client_sends()
+            is_quiet = not self.to_broker and not self.to_client
             while self.to_broker:
                 self.broker_answers(fails=False)
             while self.to_client:
                 self.client_receives(twice=False)
-            if not self.watch._outbox:
+            if is_quiet:
                 self.now = min(self.watch.next_deadline(), end)
                 self.watch.tick(self.now)
         expected = visible_topics(self.topics, self.pattern)
         assert self.watch.topics == set(expected)
         assert self.watch.topics_hash == topics_hash(expected)
-        assert self.watch.state in (State.WATCHING, State.CHECKING, State.POLLING, State.LISTING)
+        assert self.watch.state in (TopicListState.WATCHING, TopicListState.CHECKING, TopicListState.POLLING, TopicListState.LISTING)
         self.close()
 
     def close(self):

@@ -101,7 +101,7 @@ class Peer:
     def sent(self):
         """Return what is sent: "close", or the hash of a request."""
         found = []
-        for message in self.watch.commands_to_send():
+        for message in self.watch.commands_to_send(lambda: 0, self.now):
             if isinstance(message, CommandWatchScalableTopicsClose):
                 found.append("close")
             else:

@@ -102,7 +102,9 @@ class Peer:
         return found
 
     def give(self, message):
-        return self.watch.received(wrap(message), self.now)
+        """Give a command; return how the topics have changed."""
+        self.watch.received(wrap(message), self.now)
+        return self.watch.take_changes()
 
     def list(self, *topics, changed=True, filtered=True, topics_hash_=..., request_id=None):
         stated = topics_hash(topics) if topics_hash_ is ... else topics_hash_

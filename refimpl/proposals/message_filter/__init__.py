@@ -19,7 +19,14 @@ settled reading of what it leaves open. Where the two contradict each other, a `
 
 from refimpl.proposals.declaration import Capability, Proposal
 from refimpl.proposals.message_filter.broker import MessageFilterBroker, MessageFilterExtension, SubscriptionMessageFilter
-from refimpl.proposals.message_filter.client import TRANSITIONS, ConsumerFilter, Event, MessageFilterPolicy, State
+from refimpl.proposals.message_filter.client import (
+    IGNORED,
+    TRANSITIONS,
+    ConsumerFilter,
+    MessageFilterEvent,
+    MessageFilterPolicy,
+    MessageFilterState,
+)
 from refimpl.proposals.message_filter.kinds import (
     BASIC_AVRO_FILTER,
     BYTES_PREFIX_FILTER,
@@ -61,6 +68,7 @@ __all__ = [
     "BYTES_PREFIX_FILTER",
     "DEFAULT",
     "ENTRY_POINT_GROUP",
+    "IGNORED",
     "PREFIX_BASE64_KEY",
     "PREFIX_KEY",
     "PROFILES",
@@ -74,19 +82,19 @@ __all__ = [
     "EntryJudgement",
     "EntryOutcome",
     "EntryPoint",
-    "Event",
     "FilterCounters",
     "FilterFactory",
     "FilterRegistry",
     "InvalidFilter",
     "MessageFilter",
     "MessageFilterBroker",
+    "MessageFilterEvent",
     "MessageFilterExtension",
     "MessageFilterPolicy",
     "MessageFilterProfile",
+    "MessageFilterState",
     "RequestedFilter",
     "SchemaAccess",
-    "State",
     "SubscriptionMessageFilter",
     "Undecidable",
     "judge",

@@ -90,7 +90,7 @@ class MessageFilterPolicy:
         return FilterMeta(filter_class_name=self.class_name, filter_properties=pairs)
 
 
-class State(Enum):
+class MessageFilterState(Enum):
     """Who filters."""
 
     OFFLINE = "there is no connection"
@@ -99,7 +99,7 @@ class State(Enum):
     REFUSED = "nobody can; the consumer does not subscribe"
 
 
-class Event(Enum):
+class MessageFilterEvent(Enum):
     """What happens to a consumer with a policy."""
 
     OFFERED = "a connection whose broker sets supports_message_filter"
@@ -107,17 +107,34 @@ class Event(Enum):
     DISCONNECTED = "the connection is lost"
 
 
-TRANSITIONS: tuple[Transition[State, Event, Enum], ...] = (
-    Transition(State.OFFLINE, Event.OFFERED, State.BROKER),
-    Transition(State.OFFLINE, Event.NOT_OFFERED, State.CLIENT, when="steps_in"),
-    Transition(State.OFFLINE, Event.NOT_OFFERED, State.REFUSED),
-    Transition(State.BROKER, Event.DISCONNECTED, State.OFFLINE),
-    Transition(State.CLIENT, Event.DISCONNECTED, State.OFFLINE),
-    Transition(State.REFUSED, Event.DISCONNECTED, State.OFFLINE),
-)
-"""The client as a table. An event that a state has no row for changes nothing."""
+def steps_in(consumer: ConsumerFilter) -> bool:
+    """Tell whether the client filters by itself where the broker does not: pr7629.client.filters-itself."""
+    return consumer.without_support == "filter"
 
-_TABLE = Table(TRANSITIONS)
+
+_State, _Event = MessageFilterState, MessageFilterEvent
+
+TRANSITIONS: tuple[Transition[MessageFilterState, MessageFilterEvent, Enum], ...] = (
+    Transition(_State.OFFLINE, _Event.OFFERED, _State.BROKER),
+    Transition(_State.OFFLINE, _Event.NOT_OFFERED, _State.CLIENT, when=steps_in),
+    Transition(_State.OFFLINE, _Event.NOT_OFFERED, _State.REFUSED),
+    Transition(_State.BROKER, _Event.DISCONNECTED, _State.OFFLINE),
+    Transition(_State.CLIENT, _Event.DISCONNECTED, _State.OFFLINE),
+    Transition(_State.REFUSED, _Event.DISCONNECTED, _State.OFFLINE),
+)
+"""The client as a table."""
+
+IGNORED: Mapping[MessageFilterState, tuple[MessageFilterEvent, ...]] = MappingProxyType(
+    {
+        _State.OFFLINE: (_Event.DISCONNECTED,),
+        _State.BROKER: (_Event.OFFERED, _Event.NOT_OFFERED),
+        _State.CLIENT: (_Event.OFFERED, _Event.NOT_OFFERED),
+        _State.REFUSED: (_Event.OFFERED, _Event.NOT_OFFERED),
+    }
+)
+"""What changes nothing."""
+
+_TABLE = Table(TRANSITIONS, IGNORED)
 
 
 class ConsumerFilter:
@@ -131,6 +148,7 @@ class ConsumerFilter:
 
     Attributes:
         state: Who filters now.
+        without_support: What to do with a broker that does not filter.
         counters: What was judged here.
     """
 
@@ -143,17 +161,12 @@ class ConsumerFilter:
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     ) -> None:
         self.policy = policy
-        self.state = State.OFFLINE
+        self.state = MessageFilterState.OFFLINE
         self.counters = FilterCounters()
-        self._without_support = without_support
+        self.without_support = without_support
         self._registry = registry
         self._max_message_size = max_message_size
         self._own: MessageFilter | None = None
-
-    @property
-    def steps_in(self) -> bool:
-        """Whether the client filters by itself where the broker does not: pr7629.client.filters-itself."""
-        return self._without_support == "filter"
 
     def connected(self, flags: FeatureFlags | None) -> None:
         """Handle a new connection: pr7629.client.each-connection.
@@ -163,11 +176,11 @@ class ConsumerFilter:
         """
         self.disconnected()
         offered = flags is not None and flags.supports_message_filter
-        self._happened(Event.OFFERED if offered else Event.NOT_OFFERED)
+        self._happened(MessageFilterEvent.OFFERED if offered else MessageFilterEvent.NOT_OFFERED)
 
     def disconnected(self) -> None:
         """Handle the loss of the connection."""
-        self._happened(Event.DISCONNECTED)
+        self._happened(MessageFilterEvent.DISCONNECTED)
 
     def prepare(self, request: CommandSubscribe, schemas: SchemaAccess | None = None) -> None:
         """Complete a SUBSCRIBE for the present connection.
@@ -180,9 +193,9 @@ class ConsumerFilter:
             Refused: NotAllowedError: it must not be sent: pr7629.client.needs-flag. Or the client is to step in, but can't build the
                 filter.
         """
-        if self.state is State.BROKER:
+        if self.state is MessageFilterState.BROKER:
             request.filter_meta.CopyFrom(self.policy.filter_meta())
-        elif self.state is State.CLIENT:
+        elif self.state is MessageFilterState.CLIENT:
             self._own = requested_filter(self.policy.filter_meta(), self._registry, schemas or _NO_SCHEMAS).filter
         else:
             name = self.policy.class_name
@@ -200,13 +213,13 @@ class ConsumerFilter:
         Returns:
             None if the broker has filtered, or nobody was asked to: before `prepare`.
         """
-        if self.state is not State.CLIENT or self._own is None:
+        if self.state is not MessageFilterState.CLIENT or self._own is None:
             return None
         judgement = judge(self._own, data, open_messages, max_size=self._max_message_size)
         self.counters.add(judgement)
         return judgement
 
-    def _happened(self, event: Event) -> None:
+    def _happened(self, event: MessageFilterEvent) -> None:
         row = _TABLE.row(self, self.state, event)
         if row is not None:
             self.state = row.target

@@ -27,7 +27,15 @@ as written is another reading, a `PartitionWatchProfile` says which is followed.
 
 from refimpl.proposals.declaration import Capability, Command, Proposal
 from refimpl.proposals.partition_watch.broker import DELIVERIES, IMPOSSIBLE, Delivery, News, PartitionWatchBroker, PartitionWatchExtension
-from refimpl.proposals.partition_watch.client import TRANSITIONS, Event, PartitionCounts, PartitionWatch, Send, State
+from refimpl.proposals.partition_watch.client import (
+    IGNORED,
+    TRANSITIONS,
+    PartitionCounts,
+    PartitionWatch,
+    PartitionWatchEvent,
+    PartitionWatchSend,
+    PartitionWatchState,
+)
 from refimpl.proposals.partition_watch.rules import (
     AS_WRITTEN,
     DEFAULT,
@@ -43,6 +51,7 @@ __all__ = [
     "AS_WRITTEN",
     "DEFAULT",
     "DELIVERIES",
+    "IGNORED",
     "IMPOSSIBLE",
     "PROFILES",
     "PROPOSAL",
@@ -51,16 +60,16 @@ __all__ = [
     "TRANSITIONS",
     "WATCHERS_PER_CONNECTION",
     "Delivery",
-    "Event",
     "News",
     "PartitionCounts",
     "PartitionWatch",
     "PartitionWatchBroker",
+    "PartitionWatchEvent",
     "PartitionWatchExtension",
     "PartitionWatchProfile",
+    "PartitionWatchSend",
+    "PartitionWatchState",
     "ResultJudgement",
-    "Send",
-    "State",
 ]
 
 PROPOSAL: Proposal[PartitionWatchProfile] = Proposal(

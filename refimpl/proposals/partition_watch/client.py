@@ -2,12 +2,10 @@
 
 Where the broker offers watchers, one is registered; its success and its updates are handed to a listener, one at a time, and the
 outcome of an update goes back as its result. Elsewhere the counts are asked for once in an interval. `TRANSITIONS` has all of it
-as a table. Whoever holds a `PartitionWatch` calls the listener:
+as a table. Beside what every `WatchMachine` needs, the listener has to be called:
 
-    watch.received(command, now)
     while (told := watch.next_call()) is not None:
         watch.called(listener(told.topics, told.counts), now)       # at once, or when the listener has finished
-    for message in watch.commands_to_send(new_request_id, now): ...
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from types import MappingProxyType
 
 from google.protobuf.message import Message
 
@@ -28,6 +27,7 @@ from refimpl.proposals.partition_watch.rules import (
 )
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.state_machine import Table, Transition
+from refimpl.proposals.watch_machine import Registration
 from refimpl.wire.commands import command_name
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -45,7 +45,7 @@ from refimpl.wire.pulsar_api_pb2 import (
 )
 
 
-class State(Enum):
+class PartitionWatchState(Enum):
     """Where a client stands."""
 
     OFFLINE = "there is no connection"
@@ -58,7 +58,7 @@ class State(Enum):
     CLOSED = "nobody is interested any more"
 
 
-class Event(Enum):
+class PartitionWatchEvent(Enum):
     """What happens to it."""
 
     CONNECTED = "there is a connection"
@@ -73,50 +73,86 @@ class Event(Enum):
     CLOSE = "nobody is interested any more"
 
 
-class Send(Enum):
+class PartitionWatchSend(Enum):
     """What it sends, beside results."""
 
     WATCH = "WATCH_PARTITION_UPDATE"
     POLL = "PARTITIONED_METADATA for each topic"
-    CLOSE = "WATCH_PARTITION_UPDATE_CLOSE if the broker may have a watcher"
+    CLOSE = "WATCH_PARTITION_UPDATE_CLOSE"
 
 
-TRANSITIONS: tuple[Transition[State, Event, Send], ...] = (
-    Transition(State.OFFLINE, Event.CONNECTED, State.REGISTERING, Send.WATCH, when="watches"),
-    Transition(State.OFFLINE, Event.CONNECTED, State.POLLING),
-    Transition(State.OFFLINE, Event.CLOSE, State.CLOSED),
-    Transition(State.REGISTERING, Event.WATCHED, State.WATCHING),
-    Transition(State.REGISTERING, Event.REFUSED, State.POLLING, Send.CLOSE, when="in_doubt"),
-    Transition(State.REGISTERING, Event.REFUSED, State.POLLING),
-    Transition(State.REGISTERING, Event.FAILED, State.WAITING),
-    Transition(State.REGISTERING, Event.DISCONNECTED, State.OFFLINE),
-    Transition(State.REGISTERING, Event.CLOSE, State.CLOSED, Send.CLOSE),
-    Transition(State.WATCHING, Event.UNAPPLIED, State.DOUBTING),
-    Transition(State.WATCHING, Event.DUE, State.CHECKING, Send.WATCH),
-    Transition(State.WATCHING, Event.DISCONNECTED, State.OFFLINE),
-    Transition(State.WATCHING, Event.CLOSE, State.CLOSED, Send.CLOSE),
-    Transition(State.DOUBTING, Event.APPLIED, State.WATCHING),
-    Transition(State.DOUBTING, Event.DUE, State.CHECKING, Send.WATCH),
-    Transition(State.DOUBTING, Event.DISCONNECTED, State.OFFLINE),
-    Transition(State.DOUBTING, Event.CLOSE, State.CLOSED, Send.CLOSE),
-    Transition(State.CHECKING, Event.WATCHED, State.WATCHING),
-    Transition(State.CHECKING, Event.REFUSED, State.POLLING),
-    Transition(State.CHECKING, Event.FAILED, State.WAITING),
-    Transition(State.CHECKING, Event.DISCONNECTED, State.OFFLINE),
-    Transition(State.CHECKING, Event.CLOSE, State.CLOSED, Send.CLOSE),
-    Transition(State.POLLING, Event.POLL_DUE, State.POLLING, Send.POLL),
-    Transition(State.POLLING, Event.DISCONNECTED, State.OFFLINE),
-    Transition(State.POLLING, Event.CLOSE, State.CLOSED, Send.CLOSE),
-    Transition(State.WAITING, Event.POLL_DUE, State.WAITING, Send.POLL),
-    Transition(State.WAITING, Event.DUE, State.REGISTERING, Send.WATCH),
-    Transition(State.WAITING, Event.DISCONNECTED, State.OFFLINE),
-    Transition(State.WAITING, Event.CLOSE, State.CLOSED, Send.CLOSE),
+def watches(watch: PartitionWatch) -> bool:
+    """Tell whether a watcher can be asked for: pip247.client.needs-flag, pip247.client.switched-off, pip247.client.refused."""
+    return watch.watches
+
+
+def in_doubt(watch: PartitionWatch) -> bool:
+    """Tell whether the broker may have a watcher of which the client has heard nothing: a request of it was given up."""
+    return watch.registration is Registration.DOUBTFUL
+
+
+def may_have_watcher(watch: PartitionWatch) -> bool:
+    """Tell whether the broker may have a watcher, which is to be closed then: pip247.client.closes."""
+    return watch.registration is not Registration.NONE
+
+
+_State, _Event, _Send = PartitionWatchState, PartitionWatchEvent, PartitionWatchSend
+
+TRANSITIONS: tuple[Transition[PartitionWatchState, PartitionWatchEvent, PartitionWatchSend], ...] = (
+    Transition(_State.OFFLINE, _Event.CONNECTED, _State.REGISTERING, _Send.WATCH, when=watches),
+    Transition(_State.OFFLINE, _Event.CONNECTED, _State.POLLING),
+    Transition(_State.OFFLINE, _Event.CLOSE, _State.CLOSED),
+    Transition(_State.REGISTERING, _Event.WATCHED, _State.WATCHING),
+    Transition(_State.REGISTERING, _Event.REFUSED, _State.POLLING, _Send.CLOSE, when=in_doubt),
+    Transition(_State.REGISTERING, _Event.REFUSED, _State.POLLING),
+    Transition(_State.REGISTERING, _Event.FAILED, _State.WAITING),
+    Transition(_State.REGISTERING, _Event.DISCONNECTED, _State.OFFLINE),
+    Transition(_State.REGISTERING, _Event.CLOSE, _State.CLOSED, _Send.CLOSE, when=may_have_watcher),
+    Transition(_State.REGISTERING, _Event.CLOSE, _State.CLOSED),
+    Transition(_State.WATCHING, _Event.UNAPPLIED, _State.DOUBTING),
+    Transition(_State.WATCHING, _Event.DUE, _State.CHECKING, _Send.WATCH),
+    Transition(_State.WATCHING, _Event.DISCONNECTED, _State.OFFLINE),
+    Transition(_State.WATCHING, _Event.CLOSE, _State.CLOSED, _Send.CLOSE),
+    Transition(_State.DOUBTING, _Event.APPLIED, _State.WATCHING),
+    Transition(_State.DOUBTING, _Event.DUE, _State.CHECKING, _Send.WATCH),
+    Transition(_State.DOUBTING, _Event.DISCONNECTED, _State.OFFLINE),
+    Transition(_State.DOUBTING, _Event.CLOSE, _State.CLOSED, _Send.CLOSE),
+    Transition(_State.CHECKING, _Event.WATCHED, _State.WATCHING),
+    Transition(_State.CHECKING, _Event.REFUSED, _State.POLLING),
+    Transition(_State.CHECKING, _Event.FAILED, _State.WAITING),
+    Transition(_State.CHECKING, _Event.DISCONNECTED, _State.OFFLINE),
+    Transition(_State.CHECKING, _Event.CLOSE, _State.CLOSED, _Send.CLOSE),
+    Transition(_State.POLLING, _Event.POLL_DUE, _State.POLLING, _Send.POLL),
+    Transition(_State.POLLING, _Event.DISCONNECTED, _State.OFFLINE),
+    Transition(_State.POLLING, _Event.CLOSE, _State.CLOSED, _Send.CLOSE, when=may_have_watcher),
+    Transition(_State.POLLING, _Event.CLOSE, _State.CLOSED),
+    Transition(_State.WAITING, _Event.POLL_DUE, _State.WAITING, _Send.POLL),
+    Transition(_State.WAITING, _Event.DUE, _State.REGISTERING, _Send.WATCH),
+    Transition(_State.WAITING, _Event.DISCONNECTED, _State.OFFLINE),
+    Transition(_State.WAITING, _Event.CLOSE, _State.CLOSED, _Send.CLOSE, when=may_have_watcher),
+    Transition(_State.WAITING, _Event.CLOSE, _State.CLOSED),
 )
-"""The client as a table. An event that a state has no row for changes nothing."""
+"""The client as a table."""
 
-_TABLE = Table(TRANSITIONS)
-_ASKING = (State.REGISTERING, State.CHECKING)
-_WITHOUT_WATCHER = (State.POLLING, State.WAITING)
+_ANSWERS = (_Event.WATCHED, _Event.REFUSED, _Event.FAILED)
+_OUTCOMES = (_Event.APPLIED, _Event.UNAPPLIED)
+
+IGNORED: Mapping[PartitionWatchState, tuple[PartitionWatchEvent, ...]] = MappingProxyType(
+    {
+        _State.OFFLINE: (_Event.DISCONNECTED, _Event.DUE, _Event.POLL_DUE, *_ANSWERS, *_OUTCOMES),
+        _State.REGISTERING: (_Event.CONNECTED, _Event.DUE, _Event.POLL_DUE, *_OUTCOMES),
+        _State.WATCHING: (_Event.CONNECTED, _Event.APPLIED, _Event.POLL_DUE, *_ANSWERS),
+        _State.DOUBTING: (_Event.CONNECTED, _Event.UNAPPLIED, _Event.POLL_DUE, *_ANSWERS),
+        _State.CHECKING: (_Event.CONNECTED, _Event.DUE, _Event.POLL_DUE, *_OUTCOMES),
+        _State.POLLING: (_Event.CONNECTED, _Event.DUE, *_ANSWERS, *_OUTCOMES),
+        _State.WAITING: (_Event.CONNECTED, *_ANSWERS, *_OUTCOMES),
+        _State.CLOSED: tuple(_Event),
+    }
+)
+"""What changes nothing: the counts are asked for once more anyway, and nobody has asked for such an answer."""
+
+_TABLE = Table(TRANSITIONS, IGNORED)
+_WITHOUT_WATCHER = (_State.POLLING, _State.WAITING)
 
 
 @dataclass(frozen=True)
@@ -138,19 +174,32 @@ class _Told:
 
     Attributes:
         source: The kind of command that told it.
-        registration: Of which of the client's registrations that was.
+        success: After how many successes and ends of connections that was.
         counts: By topic.
         version: That of an update.
     """
 
     source: type[CommandWatchPartitionUpdateSuccess | CommandPartitionUpdate | CommandPartitionedTopicMetadataResponse]
-    registration: int
+    success: int
     counts: dict[str, int]
     version: int = 0
 
 
+@dataclass(frozen=True)
+class _Update:
+    """The newest update since the last success.
+
+    Attributes:
+        version: Its version; 0: there was none.
+        is_applied: What the listener made of it; None: it has not finished.
+    """
+
+    version: int = 0
+    is_applied: bool | None = None
+
+
 class PartitionWatch:
-    """The numbers of partitions of some topics, as far as a broker tells.
+    """The numbers of partitions of some topics, as far as a broker tells; a `WatchMachine`.
 
     Args:
         topics: Their names; they go to the broker as they are.
@@ -163,6 +212,9 @@ class PartitionWatch:
         operation_timeout: Seconds after which an unanswered request for a watcher has failed.
 
     Attributes:
+        state: Where it stands.
+        watches: Whether a watcher can be asked for on this connection.
+        registration: What is known of the watcher at the broker; only a confirmed one's updates count.
         failure: Why the last request for a watcher failed; None: it did not.
     """
 
@@ -180,24 +232,20 @@ class PartitionWatch:
     ) -> None:
         self.topics = tuple(dict.fromkeys(topics))
         self.watcher_id = watcher_id
-        self.state = State.OFFLINE
+        self.state = PartitionWatchState.OFFLINE
+        self.watches = False
+        self.registration = Registration.NONE
         self.failure: Refused | None = None
         self._counts = dict.fromkeys(self.topics, 0) | dict(counts or {})
         self._enabled = enabled
         self._poll_interval = poll_interval
         self._reconcile_period = reconcile_period if profile.reconciles else None  # pip247.client.reconciles, .no-task-beside-watch
         self._timeout = operation_timeout
-        self._flags = FeatureFlags()
-        self._refused = False
-        self._registration = 0
-        self._registered = False  # updates are for this watcher
-        self._asked_to_watch = False  # the broker may have a watcher
-        self._unanswered = False  # a request was given up that the broker may still carry out
-        self._version = 0  # of the last update since the last success
-        self._outcome: bool | None = None  # of that update; None: the listener has not finished
+        self._success = 0  # how often a success, or the end of a connection, has made what was told before void
+        self._update = _Update()
         self._next: _Told | None = None
         self._running: tuple[_Told, PartitionCounts] | None = None
-        self._outbox: list[Send] = []
+        self._outbox: list[PartitionWatchSend] = []
         self._results: list[CommandPartitionUpdateResult] = []
         self._watch_request: int | None = None
         self._polls: dict[int, str] = {}  # topics by request_id
@@ -212,14 +260,19 @@ class PartitionWatch:
         return dict(self._counts)
 
     @property
-    def watches(self) -> bool:
-        """Whether a watcher can be asked for: pip247.client.needs-flag, pip247.client.switched-off, pip247.client.refused."""
-        return self._enabled and self._flags.supports_partition_update_watchers and not self._refused
+    def address(self) -> tuple[str, int]:
+        """Return by which field the broker's commands name it, and the number there."""
+        return "watcher_id", self.watcher_id
 
     @property
-    def in_doubt(self) -> bool:
-        """Whether the broker may have a watcher of which the client has heard nothing: a request of it was given up."""
-        return self._unanswered and not self._registered
+    def wants_connection(self) -> bool:
+        """Whether a connection is wanted, and there is none."""
+        return self.state is PartitionWatchState.OFFLINE
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended for good."""
+        return self.state is PartitionWatchState.CLOSED
 
     def connected(self, flags: FeatureFlags | None, now: float) -> None:
         """Handle a new connection, to any broker of the cluster: pip247.client.reconnects, pip247.client.other-broker.
@@ -229,20 +282,19 @@ class PartitionWatch:
             now: Seconds.
         """
         self.disconnected(now)
-        self._flags = flags if flags is not None else FeatureFlags()
-        self._refused = False
+        self.watches = self._enabled and flags is not None and flags.supports_partition_update_watchers
         self._failures = 0
         self._told_at = now if self._told_at is None else self._told_at
-        self._happened(Event.CONNECTED, now)
+        self._happened(PartitionWatchEvent.CONNECTED, now)
 
     def disconnected(self, now: float) -> None:
         """Handle the loss of the connection; what it still owed is void, and the counts stay."""
         self._forget_registration()
-        self._registered = self._asked_to_watch = self._unanswered = False
+        self.registration = Registration.NONE
         self._watch_request = None
         self._polls.clear()
         self._outbox.clear()
-        self._happened(Event.DISCONNECTED, now)
+        self._happened(PartitionWatchEvent.DISCONNECTED, now)
 
     def close(self) -> None:
         """End the watch, since nobody is interested any more; a watcher is closed: pip247.client.closes."""
@@ -250,7 +302,7 @@ class PartitionWatch:
         self._results.clear()
         self._polls.clear()
         self._next = None
-        self._happened(Event.CLOSE, None)
+        self._happened(PartitionWatchEvent.CLOSE, None)
 
     def next_deadline(self) -> float | None:
         """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
@@ -262,15 +314,17 @@ class PartitionWatch:
         if self.state in _WITHOUT_WATCHER and self._poll_due is not None and now >= self._poll_due:
             self._poll_due = now + self._poll_interval  # pip247.client.polls
             self._polls.clear()
-            self._happened(Event.POLL_DUE, now)  # pip247.client.polls-while-retrying
+            self._happened(PartitionWatchEvent.POLL_DUE, now)  # pip247.client.polls-while-retrying
         if self._due is None or now < self._due:
             return
         self._due = None
-        if self.state in _ASKING:
-            self._watch_request, self._unanswered = None, True
-            self._failed(Refused(0, "the broker has not answered in time"), Event.FAILED, now)
+        if self._watch_request is not None:
+            self._watch_request = None
+            if self.registration is Registration.ASKED:
+                self.registration = Registration.DOUBTFUL
+            self._failed(Refused(0, "the broker has not answered in time"), PartitionWatchEvent.FAILED, now)
         else:
-            self._happened(Event.DUE, now)
+            self._happened(PartitionWatchEvent.DUE, now)
 
     def commands_to_send(self, new_request_id: Callable[[], int], now: float) -> list[Message]:
         """Return what is to be sent now, in this order.
@@ -284,15 +338,16 @@ class PartitionWatch:
         """
         messages: list[Message] = list(self._results)
         for send in self._outbox:
-            if send is Send.POLL:
+            if send is PartitionWatchSend.POLL:
                 messages += self._metadata_requests(new_request_id)
-            elif send is Send.WATCH:
-                self._asked_to_watch = True
+            elif send is PartitionWatchSend.WATCH:
+                if self.registration is Registration.NONE:
+                    self.registration = Registration.ASKED
                 self._watch_request = new_request_id()
                 self._due = now + self._timeout
                 messages.append(CommandWatchPartitionUpdate(request_id=self._watch_request, watcher_id=self.watcher_id, topics=self.topics))
             else:
-                self._asked_to_watch = self._unanswered = False  # whatever was asked for before ends with it
+                self.registration = Registration.NONE  # whatever was asked for before ends with it
                 messages.append(CommandWatchPartitionUpdateClose(request_id=new_request_id(), watcher_id=self.watcher_id))
         self._results.clear()
         self._outbox.clear()
@@ -309,7 +364,7 @@ class PartitionWatch:
     def received(self, command: BaseCommand, now: float) -> None:
         """Take a command from the broker; one that is not for this watcher, or comes too late, is ignored."""
         name = command_name(command)
-        if self.state is State.CLOSED:
+        if self.state is PartitionWatchState.CLOSED:
             return
         if name == "partitionUpdate":
             self._updated(command.partitionUpdate)
@@ -325,21 +380,22 @@ class PartitionWatch:
             return
         self._watch_request = None
         self._forget_registration()
-        self._registered = True
+        self.registration = Registration.CONFIRMED
         self._told_at, self._poll_due = now, None  # pip247.client.no-poll-beside-watch
         # pip247.client.success-calls
-        self._next = _Told(CommandWatchPartitionUpdateSuccess, self._registration, self._ours(answer.topic_with_partition))
-        self._happened(Event.WATCHED, now)
+        self._next = _Told(CommandWatchPartitionUpdateSuccess, self._success, self._ours(answer.topic_with_partition))
+        self._happened(PartitionWatchEvent.WATCHED, now)
 
     def _updated(self, update: CommandPartitionUpdate) -> None:
-        if not self._registered or update.watcher_id != self.watcher_id:  # pip247.client.unknown-id
+        if self.registration is not Registration.CONFIRMED or update.watcher_id != self.watcher_id:  # pip247.client.unknown-id
             return
-        repeated = update.version == self._version
-        if update.version > self._version or (repeated and self._outcome is False):  # pip247.client.update-calls, .failed-again
-            self._version, self._outcome = update.version, None
+        newest = self._update
+        repeated = update.version == newest.version
+        if update.version > newest.version or (repeated and newest.is_applied is False):  # pip247.client.update-calls, .failed-again
+            self._update = _Update(update.version)
             counts = self._ours(update.topic_with_partition)
-            self._next = _Told(CommandPartitionUpdate, self._registration, counts, update.version)  # pip247.client.newest-only
-        elif not repeated or self._outcome is not None:  # pip247.client.not-newer; else its result follows: pip247.client.one-result
+            self._next = _Told(CommandPartitionUpdate, self._success, counts, update.version)  # pip247.client.newest-only
+        elif not repeated or newest.is_applied is not None:  # pip247.client.not-newer; else its result follows: pip247.client.one-result
             self._results.append(CommandPartitionUpdateResult(version=update.version, success=True, watcher_id=self.watcher_id))
 
     def _polled(self, answer: CommandPartitionedTopicMetadataResponse) -> None:
@@ -348,23 +404,26 @@ class PartitionWatch:
             return
         if answer.partitions <= self._counts[topic]:
             return
-        told = self._next or _Told(CommandPartitionedTopicMetadataResponse, self._registration, {})
+        told = self._next or _Told(CommandPartitionedTopicMetadataResponse, self._success, {})
         self._next = replace(told, counts=told.counts | {topic: answer.partitions})
 
     def _error(self, error: CommandError, now: float) -> None:
         if self._polls.pop(error.request_id, None) is None and error.request_id == self._watch_request:
             self._watch_request = None
-            self._asked_to_watch = self._registered or self._unanswered
-            self._refused = error.error == NotAllowedError  # pip247.client.refused
-            self._failed(Refused(error.error, error.message), Event.REFUSED if self._refused else Event.FAILED, now)
+            if self.registration is Registration.ASKED:
+                self.registration = Registration.NONE
+            is_refused = error.error == NotAllowedError  # pip247.client.refused
+            self.watches = self.watches and not is_refused
+            event = PartitionWatchEvent.REFUSED if is_refused else PartitionWatchEvent.FAILED
+            self._failed(Refused(error.error, error.message), event, now)
 
     def _ours(self, told: Iterable[TopicWithPartition]) -> dict[str, int]:
         return {one.topic: one.partition for one in told if one.topic in self._counts}  # pip247.client.foreign-topic
 
     def _forget_registration(self) -> None:
         """Let versions start again; results of what was told so far are no longer owed: pip247.client.versions-restart."""
-        self._registration += 1
-        self._version, self._outcome = 0, None
+        self._success += 1
+        self._update = _Update()
         self._results.clear()
 
     # The listener
@@ -381,8 +440,18 @@ class PartitionWatch:
         self._running = (told, call)
         return call
 
+    def tell(self, listener: Callable[[PartitionCounts], bool], now: float) -> None:
+        """Call a listener that never waits, as often as there is something to be told.
+
+        Args:
+            listener: Takes the counts, and says whether it could apply them.
+            now: Seconds.
+        """
+        while (told := self.next_call()) is not None:
+            self.called(listener(told), now)
+
     def called(self, success: bool, now: float) -> None:
-        """Record that the listener has finished.
+        """Handle the end of the listener's call.
 
         Args:
             success: Its outcome.
@@ -396,42 +465,42 @@ class PartitionWatch:
         (told, call), self._running = self._running, None
         if success:
             self._counts.update(zip(call.topics, call.counts, strict=True))
-        if self.state is State.CLOSED or told.registration != self._registration:  # pip247.client.no-foreign-result
+        if self.state is PartitionWatchState.CLOSED or told.success != self._success:  # pip247.client.no-foreign-result
             return
         if told.source is CommandPartitionUpdate:
-            if told.version == self._version:
-                self._outcome = success
+            if told.version == self._update.version:
+                self._update = _Update(told.version, success)
             # pip247.client.result
             self._results.append(CommandPartitionUpdateResult(version=told.version, success=success, watcher_id=self.watcher_id))
         if told.source is not CommandPartitionedTopicMetadataResponse and success:
             self._failures, self.failure = 0, None
-            self._happened(Event.APPLIED, now)
+            self._happened(PartitionWatchEvent.APPLIED, now)
         elif told.source is CommandWatchPartitionUpdateSuccess:  # pip247.client.success-failed
-            self._failed(Refused(0, "the listener has failed"), Event.UNAPPLIED, now)
+            self._failed(Refused(0, "the listener has failed"), PartitionWatchEvent.UNAPPLIED, now)
 
     # The table
 
-    def _failed(self, refusal: Refused, event: Event, now: float) -> None:
+    def _failed(self, refusal: Refused, event: PartitionWatchEvent, now: float) -> None:
         self.failure = refusal
         self._failures += 1
         self._happened(event, now)
 
-    def _happened(self, event: Event, now: float | None) -> None:
+    def _happened(self, event: PartitionWatchEvent, now: float | None) -> None:
         """Follow the table."""
         row = _TABLE.row(self, self.state, event)
         if row is None:
             return
         self.state = row.target
-        if row.send is not None and (row.send is not Send.CLOSE or self._asked_to_watch):
+        if row.send is not None:
             self._outbox.append(row.send)
-        if event is not Event.POLL_DUE:
+        if event is not PartitionWatchEvent.POLL_DUE:  # which has a time of its own
             self._due = self._deadline(now) if now is not None else None
         if self.state in _WITHOUT_WATCHER and self._poll_due is None and self._told_at is not None:
             self._poll_due = self._told_at + self._poll_interval
 
     def _deadline(self, now: float) -> float | None:
-        if self.state is State.WATCHING:
+        if self.state is PartitionWatchState.WATCHING:
             return None if self._reconcile_period is None else now + self._reconcile_period
-        if self.state in (State.DOUBTING, State.WAITING):  # pip247.client.retries
+        if self.state in (PartitionWatchState.DOUBTING, PartitionWatchState.WAITING):  # pip247.client.retries
             return now + delay(self._failures)
         return None

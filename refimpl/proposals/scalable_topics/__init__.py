@@ -21,7 +21,14 @@ is on no wire.
 from refimpl.indexes.topics_hash import EMPTY_HASH, topics_hash
 from refimpl.proposals.declaration import Capability, Command, Proposal
 from refimpl.proposals.scalable_topics.broker import ScalableTopicsBroker, ScalableTopicsExtension
-from refimpl.proposals.scalable_topics.client import TRANSITIONS, Event, ScalableTopicsWatch, Send, State
+from refimpl.proposals.scalable_topics.client import (
+    IGNORED,
+    TRANSITIONS,
+    ScalableTopicsEvent,
+    ScalableTopicsSend,
+    ScalableTopicsState,
+    ScalableTopicsWatch,
+)
 from refimpl.proposals.scalable_topics.layout import (
     LAST_HASH,
     Layout,
@@ -51,22 +58,23 @@ __all__ = [
     "COALESCING_SECONDS",
     "DEFAULT",
     "EMPTY_HASH",
+    "IGNORED",
     "LAST_HASH",
     "PROFILES",
     "PROPOSAL",
     "TRANSITIONS",
     "WATCHES_PER_CONNECTION",
-    "Event",
     "Layout",
     "LayoutBroker",
     "ScalableTopicChanges",
     "ScalableTopicsBroker",
+    "ScalableTopicsEvent",
     "ScalableTopicsExtension",
     "ScalableTopicsProfile",
+    "ScalableTopicsSend",
+    "ScalableTopicsState",
     "ScalableTopicsWatch",
     "Segment",
-    "Send",
-    "State",
     "active_segments",
     "first_layout",
     "is_scalable_topic",

@@ -6,9 +6,10 @@ set; what comes back then is a snapshot, or nothing, if nothing has changed. `TR
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from random import Random
+from types import MappingProxyType
 
 from google.protobuf.message import Message
 
@@ -16,6 +17,7 @@ from refimpl.indexes.topics_hash import TopicSet
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.scalable_topics.rules import DEFAULT, FoldedChanges, ScalableTopicChanges, ScalableTopicsProfile, retry_delay
 from refimpl.proposals.state_machine import Table, Transition
+from refimpl.proposals.watch_machine import Registration
 from refimpl.wire.commands import command_name
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -32,7 +34,7 @@ from refimpl.wire.pulsar_api_pb2 import (
 )
 
 
-class State(Enum):
+class ScalableTopicsState(Enum):
     """Where a watch stands."""
 
     NEW = "nobody has started it"
@@ -45,7 +47,7 @@ class State(Enum):
     CLOSED = "nobody is interested any more"
 
 
-class Event(Enum):
+class ScalableTopicsEvent(Enum):
     """What happens to it."""
 
     START = "somebody is interested"
@@ -59,47 +61,84 @@ class Event(Enum):
     CLOSE = "nobody is interested any more"
 
 
-class Send(Enum):
+class ScalableTopicsSend(Enum):
     """What it sends."""
 
     WATCH = "WATCH_SCALABLE_TOPICS, with the hash of the known set if there is one"
     CLOSE = "WATCH_SCALABLE_TOPICS_CLOSE"
 
 
-TRANSITIONS: tuple[Transition[State, Event, Send], ...] = (
-    Transition(State.NEW, Event.START, State.CONNECTING),
-    Transition(State.NEW, Event.CLOSE, State.CLOSED),
-    Transition(State.CONNECTING, Event.CONNECTED, State.WATCHING, Send.WATCH, when="knows_topics"),
-    Transition(State.CONNECTING, Event.CONNECTED, State.OPENING, Send.WATCH),
-    Transition(State.CONNECTING, Event.UNSUPPORTED, State.WAITING, when="knows_topics"),
-    Transition(State.CONNECTING, Event.UNSUPPORTED, State.FAILED),
-    Transition(State.CONNECTING, Event.LOST, State.WAITING, when="survives_loss"),
-    Transition(State.CONNECTING, Event.LOST, State.FAILED),
-    Transition(State.CONNECTING, Event.CLOSE, State.CLOSED),
-    Transition(State.OPENING, Event.SNAPSHOT, State.WATCHING),
-    Transition(State.OPENING, Event.ERROR, State.FAILED),
-    Transition(State.OPENING, Event.LOST, State.WAITING, when="survives_loss"),
-    Transition(State.OPENING, Event.LOST, State.FAILED),
-    Transition(State.OPENING, Event.DUE, State.FAILED, Send.CLOSE),
-    Transition(State.OPENING, Event.CLOSE, State.CLOSED, Send.CLOSE),
-    Transition(State.WATCHING, Event.SNAPSHOT, State.WATCHING),
-    Transition(State.WATCHING, Event.DIFF, State.WATCHING),
-    Transition(State.WATCHING, Event.ERROR, State.REFUSED),
-    Transition(State.WATCHING, Event.LOST, State.WAITING),
-    Transition(State.WATCHING, Event.CLOSE, State.CLOSED, Send.CLOSE),
-    Transition(State.REFUSED, Event.DUE, State.WATCHING, Send.WATCH),
-    Transition(State.REFUSED, Event.LOST, State.WAITING),
-    Transition(State.REFUSED, Event.CLOSE, State.CLOSED),
-    Transition(State.WAITING, Event.DUE, State.CONNECTING),
-    Transition(State.WAITING, Event.CLOSE, State.CLOSED),
-)
-"""The client as a table. An event that a state has no row for changes nothing."""
+def knows_topics(watch: ScalableTopicsWatch) -> bool:
+    """Tell whether there is a set whose hash can be sent: pr25648.client.hash-on-reconnect."""
+    return watch.is_started
 
-_TABLE = Table(TRANSITIONS)
+
+def survives_loss(watch: ScalableTopicsWatch) -> bool:
+    """Tell whether a lost connection is replaced: pr25648.client.reconnects, .early-loss-fails, .early-loss-retries."""
+    return watch.is_started or watch.profile.loss_before_first_set == "retries"
+
+
+def may_have_watch(watch: ScalableTopicsWatch) -> bool:
+    """Tell whether the broker may have a watch, which is to be closed then: pr25648.client.closes."""
+    return watch.registration is not Registration.NONE
+
+
+_State, _Event, _Send = ScalableTopicsState, ScalableTopicsEvent, ScalableTopicsSend
+
+TRANSITIONS: tuple[Transition[ScalableTopicsState, ScalableTopicsEvent, ScalableTopicsSend], ...] = (
+    Transition(_State.NEW, _Event.START, _State.CONNECTING),
+    Transition(_State.NEW, _Event.CLOSE, _State.CLOSED),
+    Transition(_State.CONNECTING, _Event.CONNECTED, _State.WATCHING, _Send.WATCH, when=knows_topics),
+    Transition(_State.CONNECTING, _Event.CONNECTED, _State.OPENING, _Send.WATCH),
+    Transition(_State.CONNECTING, _Event.UNSUPPORTED, _State.WAITING, when=knows_topics),
+    Transition(_State.CONNECTING, _Event.UNSUPPORTED, _State.FAILED),
+    Transition(_State.CONNECTING, _Event.LOST, _State.WAITING, when=survives_loss),
+    Transition(_State.CONNECTING, _Event.LOST, _State.FAILED),
+    Transition(_State.CONNECTING, _Event.CLOSE, _State.CLOSED),
+    Transition(_State.OPENING, _Event.SNAPSHOT, _State.WATCHING),
+    Transition(_State.OPENING, _Event.ERROR, _State.FAILED),
+    Transition(_State.OPENING, _Event.LOST, _State.WAITING, when=survives_loss),
+    Transition(_State.OPENING, _Event.LOST, _State.FAILED),
+    Transition(_State.OPENING, _Event.DUE, _State.FAILED, _Send.CLOSE, when=may_have_watch),
+    Transition(_State.OPENING, _Event.DUE, _State.FAILED),
+    Transition(_State.OPENING, _Event.CLOSE, _State.CLOSED, _Send.CLOSE, when=may_have_watch),
+    Transition(_State.OPENING, _Event.CLOSE, _State.CLOSED),
+    Transition(_State.WATCHING, _Event.SNAPSHOT, _State.WATCHING),
+    Transition(_State.WATCHING, _Event.DIFF, _State.WATCHING),
+    Transition(_State.WATCHING, _Event.ERROR, _State.REFUSED),
+    Transition(_State.WATCHING, _Event.LOST, _State.WAITING),
+    Transition(_State.WATCHING, _Event.CLOSE, _State.CLOSED, _Send.CLOSE, when=may_have_watch),
+    Transition(_State.WATCHING, _Event.CLOSE, _State.CLOSED),
+    Transition(_State.REFUSED, _Event.DUE, _State.WATCHING, _Send.WATCH),
+    Transition(_State.REFUSED, _Event.LOST, _State.WAITING),
+    Transition(_State.REFUSED, _Event.CLOSE, _State.CLOSED),
+    Transition(_State.WAITING, _Event.DUE, _State.CONNECTING),
+    Transition(_State.WAITING, _Event.CLOSE, _State.CLOSED),
+)
+"""The client as a table."""
+
+_CONNECTIONS = (_Event.CONNECTED, _Event.UNSUPPORTED)
+_UPDATES = (_Event.SNAPSHOT, _Event.DIFF, _Event.ERROR)
+
+IGNORED: Mapping[ScalableTopicsState, tuple[ScalableTopicsEvent, ...]] = MappingProxyType(
+    {
+        _State.NEW: (*_CONNECTIONS, _Event.LOST, *_UPDATES, _Event.DUE),
+        _State.CONNECTING: (_Event.START, *_UPDATES, _Event.DUE),
+        _State.OPENING: (_Event.START, *_CONNECTIONS, _Event.DIFF),  # pr25648.client.diff-before-snapshot
+        _State.WATCHING: (_Event.START, *_CONNECTIONS, _Event.DUE),
+        _State.REFUSED: (_Event.START, *_CONNECTIONS, *_UPDATES),
+        _State.WAITING: (_Event.START, *_CONNECTIONS, _Event.LOST, *_UPDATES),
+        _State.FAILED: tuple(_Event),
+        _State.CLOSED: tuple(_Event),
+    }
+)
+"""What changes nothing: it was started already, the connection is an older one, or the broker tells of a watch that has ended."""
+
+_TABLE = Table(TRANSITIONS, IGNORED)
 
 
 class ScalableTopicsWatch:
-    """The scalable topics of a namespace that have certain properties, as far as a broker tells.
+    """The scalable topics of a namespace that have certain properties, as far as a broker tells; a `WatchMachine`.
 
     Whoever holds it makes a connection when `wants_connection` says so, and calls `connected` or `disconnected` with the outcome.
     `start()` is through when `is_started`, and has failed when the state is FAILED, for the reason that `failure` gives.
@@ -114,6 +153,8 @@ class ScalableTopicsWatch:
 
     Attributes:
         state: Where it stands.
+        profile: Whom to follow.
+        registration: What is known of the watch at the broker.
         failure: What went wrong last; None: nothing has, since the broker told something.
     """
 
@@ -130,14 +171,15 @@ class ScalableTopicsWatch:
         self.namespace = namespace
         self.watch_id = watch_id
         self.property_filters = dict(property_filters or {})
-        self.state = State.NEW
+        self.profile = profile
+        self.state = ScalableTopicsState.NEW
+        self.registration = Registration.NONE
         self.failure: Refused | None = None
         self._random = random
-        self._profile = profile
         self._timeout = operation_timeout
         self._topics: TopicSet | None = None
         self._changes = FoldedChanges("cancels_out")  # that nobody has taken yet
-        self._outbox: list[Send] = []
+        self._outbox: list[ScalableTopicsSend] = []
         self._deadline: float | None = None
         self._failures = 0
         self._pause = 0.0  # the last one
@@ -161,21 +203,21 @@ class ScalableTopicsWatch:
     @property
     def wants_connection(self) -> bool:
         """Whether a connection is to be made now."""
-        return self.state is State.CONNECTING
+        return self.state is ScalableTopicsState.CONNECTING
 
     @property
-    def knows_topics(self) -> bool:
-        """Whether there is a set whose hash can be sent: pr25648.client.hash-on-reconnect."""
-        return self._topics is not None
+    def address(self) -> tuple[str, int]:
+        """Return by which field the broker's commands name it, and the number there."""
+        return "watch_id", self.watch_id
 
     @property
-    def survives_loss(self) -> bool:
-        """Whether a lost connection is replaced: pr25648.client.reconnects, .early-loss-fails, .early-loss-retries."""
-        return self._topics is not None or self._profile.loss_before_first_set == "retries"
+    def is_closed(self) -> bool:
+        """Whether it has ended for good."""
+        return self.state in (ScalableTopicsState.FAILED, ScalableTopicsState.CLOSED)
 
     def start(self) -> None:
         """Begin."""
-        self._happened(Event.START, None)
+        self._happened(ScalableTopicsEvent.START, None)
 
     def connected(self, flags: FeatureFlags | None, now: float) -> None:
         """Handle the connection that was wanted.
@@ -185,22 +227,20 @@ class ScalableTopicsWatch:
             now: Seconds.
         """
         if flags is not None and flags.supports_scalable_topics:
-            self._happened(Event.CONNECTED, now)
+            self._happened(ScalableTopicsEvent.CONNECTED, now)
         else:  # pr25648.client.needs-flag
             refusal = Refused(UnsupportedVersionError, "the broker does not support scalable topics")
-            self._failed(Event.UNSUPPORTED, refusal, now)
+            self._failed(ScalableTopicsEvent.UNSUPPORTED, refusal, now)
 
     def disconnected(self, now: float) -> None:
         """Handle the loss of the connection, or that it could not be made; the known topics stay."""
+        self.registration = Registration.NONE
         self._outbox.clear()
-        self._failed(Event.LOST, Refused(ServiceNotReady, "the connection is lost, or could not be made"), now)
+        self._failed(ScalableTopicsEvent.LOST, Refused(ServiceNotReady, "the connection is lost, or could not be made"), now)
 
     def close(self) -> None:
         """End the watch, since nobody is interested any more; the broker is told: pr25648.client.closes."""
-        unsent = Send.WATCH in self._outbox
-        self._happened(Event.CLOSE, None)
-        if unsent:
-            self._outbox.clear()
+        self._happened(ScalableTopicsEvent.CLOSE, None)
 
     def next_deadline(self) -> float | None:
         """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
@@ -210,20 +250,30 @@ class ScalableTopicsWatch:
         """Do what is due."""
         if self._deadline is None or now < self._deadline:
             return
-        if self.state is State.OPENING:  # pr25648.client.start-times-out
-            self._failed(Event.DUE, Refused(UnknownError, "the broker has not told the first set in time"), now)
+        if self.state is ScalableTopicsState.OPENING:  # pr25648.client.start-times-out
+            self._failed(ScalableTopicsEvent.DUE, Refused(UnknownError, "the broker has not told the first set in time"), now)
         else:
-            self._happened(Event.DUE, now)
+            self._happened(ScalableTopicsEvent.DUE, now)
 
-    def commands_to_send(self) -> list[Message]:
-        """Return what is to be sent now, in this order: sub-messages, each to be wrapped into its command."""
+    def commands_to_send(self, new_request_id: Callable[[], int], now: float) -> list[Message]:  # noqa: ARG002
+        """Return what is to be sent now, in this order.
+
+        Args:
+            new_request_id: Is not needed: the requests of this proposal have no numbers.
+            now: Seconds.
+
+        Returns:
+            Sub-messages, each to be wrapped into its command.
+        """
         messages = [self._message(send) for send in self._outbox]
         self._outbox.clear()
         return messages
 
-    def _message(self, send: Send) -> Message:
-        if send is Send.CLOSE:
+    def _message(self, send: ScalableTopicsSend) -> Message:
+        if send is ScalableTopicsSend.CLOSE:
+            self.registration = Registration.NONE
             return CommandWatchScalableTopicsClose(watch_id=self.watch_id)
+        self.registration = Registration.ASKED
         return CommandWatchScalableTopics(
             watch_id=self.watch_id,
             namespace=self.namespace,
@@ -240,13 +290,14 @@ class ScalableTopicsWatch:
             return
         event = update.WhichOneof("event")  # None: pr25648.client.empty-update
         if update.HasField("error"):  # pr25648.client.error-ends-start, .error-retried
-            self._failed(Event.ERROR, Refused(update.error, update.message), now)
-        elif event == "snapshot" and self.state in (State.OPENING, State.WATCHING):
+            self.registration = Registration.NONE
+            self._failed(ScalableTopicsEvent.ERROR, Refused(update.error, update.message), now)
+        elif event == "snapshot" and not _TABLE.ignores(self.state, ScalableTopicsEvent.SNAPSHOT):
             self._replace(update.snapshot)
-            self._told(Event.SNAPSHOT, now)
-        elif event == "diff" and self.state is State.WATCHING:  # pr25648.client.diff-before-snapshot
+            self._told(ScalableTopicsEvent.SNAPSHOT, now)
+        elif event == "diff" and not _TABLE.ignores(self.state, ScalableTopicsEvent.DIFF):
             self._apply(update.diff)
-            self._told(Event.DIFF, now)
+            self._told(ScalableTopicsEvent.DIFF, now)
 
     def take_changes(self) -> ScalableTopicChanges | None:
         """Return how the topics have changed since they were asked for last, or since the first set; None: they have not.
@@ -277,14 +328,14 @@ class ScalableTopicsWatch:
             if self._topics.add(topic):
                 self._changes.add(topic)
 
-    def _told(self, event: Event, now: float) -> None:
+    def _told(self, event: ScalableTopicsEvent, now: float) -> None:
         self._failures = 0
         self.failure = None
         self._happened(event, now)
 
-    def _failed(self, event: Event, refusal: Refused, now: float) -> None:
+    def _failed(self, event: ScalableTopicsEvent, refusal: Refused, now: float) -> None:
         """Handle a failure. A watch that held longer than the pause before it was a success: silence is no failure."""
-        if not _TABLE.knows(self.state, event):
+        if _TABLE.ignores(self.state, event):
             return
         if self._opened_at is not None and now - self._opened_at > self._pause:  # pr25648.client.backoff-reset
             self._failures = 0
@@ -292,21 +343,23 @@ class ScalableTopicsWatch:
         self.failure = refusal
         self._happened(event, now)
 
-    def _happened(self, event: Event, now: float | None) -> None:
+    def _happened(self, event: ScalableTopicsEvent, now: float | None) -> None:
         """Follow the table."""
         row = _TABLE.row(self, self.state, event)
         if row is None:
             return
         self.state = row.target
+        if self.is_closed:
+            self._outbox.clear()
         if row.send is not None:
             self._outbox.append(row.send)
             self._opened_at = now
         self._deadline = None if now is None else self._due(now)
 
     def _due(self, now: float) -> float | None:
-        if self.state is State.OPENING:
+        if self.state is ScalableTopicsState.OPENING:
             return now + self._timeout
-        if self.state in (State.WAITING, State.REFUSED):
+        if self.state in (ScalableTopicsState.WAITING, ScalableTopicsState.REFUSED):
             self._pause = retry_delay(self._failures, self._random)
             self._failures += 1
             return now + self._pause

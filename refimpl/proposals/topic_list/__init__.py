@@ -20,7 +20,15 @@ followed.
 from refimpl.indexes.topics_hash import EMPTY_HASH, topics_hash, utf16_order
 from refimpl.proposals.declaration import Capability, Command, Proposal
 from refimpl.proposals.topic_list.broker import TopicListBroker, TopicListExtension
-from refimpl.proposals.topic_list.client import TRANSITIONS, Event, Send, State, TopicChanges, TopicListWatch
+from refimpl.proposals.topic_list.client import (
+    IGNORED,
+    TRANSITIONS,
+    TopicChanges,
+    TopicListEvent,
+    TopicListSend,
+    TopicListState,
+    TopicListWatch,
+)
 from refimpl.proposals.topic_list.rules import (
     AS_WRITTEN,
     DEFAULT,
@@ -36,18 +44,19 @@ __all__ = [
     "AS_WRITTEN",
     "DEFAULT",
     "EMPTY_HASH",
+    "IGNORED",
     "PATTERN_MAX_LENGTH",
     "PROFILES",
     "PROPOSAL",
     "TRANSITIONS",
     "WATCHERS_PER_CONNECTION",
-    "Event",
-    "Send",
-    "State",
     "TopicChanges",
     "TopicListBroker",
+    "TopicListEvent",
     "TopicListExtension",
     "TopicListProfile",
+    "TopicListSend",
+    "TopicListState",
     "TopicListWatch",
     "pattern_length",
     "topics_hash",

@@ -7,9 +7,11 @@ all of it as a table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 
 from google.protobuf.message import Message
 
@@ -19,6 +21,7 @@ from refimpl.indexes.topics_hash import EMPTY_HASH, TopicSet
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.state_machine import Table, Transition
 from refimpl.proposals.topic_list.rules import DEFAULT, TopicListProfile, visible_topics, without_domain
+from refimpl.proposals.watch_machine import Registration
 from refimpl.wire.commands import command_name
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -37,7 +40,7 @@ FIRST_RETRY = 0.2
 """Seconds until a request that failed is made again; they double with each failure, up to the discovery period."""
 
 
-class State(Enum):
+class TopicListState(Enum):
     """Where a pattern consumer's watch stands."""
 
     OFFLINE = "there is no connection"
@@ -51,7 +54,7 @@ class State(Enum):
     CLOSED = "nobody is interested any more"
 
 
-class Event(Enum):
+class TopicListEvent(Enum):
     """What happens to it."""
 
     CONNECTED = "there is a connection"
@@ -66,58 +69,118 @@ class Event(Enum):
     CLOSE = "nobody is interested any more"
 
 
-class Send(Enum):
+class TopicListSend(Enum):
     """What it sends."""
 
     LIST = "GET_TOPICS_OF_NAMESPACE with the known hash"
     LIST_ANEW = "GET_TOPICS_OF_NAMESPACE without a hash"
     WATCH = "WATCH_TOPIC_LIST"
-    CLOSE = "WATCH_TOPIC_LIST_CLOSE if a watcher was asked for"
+    CLOSE = "WATCH_TOPIC_LIST_CLOSE"
 
 
-TRANSITIONS: tuple[Transition[State, Event, Send], ...] = (
-    Transition(State.OFFLINE, Event.CONNECTED, State.REGISTERING, Send.WATCH, when="knows_topics_and_watches"),
-    Transition(State.OFFLINE, Event.CONNECTED, State.LISTING, Send.LIST),
-    Transition(State.OFFLINE, Event.CLOSE, State.CLOSED),
-    Transition(State.LISTING, Event.LISTED, State.REGISTERING, Send.WATCH, when="watches"),
-    Transition(State.LISTING, Event.LISTED, State.POLLING),
-    Transition(State.LISTING, Event.FAILED, State.WAITING),
-    Transition(State.LISTING, Event.DISCONNECTED, State.OFFLINE),
-    Transition(State.LISTING, Event.CLOSE, State.CLOSED, Send.CLOSE),
-    Transition(State.REGISTERING, Event.WATCHED, State.WATCHING),
-    Transition(State.REGISTERING, Event.DOUBTED, State.CHECKING, Send.LIST_ANEW),
-    Transition(State.REGISTERING, Event.REFUSED, State.LISTING, Send.LIST),
-    Transition(State.REGISTERING, Event.FAILED, State.WAITING),
-    Transition(State.REGISTERING, Event.DISCONNECTED, State.OFFLINE),
-    Transition(State.REGISTERING, Event.CLOSE, State.CLOSING),
-    Transition(State.WATCHING, Event.DIFFERED, State.CHECKING, Send.WATCH, when="reconciles"),
-    Transition(State.WATCHING, Event.DIFFERED, State.CHECKING, Send.LIST),
-    Transition(State.WATCHING, Event.DUE, State.CHECKING, Send.WATCH, when="reconciles"),
-    Transition(State.WATCHING, Event.DUE, State.CHECKING, Send.LIST),
-    Transition(State.WATCHING, Event.DISCONNECTED, State.OFFLINE),
-    Transition(State.WATCHING, Event.CLOSE, State.CLOSED, Send.CLOSE),
-    Transition(State.CHECKING, Event.WATCHED, State.WATCHING),
-    Transition(State.CHECKING, Event.LISTED, State.WATCHING),
-    Transition(State.CHECKING, Event.DOUBTED, State.CHECKING, Send.LIST_ANEW),
-    Transition(State.CHECKING, Event.REFUSED, State.LISTING, Send.LIST),
-    Transition(State.CHECKING, Event.FAILED, State.WAITING),
-    Transition(State.CHECKING, Event.DISCONNECTED, State.OFFLINE),
-    Transition(State.CHECKING, Event.CLOSE, State.CLOSED, Send.CLOSE),
-    Transition(State.POLLING, Event.DUE, State.LISTING, Send.LIST),
-    Transition(State.POLLING, Event.DISCONNECTED, State.OFFLINE),
-    Transition(State.POLLING, Event.CLOSE, State.CLOSED, Send.CLOSE),
-    Transition(State.WAITING, Event.DUE, State.LISTING, Send.LIST),
-    Transition(State.WAITING, Event.DISCONNECTED, State.OFFLINE),
-    Transition(State.WAITING, Event.CLOSE, State.CLOSED, Send.CLOSE),
-    Transition(State.CLOSING, Event.WATCHED, State.CLOSED, Send.CLOSE),
-    Transition(State.CLOSING, Event.DOUBTED, State.CLOSED, Send.CLOSE),
-    Transition(State.CLOSING, Event.REFUSED, State.CLOSED),
-    Transition(State.CLOSING, Event.FAILED, State.CLOSED, Send.CLOSE),
-    Transition(State.CLOSING, Event.DISCONNECTED, State.CLOSED),
+class TopicListOffer(Enum):
+    """What the present broker does, as far as the client makes use of it."""
+
+    LISTS = "it answers requests for a list"
+    WATCHERS = "it tells of changes, too"
+    CHECKS = "it tells of changes, and a repeated request for the watcher compares the sets"
+
+
+def knows_topics_and_watches(watch: TopicListWatch) -> bool:
+    """Tell whether a watcher can be asked for at once, with the hash of what is known: pip145.client.watch-hash-on-reconnect."""
+    return watch.topics_hash is not None and watches(watch)
+
+
+def watches(watch: TopicListWatch) -> bool:
+    """Tell whether a watcher can be asked for: pip145.client.watch-needs-flag, pip145.client.list-polls-without-watch."""
+    return watch.offer is not TopicListOffer.LISTS
+
+
+def reconciles(watch: TopicListWatch) -> bool:
+    """Tell whether the set is checked by a repeated request for the watcher, and not by a list: pip145.client.watch-periodic."""
+    return watch.offer is TopicListOffer.CHECKS
+
+
+def awaits_answer(watch: TopicListWatch) -> bool:
+    """Tell whether a request is on its way. A close has to follow its answer: some brokers suffer from one that overtakes it."""
+    return watch.asked is not None
+
+
+def may_have_watcher(watch: TopicListWatch) -> bool:
+    """Tell whether the broker may have a watcher, which is to be closed then: pip145.client.watch-close."""
+    return watch.registration is not Registration.NONE
+
+
+_State, _Event, _Send = TopicListState, TopicListEvent, TopicListSend
+
+TRANSITIONS: tuple[Transition[TopicListState, TopicListEvent, TopicListSend], ...] = (
+    Transition(_State.OFFLINE, _Event.CONNECTED, _State.REGISTERING, _Send.WATCH, when=knows_topics_and_watches),
+    Transition(_State.OFFLINE, _Event.CONNECTED, _State.LISTING, _Send.LIST),
+    Transition(_State.OFFLINE, _Event.CLOSE, _State.CLOSED),
+    Transition(_State.LISTING, _Event.LISTED, _State.REGISTERING, _Send.WATCH, when=watches),
+    Transition(_State.LISTING, _Event.LISTED, _State.POLLING),
+    Transition(_State.LISTING, _Event.FAILED, _State.WAITING),
+    Transition(_State.LISTING, _Event.DISCONNECTED, _State.OFFLINE),
+    Transition(_State.LISTING, _Event.CLOSE, _State.CLOSED, _Send.CLOSE, when=may_have_watcher),
+    Transition(_State.LISTING, _Event.CLOSE, _State.CLOSED),
+    Transition(_State.REGISTERING, _Event.WATCHED, _State.WATCHING),
+    Transition(_State.REGISTERING, _Event.DOUBTED, _State.CHECKING, _Send.LIST_ANEW),
+    Transition(_State.REGISTERING, _Event.REFUSED, _State.LISTING, _Send.LIST),
+    Transition(_State.REGISTERING, _Event.FAILED, _State.WAITING),
+    Transition(_State.REGISTERING, _Event.DISCONNECTED, _State.OFFLINE),
+    Transition(_State.REGISTERING, _Event.CLOSE, _State.CLOSING, when=awaits_answer),
+    Transition(_State.REGISTERING, _Event.CLOSE, _State.CLOSED, _Send.CLOSE, when=may_have_watcher),
+    Transition(_State.REGISTERING, _Event.CLOSE, _State.CLOSED),
+    Transition(_State.WATCHING, _Event.DIFFERED, _State.CHECKING, _Send.WATCH, when=reconciles),
+    Transition(_State.WATCHING, _Event.DIFFERED, _State.CHECKING, _Send.LIST),
+    Transition(_State.WATCHING, _Event.DUE, _State.CHECKING, _Send.WATCH, when=reconciles),
+    Transition(_State.WATCHING, _Event.DUE, _State.CHECKING, _Send.LIST),
+    Transition(_State.WATCHING, _Event.DISCONNECTED, _State.OFFLINE),
+    Transition(_State.WATCHING, _Event.CLOSE, _State.CLOSED, _Send.CLOSE),
+    Transition(_State.CHECKING, _Event.WATCHED, _State.WATCHING),
+    Transition(_State.CHECKING, _Event.LISTED, _State.WATCHING),
+    Transition(_State.CHECKING, _Event.DOUBTED, _State.CHECKING, _Send.LIST_ANEW),
+    Transition(_State.CHECKING, _Event.REFUSED, _State.LISTING, _Send.LIST),
+    Transition(_State.CHECKING, _Event.FAILED, _State.WAITING),
+    Transition(_State.CHECKING, _Event.DISCONNECTED, _State.OFFLINE),
+    Transition(_State.CHECKING, _Event.CLOSE, _State.CLOSED, _Send.CLOSE),
+    Transition(_State.POLLING, _Event.DUE, _State.LISTING, _Send.LIST),
+    Transition(_State.POLLING, _Event.DISCONNECTED, _State.OFFLINE),
+    Transition(_State.POLLING, _Event.CLOSE, _State.CLOSED, _Send.CLOSE, when=may_have_watcher),
+    Transition(_State.POLLING, _Event.CLOSE, _State.CLOSED),
+    Transition(_State.WAITING, _Event.DUE, _State.LISTING, _Send.LIST),
+    Transition(_State.WAITING, _Event.DISCONNECTED, _State.OFFLINE),
+    Transition(_State.WAITING, _Event.CLOSE, _State.CLOSED, _Send.CLOSE, when=may_have_watcher),
+    Transition(_State.WAITING, _Event.CLOSE, _State.CLOSED),
+    Transition(_State.CLOSING, _Event.WATCHED, _State.CLOSED, _Send.CLOSE),
+    Transition(_State.CLOSING, _Event.DOUBTED, _State.CLOSED, _Send.CLOSE),
+    Transition(_State.CLOSING, _Event.REFUSED, _State.CLOSED),
+    Transition(_State.CLOSING, _Event.FAILED, _State.CLOSED, _Send.CLOSE, when=may_have_watcher),
+    Transition(_State.CLOSING, _Event.FAILED, _State.CLOSED),
+    Transition(_State.CLOSING, _Event.DISCONNECTED, _State.CLOSED),
 )
-"""The client as a table. An event that a state has no row for changes nothing."""
+"""The client as a table."""
 
-_TABLE = Table(TRANSITIONS)
+_LIST_ANSWERS = (_Event.LISTED,)
+_WATCH_ANSWERS = (_Event.WATCHED, _Event.DOUBTED, _Event.REFUSED)
+_ANSWERS = (*_LIST_ANSWERS, *_WATCH_ANSWERS, _Event.FAILED)
+
+IGNORED: Mapping[TopicListState, tuple[TopicListEvent, ...]] = MappingProxyType(
+    {
+        _State.OFFLINE: (_Event.DISCONNECTED, _Event.DIFFERED, _Event.DUE, *_ANSWERS),
+        _State.LISTING: (_Event.CONNECTED, _Event.DIFFERED, _Event.DUE, *_WATCH_ANSWERS),
+        _State.REGISTERING: (_Event.CONNECTED, _Event.DIFFERED, _Event.DUE, *_LIST_ANSWERS),
+        _State.WATCHING: (_Event.CONNECTED, *_ANSWERS),
+        _State.CHECKING: (_Event.CONNECTED, _Event.DIFFERED, _Event.DUE),
+        _State.POLLING: (_Event.CONNECTED, _Event.DIFFERED, *_ANSWERS),
+        _State.WAITING: (_Event.CONNECTED, _Event.DIFFERED, *_ANSWERS),
+        _State.CLOSING: (_Event.CONNECTED, _Event.DIFFERED, _Event.DUE, _Event.CLOSE, *_LIST_ANSWERS),
+        _State.CLOSED: tuple(_Event),
+    }
+)
+"""What changes nothing: the set is compared already or will be soon, and nobody has asked for such an answer."""
+
+_TABLE = Table(TRANSITIONS, IGNORED)
 
 
 @dataclass(frozen=True)
@@ -133,15 +196,18 @@ class _Asked:
     """A request that is not answered yet.
 
     Attributes:
+        send: What it is.
+        request_id: Its number.
         topics_hash: What it carries; None: nothing.
     """
 
-    send: Send
+    send: TopicListSend
+    request_id: int
     topics_hash: str | None
 
 
 class TopicListWatch:
-    """The topics of a namespace that match a pattern, as far as a broker tells.
+    """The topics of a namespace that match a pattern, as far as a broker tells; a `WatchMachine`.
 
     Args:
         namespace: `tenant/namespace`.
@@ -152,6 +218,14 @@ class TopicListWatch:
         operation_timeout: Seconds after which an unanswered request has failed.
         mode: Kind of topics to list; only persistent ones can be watched.
         polling_only: Register no watcher, as for a client that uses HTTP for look-ups.
+
+    Attributes:
+        state: Where it stands.
+        offer: What the broker does.
+        registration: What is known of the watcher at the broker; only a confirmed one's updates count.
+        registrations: How often a watcher was confirmed, on connections before this one.
+        asked: The request that is not answered yet; None: each is.
+        failure: Why the last request failed; None: it did not.
 
     Raises:
         ValueError: The pattern does not compile.
@@ -172,7 +246,11 @@ class TopicListWatch:
         self.namespace = namespace
         self.topics_pattern = topics_pattern
         self.watcher_id = watcher_id
-        self.state = State.OFFLINE
+        self.state = TopicListState.OFFLINE
+        self.offer = TopicListOffer.LISTS
+        self.registration = Registration.NONE
+        self.registrations = 0
+        self.asked: _Asked | None = None
         self.failure: Refused | None = None
         self._profile = profile
         self._period = discovery_period
@@ -182,15 +260,15 @@ class TopicListWatch:
         self._pattern = compile_pattern(without_domain(topics_pattern), f"{namespace}/")
         self._topics: TopicSet | None = None
         self._list_hash: str | None = None  # of the last list, if that was not filtered by the broker
-        self._flags = FeatureFlags()
-        self._refused = False
-        self._was_registered = False  # on an earlier connection
-        self._registered = False  # updates are for this watcher
-        self._asked_to_watch = False  # the broker may have a watcher
-        self._outbox: list[Send] = []
-        self._asked: dict[tuple[str, int], _Asked] = {}
+        self._changes: deque[TopicChanges] = deque()
+        self._to_send: TopicListSend | None = None
         self._deadline: float | None = None
         self._failures = 0
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Return by which field the broker's commands name it, and the number there."""
+        return "watcher_id", self.watcher_id
 
     @property
     def topics(self) -> frozenset[str]:
@@ -203,24 +281,14 @@ class TopicListWatch:
         return None if self._topics is None else self._topics.hash
 
     @property
+    def wants_connection(self) -> bool:
+        """Whether a connection is wanted, and there is none."""
+        return self.state is TopicListState.OFFLINE
+
+    @property
     def is_closed(self) -> bool:
-        """Whether `close` was called."""
-        return self.state in (State.CLOSING, State.CLOSED)
-
-    @property
-    def watches(self) -> bool:
-        """Whether a watcher can be asked for: pip145.client.watch-needs-flag, pip145.client.list-polls-without-watch."""
-        return self._flags.supports_topic_watchers and not self._polling_only and not self._refused
-
-    @property
-    def knows_topics_and_watches(self) -> bool:
-        """Whether a watcher can be asked for at once, with the hash of what is known: pip145.client.watch-hash-on-reconnect."""
-        return self._topics is not None and self.watches
-
-    @property
-    def reconciles(self) -> bool:
-        """Whether the set is checked by a repeated request for the watcher, and not by a list: pip145.client.watch-periodic."""
-        return self._flags.supports_topic_watcher_reconcile and self._profile.watch_hash == "always" and self.watches
+        """Whether it has ended for good."""
+        return self.state is TopicListState.CLOSED
 
     def connected(self, flags: FeatureFlags | None, now: float) -> None:
         """Handle a new connection.
@@ -230,33 +298,26 @@ class TopicListWatch:
             now: Seconds.
         """
         self.disconnected(now)
-        self._flags = flags if flags is not None else FeatureFlags()
-        self._refused = False
+        self.offer = self._offer_of(flags or FeatureFlags())
         self._failures = 0
-        self._happened(Event.CONNECTED, now)
+        self._happened(TopicListEvent.CONNECTED, now)
+
+    def _offer_of(self, flags: FeatureFlags) -> TopicListOffer:
+        if self._polling_only or not flags.supports_topic_watchers:
+            return TopicListOffer.LISTS
+        checks = flags.supports_topic_watcher_reconcile and self._profile.watch_hash == "always"
+        return TopicListOffer.CHECKS if checks else TopicListOffer.WATCHERS
 
     def disconnected(self, now: float) -> None:
         """Handle the loss of the connection; what it still owed is void, and the known topics stay."""
-        self._was_registered |= self._registered
-        self._registered = self._asked_to_watch = False
-        self._asked.clear()
-        self._outbox.clear()
-        self._happened(Event.DISCONNECTED, now)
+        self.registrations += self.registration is Registration.CONFIRMED
+        self.registration = Registration.NONE
+        self.asked = self._to_send = None
+        self._happened(TopicListEvent.DISCONNECTED, now)
 
     def close(self) -> None:
-        """End the watch, since nobody is interested any more; a watcher is closed: pip145.client.watch-close.
-
-        If a request for a watcher is not answered yet, the close follows its answer: some brokers suffer from one that overtakes.
-        """
-        if self.is_closed:
-            return
-        unsent = Send.WATCH in self._outbox
-        self._outbox.clear()
-        self._happened(Event.CLOSE, None)
-        if self.state is State.CLOSING and unsent:
-            self._happened(Event.FAILED, None)
-        if self.state is State.CLOSED:
-            self._asked.clear()
+        """End the watch, since nobody is interested any more; a watcher is closed: pip145.client.watch-close."""
+        self._happened(TopicListEvent.CLOSE, None)
 
     def next_deadline(self) -> float | None:
         """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
@@ -267,14 +328,14 @@ class TopicListWatch:
         if self._deadline is None or now < self._deadline:
             return
         self._deadline = None
-        if self.state in (State.WATCHING, State.POLLING, State.WAITING):
-            self._happened(Event.DUE, now)
+        if self.asked is None:
+            self._happened(TopicListEvent.DUE, now)
         else:
-            self._asked.clear()
-            self._failed(Refused(0, "the broker has not answered in time"), Event.FAILED, now)
+            self.asked = None
+            self._failed(Refused(0, "the broker has not answered in time"), TopicListEvent.FAILED, now)
 
     def commands_to_send(self, new_request_id: Callable[[], int], now: float) -> list[Message]:
-        """Return what is to be sent now, in this order.
+        """Return what is to be sent now.
 
         Args:
             new_request_id: Gives a number that no other request of the connection has.
@@ -283,29 +344,32 @@ class TopicListWatch:
         Returns:
             Sub-messages, each to be wrapped into its command.
         """
-        messages = [self._message(send, new_request_id()) for send in self._outbox]
-        if self._asked and self._outbox:
-            self._deadline = now + self._timeout
-        self._outbox.clear()
-        return messages
+        send, self._to_send = self._to_send, None
+        if send is None:
+            return []
+        request_id = new_request_id()
+        if send is TopicListSend.CLOSE:
+            return [CommandWatchTopicListClose(request_id=request_id, watcher_id=self.watcher_id)]
+        self._deadline = now + self._timeout
+        return [self._watch(request_id) if send is TopicListSend.WATCH else self._list(send, request_id)]
 
-    def _message(self, send: Send, request_id: int) -> Message:
-        if send is Send.CLOSE:
-            return CommandWatchTopicListClose(request_id=request_id, watcher_id=self.watcher_id)
-        if send is Send.WATCH:
-            self._asked_to_watch = True
-            with_hash = self._profile.watch_hash == "always" or self._was_registered  # pip145.client.watch-hash-first
-            known = self.topics_hash if with_hash else None
-            self._asked["watch", request_id] = _Asked(send, known)
-            return CommandWatchTopicList(
-                request_id=request_id,
-                watcher_id=self.watcher_id,
-                namespace=self.namespace,
-                topics_pattern=self.topics_pattern,
-                topics_hash=known,
-            )
-        known = None if send is Send.LIST_ANEW else self._list_hash or self.topics_hash  # pip145.client.list-returns-hash
-        self._asked["list", request_id] = _Asked(send, known)
+    def _watch(self, request_id: int) -> Message:
+        if self.registration is Registration.NONE:
+            self.registration = Registration.ASKED
+        with_hash = self._profile.watch_hash == "always" or self.registrations  # pip145.client.watch-hash-first
+        known = self.topics_hash if with_hash else None
+        self.asked = _Asked(TopicListSend.WATCH, request_id, known)
+        return CommandWatchTopicList(
+            request_id=request_id,
+            watcher_id=self.watcher_id,
+            namespace=self.namespace,
+            topics_pattern=self.topics_pattern,
+            topics_hash=known,
+        )
+
+    def _list(self, send: TopicListSend, request_id: int) -> Message:
+        known = None if send is TopicListSend.LIST_ANEW else self._list_hash or self.topics_hash  # pip145.client.list-returns-hash
+        self.asked = _Asked(send, request_id, known)
         return CommandGetTopicsOfNamespace(
             request_id=request_id,
             namespace=self.namespace,
@@ -314,119 +378,123 @@ class TopicListWatch:
             topics_hash=known,
         )
 
-    def received(self, command: BaseCommand, now: float) -> TopicChanges | None:
-        """Take a command from the broker; one that is not for this watcher, or comes too late, is ignored.
-
-        Returns:
-            How the topics have changed; None: they have not.
-        """
+    def received(self, command: BaseCommand, now: float) -> None:
+        """Take a command from the broker; one that is not for this watcher, or comes too late, is ignored."""
         name = command_name(command)
         if name == "watchTopicUpdate":
-            return self._updated(command.watchTopicUpdate, now)
-        if name == "watchTopicListSuccess":
-            return self._watched(command.watchTopicListSuccess, now)
-        if name == "getTopicsOfNamespaceResponse":
-            return self._listed(command.getTopicsOfNamespaceResponse, now)
-        if name == "error":
+            self._updated(command.watchTopicUpdate, now)
+        elif name == "watchTopicListSuccess":
+            self._watched(command.watchTopicListSuccess, now)
+        elif name == "getTopicsOfNamespaceResponse":
+            self._listed(command.getTopicsOfNamespaceResponse, now)
+        elif name == "error":
             self._error(command.error, now)
-        return None
 
-    def _listed(self, answer: CommandGetTopicsOfNamespaceResponse, now: float) -> TopicChanges | None:
-        asked = self._asked.pop(("list", answer.request_id), None)
-        if asked is None:  # the request of another, or of an older connection
+    def take_changes(self) -> TopicChanges | None:
+        """Return how the topics have changed by a command that was received, the oldest first; None: no more is to be told."""
+        return self._changes.popleft() if self._changes else None
+
+    def _answered(self, request_id: int, *, is_watch: bool) -> _Asked | None:
+        """Return the request that an answer belongs to; None: that of another, or of an older connection."""
+        asked = self.asked
+        if asked is None or asked.request_id != request_id or (asked.send is TopicListSend.WATCH) is not is_watch:
             return None
+        self.asked = None
+        return asked
+
+    def _listed(self, answer: CommandGetTopicsOfNamespaceResponse, now: float) -> None:
+        asked = self._answered(answer.request_id, is_watch=False)
+        if asked is None:
+            return
         if not answer.changed and asked.topics_hash is None:
-            self._failed(Refused(0, "the broker says that a list has not changed which it has never given"), Event.FAILED, now)
-            return None
-        changes = None
+            refusal = Refused(0, "the broker says that a list has not changed which it has never given")
+            self._failed(refusal, TopicListEvent.FAILED, now)
+            return
         if answer.changed:  # pip145.client.list-unchanged
             has_hash = answer.HasField("topics_hash")
             filtered = answer.filtered if self._profile.filtered_by == "flag" else has_hash
             # pip145.client.list-whole-set, pip145.client.list-no-hash-filters, pip145.client.list-unfiltered-filters
-            changes = self._replace(answer.topics if filtered else visible_topics(answer.topics, self._pattern))
+            self._replace(answer.topics if filtered else visible_topics(answer.topics, self._pattern))
             self._list_hash = answer.topics_hash if has_hash else None
-        self._answered(Event.LISTED, now)
-        return changes
+        self._succeeded(TopicListEvent.LISTED, now)
 
-    def _watched(self, answer: CommandWatchTopicListSuccess, now: float) -> TopicChanges | None:
-        if answer.watcher_id != self.watcher_id:
-            return None
-        asked = self._asked.pop(("watch", answer.request_id), None)
+    def _watched(self, answer: CommandWatchTopicListSuccess, now: float) -> None:
+        asked = self._answered(answer.request_id, is_watch=True) if answer.watcher_id == self.watcher_id else None
         if asked is None:
-            return None
-        self._registered = True
-        changes = None
+            return
+        self.registration = Registration.CONFIRMED
         if answer.topics_hash not in (asked.topics_hash, self.topics_hash):  # pip145.client.watch-applies-list
             if not answer.topic and answer.topics_hash != EMPTY_HASH:
-                self._happened(Event.DOUBTED, now)
-                return None
-            changes = self._replace(answer.topic)
-        self._answered(Event.WATCHED, now)
-        return changes
+                self._happened(TopicListEvent.DOUBTED, now)
+                return
+            self._replace(answer.topic)
+        self._succeeded(TopicListEvent.WATCHED, now)
 
-    def _updated(self, update: CommandWatchTopicUpdate, now: float) -> TopicChanges | None:
-        if not self._registered or update.watcher_id != self.watcher_id or self._topics is None:  # pip145.client.watch-unknown-id
-            return None
+    def _updated(self, update: CommandWatchTopicUpdate, now: float) -> None:
+        is_ours = self.registration is Registration.CONFIRMED and update.watcher_id == self.watcher_id
+        if not is_ours or self._topics is None:  # pip145.client.watch-unknown-id
+            return
         before = {name: name in self._topics for name in (*update.deleted_topics, *update.new_topics)}
         for topic in update.deleted_topics:  # pip145.client.watch-applies-update
             self._topics.remove(topic)
         for topic in update.new_topics:
             self._topics.add(topic)
         self._list_hash = None
-        if update.topics_hash != self._topics.hash:  # pip145.client.watch-mismatch
-            self._happened(Event.DIFFERED, now)
-        return _changes(
+        self._changed(
             (name for name, known in before.items() if not known and name in self._topics),
             (name for name, known in before.items() if known and name not in self._topics),
         )
+        if update.topics_hash != self._topics.hash:  # pip145.client.watch-mismatch
+            self._happened(TopicListEvent.DIFFERED, now)
 
     def _error(self, error: CommandError, now: float) -> None:
         refusal = Refused(error.error, error.message)
-        if self._asked.pop(("list", error.request_id), None) is not None:
-            self._failed(refusal, Event.FAILED, now)
-        elif self._asked.pop(("watch", error.request_id), None) is not None:
-            self._asked_to_watch = self._registered  # a refused check leaves the watcher as it was
-            self._refused = error.error == NotAllowedError  # pip145.client.watch-refused
-            self._failed(refusal, Event.REFUSED if self._refused else Event.FAILED, now)
+        if self._answered(error.request_id, is_watch=False) is not None:
+            self._failed(refusal, TopicListEvent.FAILED, now)
+        elif self._answered(error.request_id, is_watch=True) is not None:
+            if self.registration is Registration.ASKED:  # a refused check leaves the watcher as it was
+                self.registration = Registration.NONE
+            if error.error == NotAllowedError:  # pip145.client.watch-refused
+                self.offer = TopicListOffer.LISTS
+                self._failed(refusal, TopicListEvent.REFUSED, now)
+            else:
+                self._failed(refusal, TopicListEvent.FAILED, now)
 
-    def _replace(self, topics: Iterable[str]) -> TopicChanges | None:
-        replaced, self._topics, self._list_hash = self._topics or TopicSet(), TopicSet(topics), None
-        return _changes(
-            (topic for topic in self._topics if topic not in replaced), (topic for topic in replaced if topic not in self._topics)
-        )
+    def _replace(self, topics: Iterable[str]) -> None:
+        replaced, found = self._topics or TopicSet(), TopicSet(topics)
+        self._topics, self._list_hash = found, None
+        self._changed((topic for topic in found if topic not in replaced), (topic for topic in replaced if topic not in found))
 
-    def _answered(self, event: Event, now: float) -> None:
+    def _changed(self, added: Iterable[str], removed: Iterable[str]) -> None:
+        changes = TopicChanges(tuple(added), tuple(removed))
+        if changes.added or changes.removed:
+            self._changes.append(changes)
+
+    def _succeeded(self, event: TopicListEvent, now: float) -> None:
         self._happened(event, now)
-        if self.state in (State.WATCHING, State.POLLING):
+        if self.state in (TopicListState.WATCHING, TopicListState.POLLING):
             self._failures = 0
             self.failure = None
 
-    def _failed(self, refusal: Refused, event: Event, now: float) -> None:
+    def _failed(self, refusal: Refused, event: TopicListEvent, now: float) -> None:
         self.failure = refusal
         self._failures += 1
         self._happened(event, now)
 
-    def _happened(self, event: Event, now: float | None) -> None:
-        """Follow the table."""
+    def _happened(self, event: TopicListEvent, now: float | None) -> None:
+        """Follow the table; now is None with CLOSE only, which begins no new delay."""
         row = _TABLE.row(self, self.state, event)
         if row is None:
             return
-        self.state = row.target
-        if row.send is not None and (row.send is not Send.CLOSE or self._asked_to_watch):
-            self._outbox.append(row.send)
+        self.state, self._to_send = row.target, row.send
         if now is not None:
             self._deadline = self._due(now)
-        elif self.state is not State.CLOSING:  # which still waits for an answer
-            self._deadline = None
+        if self.state is TopicListState.CLOSED:
+            self.asked = self._deadline = None
 
     def _due(self, now: float) -> float | None:
-        if self.state in (State.WATCHING, State.POLLING):
+        if self.state in (TopicListState.WATCHING, TopicListState.POLLING):
             return now + self._period
-        if self.state is State.WAITING:
+        if self.state is TopicListState.WAITING:
             return now + delay(self._failures, FIRST_RETRY, self._period)
         return None
-
-
-def _changes(added: Iterable[str], removed: Iterable[str]) -> TopicChanges | None:
-    changes = TopicChanges(tuple(added), tuple(removed))
-    return changes if changes.added or changes.removed else None

@@ -1,0 +1,83 @@
+"""The tables that the clients' machines follow: each says of every state and event what happens."""
+
+from enum import Enum
+
+import pytest
+
+from refimpl.proposals import message_filter, partition_watch, scalable_topics, topic_list
+from refimpl.proposals.state_machine import IncompleteTable, Table, Transition
+
+PACKAGES = [topic_list, message_filter, partition_watch, scalable_topics]
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.PROPOSAL.register)
+def test_every_state_says_what_every_event_does(package):
+    states, events = type(package.TRANSITIONS[0].state), type(package.TRANSITIONS[0].event)
+    rows = {(row.state, row.event) for row in package.TRANSITIONS}
+    ignored = {(state, event) for state, listed in package.IGNORED.items() for event in listed}
+    assert rows | ignored == {(state, event) for state in states for event in events}
+    assert not rows & ignored
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.PROPOSAL.register)
+def test_every_event_matters_somewhere_and_every_state_can_be_reached(package):
+    first = package.TRANSITIONS[0]
+    reached = {first.state}
+    while more := {row.target for row in package.TRANSITIONS if row.state in reached} - reached:
+        reached |= more
+    assert reached == set(type(first.state))
+    assert {row.event for row in package.TRANSITIONS} == set(type(first.event))
+
+
+class Door(Enum):
+    OPEN = 1
+    SHUT = 2
+
+
+class Hand(Enum):
+    PUSH = 1
+    PULL = 2
+
+
+class Bell(Enum):
+    RING = 1
+
+
+def locked(machine):
+    return machine
+
+
+PUSHED = Transition(Door.OPEN, Hand.PUSH, Door.SHUT, Bell.RING)
+REFUSED = Transition(Door.SHUT, Hand.PULL, Door.SHUT, when=locked)
+PULLED = Transition(Door.SHUT, Hand.PULL, Door.OPEN)
+ELSE = {Door.OPEN: [Hand.PULL], Door.SHUT: [Hand.PUSH]}
+
+
+def test_the_first_row_that_applies_counts():
+    table = Table([PUSHED, REFUSED, PULLED], ELSE)
+    assert table.row(True, Door.SHUT, Hand.PULL) is REFUSED
+    assert table.row(False, Door.SHUT, Hand.PULL) is PULLED
+    assert table.row(True, Door.OPEN, Hand.PULL) is None
+    assert [table.ignores(Door.OPEN, event) for event in Hand] == [False, True]
+    assert [row.condition for row in (PUSHED, REFUSED)] == ["", "locked"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "ignored", "complaint"),
+    [
+        ([PUSHED, PULLED], {Door.OPEN: [Hand.PULL]}, "PUSH in SHUT has to have a row, or else to be ignored"),
+        ([PULLED], ELSE, "PUSH in OPEN has to have a row, or else to be ignored"),
+        ([PUSHED, PULLED], {Door.OPEN: list(Hand), Door.SHUT: [Hand.PUSH]}, "PUSH in OPEN has to have a row, or else to be ignored"),
+        ([PUSHED, REFUSED], ELSE, "the last row of PULL in SHUT, and no other, has no condition"),
+        ([PUSHED, PULLED, REFUSED], ELSE, "the last row of PULL in SHUT, and no other, has no condition"),
+        ([REFUSED, PUSHED, PULLED], ELSE, "PULL in SHUT"),
+    ],
+)
+def test_a_table_that_is_not_complete_is_none(rows, ignored, complaint):
+    with pytest.raises(IncompleteTable, match=complaint):
+        Table(rows, ignored)
+
+
+def test_what_is_not_in_a_table_is_an_error():
+    with pytest.raises(IncompleteTable, match="RING in OPEN is not in the table"):
+        Table([PUSHED, PULLED], ELSE).row(None, Door.OPEN, Bell.RING)
