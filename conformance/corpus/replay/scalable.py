@@ -111,7 +111,7 @@ def watch(
     """
     outcome = Outcome(latency)
     client = _client(log, watcher)
-    for request in client.commands_to_send():
+    for request in client.commands_to_send(int, watcher.opened):
         outcome.opened(request)
     snapshot = ScalableTopicsSnapshot(topics=sorted(listing(log, watcher, watcher.opened)))
     _tell(client, _update(snapshot=snapshot), outcome.opened)
@@ -152,7 +152,7 @@ def reference_frames(log: ScalableLog, watcher: Watcher, rule: Rule) -> list[tup
     topics = log.at(watcher.opened)
     side = ScalableTopicsBroker(lambda _: topics, topics.get, profile=ScalableTopicsProfile(rule, DEFAULT.loss_before_first_set))
     client = _client(log, watcher)
-    for request in client.commands_to_send():
+    for request in client.commands_to_send(int, watcher.opened):
         assert isinstance(request, CommandWatchScalableTopics)
         side.watch(watcher.number, request)
     sent: list[tuple[int, bytes]] = []
