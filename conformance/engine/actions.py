@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from conformance.engine import frames, log
 from conformance.engine.matchers import FITS, Match, match
 from conformance.engine.matching import sent_bindings
-from conformance.engine.node import Node, Plan, Scope
+from conformance.engine.node import Node, Plan, Scope, walk
 from conformance.engine.values import Value
 
 
@@ -195,3 +195,16 @@ def grouped(nodes: Iterable[Node]) -> tuple[Node, ...]:
         else:
             result.append(Actions(node.path, ((node,),)))
     return tuple(result)
+
+
+def groups(nodes: Iterable[Node]) -> Iterator[Actions]:
+    """Yield all groups of actions, also those that stand inside other nodes, in the order of the file."""
+    return (node for node in walk(nodes) if isinstance(node, Actions))
+
+
+def actions_first(nodes: Iterable[Node]) -> list[Node]:
+    """Put all sends of the end fences into one group, so that they wait for their answers together."""
+    listed = list(nodes)
+    if any(isinstance(node, Open) for node in listed):
+        return listed
+    return sorted(listed, key=lambda node: not isinstance(node, Action))

@@ -11,13 +11,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from conformance.engine import model as m
-from conformance.engine.actions import Action, Actions, Advance, Open, grouped
-from conformance.engine.node import Node, Scope, numbered, walk
+from conformance.engine.actions import Actions, Advance, actions_first, grouped, groups
+from conformance.engine.node import Node, Scope, numbered
 from conformance.engine.parts import BytesSpec
 from conformance.engine.step import Compiler
 from conformance.engine.steps import UseStep
@@ -38,7 +38,7 @@ class Program:
 
     def actions(self) -> Iterator[Actions]:
         """Return all groups of actions, in the order of the file."""
-        return (node for node in walk(self.nodes) if isinstance(node, Actions))
+        return groups(self.nodes)
 
 
 def cells(transcript: m.Transcript) -> list[dict[str, Value]]:
@@ -137,12 +137,4 @@ def _ending(compiler: Compiler, transcript: m.Transcript, scope: Scope) -> list[
         if at not in compiler.gone:
             fragment = "lib/fence" if at in compiler.connected else "lib/fence-ping"
             nodes += compiler.steps([UseStep(use=fragment)], Scope(scope.variables, at), f"end.{at}")
-    return _actions_first(nodes)
-
-
-def _actions_first(nodes: Iterable[Node]) -> list[Node]:
-    """Put all sends of the end fences into one group, so that they wait for their answers together."""
-    listed = list(nodes)
-    if any(isinstance(node, Open) for node in listed):
-        return listed
-    return sorted(listed, key=lambda node: not isinstance(node, Action))
+    return actions_first(nodes)

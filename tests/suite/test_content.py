@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -12,9 +13,12 @@ import refimpl
 from conformance.engine import log
 from conformance.engine import model as m
 from conformance.engine.capabilities import CAPABILITIES, FLAGS
+from conformance.engine.matchers import MATCHERS
 from conformance.engine.parts import RELEASES
-from conformance.engine.step import StepKind, listed, walk_steps
+from conformance.engine.source import read_source
+from conformance.engine.step import KINDS, StepKind, listed, walk_steps
 from conformance.engine.steps import ClosedStep, FrameStep, SilenceStep, UseStep
+from conformance.engine.values import EXPRESSIONS
 from conformance.judging.applicability import completed, not_recorded
 from conformance.judging.baseline import HOME as BASELINES
 from conformance.judging.baseline import load_baseline, unknown_cases
@@ -202,3 +206,18 @@ def test_page_on_what_a_run_does_names_every_topic_that_is_changed_outside_its_n
                 if isinstance(event, log.Begin) and event.what == "admin":
                     for topic in re.findall(r"public/default/([^'\"]+)", str(event.detail)):
                         assert f"`{topic}`" in page, trial_log.begin.key
+
+
+def test_every_kind_of_step_matcher_and_expression_is_used_by_a_file_and_described():
+    used = set(keys_of([read_source(path).data for path in (HOME / "transcripts").rglob("*.yaml")]))
+    told = (Path(__file__).parents[2] / "docs" / "transcripts.md").read_text()
+    for name in (*KINDS, *MATCHERS, *EXPRESSIONS):
+        assert name in used, f"no transcript and no fragment uses {name}"
+        assert re.search(rf"`[^`]*{re.escape(name)}\b[^`]*`", told), f"docs/transcripts.md does not tell of {name}"
+
+
+def keys_of(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from keys_of(inner)
