@@ -209,38 +209,34 @@ def numbered(nodes: Iterable[Node], numbers: Iterator[int]) -> tuple[Node, ...]:
     return tuple(node.numbered(numbers) for node in nodes)
 
 
-def take(nodes: Sequence[Node], seen: Seen, bindings: Mapping[str, Value], clock: Clock) -> Iterator[Taking]:
-    """Yield every way in which nodes can take an event."""
-    blocked: set[str] = set()
-    for index, node in enumerate(nodes):
-        if seen.event.at not in blocked:
-            for rest, found, step in node.takes(seen, bindings, clock):
-                yield (*nodes[:index], *rest, *nodes[index + 1 :]), found, step
+def reached(nodes: Iterable[Node]) -> Iterator[tuple[Node, frozenset[str]]]:
+    """Yield the nodes that an event can meet now, each with the connections that are blocked by what stands before it."""
+    blocked: frozenset[str] = frozenset()
+    for node in nodes:
+        yield node, blocked
         if node.first_actions() is not None:
             return
         blocked |= node.connections()
+
+
+def take(nodes: Sequence[Node], seen: Seen, bindings: Mapping[str, Value], clock: Clock) -> Iterator[Taking]:
+    """Yield every way in which nodes can take an event."""
+    for index, (node, blocked) in enumerate(reached(nodes)):
+        if seen.event.at not in blocked:
+            for rest, found, step in node.takes(seen, bindings, clock):
+                yield (*nodes[:index], *rest, *nodes[index + 1 :]), found, step
 
 
 def expected(nodes: Sequence[Node], at: str | None = None) -> Iterator[Expectation]:
     """Yield the expectations that can be met now, on one connection or on all."""
-    blocked: set[str] = set()
-    for node in nodes:
+    for node, blocked in reached(nodes):
         yield from (one for one in node.expected(at) if one.at not in blocked)
-        if node.first_actions() is not None:
-            return
-        blocked |= node.connections()
 
 
 def broken(nodes: Sequence[Node], seen: Seen, bindings: Mapping[str, Value]) -> Node | None:
     """Return the silence that has begun on the connection of an event, and that the event breaks."""
-    blocked: set[str] = set()
-    for node in nodes:
-        if seen.event.at not in blocked and node.broken_by(seen, bindings):
-            return node
-        if node.first_actions() is not None:
-            return None
-        blocked |= node.connections()
-    return None
+    at = seen.event.at
+    return next((node for node, blocked in reached(nodes) if at not in blocked and node.broken_by(seen, bindings)), None)
 
 
 def opened(nodes: tuple[Node, ...], bindings: Mapping[str, Value]) -> Iterator[Opening]:
