@@ -26,8 +26,10 @@ from google.protobuf.message_factory import GetMessageClass
 
 from conformance.engine import log
 from conformance.engine.machine import Machine, Taken
-from conformance.engine.matching import connections, match_frame, see
-from conformance.engine.program import Actions, Expect, Node, Program, Silence, compile_case
+from conformance.engine.matching import match_frame, see
+from conformance.engine.node import Node, reached, walk
+from conformance.engine.nodes import Expect, Silence
+from conformance.engine.program import Program, compile_case
 from conformance.engine.values import ValueProblem, resolve
 from conformance.engine.verdict import TrialLog, Verdict, resume
 from conformance.judging.results import RunLog
@@ -208,9 +210,9 @@ def _damages(
         machines: Before each event, and after the last.
         frames: What was sent anywhere, by command.
     """
-    steps = {node.path: node for node in _all(program.nodes)}
+    steps = {node.path: node for node in walk(program.nodes)}
     first = program.clauses[0]
-    implied = first if first not in {getattr(node, "clause", None) for node in steps.values()} else None
+    implied = first if first not in {node.clause for node in steps.values()} else None
     place = {event.n: index for index, event in enumerate(events)}
     touched: dict[str, list[Taken]] = {}
     for taken in next(state for state in machines[-1].states if not state.nodes).taken:
@@ -244,26 +246,12 @@ def _silences(machines: Sequence[Machine]) -> Iterator[tuple[Silence, int, Mappi
         yield from (places[0], *places[1:][-1:])
 
 
-def _all(nodes: Iterable[Node]) -> Iterator[Node]:
-    for node in nodes:
-        yield node
-        for inner in getattr(node, "lanes", getattr(node, "sequences", ())):
-            yield from _all(inner)
-        for alternative in getattr(node, "alternatives", ()):
-            yield from _all(alternative.nodes)
-        yield from _all(getattr(node, "until", ()))
-
-
 def _open_silences(machine: Machine) -> Iterator[tuple[Silence, Mapping[str, Any]]]:
     """Yield the silences that have begun, with the variables that are bound."""
     for state in machine.states[:1]:
-        blocked: set[str] = set()
-        for node in state.nodes:
-            if isinstance(node, Actions):
-                break
+        for node, blocked in reached(state.nodes):
             if isinstance(node, Silence) and node.at not in blocked:
                 yield node, state.bindings
-            blocked |= connections(node)
 
 
 def _forbidden(silence: Silence, bindings: Mapping[str, Any], frames: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -330,15 +318,15 @@ def _other_frames(step: Node, data: str) -> Iterator[tuple[str, str]]:
     """Yield the frame with another value in each field that the step names, and the refusal that could have come instead."""
     frame = decode_frame(bytes.fromhex(data))
     message = sub_message(frame.command)
-    spec = next(iter(step.frame.values())) if isinstance(step, Expect) and step.frame is not None else None
-    for kind, other in _other_messages(message, spec):
+    named, named_payload = (step.frame, step.payload) if isinstance(step, Expect) else (None, None)
+    for kind, other in _other_messages(message, None if named is None else next(iter(named.values()))):
         if other.IsInitialized():
             yield kind, encode_frame(wrap(other), frame.payload_bytes).hex()
     if not isinstance(message, pb.CommandError) and "request_id" in message.DESCRIPTOR.fields_by_name:
         refusal = pb.CommandError(request_id=message.request_id, error=pb.UnknownError, message="damaged")  # type: ignore[attr-defined]
         yield "refused", encode_frame(wrap(refusal)).hex()
-    if isinstance(step, Expect) and step.payload is not None:
-        for payload in _other_payloads(step.payload, frame):
+    if named_payload is not None:
+        for payload in _other_payloads(named_payload, frame):
             yield "another payload", encode_frame(frame.command, payload).hex()
 
 

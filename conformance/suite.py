@@ -14,8 +14,9 @@ from pydantic import BaseModel
 
 from conformance.engine import frames
 from conformance.engine import model as m
-from conformance.engine.program import ProgramProblem, actions_digest, cells, compile_case, fresh_names
-from conformance.engine.source import Place, Source, SourceProblem, parse, read_source
+from conformance.engine.program import actions_digest, cells, compile_case, fresh_names
+from conformance.engine.source import Source, SourceProblem, parse, read_source
+from conformance.engine.step import Place, ProgramProblem, listed, walk_steps
 from conformance.engine.values import ValueProblem
 from conformance.names import HOME, is_selected
 
@@ -115,7 +116,7 @@ def load_suite(home: Path = HOME, *, checked: bool = True) -> Suite:
     if checked:
         problems += _clause_problems(registers)
         problems += (problem for case, source in transcripts for problem in case_problems(case, source, suite))
-        problems += (problem for fragment, source in fragments for problem in _step_problems(source, fragment.id))
+        problems += (problem for fragment, source in fragments for problem in _step_problems(fragment, source))
     if problems:
         raise SourceProblem(problems)
     return suite
@@ -174,7 +175,7 @@ def case_problems(case: m.Transcript, source: Source, suite: Suite) -> Iterator[
     for name, kind in fresh_names(case).items():
         if kind not in FRESH_KINDS:
             yield source.problem(("vars", name), f"unknown kind of fresh name {kind!r}; known: {', '.join(FRESH_KINDS)}")
-    found = list(_step_problems(source, case.id, set(case.clauses)))
+    found = list(_step_problems(case, source))
     yield from found
     if found:
         return
@@ -186,34 +187,16 @@ def case_problems(case: m.Transcript, source: Source, suite: Suite) -> Iterator[
             return
 
 
-def _step_problems(source: Source, name: str, clauses: set[str] | None = None) -> Iterator[str]:
+def _step_problems(item: m.Transcript | m.Fragment, source: Source) -> Iterator[str]:
     """Check every frame, admin call and clause that stands anywhere in the steps."""
-    for place, key, value in _walk(source.data.get("steps", []), ("steps",)):
-        if key in ("client", "broker", "of", "frame", "answer") and isinstance(value, dict):
-            yield from (source.problem((*place, *inner), text) for inner, text in frames.problems(value))
-        elif key in ("one_write", "frames"):
-            for index, one in enumerate(value):
-                yield from (source.problem((*place, index, *inner), text) for inner, text in frames.problems(one))
-        elif key == "admin":
-            for call in value if isinstance(value, list) else [value]:
-                yield from (source.problem(place, text) for text in _admin_problems(call))
-        elif key == "read":
-            yield from (source.problem(place, text) for text in _admin_problems(value))
-        elif key == "clause" and clauses is not None and value not in clauses:
-            yield source.problem(place, f"{value} is not among the clauses of {name}: add it there")
-
-
-def _walk(value: Any, place: Place) -> Iterator[tuple[Place, str, Any]]:
-    items: Iterable[tuple[str | int, Any]] = ()
-    if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list):
-        items = enumerate(value)
-    for key, inner in items:
-        if isinstance(key, str):
-            yield (*place, key), key, inner
-        if key not in ("client", "broker", "of", "frame", "answer", "one_write", "frames", "admin", "read", "expect", "payload"):
-            yield from _walk(inner, (*place, key))
+    for place, step in walk_steps(listed(item.steps, "steps")):
+        for where, frame in step.frames():
+            yield from (source.problem((*place, *where, *inner), text) for inner, text in frames.problems(frame))
+        for where, call in step.calls():
+            yield from (source.problem((*place, *where), text) for text in _admin_problems(call))
+        for where, clause in step.clauses():
+            if isinstance(item, m.Transcript) and clause not in item.clauses:
+                yield source.problem((*place, *where), f"{clause} is not among the clauses of {item.id}: add it there")
 
 
 def _admin_problems(call: Mapping[str, Any]) -> Iterator[str]:

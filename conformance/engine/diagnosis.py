@@ -9,8 +9,9 @@ from typing import Any
 from conformance.engine import log
 from conformance.engine.machine import Failure, Machine, State, Taken
 from conformance.engine.matchers import Difference, show
-from conformance.engine.matching import Clock, Seen, collect, compare, connections, expected, match_frame, see
-from conformance.engine.program import Actions, Collect, Expect, Interleave, Node, Program, Silence
+from conformance.engine.matching import Clock, Seen, see
+from conformance.engine.node import Expectation, Node, broken, expected
+from conformance.engine.program import Program
 from conformance.engine.values import Environment, Value, ValueProblem, resolve
 from refimpl.wire import FrameDecoder, WireError, annotate, format_lines, line_notation
 
@@ -91,7 +92,7 @@ def _late(failure: Failure, **common: Any) -> Diagnosis:
 def _nearest(program: Program, failure: Failure, seen: Seen, common: dict[str, Any]) -> Diagnosis:
     what = _what(seen)
     waiting = _waiting(failure.states)
-    silence = _broken_silence(failure.states, seen)
+    silence = next(filter(None, (broken(state.nodes, seen, state.bindings) for state in failure.states)), None)
     if silence is not None:
         return Diagnosis("silence", f"{what} came, where there must be silence", silence.path, silence.clause, **common)
     if isinstance(seen.event, log.Garbage):
@@ -131,9 +132,9 @@ def _waiting(states: Sequence[State]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(describe(one, state) for state in states for one in expected(state.nodes)))
 
 
-def describe(node: Expect | Collect, state: State) -> str:
+def describe(node: Expectation, state: State) -> str:
     """Say in a few words what a step waits for, with the variables that are set by then."""
-    spec = node.spec.frame if isinstance(node, Collect) else node.frame
+    spec = node.awaited()
     if spec is None:
         return f"the end of connection {node.at}"
     ((name, fields),) = spec.items()
@@ -148,35 +149,16 @@ def _known(value: Value, variables: Environment) -> Value:
         return value
 
 
-def _broken_silence(states: Sequence[State], seen: Seen) -> Silence | None:
-    """Find a silence that has begun on the connection of a frame, and that the frame breaks."""
-    for state in states:
-        blocked: set[str] = set()
-        for node in state.nodes:
-            if isinstance(node, Actions):
-                break
-            if isinstance(node, Silence) and node.at == seen.event.at and node.at not in blocked:
-                variables = {**node.scope.variables, **state.bindings}
-                if any(match_frame(frame, seen, variables) for frame in node.frames):
-                    return node
-            blocked |= connections(node)
-    return None
-
-
-def _fewest_differences(states: Sequence[State], seen: Seen) -> tuple[Expect | Collect, tuple[Difference, ...]] | None:
+def _fewest_differences(states: Sequence[State], seen: Seen) -> tuple[Expectation, tuple[Difference, ...]] | None:
     """Find the open expectation of the same command on the same connection that the frame misses by least."""
-    best: tuple[Expect | Collect, tuple[Difference, ...]] | None = None
+    best: tuple[Expectation, tuple[Difference, ...]] | None = None
     for state in states:
         for node in expected(state.nodes, seen.event.at):
-            spec = node.spec.frame if isinstance(node, Collect) else node.frame
+            spec = node.awaited()
             if spec is None or seen.frame is None or next(iter(spec)) != seen.name:
                 continue
             try:
-                found = (
-                    collect(node, seen, state.bindings)[0]
-                    if isinstance(node, Collect)
-                    else compare(node, seen, state.bindings, Clock(seen.event.t, None, 1.0))
-                )
+                found = node.compare(seen, state.bindings, Clock(seen.event.t, None, 1.0))
             except ValueProblem:
                 continue
             if found.differences and (best is None or len(found.differences) < len(best[1])):
@@ -186,37 +168,29 @@ def _fewest_differences(states: Sequence[State], seen: Seen) -> tuple[Expect | C
     return best
 
 
-def _expectations(nodes: Sequence[Node]) -> list[Expect]:
-    found: list[Expect] = []
-    for node in nodes:
-        if isinstance(node, Expect):
-            found.append(node)
-        elif isinstance(node, Silence):
-            found += _expectations(node.until)
-        elif isinstance(node, Interleave):
-            found += [one for sequence in node.sequences for one in _expectations(sequence)]
-    return found
-
-
-def _fits(node: Expect, state: State, seen: Seen) -> bool:
+def _fits(node: Expectation, state: State, seen: Seen) -> bool:
     try:
-        return node.frame is not None and bool(compare(node, seen, state.bindings, Clock(seen.event.t, None, 1.0)))
+        return node.awaited() is not None and bool(node.compare(seen, state.bindings, Clock(seen.event.t, None, 1.0)))
     except ValueProblem:
         return False
 
 
-def _later(states: Sequence[State], seen: Seen) -> Expect | None:
+def _certain(nodes: Sequence[Node]) -> list[Expectation]:
+    return [one for node in nodes for one in node.certain()]
+
+
+def _later(states: Sequence[State], seen: Seen) -> Expectation | None:
     if seen.frame is None:
         return None
-    return next((node for state in states for node in _expectations(state.nodes) if _fits(node, state, seen)), None)
+    return next((node for state in states for node in _certain(state.nodes) if _fits(node, state, seen)), None)
 
 
-def _again(program: Program, states: Sequence[State], seen: Seen) -> Expect | None:
+def _again(program: Program, states: Sequence[State], seen: Seen) -> Expectation | None:
     if seen.frame is None:
         return None
     for state in states:
         paths = {step.path for step in state.taken}
-        for node in _expectations(program.nodes):
+        for node in _certain(program.nodes):
             if node.path in paths and _fits(node, state, seen):
                 return node
     return None

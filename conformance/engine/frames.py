@@ -16,7 +16,7 @@ from refimpl.wire.schema import is_repeated
 __all__ = ["FrameProblem", "build_bytes", "build_command", "build_frame", "decode_frame", "encode_frame", "problems"]
 
 from conformance.engine.matchers import MATCHERS, bytes_of
-from conformance.engine.model import BytesSpec
+from conformance.engine.parts import BytesSpec
 from conformance.engine.values import EXPRESSIONS, Value
 from refimpl.wire import batch, compression, payload
 from refimpl.wire import pulsar_api_pb2 as pb

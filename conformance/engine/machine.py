@@ -20,26 +20,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from conformance.engine import log
+from conformance.engine.actions import Action, Actions
 from conformance.engine.matchers import Difference, Match
-from conformance.engine.matching import (
-    Arrival,
-    Clock,
-    Running,
-    Seen,
-    action_outcome,
-    actions_begun,
-    actions_ended,
-    bound_names,
-    expected,
-    first_actions,
-    match_frame,
-    running_groups,
-    see,
-    sent_bindings,
-    take,
-)
-from conformance.engine.program import Action, Actions, Choice, Expect, Interleave, Node, Observe, Program, Silence
-from conformance.engine.values import NotSet, Value, ValueProblem, resolve
+from conformance.engine.matching import Arrival, Clock, Seen, match_frame, see
+from conformance.engine.node import Branch, Node, begun, ended, expected, first_actions, opened, running, take
+from conformance.engine.program import Program
+from conformance.engine.values import NotSet, Value
 
 STATE_LIMIT: Final = 2000
 
@@ -50,16 +36,6 @@ class Taken:
 
     path: str
     n: int
-    clause: str | None
-
-
-@dataclass(frozen=True)
-class Branch:
-    """A branch that was taken."""
-
-    path: str
-    name: str
-    level: str
     clause: str | None
 
 
@@ -107,7 +83,7 @@ class Machine:
         self.last_action = 0.0
         self.failure: Failure | None = None
         self.ambient: list[log.Frame] = []
-        self._bindable = bound_names(program.nodes)
+        self._bindable = set[str]().union(*(node.binds() for node in program.nodes))
         self._kept: list[Arrival] = []
         self.states: list[State] = self._settled([State(program.nodes, {})])
 
@@ -160,7 +136,7 @@ class Machine:
     def _begin(self, event: log.Begin) -> None:
         number, lane, place = event.place()
         moved = [
-            replace(state, nodes=actions_begun(state.nodes, first))
+            replace(state, nodes=begun(state.nodes))
             for state in self.states
             if (first := first_actions(state.nodes)) is not None and first.number == number
         ]
@@ -171,15 +147,15 @@ class Machine:
             self.failure = Failure(event, tuple(self.states), f"the log holds action {event.step}, which the transcript does not want here")
             return
         bound: dict[str, Value] = {f"@{action.label}": event.t} if action.label else {}
-        if action.what == "send" and self.states:
-            bound |= sent_bindings(action.spec, {**action.scope.variables, **self.states[0].bindings})
+        if self.states:
+            bound |= action.bound(self.states[0].bindings)
         self.states = [replace(state, bindings={**state.bindings, **bound}) for state in self.states]
 
     def _action(self, number: int, lane: int, place: int) -> Action | None:
         for state in self.states:
-            for running in running_groups(state.nodes):
-                lanes = running.group.lanes
-                if running.group.number == number and lane < len(lanes) and place < len(lanes[lane]):
+            for one in running(state.nodes):
+                lanes = one.group.lanes
+                if one.group.number == number and lane < len(lanes) and place < len(lanes[lane]):
                     return lanes[lane][place]
         return None
 
@@ -192,14 +168,14 @@ class Machine:
             return
         moved = []
         for state in self.states:
-            found = action_outcome(action, event, state.bindings)
+            found = action.outcome(event, state.bindings)
             if not isinstance(found, Match) or not found:
                 problem = None if isinstance(found, Match) else found
                 self.failure = Failure(event, tuple(self.states), problem, action, () if problem else found.differences)  # type: ignore[union-attr]
                 return
-            taken = (*state.taken, Taken(action.path, event.n, action.clause)) if action.what == "read" else state.taken
+            taken = (*state.taken, Taken(action.path, event.n, action.clause)) if action.judges else state.taken
             bound = {**state.bindings, **dict(found.bindings)}
-            moved.append(replace(state, nodes=actions_ended(state.nodes, number), bindings=bound, taken=taken))
+            moved.append(replace(state, nodes=ended(state.nodes, number), bindings=bound, taken=taken))
         self.states = self._settled(moved)
 
     def _take_kept(self) -> None:
@@ -253,13 +229,11 @@ class Machine:
     def _taken_by(self, state: State, seen: Seen) -> Iterator[State]:
         since = None if self._acting() else self.last_action
         for nodes, found, step in take(state.nodes, seen, state.bindings, Clock(seen.event.t, since, self.slow)):
-            label = getattr(step, "label", None)
-            bound = {**state.bindings, **dict(found.bindings), **({f"@{label}": seen.event.t} if label else {})}
-            clause = getattr(step, "clause", None)
-            yield replace(state, nodes=nodes, bindings=bound, taken=(*state.taken, Taken(step.path, seen.event.n, clause)))
+            taken = Taken(step.path, seen.event.n, step.clause)
+            yield replace(state, nodes=nodes, bindings={**state.bindings, **dict(found.bindings)}, taken=(*state.taken, taken))
 
     def _acting(self) -> bool:
-        return any(True for state in self.states for _ in running_groups(state.nodes))
+        return any(True for state in self.states for _ in running(state.nodes))
 
     def _settled(self, states: Iterable[State]) -> list[State]:
         opened = [one for state in states for one in _opened(state)]
@@ -274,47 +248,11 @@ class Machine:
 
 
 def _deadline(state: State, last_action: float, slow: float) -> float:
-    limits = []
-    for node in expected(state.nodes):
-        window = node.window if isinstance(node, Expect) else None
-        if window is not None:
-            limits.append(float(state.bindings.get(f"@{window.since}", last_action)) + window.max)
-        else:
-            limits.append(last_action + node.within * slow)
-    return min(limits, default=last_action)
+    return min((node.deadline(state.bindings, last_action, slow) for node in expected(state.nodes)), default=last_action)
 
 
 def _opened(state: State) -> Iterator[State]:
     """Open choices, drop what is empty, note observations: everything that needs no event."""
-    for index, node in enumerate(state.nodes):
-        if isinstance(node, Actions):
-            break
-        before, after = state.nodes[:index], state.nodes[index + 1 :]
-        if isinstance(node, Choice):
-            for alternative in node.alternatives:
-                chosen = Branch(node.path, alternative.name, alternative.level, alternative.clause)
-                opened = replace(state, nodes=(*before, *alternative.nodes, *after), branches=(*state.branches, chosen))
-                yield from _opened(opened)
-            return
-        if isinstance(node, Silence):
-            inner = list(_opened(replace(state, nodes=node.until)))
-            if len(inner) != 1 or inner[0].nodes != node.until:
-                for one in inner:
-                    kept = (replace(node, until=one.nodes),) if one.nodes else ()
-                    yield from _opened(replace(one, nodes=(*before, *kept, *after)))
-                return
-            if first_actions(node.until) is not None:
-                break
-        if (isinstance(node, Interleave) and not node.sequences) or (isinstance(node, Silence) and not node.until):
-            yield from _opened(replace(state, nodes=(*before, *after)))
-            return
-        if isinstance(node, Observe) and all(isinstance(one, Running) for one in before):
-            facts = []
-            for name, value in node.facts.items():
-                try:
-                    facts.append((name, resolve(value, {**node.scope.variables, **state.bindings})))
-                except ValueProblem as error:
-                    facts.append((name, f"not known: {error}"))
-            yield from _opened(replace(state, nodes=(*before, *after), observed=(*state.observed, *facts)))
-            return
-    yield state
+    for one in opened(state.nodes, state.bindings):
+        observed = (*state.observed, *one.observed)
+        yield replace(state, nodes=one.nodes, branches=(*state.branches, *one.branches), observed=observed)

@@ -8,9 +8,9 @@
     {$present: true}       the field itself is there         {$only: true}       (in a message) no other field is there
     {$in: [..]}            one of the patterns               {$not: pattern}     anything but
     {$re: regex}           the whole text fits (RE2)         {$len: pattern}     the length of text, bytes or list
-    {$gt $gte $lt $lte: n} compared as numbers               {$bind: name}       remembered as a variable
+    {$gt $gte $lt: n}      compared as numbers               {$bind: name}       remembered as a variable
     {$bag: [..]}           these items in any order          {$contains: [..]}   these items are among them
-    {$each: pattern}       every item fits                   {$kv: {k: v}}       a list of KeyValue, read as a map
+    {$each: pattern}       every item fits
 
 All keys of one object must hold. Bytes are written as {text: ..}, {hex: ..}, {base64: ..}; text alone means its UTF-8.
 """
@@ -300,14 +300,6 @@ def _each(argument: Value, actual: Value, path: str) -> Match:
     return Match(tuple(itertools.chain.from_iterable(match(argument, v, f"{path}[{i}]").differences for i, v in enumerate(actual))))
 
 
-def _kv(argument: Value, actual: Value, path: str) -> Match:
-    pairs = {item.key: item.value for item in actual} if isinstance(actual, list) else {}
-    result = FITS
-    for key, expected in argument.items():
-        result += match(expected, pairs.get(key, Absent()), f"{path}[{key}]")
-    return result
-
-
 MATCHERS: Final[dict[str, Callable[[Value, Value, str], Match]]] = {
     "$any": _any,
     "$present": lambda argument, actual, path: _absent(not argument, actual, path),
@@ -319,10 +311,8 @@ MATCHERS: Final[dict[str, Callable[[Value, Value, str], Match]]] = {
     "$gt": _compare("above", lambda a, b: a > b),
     "$gte": _compare("of at least", lambda a, b: a >= b),
     "$lt": _compare("below", lambda a, b: a < b),
-    "$lte": _compare("of at most", lambda a, b: a <= b),
     "$bind": _bind,
     "$bag": _bag,
     "$contains": _contains,
     "$each": _each,
-    "$kv": _kv,
 }

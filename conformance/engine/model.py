@@ -8,329 +8,25 @@ from __future__ import annotations
 from datetime import date
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator
 
+from conformance.engine import steps  # noqa: F401  the kinds that a file may hold
 from conformance.engine.capabilities import CAPABILITIES
+from conformance.engine.parts import FrameSpec, Seconds, Strict
+from conformance.engine.step import HoldsSteps, Step, listed, walk_steps
 from refimpl.proposals import PROPOSALS
 from refimpl.proposals.profiles import profile_name
 
 FORMAT = 1
 _ADDRESSES = {proposal.register: proposal.address for proposal in PROPOSALS}
 
-RELEASES = ("2.10.5", "2.11.0", "3.0.7", "4.0.0", "4.2.4", "5.0.0-M1")
-"""The Apache Pulsar releases that the suite knows."""
-
 Level: TypeAlias = Literal["MUST", "SHOULD", "MAY"]
 ProfileName: TypeAlias = Annotated[
     Literal["default", "as-written"], BeforeValidator(profile_name, json_schema_input_type=Literal["default", "as-written", "letter"])
 ]
-FrameSpec: TypeAlias = Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=1)]
-"""One frame: the name of its field in BaseCommand, and the fields of the command."""
-Seconds: TypeAlias = Annotated[float, Field(gt=0)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-
-
-class Window(_Strict):
-    """A rule that speaks of time: seconds since a label; never scaled."""
-
-    since: str
-    min: float = 0.0
-    max: float
-
-
-class _Step(_Strict):
-    at: str | None = Field(default=None, description="the connection; without it the one of the fragment, or `c`")
-
-
-class _Expectation(_Step):
-    clause: str | None = Field(default=None, description="the clause that fails with this step")
-    within: Seconds | None = Field(default=None, description="seconds after the end of the last action; scales with --slow")
-    window: Window | None = None
-    label: str | None = Field(default=None, description="names the moment of this step for a window")
-
-
-class FrameStep(_Expectation):
-    """One frame: sent if the harness plays its emitter, expected if the role under test does."""
-
-    client: FrameSpec | None = None
-    broker: FrameSpec | None = None
-    payload: dict[str, Any] | None = None
-
-    @model_validator(mode="after")
-    def _one_emitter(self) -> FrameStep:
-        if (self.client is None) == (self.broker is None):
-            raise ValueError("a frame step names its emitter once: either client: or broker:")
-        return self
-
-
-class OneWriteStep(_Step):
-    """Several frames in one write call."""
-
-    one_write: Annotated[list[FrameSpec], Field(min_length=2)]
-    label: str | None = None
-
-
-class BytesSpec(_Strict):
-    """Raw or damaged bytes; one of `of`, `command`, `hex`, `text` says what they are made from."""
-
-    of: FrameSpec | None = Field(default=None, description="a frame, encoded as usual")
-    payload: dict[str, Any] | None = None
-    command: str | None = Field(default=None, description="bytes of a BaseCommand in hexadecimal; sizes are put in front")
-    hex: str | None = None
-    text: str | None = None
-    append: str | None = Field(default=None, description="bytes after the command, inside the frame")
-    total_size: int | None = Field(default=None, description="written in place of the right one")
-    command_size: int | None = Field(default=None, description="written in place of the right one")
-    pad_to_size: int | None = Field(default=None, description="zero bytes after the command until the whole frame has this size")
-    truncate: int | None = Field(default=None, description="keep the first bytes only")
-    flip: int | None = Field(default=None, description="invert the byte at this offset")
-    split: bool = Field(default=False, description="write one byte at a time")
-
-    @model_validator(mode="after")
-    def _one_source(self) -> BytesSpec:
-        given = [name for name in ("of", "command", "hex", "text") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(f"bytes are made from one of: of, command, hex, text (given: {', '.join(given) or 'none'})")
-        return self
-
-
-class BytesStep(_Step):
-    """Bytes that need not be a frame."""
-
-    bytes: BytesSpec
-    label: str | None = None
-
-
-class OpenStep(_Strict):
-    """The harness opens a connection."""
-
-    open: str
-    label: str | None = None
-
-
-class CloseSpec(_Strict):
-    """How the harness ends a connection."""
-
-    at: str | None = None
-    how: Literal["fin", "rst", "half"] = "fin"
-
-
-class CloseStep(_Strict):
-    """The harness ends a connection."""
-
-    close: CloseSpec
-    label: str | None = None
-
-
-class ClosedSpec(_Strict):
-    """Which connection the role under test ends."""
-
-    at: str | None = None
-
-
-class ClosedStep(_Expectation):
-    """The role under test ends a connection."""
-
-    closed: ClosedSpec = ClosedSpec()
-
-
-class AdminStep(_Strict):
-    """Calls of the admin API, in order; with `each` once for every value, `parallel` at a time."""
-
-    admin: dict[str, Any] | list[dict[str, Any]]
-    each: Annotated[dict[str, Any], Field(min_length=1, max_length=1)] | None = None
-    parallel: Annotated[int, Field(ge=1)] = 1
-    status: int | None = Field(default=None, description="the answer to expect; without it any 2xx")
-    label: str | None = None
-
-
-class ReadStep(_Strict):
-    """A reading admin call, repeated until its answer fits."""
-
-    read: Annotated[dict[str, Any], Field(min_length=1, max_length=1)]
-    expect: Any
-    clause: str | None = None
-    within: Seconds | None = None
-
-
-class AdvanceStep(_Strict):
-    """Time passes: seconds, or {$random: [low, high]}."""
-
-    advance: float | dict[str, Any]
-
-
-class ForStep(_Strict):
-    """The steps once for every value, unrolled before the run."""
-
-    for_: Annotated[dict[str, Any], Field(alias="for", min_length=1, max_length=1)]
-    do: Annotated[list[Step], Field(min_length=1)]
-
-
-class Branch(_Strict):
-    """One alternative; its level says what it is worth."""
-
-    name: str
-    level: Literal["conforms", "warn", "gap", "fails"] = "conforms"
-    only: list[str] | None = Field(default=None, description="releases of Apache Pulsar that may take it")
-    seen_in: list[str] = Field(default=[], description="releases that were seen to take it; informs only")
-    clause: str | None = None
-    steps: list[Step]
-
-    @field_validator("only", "seen_in")
-    @classmethod
-    def _known_releases(cls, releases: list[str] | None) -> list[str] | None:
-        unknown = set(releases or ()) - set(RELEASES)
-        if unknown:
-            raise ValueError(f"unknown release {', '.join(sorted(unknown))}; known: {', '.join(RELEASES)}")
-        return releases
-
-
-class OneOfStep(_Strict):
-    """Alternatives: the first frame that fits one of them chooses it."""
-
-    one_of: Annotated[list[Branch], Field(min_length=2)]
-
-
-class AnyOrderStep(_Strict):
-    """Sequences of expectations that may be interleaved freely."""
-
-    any_order: Annotated[list[list[Step]], Field(min_length=2)] | None = None
-    each: Annotated[dict[str, Any], Field(min_length=1, max_length=1)] | None = None
-    do: list[Step] | None = None
-
-    @model_validator(mode="after")
-    def _one_form(self) -> AnyOrderStep:
-        if (self.any_order is None) == (self.each is None) or (self.each is None) != (self.do is None):
-            raise ValueError("any_order takes a list of step lists; any_order: null with each: and do: makes one for every value")
-        return self
-
-
-class OptionalStep(_Strict):
-    """Steps that happen whole or not at all."""
-
-    optional: Annotated[list[Step], Field(min_length=1)]
-
-
-class Fold(_Strict):
-    """Two fields of a frame that tell how a set has changed."""
-
-    remove: str = Field(description="path of the field whose values leave the set, first")
-    add: str = Field(description="path of the field whose values come into it, then")
-
-
-class CollectSpec(_Strict):
-    """Takes frames while they fit and remembers what they carry."""
-
-    frame: FrameSpec
-    into: dict[str, str] = Field(default={}, description="variable: field path whose values are gathered into a list")
-    fold: dict[str, Fold] = Field(default={}, description="variable, a list without repetition: how each frame changes it")
-    each: dict[str, Any] | None = Field(default=None, description="pattern for the command, with the variables as they are after it")
-    until: Annotated[dict[str, Any], Field(min_length=1)] = Field(description="variable: pattern; complete when all fit")
-
-    @model_validator(mode="after")
-    def _remembers(self) -> CollectSpec:
-        unknown = set(self.until) - {*self.into, *self.fold}
-        if unknown or set(self.into) & set(self.fold):
-            raise ValueError(f"each variable of until is gathered by into or by fold (not: {', '.join(sorted(unknown)) or 'by both'})")
-        return self
-
-
-class CollectStep(_Expectation):
-    """Frames in any number, folded into variables."""
-
-    collect: CollectSpec
-
-
-class SilenceSpec(_Strict):
-    """Frames that must not come."""
-
-    frames: Annotated[list[FrameSpec], Field(min_length=1)]
-
-
-class SilenceStep(_Step):
-    """While the `until` steps run, a frame that fits and that they can't take fails the clause."""
-
-    silence: SilenceSpec
-    clause: str | None = None
-    until: Annotated[list[Step], Field(min_length=1)]
-
-
-class RaceStep(_Strict):
-    """Actions that start together; what follows is matched from the start of the race."""
-
-    race: Annotated[dict[str, list[Step]], Field(min_length=2)]
-
-
-class ObserveStep(_Strict):
-    """Named facts for the census; never fails."""
-
-    observe: dict[str, Any]
-
-
-class UseStep(_Step):
-    """The steps of a fragment; `with` sets its parameters."""
-
-    use: str
-    with_: dict[str, Any] = Field(default={}, alias="with")
-
-
-_KINDS: dict[str, str] = {
-    "client": "frame",
-    "broker": "frame",
-    "one_write": "one_write",
-    "bytes": "bytes",
-    "open": "open",
-    "close": "close",
-    "closed": "closed",
-    "admin": "admin",
-    "read": "read",
-    "advance": "advance",
-    "for": "for",
-    "one_of": "one_of",
-    "any_order": "any_order",
-    "optional": "optional",
-    "collect": "collect",
-    "silence": "silence",
-    "race": "race",
-    "observe": "observe",
-    "use": "use",
-}
-STEP_KEYS = tuple(_KINDS)
-
-
-def _kind(step: Any) -> str | None:
-    if not isinstance(step, dict):
-        return None
-    return next((_KINDS[key] for key in step if key in _KINDS), None)
-
-
-Step: TypeAlias = Annotated[
-    Annotated[FrameStep, Tag("frame")]
-    | Annotated[OneWriteStep, Tag("one_write")]
-    | Annotated[BytesStep, Tag("bytes")]
-    | Annotated[OpenStep, Tag("open")]
-    | Annotated[CloseStep, Tag("close")]
-    | Annotated[ClosedStep, Tag("closed")]
-    | Annotated[AdminStep, Tag("admin")]
-    | Annotated[ReadStep, Tag("read")]
-    | Annotated[AdvanceStep, Tag("advance")]
-    | Annotated[ForStep, Tag("for")]
-    | Annotated[OneOfStep, Tag("one_of")]
-    | Annotated[AnyOrderStep, Tag("any_order")]
-    | Annotated[OptionalStep, Tag("optional")]
-    | Annotated[CollectStep, Tag("collect")]
-    | Annotated[SilenceStep, Tag("silence")]
-    | Annotated[RaceStep, Tag("race")]
-    | Annotated[ObserveStep, Tag("observe")]
-    | Annotated[UseStep, Tag("use")],
-    Discriminator(_kind, custom_error_type="step_kind", custom_error_message="not a step: it needs one of " + ", ".join(STEP_KEYS)),
-]
-
-
-class Ambient(_Strict):
+class Ambient(Strict):
     """A frame that may come at any time; counted, and answered if `answer` is given."""
 
     frame: FrameSpec
@@ -339,20 +35,20 @@ class Ambient(_Strict):
     cite: str = Field(default="", description="why it is no fault")
 
 
-class Trials(_Strict):
+class Trials(Strict):
     """The case runs several times on fresh names."""
 
     count: Annotated[int, Field(ge=1)] = 20
     fail_over: Annotated[int, Field(ge=0)] = Field(default=0, description="failed trials that are still tolerated")
 
 
-class Quiet(_Strict):
+class Quiet(Strict):
     """The case ends after a quiet time, in seconds."""
 
     quiet: Seconds
 
 
-class Settings(_Strict):
+class Settings(Strict):
     """Settings of a broker that several cases share, and the variables that belong to them."""
 
     format: Literal[1]
@@ -362,7 +58,7 @@ class Settings(_Strict):
     vars: dict[str, Any] = {}
 
 
-class Transcript(_Strict):
+class Transcript(HoldsSteps):
     """One case: what is sent and what must come back."""
 
     format: Literal[1]
@@ -393,6 +89,11 @@ class Transcript(_Strict):
         merged = {"target_config": {**settings.config, **self.target_config}, "vars": {**settings.vars, **self.vars}}
         return self.model_copy(update=merged)
 
+    def seconds(self) -> float:
+        """Return the seconds that it lets pass, or waits for by the clock; fragments are not counted."""
+        end = self.end.quiet if isinstance(self.end, Quiet) else 0.0
+        return end + sum(step.seconds() for _, step in walk_steps(listed(self.steps)))
+
     @field_validator("requires")
     @classmethod
     def _known_capabilities(cls, names: list[str]) -> list[str]:
@@ -402,7 +103,7 @@ class Transcript(_Strict):
         return names
 
 
-class Fragment(_Strict):
+class Fragment(HoldsSteps):
     """Steps that several transcripts share."""
 
     format: Literal[1]
@@ -412,7 +113,7 @@ class Fragment(_Strict):
     steps: Annotated[list[Step], Field(min_length=1)]
 
 
-class Clause(_Strict):
+class Clause(Strict):
     """One checkable statement, in our own words."""
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9]+(\.[a-z0-9-]+)+$")]
@@ -430,7 +131,7 @@ class Clause(_Strict):
     excluded: str | None = Field(default=None, description="why it is not tested")
 
 
-class Source(_Strict):
+class Source(Strict):
     """Where the clauses of a register come from."""
 
     title: str
@@ -440,7 +141,7 @@ class Source(_Strict):
     )
 
 
-class Register(_Strict):
+class Register(Strict):
     """All clauses of one proposal, or of the core of the protocol."""
 
     format: Literal[1]
@@ -454,7 +155,7 @@ class Register(_Strict):
         return _ADDRESSES.get(self.proposal.replace("-", ""), self.source.address)
 
 
-class BaselineEntry(_Strict):
+class BaselineEntry(Strict):
     """One known failure."""
 
     case: str = Field(description="case id, a glob, with its cell in brackets if it has cells")
@@ -469,13 +170,9 @@ class BaselineEntry(_Strict):
     )
 
 
-class Baseline(_Strict):
+class Baseline(Strict):
     """The known failures of one target."""
 
     format: Literal[1]
     target: str
     entries: list[BaselineEntry] = []
-
-
-for _model in (ForStep, Branch, OneOfStep, AnyOrderStep, OptionalStep, SilenceStep, RaceStep, Transcript, Fragment):
-    _model.model_rebuild()

@@ -17,9 +17,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from yaml.reader import ReaderError
 
-from conformance.engine import model
+from conformance.engine.parts import Strict
+from conformance.engine.step import Place
 
-Place = tuple[str | int, ...]
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -159,7 +159,7 @@ def _explain(source: Source, error: Any) -> str:
     text = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
         key = str(place[-1])
-        close = difflib.get_close_matches(key, _KEYS, 1)
+        close = difflib.get_close_matches(key, sorted(_keys_of(Strict)), 1)
         text = f"unknown key {key!r}" + (f"; did you mean {close[0]!r}?" if close else "")
     elif error["type"] in ("string_type", "string_pattern_mismatch") and not isinstance(error.get("input"), str):
         text = f"this must be text, not {type(error.get('input')).__name__} {error.get('input')!r}; quote it"
@@ -179,12 +179,7 @@ def _place(data: Any, location: tuple[Any, ...]) -> Place:
     return tuple(place)
 
 
-def _all_keys() -> list[str]:
-    keys: set[str] = set()
-    for thing in vars(model).values():
-        if isinstance(thing, type) and issubclass(thing, BaseModel):
-            keys |= {info.alias or key for key, info in thing.model_fields.items()}
-    return sorted(keys)
-
-
-_KEYS = _all_keys()
+def _keys_of(kind: type[BaseModel]) -> set[str]:
+    """Return the keys of a class of files or of parts of files, and of all classes made from it."""
+    own = {info.alias or key for key, info in kind.model_fields.items()}
+    return own.union(*map(_keys_of, kind.__subclasses__()))

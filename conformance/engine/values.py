@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from refimpl.indexes.topics_hash import topics_hash, utf16_order
+from refimpl.indexes.topics_hash import topics_hash
 
 Value: TypeAlias = Any
 """What YAML can hold: None, bool, int, float, str, list and dict of these."""
@@ -130,10 +130,6 @@ def _range(argument: Value, _: Environment) -> Value:
     return list(range(low, high))
 
 
-def _sorted(items: Value, _: Environment) -> Value:
-    return sorted(items, key=utf16_order) if all(isinstance(item, str) for item in items) else sorted(items)
-
-
 def _random(argument: Value, environment: Environment) -> Value:
     """Draw from the seed of the conversation and the bounds: the same trial draws the same number again."""
     low, high = argument
@@ -144,7 +140,6 @@ def _random(argument: Value, environment: Environment) -> Value:
 EXPRESSIONS: Final[dict[str, Callable[[Value, Environment], Value]]] = {
     "$union": _union,
     "$minus": _minus,
-    "$sorted": _sorted,
     "$take": _take,
     "$count": lambda items, _: len(items),
     "$add": lambda numbers, _: sum(numbers),

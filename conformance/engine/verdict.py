@@ -11,7 +11,8 @@ from conformance.engine import log
 from conformance.engine.diagnosis import Diagnosis, diagnose
 from conformance.engine.machine import Machine, MachineError, State
 from conformance.engine.model import Level, Transcript
-from conformance.engine.program import Node, Program
+from conformance.engine.node import walk
+from conformance.engine.program import Program
 from conformance.engine.values import Value, ValueProblem
 
 
@@ -162,22 +163,10 @@ def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Map
         return Outcome(trial_log.begin.key, Verdict.INCONCLUSIVE, clauses, diagnosis)
     charged = diagnosis.clause or program.clauses[0]
     taken = {step.clause for step in diagnosis.taken}
-    open_clauses = _clauses_of(diagnosis.left)
+    open_clauses = {node.clause for node in walk(diagnosis.left)}
     clauses = {clause: Verdict.PASS if clause in taken and clause not in open_clauses else Verdict.UNTESTABLE for clause in program.clauses}
     clauses[charged] = _BY_LEVEL[levels.get(charged, "MUST")]
     return Outcome(trial_log.begin.key, clauses[charged], clauses, diagnosis, observed=dict(diagnosis.observed))
-
-
-def _clauses_of(nodes: Sequence[Node]) -> set[str]:
-    """Return the clauses of all steps that are left, also inside other nodes."""
-    found: set[str] = set()
-    for node in nodes:
-        clause = getattr(node, "clause", None)
-        found |= {clause} if clause else set()
-        for name in ("until", "sequences", "alternatives", "lanes"):
-            for inner in getattr(node, name, ()):
-                found |= _clauses_of(inner if isinstance(inner, tuple) else getattr(inner, "nodes", (inner,)))
-    return found
 
 
 def _lag(events: Sequence[log.Event]) -> float:

@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 from conformance.engine import log
 from conformance.engine.machine import Machine, MachineError, Taken
-from conformance.engine.program import Program, ProgramProblem, compile_case
+from conformance.engine.program import Program, compile_case
+from conformance.engine.step import ProgramProblem
 from conformance.engine.values import ValueProblem
 from conformance.engine.verdict import Outcome, TrialLog
 from conformance.report.model import Report

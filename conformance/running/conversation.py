@@ -15,9 +15,10 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from conformance.engine import frames, log
+from conformance.engine.actions import Action, Actions, Send
 from conformance.engine.machine import Machine, MachineError
-from conformance.engine.matching import action_outcome, see
-from conformance.engine.program import Action, Actions, Program
+from conformance.engine.matching import see
+from conformance.engine.program import Program
 from conformance.engine.values import Value, ValueProblem, resolve
 from conformance.engine.verdict import TrialLog
 from conformance.running.connection import Connection
@@ -171,8 +172,8 @@ class TrialRunner:
             perform = getattr(self, f"_{action.what}")
             await perform(step, action, variables)
 
-    async def _send(self, step: str, action: Action, variables: Mapping[str, Value]) -> None:
-        data = _bytes(action.spec, variables)
+    async def _send(self, step: str, action: Send, variables: Mapping[str, Value]) -> None:
+        data = action.data(lambda value: resolve(value, variables))
         sent, logged = self._with_credentials(data)
         at = action.at or ""
         self._log(log.Begin, step=step, what="send", at=at, data=_shortened(logged), size=len(data))
@@ -180,9 +181,8 @@ class TrialRunner:
         if connection is None:
             raise ValueProblem(f"{action.path}: connection {at} was not opened")
         problem = None
-        one_by_one = "bytes" in action.spec and action.spec["bytes"].split
         try:
-            for piece in (sent[i : i + 1] for i in range(len(sent))) if one_by_one else (sent,):
+            for piece in (sent[i : i + 1] for i in range(len(sent))) if action.one_by_one else (sent,):
                 await connection.send(piece, _PATIENCE)
         except TimeoutError:
             problem = f"the peer does not read: a send of {len(sent)} bytes took more than {_PATIENCE:g} s"
@@ -279,7 +279,7 @@ class TrialRunner:
         while True:
             result = await client.call(name, arguments)
             end = log.End(key="", n=0, t=0, step=step, status=result.status, body=result.body)
-            found = action_outcome(action, end, self._machine.states[0].bindings if self._machine.states else {})
+            found = action.outcome(end, self._machine.states[0].bindings if self._machine.states else {})
             if found or self._around.now() >= until:
                 break
             await asyncio.sleep(_READ_INTERVAL)
@@ -290,16 +290,6 @@ class TrialRunner:
         if self._around.admin is None:
             raise TargetError(f"{action.path}: the target has no admin URL", hint="give one with --admin-url")
         return self._around.admin
-
-
-def _bytes(spec: Mapping[str, Any], variables: Mapping[str, Value]) -> bytes:
-    if "bytes" in spec:
-        raw = spec["bytes"]
-        texts = {key: resolve(getattr(raw, key), variables) for key in ("of", "payload", "command", "hex", "text", "append")}
-        return frames.build_bytes(raw, texts)
-    if "frames" in spec:
-        return b"".join(frames.build_frame(resolve(frame, variables)) for frame in spec["frames"])
-    return frames.build_frame(resolve(spec["frame"], variables), resolve(spec["payload"], variables))
 
 
 def _shortened(data: bytes) -> str:

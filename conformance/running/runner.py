@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -101,38 +101,24 @@ class Unit:
 
 def is_slow(case: m.Transcript) -> bool:
     """Tell whether a case belongs to the group `slow`."""
-    end = case.end.quiet if isinstance(case.end, m.Quiet) else 0.0
-    return end + sum(_seconds(case.steps)) > SLOW_SECONDS
-
-
-def _seconds(value: object) -> Iterator[float]:
-    """Yield the times that the steps let pass or wait for by the clock."""
-    if isinstance(value, m.AdvanceStep):
-        yield value.advance["$random"][1] if isinstance(value.advance, dict) else value.advance
-    elif isinstance(value, m.Window):
-        yield value.max
-    elif isinstance(value, BaseModel | dict):
-        for inner in (vars(value) if isinstance(value, BaseModel) else value).values():
-            yield from _seconds(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _seconds(inner)
+    return case.seconds() > SLOW_SECONDS
 
 
 @dataclass
-class _Run:
+class _Part:
+    """Cases that run on one target in one event loop; what is known of the run before it is given."""
+
     suite: Suite
     target: Target
     options: Options
     write: Callable[[BaseModel], None]
     watcher: Watcher
-    started: float = field(default_factory=loop_time)
-    trial_logs: dict[str, TrialLog] = field(default_factory=dict)
-    skipped: list[log.Skipped] = field(default_factory=list)
     header: log.Header | None = None
-    probed: asyncio.Event = field(default_factory=asyncio.Event)
     names: int = 0
     expected: int = 0
+    started: float = 0.0
+    trial_logs: dict[str, TrialLog] = field(default_factory=dict)
+    skipped: list[log.Skipped] = field(default_factory=list)
 
     def skip(self, case: m.Transcript, why: Lack) -> None:
         self.expected -= self._trials(case) * len(cells(case))
@@ -142,24 +128,11 @@ class _Run:
             self.skipped.append(record)
             self.write(record)
 
-    async def go(self) -> None:
-        cases = _with_controls(self.suite, self.suite.select(self.options.select, self.options.level, self.options.profile))
-        patient = [case for case in cases if self.target.in_virtual_time is not None and is_slow(case)]
-        await self._go([case for case in cases if case not in patient] or cases)
-        if patient and len(patient) < len(cases):
-            await asyncio.to_thread(self._go_in_virtual_time, patient)
-
-    def _go_in_virtual_time(self, cases: list[m.Transcript]) -> None:
-        """Run cases that let minutes pass on the same broker inside this process, where that takes no time."""
-        assert self.target.in_virtual_time is not None
-        self.watcher.note(f"{len(cases)} cases that let minutes pass run in virtual time")
-        twin = replace(self, target=self.target.in_virtual_time, started=0.0, trial_logs={}, skipped=[])
-        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-            runner.run(twin._go(cases))
-        self.trial_logs |= twin.trial_logs
-        self.skipped += twin.skipped
-
-    async def _go(self, cases: list[m.Transcript]) -> None:
+    async def run(self, cases: list[m.Transcript]) -> None:
+        self.started = loop_time()
+        probed = asyncio.Event()
+        if self.header is not None:
+            probed.set()
         groups: dict[tuple[tuple[str, str], ...], list[m.Transcript]] = {(): []}
         for case in cases:
             groups.setdefault(tuple(sorted(case.target_config.items())), []).append(case)
@@ -169,12 +142,12 @@ class _Run:
 
         async def serve(config: dict[str, str], members: list[m.Transcript]) -> None:
             if config:
-                await self.probed.wait()
+                await probed.wait()
                 members = [case for case in members if self._is_applicable(case)]
             if config and not members:
                 return
             try:
-                async with room, self._serving(config) as (endpoint, admin):
+                async with room, self._serving(config, probed) as (endpoint, admin):
                     await self._group(endpoint, admin, members)
             except SettingsRefused as error:
                 for case in members:
@@ -183,7 +156,7 @@ class _Run:
         await _all(serve(dict(config), members) for config, members in groups.items())
 
     @contextlib.asynccontextmanager
-    async def _serving(self, config: dict[str, str]) -> AsyncIterator[tuple[Endpoint, AdminClient | None]]:
+    async def _serving(self, config: dict[str, str], probed: asyncio.Event) -> AsyncIterator[tuple[Endpoint, AdminClient | None]]:
         """Start the target; what it can do is asked once, of the one with its usual settings, which comes first."""
         if self.target.startable:
             named = [*list(config)[:2], *(["more"] if len(config) > 2 else [])]
@@ -192,8 +165,8 @@ class _Run:
             if not config and self.header is None:
                 self.header = self._header(endpoint, await probe(endpoint))
                 self.write(self.header)
-                self.probed.set()
-            await self.probed.wait()
+                probed.set()
+            await probed.wait()
             assert self.header is not None
             admin = await stack.enter_async_context(AdminClient(endpoint)) if self.header.capabilities["admin"] else None
             yield endpoint, admin
@@ -335,21 +308,45 @@ async def run_suite(
     Raises:
         TargetError: The target can't be used at all.
     """
-    run = _Run(suite, target, options, write, watcher)
+    cases = _with_controls(suite, suite.select(options.select, options.level, options.profile))
+    at_once, patient = _divided(cases, target)
+    first = _Part(suite, target, options, write, watcher)
+    parts = [first]
     stopped = None
     try:
-        await run.go()
+        await first.run(at_once)
+        if patient:
+            parts.append(await asyncio.to_thread(_in_virtual_time, first, patient))
     except TargetLost as error:
         stopped = f"the target is lost: {error}"
     except asyncio.CancelledError:
         stopped = "interrupted"
     except TargetError as error:
-        if run.header is None:
+        if first.header is None:
             raise
         stopped = str(error)
-    if run.header is None:
+    if first.header is None:
         raise TargetError(stopped or "the target was never ready")
-    return RunLog(run.header, run.trial_logs, run.skipped, [], log.Footer(complete=stopped is None, stopped=stopped)), stopped
+    trial_logs = {key: trial_log for part in parts for key, trial_log in part.trial_logs.items()}
+    skipped = [record for part in parts for record in part.skipped]
+    return RunLog(first.header, trial_logs, skipped, [], log.Footer(complete=stopped is None, stopped=stopped)), stopped
+
+
+def _divided(cases: list[m.Transcript], target: Target) -> tuple[list[m.Transcript], list[m.Transcript]]:
+    """Return the cases that run at once, and those that let minutes pass and can do so in virtual time."""
+    patient = [case for case in cases if target.in_virtual_time is not None and is_slow(case)]
+    return (cases, []) if len(patient) == len(cases) else ([case for case in cases if case not in patient], patient)
+
+
+def _in_virtual_time(first: _Part, cases: list[m.Transcript]) -> _Part:
+    """Run cases that let minutes pass on the same broker inside this process, where that takes no time."""
+    assert first.target.in_virtual_time is not None
+    first.watcher.note(f"{len(cases)} cases that let minutes pass run in virtual time")
+    target, known = first.target.in_virtual_time, (first.header, first.names, first.expected)
+    part = _Part(first.suite, target, first.options, first.write, first.watcher, *known)
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(part.run(cases))
+    return part
 
 
 def _with_controls(suite: Suite, cases: list[m.Transcript]) -> list[m.Transcript]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from conformance.engine.model import RELEASES
+from conformance.engine.parts import RELEASES
 from conformance.engine.source import parse, read_source
 from conformance.site.linking import linked
 from conformance.site.markup import Page, clause_link, code, joined, link, plain, prose

@@ -1,4 +1,3 @@
-import jwt
 import pytest
 
 from refimpl.broker import AdminRefused, Broker, Configuration
@@ -8,6 +7,7 @@ from refimpl.proposals.refused import Refused
 from refimpl.timers import Timers
 from refimpl.wire.pulsar_api_pb2 import AuthorizationError, ConsumerBusy, InvalidTopicName, NotAllowedError, ProducerBusy, TopicNotFound
 from tests.fakes.broker_peer import TOPIC, Peer, make_broker
+from tests.samples.tokens import tokens
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,6 @@ def test_partitioned_topics() -> None:
     assert peer.producer("persistent://public/default/p-partition-3").error == TopicNotFound
     assert peer.producer("persistent://public/default/p-partition-2").producer_name
     assert len(broker.persistent_topics("public/default")) == 3
-
-
-def tokens(*roles: str) -> dict[str, str]:
-    return {role: jwt.encode({"sub": role}, b"k" * 32, algorithm="HS256") for role in roles}
 
 
 def test_roles() -> None:

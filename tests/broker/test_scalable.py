@@ -13,8 +13,8 @@ from refimpl.proposals.administration import AdminRequest
 from refimpl.proposals.profiles import AS_WRITTEN
 from refimpl.proposals.scalable_topics import ScalableTopicsExtension, topics_hash
 from refimpl.wire.pulsar_api_pb2 import AuthorizationError, InvalidTopicName, NotAllowedError, TopicNotFound
-from tests.broker.test_rules import tokens
 from tests.fakes.broker_peer import Peer, make_broker
+from tests.samples.tokens import tokens
 
 NS = "public/default"
 X = f"topic://{NS}/x"

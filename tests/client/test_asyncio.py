@@ -6,72 +6,20 @@ import asyncio
 import contextlib
 import gc
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
 import pytest
 import trustme
 
-from refimpl.broker import Broker, Configuration
-from refimpl.client import EARLIEST, BrokerRefused, ClientOptions, Closed, ConnectionLost, Message, MessageId, QueueFull
-from refimpl.net.client import Client, Consumer
-from refimpl.net.client_memory import memory_dial
-from refimpl.net.memory_link import Faults, MemoryLink
+from refimpl.client import EARLIEST, BrokerRefused, ClientOptions, Closed, ConnectionLost, MessageId, QueueFull
+from refimpl.net.client import Client
+from refimpl.net.memory_link import Faults
 from refimpl.net.serving import serving
-from refimpl.net.virtual_time import VirtualTimeLoop
 from refimpl.wire.pulsar_api_pb2 import LZ4, CommandSubscribe
+from tests.fakes.client_world import URL, World, eventually, received, virtually
 
 S = CommandSubscribe
-URL = "pulsar://broker:6650"
-T = "persistent://public/default/t"
-
-
-class World:
-    """A broker in virtual time, and the transports of clients that reach it."""
-
-    def __init__(self, faults: Faults | None = None) -> None:
-        self.broker = Broker(Configuration(), service_url=URL)
-        self.link = MemoryLink(self.broker, faults=faults) if faults else MemoryLink(self.broker)
-        self.transports: list[Any] = []
-        self.log: list[str] = []
-
-    def client(self, **choices: Any) -> Client:
-        return Client(URL, dial=self._dial, seed=3, wall_clock_offset=1_700_000_000.0, log=self.log.append, **choices)
-
-    async def _dial(self, host: str, port: int, protocol_factory: Callable[[], asyncio.Protocol]) -> None:
-        self.transports.append(await memory_dial(self.link)(host, port, protocol_factory))
-
-    def cut(self) -> None:
-        transports, self.transports = self.transports, []
-        for transport in transports:
-            transport.abort()
-
-
-def virtually(test: Callable[[World], Coroutine[Any, Any, None]], faults: Faults | None = None) -> None:
-    """Run a test in virtual time; nothing may be left of it."""
-
-    async def main() -> None:
-        world = World(faults)
-        try:
-            await asyncio.wait_for(test(world), 3600)
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert not left
-        finally:
-            world.link.close()
-
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        runner.run(main())
-    gc.collect()
-
-
-async def received(consumer: Consumer, count: int) -> list[Message]:
-    return [await consumer.receive() for _ in range(count)]
-
-
-async def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def test_what_is_produced_is_consumed_in_order() -> None:

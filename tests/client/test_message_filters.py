@@ -15,7 +15,7 @@ from refimpl.net.memory_link import MemoryLink
 from refimpl.proposals.message_filter import BUILT_IN, FilterRegistry
 from refimpl.wire import command, encode_frame, encode_payload
 from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, CommandSubscribe, MessageMetadata, NotAllowedError
-from tests.client.test_asyncio import URL, T, World, eventually, received, virtually
+from tests.fakes.client_world import URL, T, World, eventually, received, virtually
 from tests.samples.message_filter import RECORD, avro_payload
 
 POLICY = MessageFilterPolicy.regex_filter_policy("[3-5][0-9]")

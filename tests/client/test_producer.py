@@ -12,9 +12,7 @@ from refimpl.client import (
     Closed,
     InvalidMessage,
     MessageId,
-    OutgoingMessage,
     PartitionedProducer,
-    Pending,
     ProducerOptions,
     ProtocolError,
     QueueFull,
@@ -23,6 +21,7 @@ from refimpl.client import (
 from refimpl.client.partitioned_producer import key_hash
 from refimpl.wire import decode_batch, decompress
 from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, CompressionType
+from tests.fakes.producing import receipt, send
 from tests.fakes.scripted_broker import TOPIC, ScriptedBroker
 
 SINGLE = ProducerOptions(batching=False)
@@ -37,14 +36,6 @@ def producing(options: ProducerOptions = SINGLE, **answer: object) -> tuple[Scri
     request = broker.answer_producer(**answer)
     assert (request.topic, request.producer_id, request.epoch) == (TOPIC, 0, 0)
     return broker, creating.value()
-
-
-def send(broker: ScriptedBroker, group: PartitionedProducer, payload: bytes = b"x", **fields: object) -> Pending[MessageId]:
-    return broker.begin(group.send, OutgoingMessage(payload, **fields))  # type: ignore[arg-type, no-any-return]
-
-
-def receipt(broker: ScriptedBroker, sequence_id: int, entry: int = 5, **fields: object) -> None:
-    broker.send("send_receipt", producer_id=0, sequence_id=sequence_id, message_id={"ledgerId": 3, "entryId": entry}, **fields)
 
 
 def test_a_single_message_goes_out_at_once_with_all_that_was_said_about_it() -> None:

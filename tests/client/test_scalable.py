@@ -7,17 +7,9 @@ from refimpl.proposals.profiles import AS_WRITTEN
 from refimpl.proposals.scalable_topics import ScalableTopicChanges, topics_hash
 from refimpl.wire.pulsar_api_pb2 import NotAllowedError, UnsupportedVersionError
 from tests.fakes.scripted_broker import ScriptedBroker
+from tests.samples.scalable_names import NS, segment, topic
 
-NS = "public/default"
 SUPPORTED = {"feature_flags": {"supports_scalable_topics": True}}
-
-
-def topic(name: object) -> str:
-    return f"topic://{NS}/{name}"
-
-
-def segment(name: object, part: str = "0000-ffff-0") -> str:
-    return f"segment://{NS}/{name}/{part}"
 
 
 def layout(broker: ScriptedBroker, name: object, *ranges: tuple[int, int], session_id: int = 0, epoch: int = 0) -> None:

@@ -15,8 +15,8 @@ from refimpl.net.memory_link import Faults, MemoryLink
 from refimpl.proposals.administration import AdminRequest
 from refimpl.proposals.scalable_topics import ScalableTopicChanges, ScalableTopicsExtension, topics_hash
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, InvalidTopicName, TopicNotFound, UnsupportedVersionError
-from tests.client.test_asyncio import World, eventually, received, virtually
-from tests.client.test_scalable import NS, segment, topic
+from tests.fakes.client_world import World, eventually, received, virtually
+from tests.samples.scalable_names import NS, segment, topic
 
 EARLIEST = {"initial_position": CommandSubscribe.Earliest}
 SHARED = {"type": CommandSubscribe.Shared, **EARLIEST}

@@ -26,17 +26,13 @@ from refimpl.wire.pulsar_api_pb2 import (
     ZSTD,
     CompressionType,
 )
-from tests.client.test_producer import receipt, send
+from tests.fakes.producing import receipt, send
 from tests.fakes.scripted_broker import ScriptedBroker
-from tests.samples.uniform_batches import EXAMPLE, SETTING, TABLE, golden_entry
+from tests.samples.uniform_batches import EXAMPLE, SETTING, TABLE, golden_entry, uniform
 
 JAVA_SINGLE = profiles.DEFAULT.replacing(uniform_batches.PROPOSAL, uniform_batches.UniformBatchesProfile(batch_of_one="java_single"))
 ALLOWED = allowed_values(SETTING)
 EU, US = {"region": "eu"}, {"region": "us"}
-
-
-def uniform(**choices: Any) -> ProducerOptions:
-    return ProducerOptions(**{"restrict_same_values_in_batch_properties": SETTING, "batch_delay": 1.0, **choices})
 
 
 def producing(

@@ -27,11 +27,10 @@ from refimpl.wire.pulsar_api_pb2 import (
     MessageMetadata,
     SingleMessageMetadata,
 )
-from tests.client.test_asyncio import World, received, virtually
-from tests.client.test_uniform_batches import uniform
 from tests.fakes.broker_peer import Peer
+from tests.fakes.client_world import World, received, virtually
 from tests.fakes.scripted_broker import TOPIC
-from tests.samples.uniform_batches import EXAMPLE, SETTING
+from tests.samples.uniform_batches import EXAMPLE, SETTING, uniform
 
 JAVA_SINGLE = profiles.DEFAULT.replacing(uniform_batches.PROPOSAL, uniform_batches.UniformBatchesProfile(batch_of_one="java_single"))
 ALLOWED = allowed_values(SETTING)

@@ -10,7 +10,7 @@ import typer
 import yaml
 
 from conformance.cli import app
-from conformance.engine import model as m
+from conformance.engine.parts import RELEASES
 from conformance.site.book import TOP, other_files, pages
 from conformance.site.clauses import clause_pages, register_title
 from conformance.site.commands import command_page
@@ -70,7 +70,7 @@ def test_a_clause_shows_what_is_known_of_it(sources, generated):
     assert 'class="pc-level pc-must"' in part
     assert "**Without it:**" in part
     assert "[`pip145/update/unicode`](../cases/pip145-update.md#pip145-update-unicode)" in part
-    assert part.count('class="pc-verdict ') == len(m.RELEASES)
+    assert part.count('class="pc-verdict ') == len(RELEASES)
     assert "2.11.0, 3.0.7, 4.0.0, known to fail: " in part
     assert "([finding](../../findings/encoded-names.md))" in part
 
@@ -88,7 +88,7 @@ def test_a_case_shows_transcript_and_conversation(sources, generated):
     assert '=== "With Apache Pulsar 4.2.4"' in part
     assert "<svg" in part
     assert "    id: pip145/update/unicode" in part
-    assert part.count('class="pc-verdict ') == len(m.RELEASES)
+    assert part.count('class="pc-verdict ') == len(RELEASES)
 
 
 def test_drawings_are_one_line_each_so_that_markdown_leaves_them_alone(generated):

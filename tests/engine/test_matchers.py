@@ -40,7 +40,7 @@ TABLE = [
         [2],
         [(1, "f: expected a number above 1, got 1"), (ABSENT, "f: expected a number above 1, got nothing (the field is absent)")],
     ),
-    ({"$gte": 1, "$lte": 3}, [1, 3], [(4, "f: expected a number of at most 3, got 4"), (0, "f: expected a number of at least 1, got 0")]),
+    ({"$gte": 1, "$lt": 4}, [1, 3], [(4, "f: expected a number below 4, got 4"), (0, "f: expected a number of at least 1, got 0")]),
     ({"$lt": 1}, [0], [(1, "f: expected a number below 1, got 1"), (True, "f: expected a number below 1, got True")]),
     (
         {"$bag": ["a", "b"]},
@@ -98,14 +98,6 @@ def test_enums_are_compared_by_name():
     assert [str(d) for d in match_message({"error": "MetadataError"}, error).differences] == [
         'error: expected "MetadataError", got "NotAllowedError"'
     ]
-
-
-def test_key_values_are_read_as_a_map():
-    data = pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
-    data.properties.add(key="k", value="v")
-    assert match_message({"properties": {"$kv": {"k": "v"}}}, data)
-    assert not match_message({"properties": {"$kv": {"k": "w"}}}, data)
-    assert not match_message({"properties": {"$kv": {"x": "v"}}}, data)
 
 
 def test_field_that_the_schema_does_not_have():

@@ -19,8 +19,6 @@ ENV = {"ns": "public/x", "n": 3, "all": ["b", "a"], "@seed": 5}
         ({"$bind": "n"}, {"$bind": "n"}),
         ({"$union": ["$all", ["c", "a"]]}, ["b", "a", "c"]),
         ({"$minus": ["$all", ["a"]]}, ["b"]),
-        ({"$sorted": "$all"}, ["a", "b"]),
-        ({"$sorted": ["\U00010000", "\uff5e"]}, ["\U00010000", "\uff5e"]),
         ({"$take": ["$all", 1]}, ["b"]),
         ({"$count": "$all"}, 2),
         ({"$add": ["$n", 1]}, 4),
@@ -47,7 +45,7 @@ def test_variable_that_is_not_set_names_those_that_are():
         resolve("$no", ENV)
 
 
-@pytest.mark.parametrize("spec", [{"$count": 3}, {"$take": [1]}, {"$map": {"over": []}}, {"$sorted": [1, "a"]}])
+@pytest.mark.parametrize("spec", [{"$count": 3}, {"$take": [1]}, {"$map": {"over": []}}, {"$add": [1, "a"]}])
 def test_expression_that_can_not_be_computed(spec):
     with pytest.raises(ValueProblem, match=r"\$"):
         resolve(spec, ENV)

@@ -23,6 +23,7 @@ from conformance.targets.process import tail
 from conformance.targets.reference import ReferenceTarget
 from tests.fakes.frame_proxy import FrameProxy, frame_proxy
 from tests.interop.java_client import VERSIONS
+from tests.interop.place import DEADLINE, Place, Test
 from tests.interop.stock_clients import Admin, Client, ClientProcess
 
 T = TypeVar("T")
@@ -173,3 +174,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         report.sections.append(("frames", proxy.lines()))
         report.sections.append(("end of the broker's log", tail(item.funcargs["broker"].log_file)))
     return report
+
+
+@pytest.fixture
+def at(broker: Endpoint, namespace: str) -> Callable[[Test], None]:
+    """Run a test at the broker, within the deadline; no task may be left of it."""
+
+    async def main(test: Test) -> None:
+        async with asyncio.timeout(DEADLINE), AdminClient(broker) as admin:
+            before = asyncio.all_tasks()
+            await test(Place(broker, admin, namespace))
+            assert asyncio.all_tasks() <= before
+
+    return lambda test: asyncio.run(main(test))

@@ -7,8 +7,8 @@ import pytest
 from refimpl.proposals.topic_list import topics_hash
 from refimpl.wire.pulsar_api_pb2 import BaseCommand
 from tests.fakes.frame_proxy import FrameProxy
+from tests.interop.pattern_watches import attached, send_and_receive, watched
 from tests.interop.stock_clients import Admin, Client
-from tests.interop.test_pattern_push import attached, send_and_receive, watched
 
 pytestmark = pytest.mark.interop
 PERIOD = 1

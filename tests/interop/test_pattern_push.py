@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from refimpl.proposals.topic_list import topics_hash
 from refimpl.wire.pulsar_api_pb2 import BaseCommand
 from tests.fakes.frame_proxy import FrameProxy
-from tests.interop.stock_clients import Admin, Client, Consumer, texts
+from tests.interop.pattern_watches import attached, send_and_receive, watched
+from tests.interop.stock_clients import Admin, Client
 
 pytestmark = [pytest.mark.interop, pytest.mark.parametrize("client", ["java"], indirect=True)]
 
@@ -17,23 +16,6 @@ LONG_PERIOD = 60
 """Seconds between two checks of the client: longer than any deadline here, so that what arrives was pushed."""
 
 SHORT_PERIOD = 2
-
-
-def send_and_receive(client: Client, consumer: Consumer, topics: list[str]) -> None:
-    for topic in topics:
-        client.producer(topic).send(f"to {topic}")
-    assert sorted(texts(consumer.receive_all(len(topics)))) == [f"to {topic}" for topic in sorted(topics)]
-
-
-def watched(proxy: FrameProxy, since: int = 0, **fields: object) -> tuple[Any, Any]:
-    """Wait for WATCH_TOPIC_LIST and its answer."""
-    request = proxy.wait("watchTopicList", since, **fields)
-    return request, proxy.wait_for_answer("watchTopicListSuccess", request)
-
-
-def attached(proxy: FrameProxy, topic: str, since: int = 0) -> None:
-    """Wait until a member of the pattern consumer is subscribed to a topic."""
-    proxy.wait_for_answer("success", proxy.wait("subscribe", since, topic=topic))
 
 
 @pytest.fixture

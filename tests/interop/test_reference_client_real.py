@@ -4,80 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from conformance.targets import AdminClient, Endpoint
-from refimpl.client import EARLIEST, BrokerRefused, InvalidMessage, Message
+from refimpl.client import EARLIEST, BrokerRefused, InvalidMessage
 from refimpl.net.client import Client, Consumer, PatternSubscription
 from refimpl.proposals.topic_list import TopicChanges, topics_hash
 from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, CommandSubscribe, CompressionType, TopicNotFound
+from tests.interop.place import FROM_START, Place, Test, received
 
 S = CommandSubscribe
-FROM_START: dict[str, Any] = {"initial_position": S.Earliest}
-DEADLINE = 60.0
 PUSHED = 1.0
 """Seconds in which a topic must be told of; far below the period of the checks, so that only a push explains it."""
 ATTACHED = 5.0
 """Seconds in which its consumer must be there."""
-
-
-class Place:
-    """A broker with a namespace for one test, and the transports of the clients that reach it."""
-
-    def __init__(self, endpoint: Endpoint, admin: AdminClient, namespace: str) -> None:
-        self.endpoint = endpoint
-        self.namespace = namespace
-        self._admin = admin
-        self._transports: list[asyncio.Transport] = []
-        self.reachable = True
-
-    def client(self) -> Client:
-        return Client(self.endpoint.service_url, dial=self._dial, seed=1)
-
-    def topic(self, name: str = "t") -> str:
-        return f"persistent://{self.namespace}/{name}"
-
-    async def admin(self, op: str, arguments: object) -> Any:
-        result = await self._admin.call(op, arguments)
-        assert result.ok, f"{op} {arguments}: {result.status} {result.reason}"
-        return result.body
-
-    def cut(self) -> None:
-        """Lose all connections."""
-        transports, self._transports = self._transports, []
-        for transport in transports:
-            transport.abort()
-
-    async def _dial(self, host: str, port: int, protocol_factory: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
-        if not self.reachable:
-            raise ConnectionRefusedError("cut off by the test")
-        transport, _ = await asyncio.get_running_loop().create_connection(protocol_factory, host, port)
-        self._transports.append(transport)
-        return transport
-
-
-Test = Callable[[Place], Coroutine[Any, Any, None]]
-
-
-@pytest.fixture
-def at(broker: Endpoint, namespace: str) -> Callable[[Test], None]:
-    """Run a test at the broker, within the deadline; no task may be left of it."""
-
-    async def main(test: Test) -> None:
-        async with asyncio.timeout(DEADLINE), AdminClient(broker) as admin:
-            before = asyncio.all_tasks()
-            await test(Place(broker, admin, namespace))
-            assert asyncio.all_tasks() <= before
-
-    return lambda test: asyncio.run(main(test))
-
-
-async def received(consumer: Consumer, count: int) -> list[Message]:
-    return [await consumer.receive() for _ in range(count)]
 
 
 async def nothing_more(consumer: Consumer, producing: Awaitable[Any]) -> None:

@@ -14,9 +14,8 @@ from refimpl.client.scalable_producer import segment_hash
 from refimpl.net.client import NamespaceSubscription
 from refimpl.proposals.scalable_topics import ScalableTopicChanges, topics_hash
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, TopicNotFound
-from tests.interop.test_reference_client_real import FROM_START, Place, Test, at, received
+from tests.interop.place import FROM_START, Place, Test, received
 
-__all__ = ["at"]
 SHARED: dict[str, Any] = {"type": CommandSubscribe.Shared, **FROM_START}
 FILTERS = {"owner": "alice"}
 TOLD = 20.0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import urllib.error
-import urllib.request
 
 import aiohttp
 import pytest
@@ -14,16 +12,7 @@ from refimpl.net.admin_http import BODY_LIMIT
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.wire import command, encode_frame
 from tests.fakes.link_peers import connected
-
-
-def ask(method: str, url: str, body: bytes | None = None) -> tuple[int, bytes]:
-    request = urllib.request.Request(url, data=body, method=method, headers={"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read()
+from tests.fakes.rest_client import ask
 
 
 def test_two_at_once_do_not_know_of_each_other():

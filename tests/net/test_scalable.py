@@ -12,7 +12,7 @@ from refimpl.proposals.scalable_topics import topics_hash
 from refimpl.wire import command, encode_frame
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe
 from tests.fakes.link_peers import PING, connected
-from tests.net.test_embedded import ask
+from tests.fakes.rest_client import ask
 
 NS = "public/default"
 

@@ -1,7 +1,9 @@
 """The example of PIP-191, and short ways to make entries as producers write them."""
 
 from pathlib import Path
+from typing import Any
 
+from refimpl.client import ProducerOptions
 from refimpl.proposals.uniform_batches import write_header
 from refimpl.wire import SingleMessage, decode_frame, encode_batch, encode_payload
 from refimpl.wire.pulsar_api_pb2 import KeyValue, MessageMetadata, SingleMessageMetadata
@@ -61,3 +63,7 @@ def encode(batch, producer_name="p", publish_time=1):
         for number, text, properties in batch.items
     ]
     return encode_payload(metadata, encode_batch(singles))
+
+
+def uniform(**choices: Any) -> ProducerOptions:
+    return ProducerOptions(**{"restrict_same_values_in_batch_properties": SETTING, "batch_delay": 1.0, **choices})

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from conformance.cli import app
 from conformance.report import terminal
 from conformance.suite import load_suite
-from tests.suite.test_runner import NoPong, Peer, running
+from tests.fakes.peers import NoPong, Peer, running
 
 CASE = "core/handshake/connected"
 

@@ -13,7 +13,12 @@ import refimpl
 from conformance.engine import log
 from conformance.engine import model as m
 from conformance.engine.capabilities import CAPABILITIES, FLAGS
-from conformance.engine.model import RELEASES
+from conformance.engine.matchers import MATCHERS
+from conformance.engine.parts import RELEASES
+from conformance.engine.source import read_source
+from conformance.engine.step import KINDS, StepKind, listed, walk_steps
+from conformance.engine.steps import ClosedStep, FrameStep, SilenceStep, UseStep
+from conformance.engine.values import EXPRESSIONS
 from conformance.judging.applicability import completed, not_recorded
 from conformance.judging.baseline import HOME as BASELINES
 from conformance.judging.baseline import load_baseline, unknown_cases
@@ -54,22 +59,16 @@ def test_client_clauses_wait_until_clients_can_be_tested():
     assert [name for name, clause in SUITE.clauses.items() if clause.side == "client" and SUITE.cases_of[name]] == []
 
 
-def steps_of(value: object) -> Iterator[object]:
-    if isinstance(value, list):
-        for one in value:
-            yield from steps_of(one)
-    elif isinstance(value, m.BaseModel):
-        yield value
-        for inner in vars(value).values():
-            yield from steps_of(inner)
+def steps_of(item: m.Transcript | m.Fragment) -> list[StepKind]:
+    return [step for _, step in walk_steps(listed(item.steps))]
 
 
 def is_negative(case: m.Transcript) -> bool:
     """Tell whether a case proves only that something does not happen: nothing in it would fail on a peer that never answers well."""
-    expected = [next(iter(step.broker)) for step in steps_of(case.steps) if isinstance(step, m.FrameStep) and step.broker]
-    closed = any(isinstance(step, m.ClosedStep) for step in steps_of(case.steps))
-    silent = any(isinstance(step, m.SilenceStep) for step in steps_of(case.steps))
-    uses = any(isinstance(step, m.UseStep) and step.use != "lib/handshake" for step in steps_of(case.steps))
+    expected = [next(iter(step.broker)) for step in steps_of(case) if isinstance(step, FrameStep) and step.broker]
+    closed = any(isinstance(step, ClosedStep) for step in steps_of(case))
+    silent = any(isinstance(step, SilenceStep) for step in steps_of(case))
+    uses = any(isinstance(step, UseStep) and step.use != "lib/handshake" for step in steps_of(case))
     good = [name for name in expected if name not in ("connected", "error", "send_error")]
     return (closed or silent or "error" in expected) and not good and not uses
 
@@ -91,8 +90,8 @@ def test_every_fragment_is_used():
     used = {
         step.use
         for item in (*SUITE.transcripts.values(), *SUITE.fragments.values())
-        for step in steps_of(item.steps)
-        if isinstance(step, m.UseStep)
+        for step in steps_of(item)
+        if isinstance(step, UseStep)
     }
     assert set(SUITE.fragments) - used - {"lib/fence", "lib/fence-ping", "lib/still-served"} == set()
 
@@ -207,3 +206,18 @@ def test_page_on_what_a_run_does_names_every_topic_that_is_changed_outside_its_n
                 if isinstance(event, log.Begin) and event.what == "admin":
                     for topic in re.findall(r"public/default/([^'\"]+)", str(event.detail)):
                         assert f"`{topic}`" in page, trial_log.begin.key
+
+
+def test_every_kind_of_step_matcher_and_expression_is_used_by_a_file_and_described():
+    used = set(keys_of([read_source(path).data for path in (HOME / "transcripts").rglob("*.yaml")]))
+    told = (Path(__file__).parents[2] / "docs" / "transcripts.md").read_text()
+    for name in (*KINDS, *MATCHERS, *EXPRESSIONS):
+        assert name in used, f"no transcript and no fragment uses {name}"
+        assert re.search(rf"`[^`]*{re.escape(name)}\b[^`]*`", told), f"docs/transcripts.md does not tell of {name}"
+
+
+def keys_of(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from keys_of(inner)

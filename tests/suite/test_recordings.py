@@ -9,11 +9,11 @@ from conformance.engine import log
 from conformance.judging.applicability import completed, not_recorded
 from conformance.judging.results import RunLog, judge_log
 from conformance.running import recorder
-from conformance.running.runner import Options, run_suite
+from conformance.running.runner import Options, Silent, run_suite
 from conformance.suite import load_suite
 from refimpl.wire.commands import command, command_name
 from refimpl.wire.frames import encode_frame
-from tests.suite.test_runner import Peer, Silent, running
+from tests.fakes.peers import Peer, running
 
 
 def record(home, folder, peer=None, **options):

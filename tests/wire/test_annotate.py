@@ -5,19 +5,9 @@ import pytest
 from refimpl.wire import annotate, command, decode_frame, encode_frame, encode_payload, format_lines
 from refimpl.wire import pulsar_api_pb2 as pb
 from tests.samples.wire import GOLDEN, SINGLE, golden
+from tests.wire.tiling import tiles
 
 METADATA = pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
-
-
-def tiles(data):
-    place = 0
-    for line in annotate(data):
-        assert line.offset == place
-        shown = line.hex.removesuffix("..")
-        assert data[place:].hex().startswith(shown)
-        assert len(shown) == 2 * line.size or (len(shown) == 64 and line.hex.endswith(".."))
-        place += line.size
-    assert place == len(data)
 
 
 def complaints(data):

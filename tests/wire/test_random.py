@@ -22,7 +22,7 @@ from refimpl.wire import (
 )
 from refimpl.wire import pulsar_api_pb2 as pb
 from tests.samples.wire import GOLDEN, SINGLE, commands, golden, messages
-from tests.wire.test_annotate import tiles
+from tests.wire.tiling import tiles
 
 few = settings(deadline=None, max_examples=60)
 many = settings(deadline=None, max_examples=300)

@@ -1,0 +1,210 @@
+"""What the harness does: one class for each of its verbs, and the groups that they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from conformance.engine import frames, log
+from conformance.engine.matchers import FITS, Match, match
+from conformance.engine.matching import sent_bindings
+from conformance.engine.node import Node, Plan, Scope, walk
+from conformance.engine.values import Value
+
+
+@dataclass(frozen=True)
+class Action(Node):
+    """One thing that the harness does; `what` is what it is called in the log."""
+
+    what: ClassVar[str]
+    judges: ClassVar[bool] = False
+    """Whether it is an expectation at once, and so stands alone."""
+
+    scope: Scope = field(compare=False)
+    at: str | None = field(default=None, compare=False)
+    spec: Any = field(default=None, compare=False)
+    label: str | None = field(default=None, compare=False)
+
+    def bound(self, bindings: Mapping[str, Value]) -> dict[str, Value]:  # noqa: ARG002
+        """Return the variables that it binds when it begins."""
+        return {}
+
+    def outcome(self, event: log.End, bindings: Mapping[str, Value]) -> Match | str:  # noqa: ARG002
+        """Judge how it ended: a text when the harness could not do it, differences when its answer does not fit."""
+        return FITS if event.problem is None else event.problem
+
+
+class Send(Action):
+    """Frames or bytes in one write; `spec` holds frame and payload, or frames, or bytes."""
+
+    what = "send"
+
+    def bound(self, bindings: Mapping[str, Value]) -> dict[str, Value]:
+        """Return every `$bind` of what is sent, with its example."""
+        return sent_bindings(self.spec, {**self.scope.variables, **bindings})
+
+    def data(self, exact: Callable[[Value], Value]) -> bytes:
+        """Return the bytes.
+
+        Args:
+            exact: Replaces the variables of a value.
+
+        Raises:
+            FrameProblem: A frame can't be written as the transcript says.
+        """
+        if "bytes" in self.spec:
+            raw = self.spec["bytes"]
+            texts = {key: exact(getattr(raw, key)) for key in ("of", "payload", "command", "hex", "text", "append")}
+            return frames.build_bytes(raw, texts)
+        if "frames" in self.spec:
+            return b"".join(frames.build_frame(exact(frame)) for frame in self.spec["frames"])
+        return frames.build_frame(exact(self.spec["frame"]), exact(self.spec["payload"]))
+
+    @property
+    def one_by_one(self) -> bool:
+        """Tell whether each byte is a write of its own."""
+        return "bytes" in self.spec and bool(self.spec["bytes"].split)
+
+    def show(self, plan: Plan) -> None:
+        """Write what is sent."""
+        plan.sends(self)
+
+
+class Open(Action):
+    """The harness opens a connection."""
+
+    what = "open"
+
+    def show(self, plan: Plan) -> None:
+        """Write it."""
+        plan.does("opens a connection", self.at)
+
+
+class Close(Action):
+    """The harness ends a connection; `spec` says how."""
+
+    what = "close"
+
+    def show(self, plan: Plan) -> None:
+        """Write it, with how."""
+        how = {"rst": " with a reset", "half": ", its own half"}.get(str(self.spec), "")
+        plan.does(f"closes the connection{how}", self.at)
+
+
+class Admin(Action):
+    """Calls of the admin interface; `spec` holds calls, status and parallel."""
+
+    what = "admin"
+
+    def show(self, plan: Plan) -> None:
+        """Write the calls."""
+        plan.asks({"calls": self.spec["calls"]}, self.scope)
+
+
+class Read(Action):
+    """A reading call, repeated until its answer fits; `spec` holds call, expect and within."""
+
+    what = "read"
+    judges = True
+
+    def outcome(self, event: log.End, bindings: Mapping[str, Value]) -> Match | str:
+        """Compare the answer with what is expected."""
+        if event.problem is not None:
+            return event.problem
+        expected = self.scope.resolve(self.spec["expect"], bindings)
+        return match({"status": event.status, "body": expected}, {"status": event.status, "body": event.body})
+
+    def show(self, plan: Plan) -> None:
+        """Write the call, and what its answer must fit."""
+        plan.asks(self.spec["call"], self.scope, f"read until it fits {plan.text(self.spec['expect'], self.scope)}")
+
+
+class Advance(Action):
+    """Time passes: `spec` seconds."""
+
+    what = "advance"
+
+    def show(self, plan: Plan) -> None:
+        """Write how many seconds."""
+        seconds = plan.known(self.spec, self.scope)
+        plan.note(f"lets {seconds:g} s pass" if isinstance(seconds, int | float) else f"lets {plan.text(self.spec, self.scope)} s pass")
+
+
+@dataclass(frozen=True)
+class Actions(Node):
+    """Actions without an expectation between them; of a race, several lists that start together."""
+
+    lanes: tuple[tuple[Action, ...], ...] = field(compare=False)
+    number: int = field(default=0, compare=False)
+
+    def children(self) -> Iterable[Action]:
+        """Return the actions, lane by lane."""
+        return (action for lane in self.lanes for action in lane)
+
+    def numbered(self, numbers: Iterator[int]) -> Actions:
+        """Return it with the next number."""
+        return replace(self, number=next(numbers))
+
+    def first_actions(self) -> Actions:
+        """Return itself."""
+        return self
+
+    def begun(self) -> tuple[Node, ...]:
+        """Return the group that runs."""
+        return (Running(self.path, self, sum(map(len, self.lanes))),)
+
+    def show(self, plan: Plan) -> None:
+        """Write the actions; those of a race below a remark for each lane."""
+        race = len(self.lanes) > 1
+        for index, lane in enumerate(self.lanes):
+            if race:
+                plan.note(f"at the same time, {index + 1} of {len(self.lanes)}:")
+            plan.inside(lane, deeper=race)
+
+
+@dataclass(frozen=True)
+class Running(Node):
+    """A group of actions that has begun; `left` actions of it have not ended."""
+
+    waits: ClassVar[bool] = False
+
+    group: Actions = field(compare=False)
+    left: int
+
+    def running(self) -> Iterator[Running]:
+        """Yield itself."""
+        yield self
+
+    def ended(self, number: int) -> tuple[Node, ...]:
+        """Return it with one action less, or nothing after the last one."""
+        if self.group.number != number:
+            return (self,)
+        return (replace(self, left=self.left - 1),) if self.left > 1 else ()
+
+
+def grouped(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """Join consecutive actions into groups; one that judges stands alone."""
+    result: list[Node] = []
+    for node in nodes:
+        last = result[-1] if result else None
+        if not isinstance(node, Action):
+            result.append(node)
+        elif not node.judges and isinstance(last, Actions) and len(last.lanes) == 1 and not last.lanes[0][0].judges:
+            result[-1] = replace(last, lanes=((*last.lanes[0], node),))
+        else:
+            result.append(Actions(node.path, ((node,),)))
+    return tuple(result)
+
+
+def groups(nodes: Iterable[Node]) -> Iterator[Actions]:
+    """Yield all groups of actions, also those that stand inside other nodes, in the order of the file."""
+    return (node for node in walk(nodes) if isinstance(node, Actions))
+
+
+def actions_first(nodes: Iterable[Node]) -> list[Node]:
+    """Put all sends of the end fences into one group, so that they wait for their answers together."""
+    listed = list(nodes)
+    if any(isinstance(node, Open) for node in listed):
+        return listed
+    return sorted(listed, key=lambda node: not isinstance(node, Action))

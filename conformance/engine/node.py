@@ -1,0 +1,276 @@
+"""What a program is made of: a node knows what stands in it, what it takes and binds, and how it is shown.
+
+A kind of node overrides what is different for it. Whoever walks a program calls these methods and asks for no class, so that
+a new kind is a class and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
+
+from conformance.engine.matchers import Match
+from conformance.engine.matching import Clock, Seen
+from conformance.engine.values import Environment, Value, resolve
+
+if TYPE_CHECKING:
+    from conformance.engine.actions import Actions, Running, Send
+
+DEFAULT_WITHIN: Final = 10.0
+"""Seconds to wait for a frame after the last action, before --slow."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What the nodes of one stretch of a transcript share: variables and the default connection."""
+
+    variables: Environment
+    at: str
+
+    def with_variables(self, more: Mapping[str, Value]) -> Scope:
+        """Return the scope with more variables set."""
+        return Scope({**self.variables, **more}, self.at)
+
+    def resolve(self, value: Value, bindings: Mapping[str, Value]) -> Value:
+        """Replace variables by what they stand for; what was bound on the way wins."""
+        return resolve(value, {**self.variables, **bindings})
+
+
+class Plan(Protocol):
+    """A case that was not run, as it is shown to a person: nodes write themselves into it, one line after the other."""
+
+    def note(self, head: str, rest: str = "", *, at: str = "") -> None:
+        """Write a remark."""
+
+    def does(self, head: str, at: str | None) -> None:
+        """Write what the harness does on a connection."""
+
+    def sends(self, action: Send) -> None:
+        """Write what the harness sends: frames as far as their values are known, and the bytes."""
+
+    def asks(self, detail: Mapping[str, Any], scope: Scope, remark: str = "") -> None:
+        """Write a call of the admin interface, or several."""
+
+    def awaits(self, node: Expectation, remark: str = "", *, example: bool = False) -> None:
+        """Write what must come, if asked for with an example of its bytes."""
+
+    def learns(self, pattern: Any, scope: Scope) -> None:
+        """Remember the examples of what a pattern binds."""
+
+    def inside(self, nodes: Sequence[Node], *, deeper: bool = True) -> None:
+        """Write nodes that stand inside another one."""
+
+    def text(self, value: Value, scope: Scope) -> str:
+        """Return a value on one line, with the variables that are known."""
+
+    def known(self, value: Value, scope: Scope) -> Any:
+        """Replace the variables that are known, and leave the rest as the transcript writes it."""
+
+    def frame_text(self, frame: Mapping[str, Any], scope: Scope) -> str:
+        """Return the name of a frame and its fields on one line, with the variables that are known."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch that was taken."""
+
+    path: str
+    name: str
+    level: str
+    clause: str | None
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What comes in the place of a node that needs no event to go on."""
+
+    nodes: tuple[Node, ...]
+    branches: tuple[Branch, ...] = ()
+    observed: tuple[tuple[str, Value], ...] = ()
+
+
+@dataclass(frozen=True)
+class Node:
+    """A piece of a program; its path in the file is its identity. The defaults are those of a node that nothing stands in."""
+
+    waits: ClassVar[bool] = True
+    """Whether something is still to come before what stands behind it."""
+
+    path: str
+    clause: str | None = field(default=None, compare=False, kw_only=True)
+
+    def children(self) -> Iterable[Node]:
+        """Return the nodes that stand in it, in the order of the file."""
+        return ()
+
+    def show(self, plan: Plan) -> None:
+        """Write it into a plan of the case."""
+        raise NotImplementedError
+
+    def numbered(self, _: Iterator[int]) -> Node:
+        """Return it with numbers on the groups of actions in it."""
+        return self
+
+    def binds(self) -> set[str]:
+        """Return the variables that frames bind in it."""
+        return set().union(*(node.binds() for node in self.children()))
+
+    def connections(self) -> set[str]:
+        """Return the connections on which it expects something."""
+        return set().union(*(node.connections() for node in self.children()))
+
+    def certain(self) -> Iterator[Expectation]:
+        """Yield the frames that it expects whatever happens, also those that can't come yet."""
+        for node in self.children():
+            yield from node.certain()
+
+    def opened(self, bindings: Mapping[str, Value], first: bool) -> list[Opening] | None:  # noqa: ARG002
+        """Return what may come in its place now that nothing but expectations stands before it; None for itself.
+
+        Args:
+            bindings: The variables that are bound.
+            first: Whether nothing at all is waited for before it.
+        """
+        return None
+
+    def takes(self, seen: Seen, bindings: Mapping[str, Value], clock: Clock) -> Iterator[Taking]:  # noqa: ARG002
+        """Yield every way in which it can take an event: what is left of it, what was bound, the step."""
+        return iter(())
+
+    def expected(self, at: str | None) -> Iterator[Expectation]:  # noqa: ARG002
+        """Yield the expectations in it that can be met now, on one connection or on all."""
+        return iter(())
+
+    def broken_by(self, seen: Seen, bindings: Mapping[str, Value]) -> bool:  # noqa: ARG002
+        """Tell whether an event breaks the silence that it asks for."""
+        return False
+
+    def first_actions(self) -> Actions | None:
+        """Return the group of actions that is next in it, if nothing before that is still open."""
+        return None
+
+    def begun(self) -> tuple[Node, ...]:
+        """Return what is left of it after the group of actions that is next has begun."""
+        return (self,)
+
+    def running(self) -> Iterator[Running]:
+        """Yield the groups of actions in it that have begun and not ended."""
+        return iter(())
+
+    def ended(self, number: int) -> tuple[Node, ...]:  # noqa: ARG002
+        """Return what is left of it after one action of a running group has ended."""
+        return (self,)
+
+
+@dataclass(frozen=True)
+class Expectation(Node):
+    """What the role under test must do on one connection."""
+
+    at: str = field(compare=False)
+    scope: Scope = field(compare=False)
+    within: float = field(default=DEFAULT_WITHIN, compare=False)
+
+    def awaited(self) -> Mapping[str, Any] | None:
+        """Return the frame that it waits for; None for the end of the connection."""
+        raise NotImplementedError
+
+    def compare(self, seen: Seen, bindings: Mapping[str, Value], clock: Clock) -> Match:
+        """Compare an event with it."""
+        raise NotImplementedError
+
+    def deadline(self, bindings: Mapping[str, Value], last_action: float, slow: float) -> float:  # noqa: ARG002
+        """Return the time at which it gives up."""
+        return last_action + self.within * slow
+
+    def connections(self) -> set[str]:
+        """Return its connection."""
+        return {self.at}
+
+    def expected(self, at: str | None) -> Iterator[Expectation]:
+        """Yield itself."""
+        if at in (None, self.at):
+            yield self
+
+
+Taking: TypeAlias = tuple[tuple[Node, ...], Match, Expectation]
+"""One way to take an event: what is left, what was bound, the step."""
+
+
+def walk(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yield nodes and all that stands in them, in the order of the file."""
+    for node in nodes:
+        yield node
+        yield from walk(node.children())
+
+
+def numbered(nodes: Iterable[Node], numbers: Iterator[int]) -> tuple[Node, ...]:
+    """Return nodes with numbers on their groups of actions."""
+    return tuple(node.numbered(numbers) for node in nodes)
+
+
+def reached(nodes: Iterable[Node]) -> Iterator[tuple[Node, frozenset[str]]]:
+    """Yield the nodes that an event can meet now, each with the connections that are blocked by what stands before it."""
+    blocked: frozenset[str] = frozenset()
+    for node in nodes:
+        yield node, blocked
+        if node.first_actions() is not None:
+            return
+        blocked |= node.connections()
+
+
+def take(nodes: Sequence[Node], seen: Seen, bindings: Mapping[str, Value], clock: Clock) -> Iterator[Taking]:
+    """Yield every way in which nodes can take an event."""
+    for index, (node, blocked) in enumerate(reached(nodes)):
+        if seen.event.at not in blocked:
+            for rest, found, step in node.takes(seen, bindings, clock):
+                yield (*nodes[:index], *rest, *nodes[index + 1 :]), found, step
+
+
+def expected(nodes: Sequence[Node], at: str | None = None) -> Iterator[Expectation]:
+    """Yield the expectations that can be met now, on one connection or on all."""
+    for node, blocked in reached(nodes):
+        yield from (one for one in node.expected(at) if one.at not in blocked)
+
+
+def broken(nodes: Sequence[Node], seen: Seen, bindings: Mapping[str, Value]) -> Node | None:
+    """Return the silence that has begun on the connection of an event, and that the event breaks."""
+    at = seen.event.at
+    return next((node for node, blocked in reached(nodes) if at not in blocked and node.broken_by(seen, bindings)), None)
+
+
+def opened(nodes: tuple[Node, ...], bindings: Mapping[str, Value]) -> Iterator[Opening]:
+    """Yield what nodes may be now: choices opened, what is empty dropped, observations made."""
+    for index, node in enumerate(nodes):
+        before, after = nodes[:index], nodes[index + 1 :]
+        found = node.opened(bindings, not any(one.waits for one in before))
+        for one in found or ():
+            for rest in opened((*before, *one.nodes, *after), bindings):
+                yield Opening(rest.nodes, (*one.branches, *rest.branches), (*one.observed, *rest.observed))
+        if found is not None:
+            return
+        if node.first_actions() is not None:
+            break
+    yield Opening(nodes)
+
+
+def first_actions(nodes: Sequence[Node]) -> Actions | None:
+    """Return the group of actions that is next, if nothing before it is still open."""
+    return nodes[0].first_actions() if nodes else None
+
+
+def begun(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return nodes after the group of actions that is next has begun."""
+    first, *rest = nodes
+    return (*first.begun(), *rest)
+
+
+def running(nodes: Iterable[Node]) -> Iterator[Running]:
+    """Yield the groups of actions that have begun and not ended."""
+    for node in nodes:
+        yield from node.running()
+
+
+def ended(nodes: Iterable[Node], number: int) -> tuple[Node, ...]:
+    """Return nodes after one action of a running group has ended."""
+    return tuple(left for node in nodes for left in node.ended(number))

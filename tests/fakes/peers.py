@@ -1,0 +1,116 @@
+"""Brokers of a few lines: one that behaves, and others that are named by their fault."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from conformance.targets import AttachedTarget, Endpoint
+from refimpl.wire import FrameDecoder, WireError, command, command_name, encode_frame
+
+PONG = encode_frame(command("pong"))
+PLAIN = Endpoint(name="peer", service_url="pulsar://x")
+
+
+class Peer:
+    """A broker of a few lines; a subclass is named by its fault."""
+
+    async def answer(self, frame, writer):
+        name, message = command_name(frame.command), getattr(frame.command, command_name(frame.command))
+        if name == "connect":
+            writer.write(encode_frame(command("connected", server_version="Peer", protocol_version=21)))
+        elif name == "ping":
+            writer.write(PONG)
+        elif name == "partitionMetadata":
+            writer.write(encode_frame(command("partitionMetadataResponse", request_id=message.request_id)))
+        elif name == "getTopicsOfNamespace":
+            writer.write(encode_frame(command("getTopicsOfNamespaceResponse", request_id=message.request_id)))
+
+    async def serve(self, reader, writer):
+        decoder = FrameDecoder()
+        with contextlib.suppress(WireError, ConnectionError):
+            while data := await reader.read(65536):
+                for frame in decoder.receive(data):
+                    await self.answer(frame, writer)
+        writer.close()
+
+
+class PongTwice(Peer):
+    async def answer(self, frame, writer):
+        await super().answer(frame, writer)
+        if command_name(frame.command) == "ping":
+            writer.write(PONG)
+
+
+class NoPong(Peer):
+    async def answer(self, frame, writer):
+        if command_name(frame.command) != "ping":
+            await super().answer(frame, writer)
+
+
+class HalfPong(Peer):
+    async def answer(self, frame, writer):
+        if command_name(frame.command) != "ping":
+            await super().answer(frame, writer)
+        else:
+            writer.write(PONG[:7])
+            writer.close()
+
+
+class GarbagePong(Peer):
+    async def answer(self, frame, writer):
+        if command_name(frame.command) != "ping":
+            await super().answer(frame, writer)
+        else:
+            writer.write(b"\x00\x00\x00\x04garbage")
+
+
+class Flood(Peer):
+    async def answer(self, frame, writer):
+        await super().answer(frame, writer)
+        if command_name(frame.command) == "ping":
+            writer.write(PONG * 20000)
+
+
+class SpeaksHttp(Peer):
+    async def serve(self, reader, writer):
+        await reader.read(10)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+
+class DiesAtPing(Peer):
+    """Takes no connection any more after the first PING."""
+
+    server: asyncio.Server
+
+    async def answer(self, frame, writer):
+        if command_name(frame.command) != "ping":
+            await super().answer(frame, writer)
+        else:
+            self.server.close()
+            writer.close()
+
+
+class HangsAtPing(Peer):
+    """Takes connections and says nothing any more after the first PING."""
+
+    hung = False
+
+    async def answer(self, frame, writer):
+        self.hung = self.hung or command_name(frame.command) == "ping"
+        if not self.hung:
+            await super().answer(frame, writer)
+
+
+@contextlib.asynccontextmanager
+async def running(peer: Peer, endpoint: Endpoint = PLAIN, tls: ssl.SSLContext | None = None) -> AsyncIterator[AttachedTarget]:
+    server = await asyncio.start_server(peer.serve, "127.0.0.1", 0, ssl=tls)
+    peer.server = server  # type: ignore[attr-defined]
+    port = server.sockets[0].getsockname()[1]
+    try:
+        scheme = "pulsar+ssl" if tls else "pulsar"
+        yield AttachedTarget(replace(endpoint, service_url=f"{scheme}://127.0.0.1:{port}"))
+    finally:
+        server.close()
