@@ -11,12 +11,12 @@ from typing import Any, Protocol, cast
 
 from google.protobuf.message import Message
 
+from refimpl import proposals
 from refimpl.client.errors import BrokerRefused, ClientError, Closed, ConnectionLost, ProtocolError, TimedOut
 from refimpl.client.names import Target
 from refimpl.client.options import ClientOptions
-from refimpl.client.requests import ANSWER_KINDS, RequestTable, refusal_of
+from refimpl.client.requests import RequestTable, refusal_of
 from refimpl.client.scheduler import Pending, Scheduler, Timer
-from refimpl.proposals import PROPOSALS
 from refimpl.wire import (
     DEFAULT_MAX_MESSAGE_SIZE,
     FRAME_PADDING,
@@ -46,7 +46,7 @@ LARGEST_MAX_MESSAGE_SIZE = 256 * 1024 * 1024
 PONG_LIMIT = 64 * 1024 * 1024
 """Bytes of output that a broker has not taken above which its PING is not answered."""
 
-_ADDRESSED_BY = {
+_OF_THE_CORE = {
     "send_receipt": "producer_id",
     "send_error": "producer_id",
     "close_producer": "producer_id",
@@ -54,11 +54,16 @@ _ADDRESSED_BY = {
     "close_consumer": "consumer_id",
     "active_consumer_change": "consumer_id",
     "reachedEndOfTopic": "consumer_id",
-    **{command.name: command.addressed_by for proposal in PROPOSALS for command in proposal.commands if command.addressed_by},
 }
 """By which field a command of the broker names whose it is, unless it answers a request."""
 
 _IGNORED = frozenset({"pong", "topicMigrated"})
+
+
+def addressed_by() -> dict[str, str]:
+    """Return by which field each command that a broker sends unasked names whose it is."""
+    added = (one for proposal in proposals.PROPOSALS for one in proposal.commands if one.addressed_by)
+    return {**_OF_THE_CORE, **{one.name: one.addressed_by for one in added}}
 
 
 class Peer(Protocol):
@@ -107,6 +112,7 @@ class Connection:
         self._log = log
         self._request_ids = request_ids or itertools.count()
         self._requests = RequestTable(scheduler)
+        self._addressed_by = addressed_by()
         self._peers: dict[tuple[str, int], Peer] = {}
         self._decoder = FrameDecoder()
         self._output = bytearray()
@@ -179,6 +185,10 @@ class Connection:
         if self._peers.get((kind, number)) is peer:
             del self._peers[kind, number]
 
+    def is_answered(self, message: Message) -> bool:
+        """Tell whether a command is a request, which `exchange` is for."""
+        return self._requests.is_answered(message)
+
     def send(self, message: Message, payload: bytes | None = None) -> None:
         """Send a command, with the payload that follows it; a connection that has ended takes it silently."""
         if not self.closing:
@@ -238,11 +248,11 @@ class Connection:
             self._challenged(command)
         elif not self.ready.done:
             self._refused(command)
-        elif name == "error" or name in ANSWER_KINDS:
+        elif name == "error" or name in self._requests.kinds:
             if not self._requests.answered(command):
                 self._note(f"{self.target}: {type_name(command)} that nobody waits for")
-        elif name in _ADDRESSED_BY:
-            kind = _ADDRESSED_BY[name]
+        elif name in self._addressed_by:
+            kind = self._addressed_by[name]
             peer = self._peers.get((kind, getattr(getattr(command, name), kind)))
             if peer is not None:  # else it has left
                 peer.received(frame)

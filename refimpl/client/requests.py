@@ -13,9 +13,9 @@ from typing import Any, cast
 
 from google.protobuf.message import Message
 
+from refimpl import proposals
 from refimpl.client.errors import BrokerRefused, ClientError
 from refimpl.client.scheduler import Pending, Scheduler
-from refimpl.proposals import PROPOSALS
 from refimpl.wire import command, command_name, sub_message
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -36,13 +36,7 @@ from refimpl.wire.pulsar_api_pb2 import (
 )
 
 _SUCCESS = ("success",)
-_OF_PROPOSALS = {
-    type(sub_message(command(one.name))): one.answers
-    for proposal in PROPOSALS
-    for one in proposal.commands
-    if one.sender == "client" and one.answers
-}
-ANSWERS: Mapping[type[Message], tuple[str, ...]] = MappingProxyType(
+_OF_THE_CORE: Mapping[type[Message], tuple[str, ...]] = MappingProxyType(
     {
         CommandAck: ("ackResponse",),
         CommandCloseConsumer: _SUCCESS,
@@ -56,17 +50,14 @@ ANSWERS: Mapping[type[Message], tuple[str, ...]] = MappingProxyType(
         CommandSeek: _SUCCESS,
         CommandSubscribe: _SUCCESS,
         CommandUnsubscribe: _SUCCESS,
-        **_OF_PROPOSALS,
     }
 )
-"""What answers a request, besides ERROR: names of the fields of `BaseCommand`."""
-
-ANSWER_KINDS = tuple(sorted({name for names in ANSWERS.values() for name in names}))
 
 
-def has_answer(message: Message) -> bool:
-    """Tell whether a command of a client is a request that is answered."""
-    return type(message) in ANSWERS
+def answers() -> dict[type[Message], tuple[str, ...]]:
+    """Return what answers each request of a client, besides ERROR: names of the fields of `BaseCommand`."""
+    added = (one for proposal in proposals.PROPOSALS for one in proposal.commands if one.sender == "client" and one.answers)
+    return {**_OF_THE_CORE, **{type(sub_message(command(one.name))): one.answers for one in added}}
 
 
 def refusal_of(answer: BaseCommand) -> BrokerRefused | None:
@@ -94,11 +85,21 @@ class _Waiting:
 
 
 class RequestTable:
-    """The requests of one connection that wait."""
+    """The requests of one connection that wait.
+
+    Attributes:
+        kinds: The fields of `BaseCommand` that can be answers, besides ERROR.
+    """
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
+        self._answers = answers()
+        self.kinds = tuple(sorted({name for names in self._answers.values() for name in names}))
         self._waiting: dict[tuple[str, int], _Waiting] = {}
+
+    def is_answered(self, message: Message) -> bool:
+        """Tell whether a command is a request."""
+        return type(message) in self._answers
 
     def expect(self, request: Message) -> Pending[BaseCommand]:
         """Wait for the answer to a request.
@@ -109,7 +110,7 @@ class RequestTable:
         Raises:
             ValueError: Nothing answers such a command, or its id is in use.
         """
-        names = ANSWERS.get(type(request))
+        names = self._answers.get(type(request))
         if names is None:
             raise ValueError(f"{type(request).__name__} has no answer")
         request_id = cast(Any, request).request_id
@@ -123,7 +124,7 @@ class RequestTable:
     def answered(self, answer: BaseCommand) -> bool:
         """Hand an answer to those who wait for it; tell whether anybody does."""
         request_id = cast(Any, sub_message(answer)).request_id
-        names = ANSWER_KINDS if answer.type == BaseCommand.ERROR else (command_name(answer),)
+        names = self.kinds if answer.type == BaseCommand.ERROR else (command_name(answer),)
         waiting = next((found for name in names if (found := self._waiting.get((name, request_id)))), None)
         if waiting is None:
             return False

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from refimpl.backoff import Backoff
 from refimpl.client.connection import Connection
 from refimpl.client.errors import ClientError, Closed
-from refimpl.client.requests import has_answer, refusal_of
+from refimpl.client.requests import refusal_of
 from refimpl.client.scheduler import Pending, Process, Timer
 from refimpl.proposals.watch_machine import WatchMachine
 from refimpl.wire import Frame
@@ -149,7 +149,7 @@ class WatchDriver(Generic[MachineT]):
             return False
         messages = self.machine.commands_to_send(connection.new_request_id, self._scheduler.now)
         for message in messages:
-            if has_answer(message):
+            if connection.is_answered(message):
                 connection.exchange(message).on_done(partial(self._answered, connection, message))
             else:
                 connection.send(message)

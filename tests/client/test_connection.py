@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refimpl import proposals
 from refimpl.client import BrokerRefused, ClientOptions, Closed, ConnectionLost, ProtocolError, Target, TimedOut
 from refimpl.client.names import parse_service_url
 from refimpl.names import full_topic_name, partition_index
 from refimpl.wire import command, encode_frame
-from refimpl.wire.pulsar_api_pb2 import CommandGetLastMessageId, CommandLookupTopic, CommandSeek, FeatureFlags
+from refimpl.wire.pulsar_api_pb2 import CommandGetLastMessageId, CommandLookupTopic, CommandSeek, CommandWatchTopicList, FeatureFlags
 from tests.fakes.scripted_broker import TOPIC, ScriptedBroker
 
 
@@ -324,3 +325,30 @@ def test_topic_names() -> None:
         -1,
         -1,
     ]
+
+
+PUSHED = [
+    ("watchTopicUpdate", {"watcher_id": 1, "topics_hash": "00000000"}),
+    ("partitionUpdate", {"version": 1, "watcher_id": 1}),
+    ("scalableTopicUpdate", {"session_id": 1}),
+    ("watchScalableTopicsUpdate", {"watch_id": 1}),
+]
+
+
+@pytest.mark.parametrize(("name", "fields"), PUSHED)
+def test_what_a_broker_may_say_unasked_is_what_proposals_declare(name: str, fields: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = connected()
+    broker.send(name, **fields)  # to nobody
+    assert not broker.connection.closing
+    monkeypatch.setattr(proposals, "PROPOSALS", ())
+    broker = connected()
+    broker.send(name, **fields)
+    assert isinstance(broker.connection.reason, ProtocolError)
+
+
+def test_what_is_answered_is_what_proposals_declare(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = CommandWatchTopicList(request_id=1, watcher_id=1, namespace="public/default", topics_pattern=".*")
+    assert connected().connection.is_answered(message)
+    monkeypatch.setattr(proposals, "PROPOSALS", ())
+    assert not connected().connection.is_answered(message)
+    assert connected().connection.is_answered(CommandSeek(consumer_id=1, request_id=2))

@@ -143,10 +143,11 @@ class Growth:
 
     def _at_rest(self, broker: Broker) -> bool:
         wanted = {f"{TOPIC}-partition-{number}" for number in range(self.count)}
+        told = [one for one in broker.extensions.values() if isinstance(one, PartitionWatchExtension)]
         return (
             self.consumer is not None
             and self.consumer.attached == wanted
-            and broker.extension(PartitionWatchExtension).watches.next_deadline() is None
+            and all(one.watches.next_deadline() is None for one in told)
         )
 
     def __str__(self) -> str:

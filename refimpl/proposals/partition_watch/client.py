@@ -2,10 +2,8 @@
 
 Where the broker offers watchers, one is registered; its success and its updates are handed to a listener, one at a time, and the
 outcome of an update goes back as its result. Elsewhere the counts are asked for once in an interval. `TRANSITIONS` has all of it
-as a table. Beside what every `WatchMachine` needs, the listener has to be called:
-
-    while (told := watch.next_call()) is not None:
-        watch.called(listener(told.topics, told.counts), now)       # at once, or when the listener has finished
+as a table. Beside what every `WatchMachine` needs, the listener has to be called: by `tell`, or, if it takes its time, by who holds
+the watch, with what `next_call` returns; `called` says how it went.
 """
 
 from __future__ import annotations
@@ -441,12 +439,7 @@ class PartitionWatch:
         return call
 
     def tell(self, listener: Callable[[PartitionCounts], bool], now: float) -> None:
-        """Call a listener that never waits, as often as there is something to be told.
-
-        Args:
-            listener: Takes the counts, and says whether it could apply them.
-            now: Seconds.
-        """
+        """Call a listener that takes counts and says at once whether it could apply them, as often as there are some."""
         while (told := self.next_call()) is not None:
             self.called(listener(told), now)
 
