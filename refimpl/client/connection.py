@@ -15,8 +15,9 @@ from refimpl.client.errors import BrokerRefused, ClientError, Closed, Connection
 from refimpl.client.names import Target
 from refimpl.client.options import ClientOptions
 from refimpl.client.requests import ANSWER_KINDS, RequestTable, refusal_of
-from refimpl.client.scheduler import Pending, Scheduler, Timer
+from refimpl.client.scheduler import Pending, Scheduler
 from refimpl.proposals import PROPOSALS
+from refimpl.timers import Timer
 from refimpl.wire import (
     DEFAULT_MAX_MESSAGE_SIZE,
     FRAME_PADDING,
