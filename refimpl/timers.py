@@ -42,9 +42,12 @@ class Timers:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
+    def take_due(self, now: float) -> Callable[[], None] | None:
+        """Take out the next timer that is due, and return what is to be called; None: none is due."""
+        when = self.next_deadline()
+        return heapq.heappop(self._heap)[2].call if when is not None and when <= now else None
+
     def run(self, now: float) -> None:
         """Call everything that is due."""
-        while (when := self.next_deadline()) is not None and when <= now:
-            call = heapq.heappop(self._heap)[2].call
-            assert call is not None
+        while (call := self.take_due(now)) is not None:
             call()

@@ -16,7 +16,8 @@ from refimpl.client.errors import BrokerRefused, ClientError, Closed, Connection
 from refimpl.client.names import Target
 from refimpl.client.options import ClientOptions
 from refimpl.client.requests import RequestTable, refusal_of
-from refimpl.client.scheduler import Pending, Scheduler, Timer
+from refimpl.client.scheduler import Pending, Scheduler
+from refimpl.timers import Timer
 from refimpl.wire import (
     DEFAULT_MAX_MESSAGE_SIZE,
     FRAME_PADDING,

@@ -21,10 +21,11 @@ from refimpl.client.filtering import ConsumerFiltering
 from refimpl.client.inbox import Inbox
 from refimpl.client.messages import Message, MessageId
 from refimpl.client.options import ConsumerOptions
-from refimpl.client.scheduler import Pending, Timer
+from refimpl.client.scheduler import Pending
 from refimpl.client.unpack import Corrupt, open_messages, unpack
 from refimpl.names import partition_index
 from refimpl.proposals.message_filter import EntryJudgement, EntryOutcome
+from refimpl.timers import Timer
 from refimpl.wire import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,

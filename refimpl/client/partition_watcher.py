@@ -14,7 +14,7 @@ from refimpl.client.pool import MAX_PARTITIONS
 from refimpl.client.scheduler import Pending, Process
 from refimpl.client.watch_driver import WatchDriver
 from refimpl.names import partition_name
-from refimpl.proposals.partition_watch import PartitionCounts, PartitionWatch
+from refimpl.proposals.partition_watch import PROPOSAL, PartitionCounts, PartitionWatch
 
 if TYPE_CHECKING:
     from refimpl.client.client import ClientCore
@@ -47,7 +47,7 @@ class PartitionUpdateWatcher:
             [topic],
             core.new_id("watcher"),
             counts={topic: count},
-            profile=core.profiles.pip247,
+            profile=core.profiles[PROPOSAL],
             enabled=options.enable_notification_for_partition_update,
             poll_interval=options.auto_update_partitions_interval,
             operation_timeout=core.options.operation_timeout,

@@ -5,7 +5,6 @@ watch --> topics come and go --> consumers come and go
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,9 +14,11 @@ from refimpl.client.consumer import Consumer
 from refimpl.client.errors import BrokerRefused, ClientError
 from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
 from refimpl.client.options import ConsumerOptions
-from refimpl.client.scheduler import Pending, Timer
+from refimpl.client.scheduler import Pending
 from refimpl.client.watch_driver import WatchDriver
-from refimpl.proposals.topic_list import TopicChanges, TopicListWatch, without_domain
+from refimpl.names import is_namespace
+from refimpl.proposals.topic_list import PROPOSAL, TopicChanges, TopicListWatch, without_domain
+from refimpl.timers import Timer
 from refimpl.wire.pulsar_api_pb2 import TopicNotFound
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 RETRY_SECONDS = 10.0
 """Longest time until a listed topic that could not be attached to is tried again."""
-
-_NAMESPACE = re.compile(r"[-=:.\w]+/[-=:.\w]+", re.ASCII)
 
 
 def namespace_of_pattern(pattern: str) -> tuple[str, str]:
@@ -42,7 +41,7 @@ def namespace_of_pattern(pattern: str) -> tuple[str, str]:
     if "/" not in plain and "://" not in pattern:
         return "public/default", f"persistent://public/default/{pattern.removeprefix('^')}"
     namespace = "/".join(plain.split("/", 2)[:2])
-    if plain.count("/") < 2 or not _NAMESPACE.fullmatch(namespace):
+    if plain.count("/") < 2 or not is_namespace(namespace):
         raise ValueError(f"the pattern {pattern!r} does not begin with a tenant and a namespace")
     return namespace, pattern
 
@@ -75,7 +74,7 @@ class PatternConsumer(MultiTopicsConsumer):
             namespace,
             self.pattern,
             core.new_id("watcher"),
-            profile=core.profiles.pip145,
+            profile=core.profiles[PROPOSAL],
             discovery_period=discovery_period,
             operation_timeout=core.options.operation_timeout,
         )

@@ -18,9 +18,10 @@ from refimpl.client.errors import BrokerRefused, ClientError, InvalidMessage, Pr
 from refimpl.client.messages import MessageId, OutgoingMessage
 from refimpl.client.options import ProducerOptions
 from refimpl.client.producer_stats import ProducerStats
-from refimpl.client.scheduler import Pending, Timer
+from refimpl.client.scheduler import Pending
 from refimpl.names import partition_index
-from refimpl.proposals.uniform_batches import Batch, UniformBatcher, UniformBatchesProfile, allowed_values
+from refimpl.proposals.uniform_batches import PROPOSAL, Batch, UniformBatcher, UniformBatchesProfile, allowed_values
+from refimpl.timers import Timer
 from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE, Frame
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -69,7 +70,7 @@ class Producer(Attached):
             max_messages=options.batch_messages,
             max_bytes=min(options.batch_bytes, self._max_message_size),
             delay=options.batch_delay,
-            profile=core.profiles.pip191 if options.batch_of_one is None else UniformBatchesProfile(batch_of_one=options.batch_of_one),
+            profile=core.profiles[PROPOSAL] if options.batch_of_one is None else UniformBatchesProfile(batch_of_one=options.batch_of_one),
         )
         self.stats = ProducerStats()
         self._batch_timer: Timer | None = None

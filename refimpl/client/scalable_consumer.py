@@ -15,11 +15,12 @@ from refimpl.client.consumer import Consumer
 from refimpl.client.errors import BrokerRefused, ClientError
 from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
 from refimpl.client.options import ConsumerOptions
-from refimpl.client.scheduler import Pending, Process, Timer
+from refimpl.client.scheduler import Pending, Process
 from refimpl.client.segment_lookup import SegmentLookup
 from refimpl.client.watch_driver import WatchDriver
 from refimpl.names import is_namespace
-from refimpl.proposals.scalable_topics import ScalableTopicChanges, ScalableTopicsState, ScalableTopicsWatch, Segment
+from refimpl.proposals.scalable_topics import PROPOSAL, ScalableTopicChanges, ScalableTopicsState, ScalableTopicsWatch, Segment
+from refimpl.timers import Timer
 from refimpl.wire.pulsar_api_pb2 import TopicNotFound
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class NamespaceConsumer(ScalableConsumer):
             core.new_id("watch"),
             core.random,
             property_filters=property_filters,
-            profile=core.profiles.pr25648,
+            profile=core.profiles[PROPOSAL],
             operation_timeout=core.options.operation_timeout,
         )
         self._scheduler = core.scheduler

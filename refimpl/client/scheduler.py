@@ -9,8 +9,6 @@ calls at the same times have the same result, and no event loop is involved.
 
 from __future__ import annotations
 
-import heapq
-import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from refimpl.client.errors import ClientError, Closed, TimedOut
+from refimpl.timers import Timer, Timers
 
 T = TypeVar("T")
 
@@ -119,17 +118,6 @@ class Process(Pending[T]):
             self._running = False
 
 
-class Timer:
-    """Something that will be called once; `cancel` takes it back."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self.call: Callable[[], None] | None = call
-
-    def cancel(self) -> None:
-        """Take it back."""
-        self.call = None
-
-
 class Scheduler:
     """Runs processes and timers.
 
@@ -140,8 +128,7 @@ class Scheduler:
     def __init__(self) -> None:
         self.now = 0.0
         self._ready: deque[Callable[[], None]] = deque()
-        self._timers: list[tuple[float, int, Timer]] = []
-        self._numbers = itertools.count()
+        self._timers = Timers()
         self._depth = 0
         self._running = False
 
@@ -180,9 +167,7 @@ class Scheduler:
 
     def call_at(self, when: float, call: Callable[[], None]) -> Timer:
         """Set a timer."""
-        timer = Timer(call)
-        heapq.heappush(self._timers, (when, next(self._numbers), timer))
-        return timer
+        return self._timers.at(when, call)
 
     def sleep(self, seconds: float) -> Pending[None]:
         """Return what is there after a while."""
@@ -213,16 +198,12 @@ class Scheduler:
 
     def next_deadline(self) -> float | None:
         """Return the time of the next timer; None if there is none."""
-        while self._timers and self._timers[0][2].call is None:
-            heapq.heappop(self._timers)
-        return self._timers[0][0] if self._timers else None
+        return self._timers.next_deadline()
 
     def tick(self, now: float) -> None:
         """Call everything that is due."""
         with self.entered(now):
             due = self.now
-            while (when := self.next_deadline()) is not None and when <= due:
-                call = heapq.heappop(self._timers)[2].call
-                if call is not None:
-                    call()
+            while (call := self._timers.take_due(due)) is not None:
+                call()
                 self.run_ready()

@@ -15,8 +15,9 @@ from refimpl.backoff import Backoff
 from refimpl.client.connection import Connection
 from refimpl.client.errors import ClientError, Closed
 from refimpl.client.requests import refusal_of
-from refimpl.client.scheduler import Pending, Process, Timer
+from refimpl.client.scheduler import Pending, Process
 from refimpl.proposals.watch_machine import WatchMachine
+from refimpl.timers import Timer
 from refimpl.wire import Frame
 from refimpl.wire.pulsar_api_pb2 import BaseCommand
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, TypeVar, cast, get_args, get_type_hints
+from typing import TypeVar, cast, get_args, get_type_hints
 
-from refimpl import proposals
 from refimpl.proposals.declaration import Proposal
 
 ProfileT = TypeVar("ProfileT")
@@ -15,7 +14,7 @@ ProfileT = TypeVar("ProfileT")
 
 @dataclass(frozen=True)
 class Profiles:
-    """The profile of each proposal: `profiles[PROPOSAL]`, or by the name of its clause register as an attribute, `profiles.pip145`.
+    """The profile of each proposal: `profiles[PROPOSAL]`.
 
     Attributes:
         name: Of the reading that every proposal declares.
@@ -27,12 +26,6 @@ class Profiles:
 
     def __getitem__(self, proposal: Proposal[ProfileT]) -> ProfileT:
         return cast(ProfileT, self.changed.get(proposal.register, proposal.profiles[self.name]))
-
-    def __getattr__(self, register: str) -> Any:
-        for proposal in proposals.PROPOSALS:
-            if proposal.register == register:
-                return self[proposal]
-        raise AttributeError(register)
 
     def replacing(self, proposal: Proposal[ProfileT], profile: ProfileT) -> Profiles:
         """Return these profiles, one of them replaced."""

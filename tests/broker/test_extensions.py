@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import refimpl.broker
 from refimpl import proposals
 from refimpl.broker import AdminRefused, Broker
 from refimpl.broker.rest import handle
@@ -213,3 +215,10 @@ def test_it_adds_to_the_admin_interface() -> None:
     assert (answer.status, json.loads(answer.body)) == (200, ["t", "m"])
     assert handle(broker, AdminRequest("GET", "/admin/v2/notes/nobody"), 0.0).status == 404
     assert handle(broker, AdminRequest("PUT", "/admin/v2/notes/t"), 0.0).status == 405
+
+
+def test_the_broker_names_no_proposal() -> None:
+    texts = {path.name: path.read_text(encoding="utf-8") for path in Path(refimpl.broker.__file__).parent.glob("*.py")}
+    names = [name for one in proposals.PROPOSALS for name in (one.register, one.name) if one is not PROPOSAL]
+    assert len(texts) > 10
+    assert [(file, name) for file, text in texts.items() for name in names if name in text] == []

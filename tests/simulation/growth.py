@@ -144,11 +144,7 @@ class Growth:
     def _at_rest(self, broker: Broker) -> bool:
         wanted = {f"{TOPIC}-partition-{number}" for number in range(self.count)}
         told = [one for one in broker.extensions.values() if isinstance(one, PartitionWatchExtension)]
-        return (
-            self.consumer is not None
-            and self.consumer.attached == wanted
-            and all(one.watches.next_deadline() is None for one in told)
-        )
+        return self.consumer is not None and self.consumer.attached == wanted and all(one.watches.next_deadline() is None for one in told)
 
     def __str__(self) -> str:
         attached = None if self.consumer is None else sorted(self.consumer.attached)

@@ -24,6 +24,7 @@ from refimpl.net.client import Client
 from refimpl.net.client_memory import memory_dial
 from refimpl.net.memory_link import NO_FAULTS, Faults, MemoryLink
 from refimpl.net.virtual_time import VirtualTimeLoop
+from refimpl.proposals import scalable_topics
 from refimpl.proposals.profiles import PROFILES
 from refimpl.proposals.topic_list import TopicChanges, topics_hash
 from refimpl.store import MemoryStore
@@ -200,7 +201,7 @@ class World:
         if self.link is None:
             raise ConnectionRefusedError("the broker is down")
         self.spies += 1
-        scalable = ScalableSpy(self.scalable_sets, self.profiles.pr25648)
+        scalable = ScalableSpy(self.scalable_sets, self.profiles[scalable_topics.PROPOSAL])
         number, spy = self.spies, Spy(lambda text: self.note(f"{number:3} {text}"), scalable)
 
         def watched() -> Any:
