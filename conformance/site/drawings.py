@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from conformance.site.markup import fenced
 
@@ -13,10 +14,13 @@ def drawing_block(svg: str) -> list[str]:
     Args:
         svg: One `svg` element.
     """
-    return fenced(svg, "drawing")
+    return fenced(svg, FENCE["name"])
 
 
-def embedded(source: str, language: str, css_class: str, options: Any, md: Any, **rest: Any) -> str:
-    """Return the HTML of a fence named `drawing`, character by character; `pymdownx.superfences` calls it."""
-    del language, css_class, options, md, rest
+def _embedded(source: str, *_: Any, **__: Any) -> str:
+    """Return the HTML of a drawing; every character stays as it is."""
     return f'<div class="pc-drawing" data-search-exclude>{source}</div>'
+
+
+FENCE: Final[Mapping[str, Any]] = {"name": "drawing", "class": "", "format": _embedded}
+"""What `pymdownx.superfences` needs to know."""
