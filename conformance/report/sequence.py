@@ -22,7 +22,7 @@ STYLE = (
 
 _TIME, _EDGE = 56, 44
 """Room for the time at the left, and beyond the first and the last lane."""
-_LANES, _ADMIN_LANES = 296, 168
+_LANES, _ADMIN_LANES = 264, 152
 """Distance from the harness to the peer, and from the admin API to the harness."""
 _LETTER, _LINE, _STEP = 6.1, 12, 24
 """Width of a letter of details, distance of their lines, and of rows besides."""
