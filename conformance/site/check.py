@@ -21,11 +21,8 @@ _IMPORTED = re.compile(r"""(?:\bimport\s*\(\s*|@import\s+|\burl\(\s*)["']?((?:ht
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//")
 _SVG = re.compile(r"<svg\b.*?</svg\s*>", re.DOTALL)
 _ELEMENT = re.compile(r"</?([a-z][a-z0-9:-]*)")
-_DRAWN = frozenset(
-    "circle clippath defs desc ellipse g line lineargradient marker mask path pattern polygon polyline radialgradient rect stop style svg"
-    " symbol text textpath title tspan use".split()
-)
-"""What drawings consist of, in small letters. No links: none was drawn, so it would have been made on the way."""
+_DRAWN = frozenset({"clippath", "defs", "g", "path", "rect", "style", "svg", "text", "title", "use"})
+"""What drawings consist of, in small letters; a link is not among them, since it would not have been drawn."""
 _NOT_A_PAGE = "404.html"
 """The page for missing pages: where it is shown is not known, so its links begin at the top."""
 
@@ -50,7 +47,6 @@ def problems(site: Path) -> list[str]:
         found = _IMPORTED.findall(path.read_text(encoding="utf-8"))
         wrong += [f"{path.relative_to(site).as_posix()}: would load {url}" for url in found]
     return list(dict.fromkeys(wrong))
-
 
 
 def _foreign(name: str, text: str) -> Iterator[str]:

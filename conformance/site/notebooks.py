@@ -1,7 +1,7 @@
 """What becomes of a notebook in the site.
 
-Its links lead to files of the repository, where JupyterLab and viewers of repositories follow them; here they lead to the pages that are made from
-these files. Nothing in it loads anything, and what only tools read of its cells is left out.
+Its links lead to files of the repository, where JupyterLab and viewers of repositories follow them; here they lead to the pages that
+are made from these files. Nothing in it loads anything, and what only tools read of its cells is left out.
 """
 
 from __future__ import annotations
