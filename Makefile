@@ -78,7 +78,7 @@ notebooks: $(VENV)/dev.stamp  ## Execute the notebooks anew and bring them into 
 
 lab: $(VENV)/notebooks.stamp  ## Open JupyterLab on the notebooks
 	$(BIN)/jupyter trust notebooks/*.ipynb
-	$(BIN)/jupyter lab notebooks $(ARGS)
+	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks $(ARGS)
 
 proto: $(VENV)/dev.stamp  ## Generate the protobuf code anew
 	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=refimpl/wire --pyi_out=refimpl/wire proto/pulsar_api.proto

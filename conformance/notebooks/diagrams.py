@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from conformance.notebooks.shown import Shown, scrolling
+from conformance.notebooks.shown import Shown
 from conformance.report.rows import Row, notation
 from conformance.report.sequence import render_sequence_svg, render_sequence_text
 
@@ -21,7 +21,7 @@ def sequence(rows: Sequence[Row], *, title: str = "", client: str = "client", br
     """
     svg = render_sequence_svg(rows, peer=broker, title=title, harness=client)
     text = render_sequence_text(rows, peer=broker, harness=client)
-    return Shown(scrolling(svg), "\n".join(line.rstrip() for line in text.splitlines()))
+    return Shown(f"<div>{svg}</div>", "\n".join(line.rstrip() for line in text.splitlines()))
 
 
 def said(way: Literal["out", "in"], data: bytes, at: str = "", t: float | None = None) -> Row:

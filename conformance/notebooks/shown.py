@@ -80,12 +80,6 @@ def aligned(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
-def scrolling(svg: str) -> str:
-    """Let a narrow page scroll a wide picture instead of shrinking it."""
-    kept = svg.replace("<svg ", '<svg style="max-width:none" ', 1)
-    return f'<div style="overflow-x:auto">{kept}</div>'
-
-
 def attempt(call: Callable[..., Any], *arguments: Any, **options: Any) -> str:
     """Call something that may refuse what it is given, and return what it says.
 

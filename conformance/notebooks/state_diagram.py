@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from conformance.notebooks.shown import Shown, aligned, scrolling
+from conformance.notebooks.shown import Shown, aligned
 from conformance.report.wording import one_line
 
 _BOX, _HEAD, _LINE, _BEND, _EDGE, _TRACK = 150, 32, 13, 7, 8, 13
@@ -73,8 +73,9 @@ def states(events: Iterable[Event], *, title: str = "states") -> Shown:
     left, right = (_room(side) for side in sides)
     bottom = _stack(boxes, arrows)
     x, width = _EDGE + left, left + _BOX + right + 2 * _EDGE
+    size = f'viewBox="0 0 {width} {bottom}" width="{width}" height="{bottom}" style="max-width:100%;height:auto"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="st" role="img" viewBox="0 0 {width} {bottom}" width="{width}" height="{bottom}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="st" role="img" {size}>',
         f"<title>{escape(one_line(title))}</title><style>{_STYLE}</style>",
         *(_drawn_box(box, x, first=index == 0) for index, box in enumerate(boxes)),
         *(_direct(arrow, boxes, x) for arrow in arrows if arrow.end == arrow.start + 1),
@@ -82,7 +83,8 @@ def states(events: Iterable[Event], *, title: str = "states") -> Shown:
         "</svg>",
     ]
     text = aligned([["state", "event", "next"], *(list(event) for event in table)], [False] * 3)
-    return Shown(scrolling("\n".join(parts)), f"{one_line(title)}\n{text}")
+    drawing = "\n".join(parts)
+    return Shown(f"<div>{drawing}</div>", f"{one_line(title)}\n{text}")
 
 
 def _arrows(table: Sequence[Event], names: Sequence[str]) -> list[_Arrow]:

@@ -3,29 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
+from textwrap import wrap
 
-from conformance.report.rows import Row, connections
+from conformance.report.rows import Row, Way, connections
 from conformance.report.wording import middle_cut, one_line
 
 STYLE = (
     ".sq text{font:11px ui-monospace,Menlo,Consolas,monospace;fill:currentColor}"
     ".sq .h,.sq .l,.sq .s{text-anchor:middle}.sq .h{font-weight:600}.sq .l{font-weight:700;font-size:12px}"
-    ".sq .s,.sq .t{opacity:.65;font-size:10px}.sq .e{text-anchor:end}"
+    ".sq .s,.sq .t{opacity:.65;font-size:10px}"
     ".sq path{stroke:currentColor;fill:none;stroke-width:1.2}.sq .p{opacity:.3;stroke-dasharray:3 4}"
     ".sq .i path{stroke-dasharray:none}.sq .o path,.sq .a path{opacity:.75}"
     ".sq .x{color:#c62828}.sq .x .s,.sq .x .t{opacity:1}.sq .x path{stroke-width:2}.sq .x rect{fill:#c62828;opacity:.1}"
 )
 """What the SVG needs of CSS; colours follow the page."""
 
-_ADMIN, _HARNESS, _PEER, _WIDTH = 150, 400, 820, 896
-_TOP, _STEP = 34, 34
+_TIME, _EDGE = 56, 44
+"""Room for the time at the left, and beyond the first and the last lane."""
+_LANES, _ADMIN_LANES = 264, 152
+"""Distance from the harness to the peer, and from the admin API to the harness."""
+_LETTER, _LINE, _STEP = 6.1, 12, 24
+"""Width of a letter of details, distance of their lines, and of rows besides."""
+_TOP, _MOST = 60, 90
+
+
+@dataclass(frozen=True)
+class _Lanes:
+    """Where the lanes are, from left to right."""
+
+    admin: int
+    harness: int
+    peer: int
+    width: int
+
+    def ends(self, way: Way) -> tuple[int, int]:
+        """Return where the arrow of a row starts and ends; a note has none, and stands between harness and peer."""
+        return {
+            "out": (self.harness, self.peer),
+            "in": (self.peer, self.harness),
+            "ask": (self.harness, self.admin),
+            "reply": (self.admin, self.harness),
+            "note": (self.harness, self.peer),
+        }[way]
 
 
 def render_sequence_svg(
     rows: Sequence[Row], *, peer: str = "broker", title: str = "", standalone: bool = True, harness: str = "harness"
 ) -> str:
-    """Draw a conversation.
+    """Draw a conversation. The drawing fits a telephone, and shrinks where a page is narrower still.
 
     Args:
         rows: What happened.
@@ -39,54 +66,54 @@ def render_sequence_svg(
     """
     several = len(connections(rows)) > 1
     admin = any(row.way in ("ask", "reply") for row in rows)
-    left = 0 if admin else _HARNESS - 120
-    height = _TOP + 26 + _STEP * len(rows) + 10
+    lanes = _lanes(admin=admin, timed=any(row.t is not None for row in rows))
+    names = [(lanes.harness, harness), (lanes.peer, peer)]
+    if admin:
+        names.insert(0, (lanes.admin, "admin API"))
+    drawn, y = [], _TOP
+    for row in rows:
+        part, height = _drawn(row, y, lanes, several=several, standalone=standalone)
+        drawn.append(part)
+        y += height
     name_space = ' xmlns="http://www.w3.org/2000/svg"' if standalone else ""
-    parts = [
-        f'<svg{name_space} class="sq" role="img" viewBox="{left} 0 {_WIDTH - left} {height}" width="{_WIDTH - left}" height="{height}">',
-        f"<title>{escape(one_line(title or 'sequence diagram'))}</title>",
-    ]
+    size = f'viewBox="0 0 {lanes.width} {y}" width="{lanes.width}" height="{y}" style="max-width:100%;height:auto"'
+    parts = [f'<svg{name_space} class="sq" role="img" {size}>', f"<title>{escape(one_line(title or 'sequence diagram'))}</title>"]
     if standalone:
         parts.append(f"<style>{STYLE}</style>")
-    lanes = [(_HARNESS, one_line(harness)), (_PEER, one_line(peer))]
-    if admin:
-        lanes.insert(0, (_ADMIN, "admin API"))
-    for x, name in lanes:
-        parts.append(f'<text class="l" x="{x}" y="16">{escape(name)}</text>')
-        parts.append(f'<path class="p" d="M{x} 24V{height - 4}"/>')
-    for index, row in enumerate(rows):
-        parts.append(_drawn(row, _TOP + 26 + _STEP * index, left, several=several, standalone=standalone))
-    return "".join([*parts, "</svg>"])
+    for x, name in names:
+        parts.append(f'<text class="l" x="{x}" y="16">{escape(one_line(name))}</text><path class="p" d="M{x} 24V{y - 4}"/>')
+    return "".join([*parts, *drawn, "</svg>"])
 
 
-def _drawn(row: Row, y: int, left: int, *, several: bool, standalone: bool) -> str:
-    """Draw one row; `y` is that of its arrow."""
-    parts = []
-    if row.failing:
-        parts.append(f'<rect x="{left}" y="{y - 19}" width="{_WIDTH - left}" height="{_STEP}"/>')
-    if row.t is not None:
-        x = left + 4 if left else 4
-        parts.append(f'<text class="t" x="{x}" y="{y + 3}">{row.t:.3f} s</text>')
-    rest = one_line(row.rest)
-    if row.way == "note":
-        text = middle_cut(one_line(f"{row.head} {row.rest}".strip()), 90)
-        parts.append(f'<text class="s" x="{(_HARNESS + _PEER) // 2}" y="{y + 3}">{escape(text)}</text>')
-    else:
-        start, end = {"out": (_HARNESS, _PEER), "in": (_PEER, _HARNESS), "ask": (_HARNESS, _ADMIN), "reply": (_ADMIN, _HARNESS)}[row.way]
+def _lanes(*, admin: bool, timed: bool) -> _Lanes:
+    first = _TIME if timed else _EDGE
+    harness = first + _ADMIN_LANES if admin else first
+    return _Lanes(first, harness, harness + _LANES, harness + _LANES + _EDGE)
+
+
+def _drawn(row: Row, y: int, lanes: _Lanes, *, several: bool, standalone: bool) -> tuple[str, int]:
+    """Draw one row; `y` is that of its arrow. Return how high it is, too."""
+    start, end = lanes.ends(row.way)
+    middle, columns = (start + end) // 2, int(abs(end - start) / _LETTER)
+    rest = one_line(row.rest) if row.way != "note" else one_line(f"{row.head} {row.rest}".strip())
+    lines = wrap(middle_cut(rest, _MOST), columns, break_on_hyphens=False)
+    below = y + (3 if row.way == "note" else 11)
+    parts = [f'<text class="s" x="{middle}" y="{below + _LINE * place}">{escape(line)}</text>' for place, line in enumerate(lines)]
+    if row.way != "note":
         tip = -7 if end > start else 7
-        narrow = row.way in ("ask", "reply")
-        shown = middle_cut(rest, 36 if narrow else 66)
-        middle = (start + end) // 2
         where = f"{row.at}: " if several and row.at else ""
         parts.append(f'<path d="M{start} {y}H{end}m{tip} -4l{-tip} 4l{tip} 4"/>')
         parts.append(f'<text class="h" x="{middle}" y="{y - 4}">{escape(one_line(where + row.head))}</text>')
-        if shown:
-            parts.append(f'<text class="s" x="{middle}" y="{y + 11}">{escape(shown)}</text>')
+    if row.t is not None:
+        parts.append(f'<text class="t" x="2" y="{y + 3}">{row.t:.3f} s</text>')
     if row.failing:
-        parts.append(f'<text class="h e" x="{_WIDTH - 4}" y="{y - 8}">fails here</text>')
+        parts.append(f'<text class="h" x="{middle}" y="{below + _LINE * len(lines) + 1}">fails here</text>')
+    height = _STEP + _LINE * max(len(lines) + row.failing, 1)
+    if row.failing:
+        parts.insert(0, f'<rect x="0" y="{y - 17}" width="{lanes.width}" height="{height}"/>')
     kind = {"out": "o", "in": "i", "ask": "a", "reply": "a", "note": "n"}[row.way]
-    title = f"<title>{escape(row.text)}</title>" if standalone and len(rest) > 36 else ""
-    return f'<g class="{kind}{" x" if row.failing else ""}">{title}{"".join(parts)}</g>'
+    tip_text = f"<title>{escape(row.text)}</title>" if standalone and len(rest) > _MOST else ""
+    return f'<g class="{kind}{" x" if row.failing else ""}">{tip_text}{"".join(parts)}</g>', height
 
 
 def render_sequence_text(rows: Sequence[Row], *, peer: str = "broker", width: int = 120, harness: str = "harness") -> str:

@@ -14,6 +14,7 @@ from conformance.report.sequence import render_sequence_svg
 from conformance.report.views import reason_of, shown_outcome
 from conformance.report.wording import number_of
 from conformance.site.clauses import register_title
+from conformance.site.drawings import drawing_block
 from conformance.site.markup import (
     Page,
     case_link,
@@ -143,7 +144,6 @@ def _conversation(sources: Sources, case: Transcript) -> tuple[str, list[str]] |
             several = len(results) > 1
             caption = f"The cell {code(name)}, one of {len(results)}. " if several else ""
             trials = f"The trial shown is one of {number_of(result.trials, 'trial')}. " if result.trials > 1 else ""
-            lines = [f'<div class="pc-drawing" data-search-exclude markdown="0">{drawing.replace("][", "]&#91;")}</div>']  # no link
-            shown = [caption + trials] if caption or trials else []
-            return f"With Apache Pulsar {released.name}", [*shown, *([""] if shown else []), *lines]
+            shown = [caption + trials, ""] if caption or trials else []
+            return f"With Apache Pulsar {released.name}", [*shown, *drawing_block(drawing)]
     return None

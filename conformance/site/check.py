@@ -1,21 +1,28 @@
-"""What is wrong with a site that was built: links that lead nowhere, and anything that a reader would fetch from elsewhere."""
+"""What is wrong with a site that was built: links that lead nowhere, what is no SVG inside a drawing, and anything that a reader would
+fetch from elsewhere.
+"""
 
 from __future__ import annotations
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
 
-from conformance.report.wording import listed
+from conformance.report.wording import listed, number_of
 
 _ID = re.compile(r'<[^>]*\s(?:id|name)="([^"]*)"')
 _HREF = re.compile(r'<a\b[^>]*?\shref="([^"]*)"')
 _LOADED = re.compile(r'<(?:script|img|iframe|source|video|audio|embed|object|link)\b[^>]*?\s(?:src|href|data)="((?:https?:)?//[^"]*)"')
 _IMPORTED = re.compile(r"""(?:\bimport\s*\(\s*|@import\s+|\burl\(\s*)["']?((?:https?:)?//[^"')\s]*)""")
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//")
+_SVG = re.compile(r"<svg\b.*?</svg\s*>", re.DOTALL)
+_ELEMENT = re.compile(r"</?([a-z][a-z0-9:-]*)")
+_DRAWN = frozenset({"clippath", "defs", "g", "path", "rect", "style", "svg", "text", "title", "use"})
+"""What drawings consist of, in small letters; a link is not among them, since it would not have been drawn."""
 _NOT_A_PAGE = "404.html"
 """The page for missing pages: where it is shown is not known, so its links begin at the top."""
 
@@ -34,11 +41,19 @@ def problems(site: Path) -> list[str]:
             dead.setdefault(place, []).append(name)
     wrong = [f"there is no {place}, linked from {listed(names, 3)}" for place, names in dead.items()]
     for name, text in pages.items():
+        wrong += _foreign(name, text)
         wrong += [f"{name}: would load {url}" for url in (*_LOADED.findall(text), *_IMPORTED.findall(text))]
     for path in sorted(site.rglob("*.css")):
         found = _IMPORTED.findall(path.read_text(encoding="utf-8"))
         wrong += [f"{path.relative_to(site).as_posix()}: would load {url}" for url in found]
     return list(dict.fromkeys(wrong))
+
+
+def _foreign(name: str, text: str) -> Iterator[str]:
+    """Yield what stands inside the drawings of a page and can't be part of one, each element once."""
+    foreign = Counter(element for drawing in _SVG.findall(text) for element in set(_ELEMENT.findall(drawing.lower())) - _DRAWN)
+    for element, count in sorted(foreign.items()):
+        yield f"{name}: <{element}> inside {number_of(count, 'drawing')}"
 
 
 def _dead_links(site: Path, name: str, text: str, anchors: dict[str, set[str]]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from mkdocs.structure.pages import Page as SitePage
 
 from conformance.site.book import facts, other_files, pages
 from conformance.site.check import problems
+from conformance.site.drawings import FENCE
 from conformance.site.linking import linked
 from conformance.site.markup import Page
 from conformance.site.notebooks import settled
@@ -32,7 +33,7 @@ class _Book:
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Make the pages, and put the names of pages where the navigation has a pattern."""
+    """Make the pages, put their names where the navigation has a pattern, and teach Markdown the fence of drawings."""
     _Book.sources = load_sources()
     _Book.pages = pages(_Book.sources)
     names = [page.path for page in _Book.pages]
@@ -40,6 +41,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     written = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
     titles = {page.path: page.title for page in _Book.pages}
     config.nav = _expanded(config.nav, [*names, *written], titles)
+    config.mdx_configs.setdefault("pymdownx.superfences", {})["custom_fences"] = [FENCE]
     return config
 
 

@@ -1,4 +1,8 @@
-"""What becomes of a notebook in the site: its links lead to pages, and nothing in it loads anything."""
+"""What becomes of a notebook in the site.
+
+Its links lead to files of the repository, where JupyterLab and viewers of repositories follow them; here they lead to the pages that
+are made from these files. Nothing in it loads anything, and what only tools read of its cells is left out.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,25 @@ from html import unescape
 from conformance.site.book import TOP
 from conformance.site.clauses import register_path
 from conformance.site.markup import case_place, clause_place
+from conformance.site.registers import DIVERGENCES, QUESTIONS
 from conformance.site.sources import Sources
 
 _LINK = re.compile(r'<a\b([^>]*?)\bhref="([^"]*)"([^>]*)>(.*?)</a>', re.DOTALL)
 _ID = re.compile(r"<code>([a-z0-9]+[./][a-z0-9./-]+)</code>")
 _SCRIPT = re.compile(r'<script(?: src=""| type="text/x-mathjax-config"| type="module")>.*?</script>', re.DOTALL)
 """Scripts that mkdocs-jupyter adds for formulas and mermaid diagrams: the notebooks have neither, and mermaid would come from elsewhere."""
+_TAGS = re.compile(r'<div class="celltoolbar">.*?</div>\s*</div>', re.DOTALL)
+"""Tags of a cell, which tell the check of outputs what to leave out."""
+_PAGES = {
+    "docs/registers/divergences.yaml": DIVERGENCES,
+    "docs/registers/questions.yaml": QUESTIONS,
+    **{name: path for name, (path, _) in TOP.items()},
+}
+"""Pages by the files that they are made from."""
 
 
 def settled(content: str, path: str, sources: Sources) -> str:
-    """Make links of a rendered notebook lead to pages of the site, and take out scripts that would load something.
+    """Make links of a rendered notebook lead to pages of the site, and take out scripts that would load something and tags of cells.
 
     Args:
         content: HTML.
@@ -44,7 +57,7 @@ def settled(content: str, path: str, sources: Sources) -> str:
             at = found.end()
         yield _ID.sub(linked_id, text[at:])
 
-    return "".join(parts(_SCRIPT.sub("", content)))
+    return "".join(parts(_TAGS.sub("", _SCRIPT.sub("", content))))
 
 
 def page_of(link: str, path: str, sources: Sources) -> str | None:
@@ -56,15 +69,15 @@ def page_of(link: str, path: str, sources: Sources) -> str | None:
     if re.match(r"[a-z]+:", target) or not target:
         return None
     place = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-    if place.startswith("docs/"):
+    if place in _PAGES:
+        place = _PAGES[place]
+    elif place.startswith("docs/"):
         place = place.removeprefix("docs/")
     elif place.startswith("conformance/clauses/"):
         register = posixpath.basename(place).removesuffix(".yaml")
         place = register_path(register) if register in sources.registers else place
     elif place.startswith("conformance/transcripts/"):
         return _place_of(place.removeprefix("conformance/transcripts/").removesuffix(".yaml"), sources) or place
-    elif place in TOP:
-        place = TOP[place][0]
     return f"{place}{hash_}{anchor}"
 
 

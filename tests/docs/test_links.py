@@ -36,13 +36,14 @@ def test_pages_name_clauses_and_cases_that_exist(sources):
 
 def test_links_of_a_notebook_lead_to_pages(sources):
     content = (
-        '<p><a href="../reference/clauses/core.md#core.frame.any-segmentation">x</a> <code>pip145/hash/equal-empty</code>'
+        '<p><a href="../docs/registers/questions.yaml">x</a> <code>pip145/hash/equal-empty</code>'
         '<a href="../conformance/clauses/pip145_list.yaml"><code>pip145.hash.empty</code></a>'
         '<a href="#here">y</a> <a href="../docs/baselines.md">b</a> <a href="02_other.ipynb">n</a> <a href="../CONTRIBUTING.md">c</a></p>'
         '<script src=""> </script><script type="module">import("https://elsewhere")</script>'
+        '<div class="celltoolbar">\n<div><span>nbval-skip</span>\n</div>\n<div><span>slow</span></div>\n</div>'
     )
     assert settled(content, "notebooks/01_first.ipynb", sources) == (
-        '<p><a href="../reference/clauses/core.html#core.frame.any-segmentation">x</a> '
+        '<p><a href="../reference/questions.html">x</a> '
         '<a href="../reference/cases/pip145-hash.html#pip145-hash-equal-empty"><code>pip145/hash/equal-empty</code></a>'
         '<a href="../reference/clauses/pip145-list.html#pip145.hash.empty"><code>pip145.hash.empty</code></a>'
         '<a href="#here">y</a> <a href="../baselines.html">b</a> <a href="02_other.html">n</a> <a href="../contributing.html">c</a></p>'
@@ -55,6 +56,7 @@ def test_a_built_site_is_checked(tmp_path):
     (tmp_path / "sub" / "a.html").write_text('<p id="in"><a href="../index.html#gone">4</a><a href="b.html">5</a></p>')
     (tmp_path / "404.html").write_text('<a href="/nowhere.html">6</a>')
     (tmp_path / "style.css").write_text("@import 'https://fonts/x.css'; p { background: url(//cdn/y.png) } q { background: url(z.png) }")
+    (tmp_path / "d.html").write_text("<svg><title>x</title><text>.<em>and.</em></text></svg><em>y</em><svg><clippath/><A/></svg>")
     (tmp_path / "c.html").write_text(
         '<script src="https://cdn/x.js"></script><img src="x.png"><link rel="stylesheet" href="//cdn/y.css"><a href="sub/b.html">7</a>'
     )
@@ -63,6 +65,8 @@ def test_a_built_site_is_checked(tmp_path):
         "there is no index.html#gone, linked from sub/a.html",
         "c.html: would load https://cdn/x.js",
         "c.html: would load //cdn/y.css",
+        "d.html: <a> inside 1 drawing",
+        "d.html: <em> inside 1 drawing",
         "style.css: would load https://fonts/x.css",
         "style.css: would load //cdn/y.png",
     ]

@@ -91,10 +91,13 @@ def test_a_case_shows_transcript_and_conversation(sources, generated):
     assert part.count('class="pc-verdict ') == len(RELEASES)
 
 
-def test_drawings_are_one_line_each_so_that_markdown_leaves_them_alone(generated):
+def test_drawings_stand_behind_a_fence_one_on_a_line(generated):
     for page in generated.values():
-        drawings = [line for line in page.text.splitlines() if "<svg" in line]
-        assert all(line.count("<svg") == 1 and line.endswith("</svg></div>") for line in drawings), page.path
+        lines = page.text.splitlines()
+        for before, line, after in zip(lines, lines[1:], lines[2:], strict=False):
+            if "<svg" in line:
+                assert line.count("<svg") == 1
+                assert (before.strip(), after.strip()) == ("```drawing", "```"), page.path
 
 
 def test_mutants_are_shown_when_they_were_run(sources):

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from conformance.notebooks.build import dump, normal
-from conformance.site.markup import case_place
 from conformance.suite import HOME, Suite, load_suite
 
 ROOT = HOME.parent
@@ -167,38 +166,14 @@ def nothing_leaks(text: str, notebook: Notebook) -> Iterator[str]:
 
 @rule
 def links(text: str, notebook: Notebook) -> Iterator[str]:
-    known = reference_places()
     for cell in cells(notebook, "markdown"):
         for target in _LINK.findall(source(cell)):
-            page, _, anchor = target.partition("#")
             if re.match(r"https?:", target):
                 yield f"{cell['id']}: {target} leads out of the site"
-            elif page.startswith("../reference/"):
-                if target.removeprefix("../") not in known:
-                    yield f"{cell['id']}: {target} leads nowhere"
-            elif page and not any((folder / page).is_file() for folder in (ROOT / "notebooks", ROOT / "docs" / "notebooks")):
-                if not (ROOT / "docs" / page.removeprefix("../")).is_file():
-                    yield f"{cell['id']}: {target} leads nowhere"
-            elif anchor and not page:
-                yield f"{cell['id']}: {target} leads into a page that has no anchors of its own"
-
-
-@cache
-def reference_places() -> frozenset[str]:
-    """Return the pages of the reference, and the places in them, as the site has them."""
-    names = [path.stem for path in sorted((HOME / "clauses").glob("*.yaml"))]
-    clauses = {
-        f"reference/clauses/{name.replace('_', '-')}.md#{clause.id}"
-        for name, register in zip(names, suite().registers, strict=True)
-        for clause in register.clauses
-    }
-    cases = {case_place(case) for case in suite().transcripts}
-    places = clauses | cases
-    return frozenset(
-        places
-        | {place.partition("#")[0] for place in places}
-        | {"reference/divergences.md", "reference/questions.md", "reference/results.md"}
-    )
+            elif "#" in target:
+                yield f"{cell['id']}: {target} leads to a place that not every reader of notebooks knows"
+            elif not (ROOT / "notebooks" / target).is_file():
+                yield f"{cell['id']}: {target} leads nowhere"
 
 
 @rule
@@ -211,7 +186,17 @@ def cited_clauses(text: str, notebook: Notebook) -> Iterator[str]:
 
 @rule
 def links_say_where_they_lead(text: str, notebook: Notebook) -> Iterator[str]:
+    files = named_files()
     for cell in cells(notebook, "markdown"):
-        for name, target in re.findall(r"\[`([^`]+)`\]\(\.\./reference/(?:clauses|cases)/[^)#]*#([^)]*)\)", source(cell)):
-            if target not in (name, name.replace("/", "-")):
+        for name, target in re.findall(r"\[`([^`]+)`\]\(([^)]*)\)", source(cell)):
+            if files.get(name) != target:
                 yield f"{cell['id']}: {name} leads to {target}"
+
+
+@cache
+def named_files() -> dict[str, str]:
+    """Return for each clause and each case the file that it stands in, as a notebook links it."""
+    names = [path.stem for path in sorted((HOME / "clauses").glob("*.yaml"))]
+    registers = zip(names, suite().registers, strict=True)
+    clauses = {clause.id: f"../conformance/clauses/{name}.yaml" for name, register in registers for clause in register.clauses}
+    return clauses | {case: f"../conformance/transcripts/{case}.yaml" for case in suite().transcripts}

@@ -18,8 +18,8 @@ NOTEBOOKS = sorted(HOME.glob("*.ipynb"))
 
 def sample() -> dict[str, Any]:
     text = [
-        "Sizes, see [`core.frame.too-large-closes`](../reference/clauses/core.md#core.frame.too-large-closes) and\n",
-        "[`core/frame/too-large`](../reference/cases/core-frame.md#core-frame-too-large).",
+        "Sizes, see [`core.frame.too-large-closes`](../conformance/clauses/core.yaml) and\n",
+        "[`core/frame/too-large`](../conformance/transcripts/core/frame/too-large.yaml).",
     ]
     output = {"output_type": "execute_result", "execution_count": 1, "metadata": {}, "data": {"text/plain": ["2"]}}
     return {
@@ -104,15 +104,18 @@ BROKEN: dict[str, list[Callable[[list[dict[str, Any]]], None]]] = {
         shows("12:30:59"),
     ],
     "links": [
-        says("[x](../reference/clauses/core.md#core.frame.no-such-clause)"),
-        says("[x](../reference/clauses/nowhere.md)"),
+        says("[x](../conformance/clauses/nowhere.yaml)"),
+        says("[x](../conformance/clauses)"),
+        says("[x](../conformance/clauses/core.yaml#core.frame.too-large-closes)"),
+        says("[x](../reference/clauses/core.md)"),
         says("[x](02_nowhere.ipynb)"),
         says("[x](../nowhere.md)"),
         says("[x](https://example.org/)"),
     ],
     "cited_clauses": [says("As `core.frame.no-such-clause` says.")],
     "links_say_where_they_lead": [
-        says("[`core.frame.too-large-closes`](../reference/clauses/core.md#core.frame.largest-accepted)"),
+        says("[`core.frame.too-large-closes`](../conformance/clauses/pip145_list.yaml)"),
+        says("[`core/frame/too-large`](../conformance/transcripts/core/frame/largest.yaml)"),
     ],
 }
 
@@ -127,7 +130,7 @@ def test_a_rule_finds_what_breaks_it(rule: str, change: Callable[[list[dict[str,
 
 
 def test_links_to_pages_written_by_hand_resolve() -> None:
-    assert broken(says("[transcripts](../transcripts.md), [this](01_wire_format.ipynb)")) == []
+    assert broken(says("[transcripts](../docs/transcripts.md), [this](01_wire_format.ipynb)")) == []
 
 
 def test_an_opt_out_with_a_reason_is_allowed() -> None:

@@ -1,5 +1,6 @@
 """One case as lines, bytes and a diagram; one clause; a first baseline; rows."""
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -10,7 +11,7 @@ from conformance.engine.model import Baseline
 from conformance.engine.program import compile_case
 from conformance.judging.results import read_log
 from conformance.report.plan import program_rows
-from conformance.report.rows import report_rows, split_frames, trial_rows, window
+from conformance.report.rows import Row, report_rows, split_frames, trial_rows, window
 from conformance.report.sequence import render_sequence_svg, render_sequence_text
 from conformance.report.show import baseline_text, explain_clause, show_case, stable_part
 from tests.samples.report import KNOWN, TEXT, TODAY, TrialLogWriter, bad_records, case, frame, report, run, suite
@@ -88,6 +89,35 @@ def test_a_diagram_as_a_picture_is_xml_and_marks_the_failure():
     assert "WATCH_TOPIC_LIST" in texts
     assert root.find(f"{name}title").text == "a <b>"
     assert svg == render_sequence_svg(report_rows(report(bad_records()), "pip145/create#0"), title="a <b>")
+
+
+def drawn(rows):
+    root = ElementTree.fromstring(render_sequence_svg(rows, standalone=False))
+    return root, list(root.iter("text"))
+
+
+def test_a_picture_fits_a_telephone_and_cuts_nothing_off():
+    words = " ".join(["persistent://public/default/orders", "x" * 200])
+    rows = [Row("out", "GET_TOPICS_OF_NAMESPACE_RESPONSE", words, t=0.5), Row("in", "PONG", "{}", t=1234.5), Row("note", words, "")]
+    for more, width in ([], 400), ([Row("ask", "create_partitioned_topic", words), Row("reply", "204", "", failing=True)], 600):
+        root, texts = drawn([*rows, *more])
+        assert int(root.get("width")) <= width
+        assert "max-width:100%" in root.get("style")
+        for text in texts:
+            letters = {"h": 6.7, "l": 7.3, "s": 6.1, "t": 6.1}[text.get("class")] * len(text.text)
+            left = int(text.get("x")) - (0 if text.get("class") == "t" else letters / 2)
+            assert left >= 0, text.text
+            assert left + letters <= int(root.get("width")), text.text
+
+
+def test_lines_of_a_picture_do_not_meet():
+    rows = report_rows(report(bad_records()), "pip145/create#0")
+    _, texts = drawn([*rows, replace(rows[1], rest="many words " * 9, failing=True), *rows])
+    lanes = {}
+    for text in texts:
+        if text.get("class") != "t":
+            lanes.setdefault(text.get("x"), []).append(int(text.get("y")))
+    assert all(below - above >= 12 for ys in lanes.values() for above, below in zip(sorted(ys), sorted(ys)[1:], strict=False))
 
 
 def test_rows_know_their_steps_and_clauses():
