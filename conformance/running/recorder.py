@@ -14,8 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from conformance.engine import log
+from conformance.engine.capabilities import FLAGS
 from conformance.engine.verdict import TrialLog, Verdict
-from conformance.judging.applicability import completed
+from conformance.judging.applicability import capabilities_of, completed
 from conformance.judging.baseline import case_name
 from conformance.judging.results import Judged, RunLog, judge_log, read_log
 from conformance.suite import Suite
@@ -109,10 +110,13 @@ def load_target(target: str, home: Path = HOME, only: Collection[str] | None = N
     """Read all recordings of one target as one log, or what they hold of some cases; None if there are none."""
     registers = None if only is None else {case.partition("/")[0] for case in only}
     paths = sorted((home / target).glob("*.jsonl.gz"))
-    runs = [load(path, only) for path in paths if registers is None or path.name.removesuffix(".jsonl.gz") in registers]
-    if not runs:
+    if not paths:
         return None
+    wanted = [path for path in paths if registers is None or path.name.removesuffix(".jsonl.gz") in registers]
+    runs = [load(path, only) for path in wanted or paths[:1]]
     capabilities = {name: has for run in runs for name, has in run.header.capabilities.items()}
+    if only is not None and not FLAGS.keys() <= capabilities.keys():
+        capabilities = capabilities_of(load(paths[0])) | capabilities
     return RunLog(
         runs[0].header.model_copy(update={"capabilities": capabilities}),
         {key: trial_log for run in runs for key, trial_log in run.trial_logs.items()},

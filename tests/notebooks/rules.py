@@ -13,6 +13,7 @@ from typing import Any
 
 from conformance.notebooks.build import dump, normal
 from conformance.suite import HOME, Suite, load_suite
+from refimpl.proposals import PROPOSALS
 
 ROOT = HOME.parent
 MAX_SIZE, MAX_LINES, MAX_COLUMNS, MAX_FUNCTION_LINES = 300_000, 15, 100, 5
@@ -28,7 +29,9 @@ LEAKS = {
     "a date": re.compile(r"\b20\d\d-[01]\d-[0-3]\d\b"),
     "a time": re.compile(r"\b[0-2]\d:[0-5]\d:[0-5]\d\b"),
 }
-_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_TEXTS = "|".join(re.escape(proposal.address) for proposal in PROPOSALS)
+_LINK = re.compile(rf"\]\((?!(?:{_TEXTS})\))([^)\s]+)\)")
+"""A link, but not one to the text of a proposal."""
 _CITED = re.compile(r"`((?:core|pip\d+|pr\d+)\.[a-z0-9.-]+)`")
 
 Notebook = dict[str, Any]

@@ -1,8 +1,11 @@
 """What the proposals declare agrees with the schema of the wire, and with the registers."""
 
+import json
+
 import pytest
 
 from conformance.engine.capabilities import CAPABILITIES
+from conformance.notebooks.build import HOME as NOTEBOOKS
 from conformance.suite import load_suite
 from refimpl.proposals import PROPOSALS
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, FeatureFlags
@@ -47,3 +50,9 @@ def test_nothing_is_declared_twice():
 
 def test_each_proposal_has_a_register_and_each_register_is_of_a_proposal_or_of_the_core():
     assert {register.proposal.replace("-", "") for register in load_suite().registers} == {"core", *(one.register for one in PROPOSALS)}
+
+
+@pytest.mark.parametrize("proposal", PROPOSALS, ids=lambda proposal: proposal.register)
+def test_the_first_paragraph_of_one_notebook_leads_to_the_text(proposal):
+    first = [json.loads(path.read_text(encoding="utf-8"))["cells"][0] for path in NOTEBOOKS.glob("*.ipynb")]
+    assert sum(f"[{proposal.name}]({proposal.address})" in "".join(cell["source"]) for cell in first) == 1

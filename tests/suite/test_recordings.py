@@ -132,7 +132,16 @@ def test_a_flag_that_is_younger_than_a_recording_is_read_from_its_connected(add,
     run = recorder.load(path)
     header = run.header.model_copy(update={"capabilities": {"admin": True, "config": True}})
     suite = add_second("requires: [partition-watch]")
-    assert [one.verdict for one in completed(suite, replace(run, header=header)).skipped] == verdicts
+    older = replace(run, header=header)
+    assert [one.verdict for one in completed(suite, older).skipped] == verdicts
+    path.write_text(
+        "".join(
+            log.dump(record) + "\n"
+            for record in (header, *(one for trial in run.trial_logs.values() for one in (trial.begin, *trial.events)))
+        )
+    )
+    read = recorder.load_target("peer", tmp_path / "rec", only={"other/two"})
+    assert (read.trial_logs, read.header.capabilities["partition-watch"]) == ({}, bool(flags))
 
 
 class Flagged(Peer):

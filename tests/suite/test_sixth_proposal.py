@@ -1,0 +1,189 @@
+"""A sixth proposal is its package, its messages, a register, cases, and one line in one list.
+
+A copy of the project gets just that, from tests/samples/new_topics, and does with it what it does with the others.
+"""
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from conformance.engine.model import RELEASES
+from conformance.running import recorder
+from conformance.suite import HOME
+from refimpl.proposals import PROPOSALS
+
+ROOT = HOME.parent
+SAMPLE = ROOT / "tests" / "samples" / "new_topics"
+NAME = "new_topics"
+CASE = "pip9999/watch/told"
+
+
+def listed(text: str) -> str:
+    """Add the proposal to the list, and import it as the others are."""
+    lines = text.splitlines(keepends=True)
+    (start,) = (number for number, line in enumerate(lines) if line.startswith("PROPOSALS"))
+    (imported,) = (number for number, line in enumerate(lines) if line.startswith("from refimpl.proposals import "))
+    lines.insert(start + 1, f"    {NAME}.PROPOSAL,\n")
+    lines[imported] = lines[imported].replace(" import ", f" import {NAME}, ")
+    return "".join(lines)
+
+
+@pytest.fixture(scope="module", name="home")
+def project_with_a_sixth_proposal(tmp_path_factory):
+    home = tmp_path_factory.mktemp("project")
+    caches = shutil.ignore_patterns("__pycache__", "recordings")
+    for package in ("conformance", "refimpl"):
+        shutil.copytree(ROOT / package, home / package, ignore=caches)
+    (home / "conformance" / "recordings").symlink_to(recorder.HOME)
+    shutil.copytree(ROOT / "docs" / "registers", home / "docs" / "registers")
+    shutil.copytree(SAMPLE, home / "refimpl" / "proposals" / NAME, ignore=shutil.ignore_patterns("__pycache__", "*.yaml", "talk.py"))
+    proposals = home / "refimpl" / "proposals" / "__init__.py"
+    proposals.write_text(listed(proposals.read_text(encoding="utf-8")), encoding="utf-8")
+    case = home / "conformance" / "transcripts" / f"{CASE}.yaml"
+    case.parent.mkdir(parents=True)
+    shutil.copy(SAMPLE / "told.yaml", case)
+    shutil.copy(SAMPLE / "register.yaml", home / "conformance" / "clauses" / "pip9999.yaml")
+    return home
+
+
+def python(home: Path, *arguments: str) -> str:
+    """Run Python on the copy and return what it prints."""
+    environment = os.environ | {"PYTHONPATH": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([sys.executable, *arguments], check=False, cwd=home, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def suite(home: Path, *arguments: str) -> str:
+    return python(home, "-m", "conformance.cli", *arguments)
+
+
+def test_the_broker_serves_it_the_probe_finds_it_and_its_case_passes(home):
+    text = suite(home, "run", "in-process", "--select", CASE, "--report", str(home / "reports"))
+    assert "conformant in the selected cases" in text
+    records = [json.loads(line) for line in (home / "reports" / "events.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert records[0]["capabilities"]["new-topics-watch"] is True
+    (result,) = (one for one in records if one["record"] == "result")
+    assert (result["verdict"], set(result["clauses"].values())) == ("PASS", {"PASS"})
+
+
+def test_a_broker_that_does_it_wrong_fails(home):
+    broker = home / "refimpl" / "proposals" / NAME / "broker.py"
+    right = broker.read_text(encoding="utf-8")
+    try:
+        broker.write_text(right.replace("+= 1", "+= 2"), encoding="utf-8")
+        with pytest.raises(AssertionError, match="parallelism"):
+            suite(home, "run", "in-process", "--select", CASE, "--report", str(home / "wrong"))
+    finally:
+        broker.write_text(right, encoding="utf-8")
+
+
+def test_a_client_keeps_its_watch_by_the_driver_of_all_watches(home):
+    assert python(home, str(SAMPLE / "talk.py")).split() == ["0", "1", "2"]
+
+
+def test_it_is_explained_with_its_address_and_what_releases_do_about_it_is_read_from_recordings_from_before_it(home):
+    text = suite(home, "explain", "pip9999.watch.told")
+    assert "https://example.org/pip-9999" in text
+    assert "the target has no new-topics-watch (feature flag supports_tc_metadata_discovery (PIP-9999))" in text
+    shown = dict.fromkeys(RELEASES, "NOT-APPLICABLE") | {"5.0.0-M1": "UNTESTABLE"}  # which has the flag, so its recording is owed
+    assert re.findall(r"apache-pulsar@(\S+): (\S+)", text) == list(shown.items())
+    assert "pip9999/watch/told: UNTESTABLE, not recorded yet" in text
+
+
+def test_its_profile_is_chosen_on_the_command_line_and_shown_on_the_page_of_divergences(home):
+    shown = """
+from pathlib import Path
+from conformance.site.registers import DIVERGENCES, register_pages
+from conformance.site.sources import load_sources
+from conformance.targets.serve import profiles_with
+from refimpl.proposals.new_topics import PROPOSAL
+
+assert profiles_with("default", ["first=1"])[PROPOSAL].first == 1
+(page,) = (page.text for page in register_pages(load_sources(recordings=Path("none"))) if page.path == DIVERGENCES)
+print(page[page.index("### first {"):].split("###")[1])
+"""
+    text = python(home, "-c", shown)
+    assert "PIP-9999. Where counting begins." in text
+    assert "- default: `0`" in text
+
+
+# No other module names a proposal, but those below, which is a list that may only get shorter.
+
+EXCEPTIONS = {
+    "conformance/corpus/*": "laws and measurements about the rules of one proposal or another",
+    "conformance/mutants/*": "each fault is one in the rules of a proposal",
+    "conformance/notebooks/*": "what the notebook of a proposal shows",
+    "conformance/running/probe.py": "two capabilities of PIP-145 are no flag: it asks for a list",
+    "refimpl/client/__init__.py": "what applications may give to a consumer: a policy for message filters",
+    "refimpl/client/client.py": "what applications call: subscriptions to patterns and namespaces, scalable topics",
+    "refimpl/client/consumer.py": "a consumer with a message filter",
+    "refimpl/client/entry.py": "a batch that a producer makes",
+    "refimpl/client/filtering.py": "a consumer that filters by itself",
+    "refimpl/client/options.py": "what applications choose for a producer and a consumer",
+    "refimpl/client/partition_watcher.py": "producers and consumers of all partitions of a topic, which may get more",
+    "refimpl/client/pattern_consumer.py": "a consumer of all topics of a pattern",
+    "refimpl/client/producer.py": "a producer whose batches keep to a setting",
+    "refimpl/client/producer_stats.py": "what it counts about its batches",
+    "refimpl/client/scalable_consumer.py": "consumers of scalable topics",
+    "refimpl/client/scalable_producer.py": "a producer to a scalable topic",
+    "refimpl/client/segment_lookup.py": "where the segments of a scalable topic are",
+    "refimpl/net/client.py": "the same client over sockets, for applications",
+    "refimpl/net/embedded.py": "what applications may give to a broker: entry filters",
+    "refimpl/net/serving.py": "entry filters and message filters of installed distributions",
+}
+"""Modules that name a proposal by their nature: mostly what applications call, and what is about one proposal's rules."""
+
+
+def packages() -> list[Path]:
+    return [path for path in (ROOT / "refimpl" / "proposals").iterdir() if (path / "rules.py").is_file()]
+
+
+def own_words() -> frozenset[str]:
+    """Return what only a proposal calls so: its package, register, commands, flags and capabilities."""
+    words = {path.name for path in packages()}
+    for proposal in PROPOSALS:
+        words |= {proposal.register, *proposal.flags, *(command.name for command in proposal.commands)}
+        words |= {capability.name for capability in proposal.capabilities}
+    return frozenset(words)
+
+
+def words_of(path: Path) -> Iterator[str]:
+    """Yield the modules, names of fields and whole texts that a module says."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names):
+                yield from (word for name in names for word in f"{module}.{name.name}".split("."))
+            case ast.Import(names=names):
+                yield from (word for name in names for word in name.name.split("."))
+            case ast.Attribute(attr=word) | ast.keyword(arg=str(word)) | ast.Constant(value=str(word)):
+                yield word
+
+
+def naming() -> dict[str, set[str]]:
+    """Return for each module outside the packages of the proposals what it names of them."""
+    own, inside = own_words(), [*packages(), ROOT / "refimpl" / "proposals" / "__init__.py"]
+    files = [path for name in ("conformance", "refimpl") for path in (ROOT / name).rglob("*.py")]
+    outside = [path for path in files if not path.name.endswith("_pb2.py") and not any(path.is_relative_to(home) for home in inside)]
+    found = {path.relative_to(ROOT).as_posix(): own & set(words_of(path)) for path in outside}
+    return {module: words for module, words in found.items() if words}
+
+
+def test_there_are_as_many_packages_as_proposals():
+    assert len(packages()) == len(PROPOSALS)
+
+
+def test_no_other_module_names_a_proposal():
+    found = naming()
+    allowed = {module: pattern for module in found for pattern in EXCEPTIONS if fnmatchcase(module, pattern)}
+    assert {module: sorted(words) for module, words in found.items() if module not in allowed} == {}
+    assert [pattern for pattern in EXCEPTIONS if pattern not in allowed.values()] == [], "take them out"
