@@ -19,8 +19,8 @@ BLOCK = 16_384
 """Rows of one block."""
 COMMON = (
     Option("rows", 100_000, "how many rows", least=0),
-    Option("seed", 1, "what everything is drawn from", least=0),
-    Option("partitions", 8, "into how many parts Spark divides them; the rows are the same", least=1),
+    Option("seed", 1, "seed of everything that is generated", least=0),
+    Option("partitions", 8, "number of Spark partitions; it does not change the rows", least=1),
 )
 
 

@@ -32,11 +32,11 @@ from conformance.corpus.sources.options import Option, read_options
 
 TOPICS, MESSAGES = "topics", "messages"
 OPTIONS = (
-    Option("path", "", "a folder of jars; that of PySpark if not given"),
-    Option("as", TOPICS, "what a file is: a topic, or a message of its jar's topic", choices=(TOPICS, MESSAGES)),
-    Option("payload", "none", "of messages: nothing (just the size), or the bytes of the file", choices=("none", "octets")),
+    Option("path", "", "a folder of jars; PySpark's own if not given"),
+    Option("as", TOPICS, "what a file becomes: a topic, or a message of its jar's topic", choices=(TOPICS, MESSAGES)),
+    Option("payload", "none", "payload of messages: none (only the size), or the bytes of the file", choices=("none", "octets")),
     Option("interval", 1, "milliseconds between two messages of a jar", least=0),
-    Option("partitions", 8, "into how many parts Spark divides the jars, at most; the rows are the same", least=1),
+    Option("partitions", 8, "largest number of Spark partitions; it does not change the rows", least=1),
 )
 _OF_JAR = "jar STRING, package STRING, extension STRING, method STRING, size BIGINT, compressed_size BIGINT"
 SCHEMAS: Mapping[str, str] = {
