@@ -38,7 +38,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     _Book.pages = pages(_Book.sources)
     names = [page.path for page in _Book.pages]
     docs = Path(config.docs_dir)
-    written = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
+    written = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md") if ".ipynb_checkpoints" not in path.parts)
     titles = {page.path: page.title for page in _Book.pages}
     config.nav = _expanded(config.nav, [*names, *written], titles)
     config.mdx_configs.setdefault("pymdownx.superfences", {})["custom_fences"] = [FENCE]

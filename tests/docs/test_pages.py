@@ -20,7 +20,7 @@ from conformance.site.programming import programming_pages
 from conformance.site.sources import REPOSITORY, KillMatrix, load_sources
 
 DOCS = REPOSITORY / "docs"
-WRITTEN = {path.relative_to(DOCS).as_posix(): path.read_text() for path in DOCS.rglob("*.md")}
+WRITTEN = {path.relative_to(DOCS).as_posix(): path.read_text() for path in DOCS.rglob("*.md") if ".ipynb_checkpoints" not in path.parts}
 FENCE = re.compile(r"^( *)(```+).*?^\1\2[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
