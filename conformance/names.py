@@ -55,7 +55,7 @@ def glob_meant(word: str, ids: Iterable[str]) -> str | None:
         for split in (match.start() for match in re.finditer(r"[/.]", name)):
             known.setdefault(name[:split], f"{name[:split]}/**" if name[split] == "/" else f"{name[:split]}.*")
     plain = word.partition("[")[0].rstrip("*/.").lower()
-    close = [plain] if plain in known else difflib.get_close_matches(plain, known, 1)
+    close = [plain] if plain in known else difflib.get_close_matches(plain, known, 1, cutoff=0.75)
     return known[close[0]] if close else None
 
 

@@ -14,6 +14,7 @@ from conformance.engine import steps  # noqa: F401  the kinds that a file may ho
 from conformance.engine.capabilities import CAPABILITIES
 from conformance.engine.parts import FrameSpec, Seconds, Strict
 from conformance.engine.step import HoldsSteps, Step, listed, walk_steps
+from conformance.names import did_you_mean
 from refimpl.proposals import PROPOSALS
 from refimpl.proposals.profiles import profile_name
 
@@ -97,9 +98,9 @@ class Transcript(HoldsSteps):
     @field_validator("requires")
     @classmethod
     def _known_capabilities(cls, names: list[str]) -> list[str]:
-        unknown = {name.removeprefix("!") for name in names} - set(CAPABILITIES)
-        if unknown:
-            raise ValueError(f"unknown capability {', '.join(sorted(unknown))}; known: {', '.join(CAPABILITIES)}")
+        for name in (name.removeprefix("!") for name in names):
+            if name not in CAPABILITIES:
+                raise ValueError(f"unknown capability {name}{did_you_mean(name, CAPABILITIES) or '; known: ' + ', '.join(CAPABILITIES)}")
         return names
 
 

@@ -102,7 +102,7 @@ def load(path: Path, only: Collection[str] | None = None) -> RunLog:
 
 def _lines_of(lines: Iterable[str], cases: Collection[str]) -> list[str]:
     """Return the lines that are about some cases, or about no case."""
-    named = re.compile(r'^\{"record":"\w+","(?:key|case)":"([^"#]*)')
+    named = re.compile(r'^\{"record":"\w+","(?:key|case)":"([^"#\[]*)')
     return [line for line in lines if (match := named.match(line)) is None or match[1] in cases]
 
 

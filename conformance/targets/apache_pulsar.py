@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from conformance.names import did_you_mean
 from conformance.targets.admin import AdminClient, AdminUnreachable
 from conformance.targets.jars import RELEASES, Release, jars
 from conformance.targets.java_tools import find_java
@@ -107,7 +108,8 @@ class ApachePulsar:
 
     def __post_init__(self) -> None:
         if self.version not in RELEASES:
-            raise TargetError(f"apache-pulsar@{self.version} is not known", hint=f"known: {', '.join(RELEASES)}")
+            meant = did_you_mean(self.version, RELEASES)
+            raise TargetError(f"apache-pulsar@{self.version} is not known{meant}", hint=f"known: {', '.join(RELEASES)}")
 
     @property
     def name(self) -> str:

@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from conformance import names
 from conformance.cli import app
+from conformance.judging.results import judge_trial
 from conformance.report import terminal
+from conformance.running import recorder
 from conformance.suite import load_suite
 from tests.fakes.peers import NoPong, Peer, running
 
@@ -64,12 +67,23 @@ def run(suite, monkeypatch):
     ("arguments", "code", "words"),
     [
         (["run", "pulsar://127.0.0.1:1", "--select", "nothing/*"], 2, "nothing is selected by nothing/*: `list` shows the cases"),
+        (["run", "pulsar://127.0.0.1:1", "--select", "core"], 2, "nothing is selected by core; did you mean 'core/**'?"),
+        (["run", "pulsar://127.0.0.1:1", "--select", "core/**", "--select", "!pip-145/**"], 2, "did you mean '!pip145/**'?"),
+        (["run", "pulsar://127.0.0.1:1", "--select", "core.frame"], 2, "did you mean 'core.frame.*'?"),
         (["run", "apache-pulsar@9.9"], 2, "9.9"),
+        (["run", "apache-pulsar@4.2.5"], 2, "apache-pulsar@4.2.5 is not known; did you mean '4.2.4'?"),
+        (["doctor", "referense"], 2, "did you mean 'reference'?"),
+        (["list", "--select", "pip145/wach/**"], 2, "did you mean 'pip145/watch/**'?"),
         (["run", "no-such-file.toml"], 2, "no-such-file.toml"),
         (["run", "pulsar://127.0.0.1:1", "--profile", "x"], 2, "--profile is one of default, as-written; not 'x'"),
         (["run", "pulsar://127.0.0.1:1", "--level", "must"], 2, "--level is one of MUST, SHOULD, MAY; not 'must'"),
         (["run", "pulsar://127.0.0.1:1"], 3, "is it running, and is the address right?"),
         (["show", "core/nothing"], 2, "there is no case core/nothing"),
+        (["show", "core/handshake/conected"], 2, f"there is no case core/handshake/conected; did you mean '{CASE}'?"),
+        (["show", "core/handshake"], 2, "`list --select 'core/handshake/**'` shows those that begin so"),
+        (["show", CASE, "--target", "apache-pulsar@4.2.5"], 2, "no recording of apache-pulsar@4.2.5; did you mean 'apache-pulsar@4.2.4'?"),
+        (["explain", "core.keepalive.ping-answerd"], 2, "did you mean 'core.keepalive.ping-answered'?"),
+        (["explain", CASE], 2, f"{CASE} is a case, not a clause: `show {CASE}`"),
         (["show", CASE, "--as", "picture"], 2, "--as is one of line, hex, sequence"),
         (["explain", "core.nothing"], 2, "there is no clause core.nothing"),
         (["judge", "no-such-file"], 2, "can't be read"),
@@ -171,6 +185,101 @@ def test_list_and_show_and_explain(run, suite):
         assert "CONNECT" in run("show", CASE, "--as", form).output
     clause = suite.transcripts[CASE].clauses[0]
     assert suite.clauses[clause].text.split()[0] in run("explain", clause).output
+
+
+def test_list_of_clauses_obeys_select(run, suite):
+    def listed(*select):
+        options = [one for pattern in select for one in ("--select", pattern)]
+        return {one["clause"] for one in json.loads(run("list", "--clauses", "--json", *options).output)}
+
+    of_list = {name for name in suite.clauses if name.startswith("pip247.")}
+    assert of_list
+    assert listed("pip247.*") == of_list
+    assert listed("pip247.*", "!pip247.client.*") == {name for name in of_list if not name.startswith("pip247.client.")}
+    assert listed(CASE) == set(suite.transcripts[CASE].clauses)
+
+
+def test_show_leads_from_a_clause_to_its_cases(run, suite):
+    alone = next(clause for clause, cases in suite.cases_of.items() if len(cases) == 1)
+    several = next(clause for clause, cases in suite.cases_of.items() if len(cases) > 1)
+    untested = next(clause for clause, cases in suite.cases_of.items() if not cases)
+    assert run("show", alone).output == run("show", suite.cases_of[alone][0]).output
+    assert all(case in run("show", several).output for case in suite.cases_of[several])
+    result = run("show", untested)
+    assert (result.exit_code, f"`explain {untested}`" in result.output) == (2, True)
+
+
+def test_explain_and_show_judge_only_what_they_show(run, suite, monkeypatch):
+    judged = []
+
+    def judge(suite, trial_log, header):
+        judged.append(trial_log.begin.case)
+        return judge_trial(suite, trial_log, header)
+
+    monkeypatch.setattr("conformance.judging.results.judge_trial", judge)
+    monkeypatch.setattr("conformance.report.show.judge_trial", judge)
+    run("show", CASE)
+    assert set(judged) == {CASE}
+    judged.clear()
+    clause = next(one for one, cases in suite.cases_of.items() if any(suite.transcripts[case].control for case in cases))
+    cases = suite.cases_of[clause]
+    assert "apache-pulsar@4.2.4: PASS" in run("explain", clause).output
+    assert set(judged) <= {*cases, *(suite.transcripts[case].control for case in cases)}
+    assert judged
+
+
+def test_recording_of_some_cases_holds_all_of_them(suite):
+    whole = recorder.load_target("apache-pulsar@4.2.4")
+    with_cells = next(one.begin.case for one in whole.trial_logs.values() if one.begin.cell)
+    only = {with_cells, CASE, whole.skipped[0].case}
+    part = recorder.load_target("apache-pulsar@4.2.4", only=only)
+    assert part.trial_logs == {key: one for key, one in whole.trial_logs.items() if one.begin.case in only}
+    assert part.skipped == [one for one in whole.skipped if one.case in only]
+    assert part.results == [one for one in whole.results if one.case in only]
+    assert recorder.load_target("apache-pulsar@4.2.4", only=()).header.release == whole.header.release
+
+
+def test_ids_by_the_names_of_files_are_those_of_the_suite(suite):
+    assert names.case_ids() == list(suite.transcripts)
+    assert names.clause_ids() == list(suite.clauses)
+
+
+PROBE = """
+import sys
+from conformance.cli import app
+try:
+    app(sys.argv[1:])
+except SystemExit as end:
+    print(end.code, *sys.modules, file=sys.stderr)
+"""
+NETWORK, SUITE = {"aiohttp", "conformance.running.runner"}, {"conformance.engine.model", "yaml", "conformance.suite"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "unwanted"),
+    [
+        (["--version"], 0, NETWORK | SUITE | {"refimpl.broker"}),
+        (["--help"], 0, NETWORK | SUITE | {"refimpl.broker"}),
+        (["run", "in-process", "--select", "core"], 2, NETWORK | SUITE),
+        (["run", "in-process", "--profile", "x"], 2, NETWORK | SUITE),
+        (["explain", "core.nothing"], 2, NETWORK | SUITE),
+        (["show", "core/nothing"], 2, NETWORK | SUITE),
+        (["run", "apache-pulsar@9.9"], 2, {"conformance.suite", "conformance.running.runner"}),
+        (["list"], 0, NETWORK),
+        (["show", CASE], 0, NETWORK),
+        (["explain", "core.keepalive.ping-answered"], 0, NETWORK),
+    ],
+)
+def test_command_imports_what_it_needs(arguments, code, unwanted):
+    done = subprocess.run([sys.executable, "-c", PROBE, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    ended, *imported = done.stderr.splitlines()[-1].split()
+    assert (int(ended), unwanted & set(imported)) == (code, set()), done.stdout
+
+
+@pytest.mark.parametrize("arguments", [["report", "no-such-file"], ["judge", "no-such-file"], ["matrix", "no-such-file"]])
+def test_file_that_is_not_there_is_told_before_the_suite_is_loaded(run, monkeypatch, arguments):
+    monkeypatch.setattr("conformance.commands.loading.load_suite", lambda **_: pytest.fail("loaded"))
+    assert run(*arguments).exit_code == 2
 
 
 @pytest.mark.parametrize("kind", ["transcript", "fragment", "register", "baseline", "log"])

@@ -52,6 +52,7 @@ def test_good_suite(add):
         ("within: 2", "clause: test.warn", 11, "test.warn is not among the clauses of test/ping: add it there"),
         ("end: none", "end: nine", 12, "end"),
         ("end: none", "requires: [wings]", 12, "unknown capability wings; known: admin"),
+        ("end: none", "requires: ['!topic-list-wach']", 12, "unknown capability topic-list-wach; did you mean 'topic-list-watch'?"),
         ("end: none", "control: test/nothing", 12, "there is no case test/nothing"),
         ("open: c", "use: lib/none", 7, "there is no fragment 'lib/none'"),
         ("open: c", "use: lib/handshake\n    with: {x: 1}", 7, "lib/handshake has no parameter x"),
