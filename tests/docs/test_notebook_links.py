@@ -10,8 +10,8 @@ import pytest
 
 from conformance.site.notebooks import settled
 from conformance.site.sources import REPOSITORY
-
-from .test_pages import WRITTEN, anchors_of
+from refimpl.proposals import PROPOSALS
+from tests.docs.test_pages import WRITTEN, anchors_of
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
 LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
@@ -19,7 +19,13 @@ LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 
 def links_of(path):
     cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "markdown"]
-    return sorted({link for cell in cells for link in LINK.findall("".join(cell["source"]))})
+    return sorted({link for cell in cells for link in LINK.findall("".join(cell["source"])) if "://" not in link[1]})
+
+
+def test_the_only_addresses_elsewhere_are_those_of_the_texts():
+    texts = {proposal.address for proposal in PROPOSALS}
+    found = {address for path in NOTEBOOKS for address in re.findall(r"\]\((\w+://[^)\s]+)\)", path.read_text())}
+    assert found == texts
 
 
 @pytest.fixture(scope="module")
