@@ -1,29 +1,39 @@
-"""What a mutant is: the reference broker, wrong in exactly one rule.
+"""What a mutant is: the reference broker with one fault, of the kind that somebody could write.
 
-A mutant is a function of 5 to 15 lines, named by its lie, that replaces one rule of the broker:
+A fault is a function named by what it does, in place of a part of the broker:
 
-    @mutant("core.handshake.version-minimum")
-    def states_its_own_version(patches: Patches) -> None:
+    @in_place_of(PartitionWatchBroker.close, clause="pip247.close.silence")
+    def answers_a_close_and_does_nothing(close, watches, connection, request):
+        \"\"\"A close is answered, and the watcher stays.\"\"\"
+        return CommandSuccess(request_id=request.request_id)
+
+    @on_outgoing(CommandConnected, clause="core.handshake.version-minimum")
+    def states_its_own_version(session, answer):
         \"\"\"CONNECTED carries the broker's version, whatever the client's is.\"\"\"
-        patches.outgoing(CommandConnected, lambda _, answer: answer.MergeFrom(CommandConnected(protocol_version=21)))
+        answer.protocol_version = 21
 
-Its clause is killed if a case that cites the clause fails for it.
+It has no circumstance that the clause does not speak of, so that a case finds it by what the clause says. It is killed if a case that
+cites the clause fails. Other cases may fail too.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from functools import wraps
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
 from refimpl.broker import Broker, Session, rest
 from refimpl.broker.requests import Handler
+from refimpl.wire import FrameDecoder, WireError
 from refimpl.wire.frames import Frame
 
 M = TypeVar("M", bound=Message)
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Patches:
@@ -42,6 +52,35 @@ class Patches:
         """Replace a method or function by what `make` makes of it."""
         self.replace(owner, name, make(owner.__dict__[name]))
 
+    def function(self, original: Any, value: Any) -> None:
+        """Replace a method of a class, or a function in every module of the reference that has it under its name.
+
+        Args:
+            original: Such as `TopicListBroker.close` or `refimpl.names.is_system_topic`.
+            value: What takes its place.
+        """
+        function = original.fget if isinstance(original, property) else original
+        owner, _, name = function.__qualname__.rpartition(".")
+        if owner:
+            self.replace(getattr(sys.modules[function.__module__], owner), name, property(value) if function is not original else value)
+            self.operation(original, value)
+            return
+        for module in [one for key, one in sys.modules.items() if key.startswith("refimpl.")]:
+            if module.__dict__.get(name) is original:
+                self.replace(module, name, value)
+
+    def handlers(self, make: Callable[[str, Handler], Handler]) -> None:
+        """Replace what carries out commands: `make` gets the field of a command in BaseCommand and what carries it out."""
+
+        def changed(find: Callable[..., Handler | None]) -> Callable[..., Handler | None]:
+            def handler(broker: Broker, command: str) -> Handler | None:
+                found = find(broker, command)
+                return None if found is None else make(command, found)
+
+            return handler
+
+        self.wrap(Broker, "handler", changed)
+
     def request(self, name: str, make: Callable[[Handler], Handler]) -> None:
         """Replace the function that carries out a command by what `make` makes of it.
 
@@ -49,17 +88,7 @@ class Patches:
             name: The field of the command in BaseCommand, such as `lookupTopic`.
             make: Gets the function: (session, request, frame) -> None.
         """
-        find = Broker.handler
-        made: dict[Broker, Handler] = {}
-
-        def changed(broker: Broker, command: str) -> Handler | None:
-            if command != name:
-                return find(broker, command)
-            if broker not in made:
-                made[broker] = make(cast(Handler, find(broker, name)))
-            return made[broker]
-
-        self.replace(Broker, "handler", changed)
+        self.handlers(lambda command, handler: make(handler) if command == name else handler)
 
     def operation(self, operation: Callable[..., object], changed: Callable[..., object]) -> None:
         """Replace a method of `Admin` where the admin interface calls it."""
@@ -96,15 +125,14 @@ class Patches:
             change: Changes the message in place; returns False if it is not to be carried out.
         """
 
-        def make(carry_out: Callable[..., None]) -> Callable[..., None]:
-            def changed(session: Session, name: str, request: Message, frame: Frame) -> None:
-                if isinstance(request, kind) and change(session, request) is False:
-                    return
-                carry_out(session, name, request, frame)
+        def make(_: str, handler: Handler) -> Handler:
+            def changed(session: Session, request: Any, frame: Frame) -> None:
+                if not isinstance(request, kind) or change(session, request) is not False:
+                    handler(session, request, frame)
 
             return changed
 
-        self.wrap(Session, "_carry_out_request", make)
+        self.handlers(make)
 
     def undo(self) -> None:
         """Put everything back."""
@@ -114,18 +142,18 @@ class Patches:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A broker that is wrong in one rule.
+    """A broker with one fault.
 
     Attributes:
-        name: Named by its lie.
+        name: Named by its fault.
         clause: The id of the clause that it breaks.
-        lie: What it does instead, in one line.
+        fault: What it does instead, in one line.
         apply: Makes the broker wrong.
     """
 
     name: str
     clause: str
-    lie: str
+    fault: str
     apply: Callable[[Patches], None]
 
     @contextmanager
@@ -144,17 +172,122 @@ MUTANTS: dict[str, Mutant] = {}
 
 
 def mutant(clause: str) -> Callable[[Callable[[Patches], None]], Callable[[Patches], None]]:
-    """Register a function as the mutant of a clause.
+    """Register a function as the mutant of a clause: it makes the broker wrong by several patches.
 
     Raises:
         ValueError: Its name is taken, or it does not say what it does.
     """
 
     def register(apply: Callable[[Patches], None]) -> Callable[[Patches], None]:
-        name = apply.__name__
-        if name in MUTANTS or not apply.__doc__:
-            raise ValueError(f"mutant {name}: {'the name is taken' if name in MUTANTS else 'it has no docstring'}")
-        MUTANTS[name] = Mutant(name, clause, apply.__doc__.strip().splitlines()[0], apply)
+        _register(clause, apply, apply)
         return apply
+
+    return register
+
+
+def _register(clause: str, fault: Callable[..., Any], apply: Callable[[Patches], None]) -> None:
+    name = fault.__name__
+    if name in MUTANTS or not fault.__doc__:
+        raise ValueError(f"mutant {name}: {'the name is taken' if name in MUTANTS else 'it has no docstring'}")
+    MUTANTS[name] = Mutant(name, clause, " ".join(fault.__doc__.split()), apply)
+
+
+def in_place_of(*originals: Any, clause: str) -> Callable[[Function], Function]:
+    """Register a function that takes the place of methods, properties or functions; its first argument is the original.
+
+    Args:
+        originals: Such as `TopicListBroker.close`; of a function every module that imports it gets the new one.
+        clause: What it breaks.
+    """
+
+    def register(fault: Function) -> Function:
+        def apply(patches: Patches) -> None:
+            for original in originals:
+                patches.function(original, _with_original(original, fault))
+
+        _register(clause, fault, apply)
+        return fault
+
+    return register
+
+
+def _with_original(original: Any, fault: Callable[..., Any]) -> Callable[..., Any]:
+    function = original.fget if isinstance(original, property) else original
+
+    @wraps(function)
+    def changed(*args: Any, **options: Any) -> Any:
+        return fault(function, *args, **options)
+
+    return changed
+
+
+def on_outgoing(kind: type[M], *, clause: str) -> Callable[[Callable[[Session, M], object]], Callable[[Session, M], object]]:
+    """Register a function that changes every command of one kind before it is sent, or returns False to keep it back."""
+
+    def register(fault: Callable[[Session, M], object]) -> Callable[[Session, M], object]:
+        _register(clause, fault, lambda patches: patches.outgoing(kind, fault))
+        return fault
+
+    return register
+
+
+def on_incoming(kind: type[M], *, clause: str) -> Callable[[Callable[[Session, M], object]], Callable[[Session, M], object]]:
+    """Register a function that changes every command of one kind before it is carried out, or returns False to ignore it."""
+
+    def register(fault: Callable[[Session, M], object]) -> Callable[[Session, M], object]:
+        _register(clause, fault, lambda patches: patches.incoming(kind, fault))
+        return fault
+
+    return register
+
+
+def on_request(name: str, *, clause: str) -> Callable[[Function], Function]:
+    """Register a function that carries out a command: (carry_out, session, request), where `carry_out()` does what the broker does.
+
+    Args:
+        name: The field of the command in BaseCommand, such as `lookupTopic`.
+        clause: What it breaks.
+    """
+
+    def register(fault: Function) -> Function:
+        def make(handler: Handler) -> Handler:
+            return lambda session, request, frame: fault(lambda: handler(session, request, frame), session, request)
+
+        _register(clause, fault, lambda patches: patches.request(name, make))
+        return fault
+
+    return register
+
+
+def tolerating(defect: str, *, clause: str) -> Callable[[Function], Function]:
+    """Register a function as what happens to frames with one defect: it gets their bytes, and returns the frames that are carried out.
+
+    Args:
+        defect: Part of what is wrong with them, in the words of the decoder.
+        clause: What it breaks.
+    """
+
+    def register(instead: Function) -> Function:
+        def receive(original: Callable[..., list[Frame]], decoder: FrameDecoder, data: bytes) -> list[Frame]:
+            frames: list[Frame] = []
+            while True:
+                try:
+                    frames += original(decoder, data)
+                    if decoder.error is None:
+                        return frames
+                    data = b""
+                except WireError as error:
+                    if defect not in error.reason:
+                        if frames:
+                            return frames
+                        raise
+                    unread = decoder.unread
+                    end = 4 + int.from_bytes(unread[:4], "big")
+                    frames += instead(unread[:end])
+                    decoder.__init__(decoder.max_frame_size)  # type: ignore[misc]
+                    data = unread[end:]
+
+        in_place_of(FrameDecoder.receive, clause=clause)(wraps(instead)(receive))
+        return instead
 
     return register

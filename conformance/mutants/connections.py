@@ -1,0 +1,166 @@
+"""Brokers that go wrong in the handshake, with credentials and permissions, and about who is alive."""
+
+import jwt
+
+from conformance.mutants.frames import has_unknown_field
+from conformance.mutants.model import in_place_of, on_outgoing
+from refimpl.broker import Session
+from refimpl.broker.authorization import Authorization
+from refimpl.proposals.refused import ProtocolViolation, Refused
+from refimpl.wire.pulsar_api_pb2 import AuthenticationError, BaseCommand, CommandConnected, CommandPong
+
+
+@on_outgoing(CommandConnected, clause="core.handshake.version-minimum")
+def states_its_own_version(_, answer):
+    """CONNECTED carries the broker's version, whatever the client's is."""
+    answer.protocol_version = 21
+
+
+@on_outgoing(CommandConnected, clause="core.handshake.max-message-size")
+def announces_the_default_message_size(_, answer):
+    """CONNECTED.max_message_size is 5242880, whatever the setting is."""
+    answer.max_message_size = 5 * 1024 * 1024
+
+
+@in_place_of(Session._connect, clause="core.handshake.second-connect-closes")
+def shakes_hands_again(connect, session, request):
+    """A second CONNECT is answered like the first."""
+    session.protocol_version = None
+    connect(session, request)
+
+
+@in_place_of(Session._carry_out_request, clause="core.handshake.connect-first")
+def serves_before_connect(carry_out, session, name, request, frame):
+    """Commands before CONNECT are carried out."""
+    agreed, session.protocol_version = session.protocol_version, 21
+    carry_out(session, name, request, frame)
+    session.protocol_version = agreed
+
+
+@in_place_of(Session._connect, clause="core.handshake.pipelined-command")
+def forgets_what_came_with_connect(connect, session, request):
+    """Commands in the segment of CONNECT are dropped."""
+    connect(session, request)
+    session._frames.clear()
+
+
+@in_place_of(Session._connect, clause="core.handshake.unknown-parts-ignored")
+def turns_newer_clients_away(connect, session, request):
+    """A field or feature flag of CONNECT that the broker does not know ends the connection."""
+    if has_unknown_field(request):
+        raise ProtocolViolation("an unknown field in CONNECT")
+    connect(session, request)
+
+
+@in_place_of(Session._connect, clause="core.handshake.client-flags-no-effect")
+def agrees_on_the_flags_of_both_sides(connect, session, request):
+    """CONNECTED carries, beside the broker's own flags, those that the client sets."""
+    broker, flags = session.broker, session.broker.feature_flags()
+    flags.MergeFrom(request.feature_flags)
+    broker.feature_flags = lambda: flags
+    connect(session, request)
+    del broker.feature_flags
+
+
+@in_place_of(Session._connect, clause="core.handshake.proxy-url-ignored")
+def is_no_proxy(connect, session, request):
+    """A CONNECT with proxy_to_broker_url ends the connection."""
+    if request.HasField("proxy_to_broker_url"):
+        raise ProtocolViolation("CONNECT is for a proxy")
+    connect(session, request)
+
+
+@in_place_of(Authorization.authenticate, clause="core.handshake.credentials-ignored")
+def refuses_a_method_that_it_does_not_know(authenticate, authorization, method, data):
+    """A CONNECT with an unknown auth_method_name is refused with authentication off, too."""
+    if method not in ("", "none", "token"):
+        raise Refused(AuthenticationError, "Unsupported authentication method")
+    return authenticate(authorization, method, data)
+
+
+@in_place_of(Authorization.authenticate, clause="core.auth.refused")
+def reads_tokens_without_their_signature(authenticate, authorization, method, data):
+    """A token is believed whoever has signed it."""
+    try:
+        return jwt.decode(data, options={"verify_signature": False})["sub"]
+    except jwt.InvalidTokenError:
+        return authenticate(authorization, method, data)
+
+
+@in_place_of(Authorization.authenticate, clause="core.auth.accepted")
+def keeps_out_all_but_super_users(authenticate, authorization, method, data):
+    """A CONNECT with the valid token of a role that is no super user is refused."""
+    role = authenticate(authorization, method, data)
+    if not authorization.is_super_user(role):
+        raise Refused(AuthenticationError, "Not a super user")
+    return role
+
+
+@in_place_of(Authorization.check, clause="core.auth.lookup-forbidden")
+def lets_everybody_look_up(check, authorization, role, namespace, what, *actions):
+    """LOOKUP needs no permission."""
+    if what != "Lookup":
+        check(authorization, role, namespace, what, *actions)
+
+
+@in_place_of(Authorization.check, clause="core.auth.produce-forbidden")
+def lets_consumers_produce(check, authorization, role, namespace, what, *actions):
+    """PRODUCER needs the permission to produce or to consume."""
+    check(authorization, role, namespace, what, *actions, "consume")
+
+
+@in_place_of(Authorization.check, clause="core.auth.subscribe-forbidden")
+def lets_producers_subscribe(check, authorization, role, namespace, what, *actions):
+    """SUBSCRIBE needs the permission to produce or to consume."""
+    check(authorization, role, namespace, what, *actions, "produce")
+
+
+@in_place_of(Session._carry_out, clause="core.keepalive.pong-silent")
+def answers_pong_by_pong(carry_out, session, frame):
+    """A PONG is answered by PONG, like PING."""
+    carry_out(session, frame)
+    if frame.command.type == BaseCommand.PONG:
+        session.send(CommandPong())
+
+
+@in_place_of(Session._later, clause="core.keepalive.ping-after-interval")
+def pings_every_ten_seconds(later, session, seconds, call):
+    """PING is sent every 10 s if keepAliveIntervalSeconds is longer."""
+    return later(session, min(seconds, 10), call)
+
+
+@in_place_of(Session._carry_out, clause="core.keepalive.pong-keeps")
+def does_not_take_pong_for_a_sign_of_life(carry_out, session, frame):
+    """A peer is disconnected if nothing but PONG comes between two PINGs."""
+    pinged = session._pinged
+    carry_out(session, frame)
+    session._pinged = pinged and frame.command.type == BaseCommand.PONG
+
+
+@in_place_of(Session._carry_out, clause="core.keepalive.any-command-counts")
+def takes_nothing_but_pong_for_a_sign_of_life(carry_out, session, frame):
+    """A peer is disconnected if no PONG comes between two PINGs."""
+    pinged = session._pinged
+    carry_out(session, frame)
+    session._pinged = pinged and frame.command.type != BaseCommand.PONG
+
+
+@in_place_of(Session._check_alive, clause="core.keepalive.silent-peer-dropped")
+def never_gives_a_peer_up(check_alive, session):
+    """A silent peer gets one PING after the other."""
+    session._pinged = False
+    check_alive(session)
+
+
+@in_place_of(Session._check_alive, clause="core.keepalive.no-connect-dropped")
+def waits_for_connect_for_ever(check_alive, session):
+    """A connection without CONNECT is not closed."""
+    if session.protocol_version is not None:
+        check_alive(session)
+
+
+@in_place_of(Session._check_alive, clause="core.keepalive.version-0-exempt")
+def expects_pong_of_the_oldest_clients(check_alive, session):
+    """A client of version 0 gets PING like any other."""
+    session.protocol_version = session.protocol_version or (None if session.protocol_version is None else 1)
+    check_alive(session)

@@ -1,0 +1,534 @@
+"""Brokers that filter messages by their payloads wrongly (PR 7629): which filters they take, what matches, and what follows."""
+
+import base64
+import re
+from dataclasses import replace
+
+from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgoing, on_request
+from refimpl.broker.filtering import SubscriptionFilters
+from refimpl.broker.subscription import Consumer, Subscription
+from refimpl.proposals.extension import EntryVerdict
+from refimpl.proposals.message_filter import kinds
+from refimpl.proposals.message_filter.avro import BasicAvroFilter
+from refimpl.proposals.message_filter.broker import MessageFilterBroker, PayloadJudge, SubscriptionMessageFilter
+from refimpl.proposals.message_filter.kinds import (
+    PREFIX_BASE64_KEY,
+    PREFIX_KEY,
+    REGEX_FILTER,
+    REGEX_KEY,
+    BytesPrefixFilter,
+    FilterRegistry,
+    InvalidFilter,
+    RegexFilter,
+    SchemaAccess,
+    Undecidable,
+    only_keys,
+)
+from refimpl.proposals.message_filter.rules import EntryOutcome, FilterCounters, judge, requested_filter
+from refimpl.proposals.refused import ProtocolViolation, Refused
+from refimpl.wire import WireError, encode_payload, is_batch, parse_payload
+from refimpl.wire.pulsar_api_pb2 import CommandConnected, CommandSubscribe, ConsumerBusy, KeyValue, Schema
+
+_NO_SCHEMAS = SchemaAccess()
+
+
+def with_header(data, change):
+    """Return an entry with another header; one whose header can't be read as it is."""
+    try:
+        payload = parse_payload(data)
+    except WireError:
+        return data
+    change(payload.metadata)
+    return encode_payload(payload.metadata, payload.body)
+
+
+# Flags and requests
+
+
+@on_outgoing(CommandConnected, clause="pr7629.flag.set")
+def hides_filters_from_older_clients(_, answer):
+    """CONNECTED carries supports_message_filter only for a client of protocol version 20 or later."""
+    answer.feature_flags.supports_message_filter &= answer.protocol_version >= 20
+
+
+@on_incoming(CommandSubscribe, clause="pr7629.compat.number-18")
+def takes_field_18_for_a_filter(_, request):
+    """A subscription property with the name of a filter is read as the text's FilterMeta."""
+    for one in request.subscription_properties:
+        if one.key == REGEX_FILTER:
+            request.filter_meta.filter_class_name = one.key
+            request.filter_meta.filter_properties.append(KeyValue.FromString(one.value.encode()))
+
+
+@in_place_of(requested_filter, clause="pr7629.subscribe.refused")
+def ends_the_connection_for_a_bad_filter(build, meta, registry, schemas):
+    """A SUBSCRIBE whose filter can't be built gets no ERROR: the connection ends."""
+    try:
+        return build(meta, registry, schemas)
+    except Refused as refused:
+        raise ProtocolViolation(refused.message) from None
+
+
+@on_request("subscribe", clause="pr7629.subscribe.nothing-created")
+def creates_the_topic_before_it_looks_at_the_filter(carry_out, session, request):
+    """A SUBSCRIBE whose filter is refused leaves the topic behind that it would have created."""
+    session.broker.topic_to_use(session.broker.topic_name(request.topic), create=request.force_topic_creation)
+    carry_out()
+
+
+@on_incoming(CommandSubscribe, clause="pr7629.subscribe.accepted")
+def begins_a_filtered_subscription_at_the_first_message(_, request):
+    """A new subscription of a consumer with a filter begins at the first message, whatever its initialPosition."""
+    if request.HasField("filter_meta"):
+        request.initialPosition = CommandSubscribe.Earliest
+
+
+@on_request("subscribe", clause="pr7629.scope.bad-before-busy")
+def blames_another_consumer_for_a_bad_filter(carry_out, session, request):
+    """A filter that can't be built gets ConsumerBusy where a consumer is connected."""
+    topic = session.broker.loaded(session.broker.topic_name(request.topic).full)
+    found = topic.subscriptions.get(request.subscription) if topic is not None else None
+    try:
+        carry_out()
+    except Refused as refused:
+        if found is not None and found.consumers:
+            raise Refused(ConsumerBusy, refused.message) from None
+        raise
+
+
+@in_place_of(BytesPrefixFilter.__init__, clause="pr7629.class.built-in")
+def takes_no_schema_beside_a_prefix(make, one, properties, schemas):
+    """BytesPrefixFilter, which needs no schema, is refused where there is one."""
+    if schemas.current is not None:
+        raise InvalidFilter("this filter takes no schema")
+    make(one, properties, schemas)
+
+
+@in_place_of(FilterRegistry.build, clause="pr7629.class.unknown")
+def finds_filters_by_their_last_name(build, registry, name, properties, schemas):
+    """A filter is also found by its name in other letter case or without its package."""
+    known = {one.rpartition(".")[2].lower(): one for one in registry.names}
+    return build(registry, known.get(name.rpartition(".")[2].lower(), name), properties, schemas)
+
+
+@in_place_of(only_keys, clause="pr7629.properties.unknown-key")
+def overlooks_keys_that_it_does_not_know(check, properties, *known):
+    """A filter takes keys that it does not know."""
+
+
+@in_place_of(BytesPrefixFilter.__init__, clause="pr7629.properties.missing-key")
+def takes_a_missing_prefix_for_an_empty_one(make, one, properties, schemas):
+    """BytesPrefixFilter without a key lets everything through."""
+    make(one, properties or {PREFIX_KEY: ""}, schemas)
+
+
+@in_place_of(requested_filter, clause="pr7629.properties.repeated-key")
+def lets_the_last_of_repeated_keys_count(build, meta, registry, schemas):
+    """Of a key that stands there twice the last one counts."""
+    last = {pair.key: pair.value for pair in meta.filter_properties}
+    copy = type(meta)(filter_class_name=meta.filter_class_name)
+    copy.filter_properties.extend(KeyValue(key=key, value=value) for key, value in last.items())
+    return build(copy, registry, schemas)
+
+
+@in_place_of(InvalidFilter.__init__, clause="pr7629.properties.key-named")
+def keeps_the_key_to_itself(make, error, reason, key=None):
+    """The message of a refusal says what is wrong, and not with which key."""
+    make(error, "a property is missing, unknown, repeated or has a bad value")
+
+
+# What matches
+
+
+@in_place_of(RegexFilter.matches, clause="pr7629.regex.whole-payload")
+def searches_the_payload(matches, one, message):
+    """A payload matches that begins with something the pattern fits."""
+    return any(matches(one, replace(message, payload=message.payload[:end])) for end in range(len(message.payload) + 1))
+
+
+@in_place_of(RegexFilter.matches, clause="pr7629.regex.text")
+def takes_every_byte_for_a_character(matches, one, message):
+    """A payload in UTF-8, too, is matched byte by byte."""
+    return re.fullmatch(one.pattern, message.payload.decode("latin-1")) is not None
+
+
+@in_place_of(RegexFilter.matches, clause="pr7629.regex.octets")
+def matches_nothing_that_is_no_text(matches, one, message):
+    """A payload that is not valid UTF-8 does not match."""
+    return message.payload == message.payload.decode(errors="replace").encode() and matches(one, message)
+
+
+@in_place_of(RegexFilter.__init__, clause="pr7629.regex.newline")
+def lets_a_dot_match_a_newline(make, one, properties, schemas):
+    """A dot matches every character."""
+    make(one, {key: f"(?s){value}" if key == REGEX_KEY else value for key, value in properties.items()}, schemas)
+
+
+@in_place_of(RegexFilter.__init__, clause="pr7629.regex.invalid")
+def falls_back_to_a_literal_comparison(make, one, properties, schemas):
+    """A pattern that can't be compiled is taken literally."""
+    try:
+        make(one, properties, schemas)
+    except InvalidFilter:
+        make(one, {key: re.escape(value) for key, value in properties.items()}, schemas)
+
+
+@mutant("pr7629.regex.length-limit")
+def measures_the_pattern_of_a_filter_in_bytes(patches):
+    """A pattern of more than 1,000 bytes is refused."""
+    make = RegexFilter.__init__
+
+    def changed(one, properties, schemas):
+        if len(properties.get(REGEX_KEY, "").encode()) > kinds.REGEX_MAX_LENGTH:
+            raise InvalidFilter("the pattern is too long", REGEX_KEY)
+        make(one, properties, schemas)
+
+    patches.replace(RegexFilter, "__init__", changed)
+
+
+@in_place_of(RegexFilter.__init__, clause="pr7629.regex.linear")
+def refuses_nested_quantifiers(make, one, properties, schemas):
+    """A pattern with a quantifier behind a group that ends in one, such as (a*)*, is refused as dangerous."""
+    if re.search(r"[*+]\)[*+{]", properties.get(REGEX_KEY, "")):
+        raise InvalidFilter("the pattern may take too long", REGEX_KEY)
+    make(one, properties, schemas)
+
+
+@in_place_of(BytesPrefixFilter.matches, clause="pr7629.prefix.match")
+def finds_the_prefix_anywhere(matches, one, message):
+    """A payload matches that holds the prefix anywhere."""
+    return one.prefix in message.payload
+
+
+@in_place_of(BytesPrefixFilter.matches, clause="pr7629.prefix.shorter")
+def compares_as_many_bytes_as_there_are(matches, one, message):
+    """A payload matches that is the beginning of the prefix."""
+    return matches(one, message) or one.prefix.startswith(message.payload)
+
+
+@in_place_of(BytesPrefixFilter.__init__, clause="pr7629.prefix.text-key")
+def writes_a_prefix_in_latin_1(make, one, properties, schemas):
+    """A prefix that is given as text stands for its bytes in Latin-1."""
+    make(one, properties, schemas)
+    if PREFIX_KEY in properties:
+        one.prefix = properties[PREFIX_KEY].encode("latin-1", "replace")
+
+
+@in_place_of(BytesPrefixFilter.__init__, clause="pr7629.prefix.base64-key")
+def takes_base64_for_text(make, one, properties, schemas):
+    """A prefix in Base64 is compared as it is written, not decoded."""
+    make(one, properties, schemas)
+    if PREFIX_BASE64_KEY in properties:
+        one.prefix = base64.b64encode(one.prefix)
+
+
+@in_place_of(BytesPrefixFilter.__init__, clause="pr7629.prefix.one-key")
+def lets_base64_win_over_text(make, one, properties, schemas):
+    """Of both keys of a prefix, the one in Base64 counts."""
+    overruled = {PREFIX_KEY} if PREFIX_BASE64_KEY in properties else set()
+    make(one, {key: value for key, value in properties.items() if key not in overruled}, schemas)
+
+
+@in_place_of(BytesPrefixFilter.__init__, clause="pr7629.prefix.invalid")
+def forgives_what_is_no_base64(make, one, properties, schemas):
+    """Of a prefix in Base64 those characters are left out that are none of it, and padding is added."""
+    text = re.sub(r"[^A-Za-z0-9+/]", "", properties.get(PREFIX_BASE64_KEY, ""))
+    padded = {PREFIX_BASE64_KEY: text + "=" * (-len(text) % 4)} if PREFIX_BASE64_KEY in properties else {}
+    make(one, {**properties, **padded}, schemas)
+
+
+def _fields(one, message):
+    """Return the fields of a message as its schema has them; none if it can't be read."""
+    version = message.metadata.schema_version
+    try:
+        return (one._reader_of(version) if version else one._reader).fields(message.payload)
+    except (EOFError, LookupError, ValueError):
+        return None
+
+
+@in_place_of(BasicAvroFilter.matches, clause="pr7629.avro.all-fields-equal")
+def is_content_with_one_of_the_fields(matches, one, message):
+    """A message matches if any of the fields has its text."""
+    found = _fields(one, message) or {}
+    return any(found.get(name) == text for name, text in one._expected.items())
+
+
+@in_place_of(BasicAvroFilter.matches, clause="pr7629.avro.missing-field")
+def takes_a_missing_field_for_an_empty_one(matches, one, message):
+    """A field that a message does not have counts as empty text."""
+    found = _fields(one, message)
+    return found is not None and all(found.get(name, "") == text for name, text in one._expected.items())
+
+
+@in_place_of(BasicAvroFilter.matches, clause="pr7629.avro.other-type")
+def writes_numbers_as_text(matches, one, message):
+    """A value that is no text is compared as it would be written."""
+    found = _fields(one, message) or {}
+    return all(name in found and str(found[name]) == text for name, text in one._expected.items())
+
+
+@in_place_of(BasicAvroFilter.matches, clause="pr7629.avro.undecodable")
+def delivers_what_it_can_not_read(matches, one, message):
+    """A payload that the schema can't read counts as undecidable and is delivered."""
+    if _fields(one, message) is None:
+        raise Undecidable("the payload can't be read")
+    return matches(one, message)
+
+
+@in_place_of(BasicAvroFilter._reader_of, clause="pr7629.avro.writer-schema")
+def reads_every_version_by_one_schema(reader_of, one, version):
+    """Messages are read by one schema, whatever version they name."""
+    return one._reader
+
+
+@in_place_of(BasicAvroFilter._reader_of, clause="pr7629.avro.unknown-version")
+def reads_an_unknown_version_by_the_schema_at_hand(reader_of, one, version):
+    """A message that names a version which the topic does not have is read by the schema of those that name none."""
+    try:
+        return reader_of(one, version)
+    except Undecidable:
+        return one._reader
+
+
+@in_place_of(BasicAvroFilter.__init__, clause="pr7629.avro.needs-field")
+def takes_a_filter_that_asks_for_nothing(make, one, properties, schemas):
+    """BasicAvroFilter without a field is served, and every message matches."""
+    make(one, properties or {"any": ""}, schemas)
+    one._expected = dict(properties)
+
+
+@in_place_of(BasicAvroFilter.__init__, clause="pr7629.avro.avro-and-json")
+def reads_json_by_a_schema_of_any_type(make, one, properties, schemas):
+    """A schema that is neither Avro nor Json is served as Json."""
+    if schemas.current is not None and schemas.current.type not in (Schema.Avro, Schema.Json):
+        schemas = SchemaAccess(Schema(name="", schema_data=b"", type=Schema.Json), schemas.of_version)
+    make(one, properties, schemas)
+
+
+@in_place_of(BasicAvroFilter.__init__, clause="pr7629.avro.schema-refused")
+def serves_a_schema_that_it_can_not_read(make, one, properties, schemas):
+    """A filter with a schema that can't be read by is served as if it were Json."""
+    try:
+        make(one, properties, schemas)
+    except InvalidFilter:
+        if schemas.current is None or not properties:
+            raise
+        make(one, properties, SchemaAccess(Schema(name="", schema_data=b"", type=Schema.Json), schemas.of_version))
+
+
+@in_place_of(MessageFilterBroker.requested, clause="pr7629.avro.needs-schema")
+def overlooks_the_schema_of_the_topic(requested, filters, request, schemas=_NO_SCHEMAS):
+    """BasicAvroFilter is refused where SUBSCRIBE brings no schema, also if the topic has one."""
+    return requested(filters, request, SchemaAccess(None, schemas.of_version))
+
+
+@in_place_of(MessageFilterBroker.requested, clause="pr7629.avro.subscribe-schema")
+def prefers_the_schema_of_the_topic(requested, filters, request, schemas=_NO_SCHEMAS):
+    """The schema of SUBSCRIBE serves only where the topic has none."""
+    if schemas.current is not None and request.HasField("schema"):
+        copy = CommandSubscribe()
+        copy.CopyFrom(request)
+        copy.schema.CopyFrom(schemas.current)
+        request = copy
+    return requested(filters, request, schemas)
+
+
+# How an entry is judged
+
+
+@in_place_of(SubscriptionFilters.judge, clause="pr7629.deliver.matching-only")
+def rejects_nothing(judged, filters, consumer, index, entry, cursor):
+    """Every entry is delivered."""
+    return EntryVerdict.ACCEPT
+
+
+@in_place_of(Consumer.send, clause="pr7629.deliver.unchanged")
+def takes_the_checksum_off_a_batch_in_part(send, consumer, index, entry, redeliveries, open_messages):
+    """A batch of which a part matches goes out without its checksum."""
+    in_part = open_messages is not None and entry.data.startswith(b"\x0e\x01")
+    send(consumer, index, replace(entry, data=entry.data[6:]) if in_part else entry, redeliveries, open_messages)
+
+
+@mutant("pr7629.deliver.late")
+def filters_only_what_is_published_from_now_on(patches):
+    """What was published before a consumer with a filter came is delivered to it unfiltered."""
+    judged, joined = PayloadJudge.judge, PayloadJudge.joined
+    before = {}
+
+    def remember(one, consumer, requested):
+        before[consumer] = len(consumer.subscription.topic.entries)
+        joined(one, consumer, requested)
+
+    def changed(one, consumer, index, entry, cursor, now):
+        return EntryVerdict.ACCEPT if index < before[consumer] else judged(one, consumer, index, entry, cursor, now)
+
+    patches.replace(PayloadJudge, "joined", remember)
+    patches.replace(PayloadJudge, "judge", changed)
+
+
+@in_place_of(judge, clause="pr7629.judge.batch-each")
+def judges_a_batch_as_one_message(judged, one, data, open_messages=None, **options):
+    """A batch is judged by its whole body."""
+    return judged(one, with_header(data, lambda header: header.ClearField("num_messages_in_batch")), None, **options)
+
+
+@in_place_of(judge, clause="pr7629.judge.compressed")
+def judges_compressed_bytes(judged, one, data, open_messages=None, **options):
+    """A compressed message that is no batch is judged as it is."""
+
+    def change(header):
+        if not is_batch(header):
+            header.ClearField("compression")
+
+    return judged(one, with_header(data, change), open_messages, **options)
+
+
+@in_place_of(judge, clause="pr7629.judge.encrypted")
+def judges_what_is_encrypted(judged, one, data, open_messages=None, **options):
+    """An encrypted entry is judged like any other."""
+    return judged(one, with_header(data, lambda header: header.ClearField("encryption_keys")), open_messages, **options)
+
+
+@in_place_of(judge, clause="pr7629.judge.chunked")
+def judges_chunks(judged, one, data, open_messages=None, **options):
+    """A chunk is judged as if it were the whole message."""
+    return judged(one, with_header(data, lambda header: header.ClearField("num_chunks_from_msg")), open_messages, **options)
+
+
+@in_place_of(judge, clause="pr7629.judge.marker")
+def judges_markers(judged, one, data, open_messages=None, **options):
+    """A marker is judged and counted like a message."""
+    return judged(one, with_header(data, lambda header: header.ClearField("marker_type")), open_messages, **options)
+
+
+@in_place_of(judge, clause="pr7629.judge.damaged")
+def rejects_what_it_can_not_judge(judged, one, data, open_messages=None, **options):
+    """What can't be judged is rejected."""
+    found = judged(one, data, open_messages, **options)
+    return replace(found, outcome=EntryOutcome.REJECT) if found.undecidable else found
+
+
+@in_place_of(judge, clause="pr7629.judge.all-match")
+def rejects_a_batch_of_which_all_match(judged, one, data, open_messages=None, **options):
+    """A batch of which all messages match is delivered with an ack_set that names all."""
+    found = judged(one, data, open_messages, **options)
+    if found.outcome is EntryOutcome.ACCEPT and found.accepted > 1:
+        return replace(found, outcome=EntryOutcome.PARTIAL, open_messages=frozenset(range(found.accepted)))
+    return found
+
+
+@in_place_of(judge, clause="pr7629.judge.some-match")
+def delivers_a_batch_whole_or_not_at_all(judged, one, data, open_messages=None, **options):
+    """A batch of which some messages match is delivered with all of them."""
+    found = judged(one, data, open_messages, **options)
+    return replace(found, outcome=EntryOutcome.ACCEPT) if found.outcome is EntryOutcome.PARTIAL else found
+
+
+@in_place_of(PayloadJudge.judge, clause="pr7629.judge.none-matches")
+def leaves_what_nobody_wants(judged, one, consumer, index, entry, cursor, now):
+    """A batch of which no message matches is delivered whole."""
+    verdict = judged(one, consumer, index, entry, cursor, now)
+    return EntryVerdict.ACCEPT if entry.batch else verdict
+
+
+@in_place_of(SubscriptionMessageFilter.judge, clause="pr7629.judge.acknowledged-not-judged")
+def judges_what_is_acknowledged(judged, one, consumer, data, open_messages=None):
+    """All messages of a batch are judged and counted each time, also those that are acknowledged."""
+    return judged(one, consumer, data)
+
+
+# What follows
+
+
+@in_place_of(PayloadJudge.joined, clause="pr7629.compat.without-filter")
+def filters_for_consumers_that_did_not_ask(joined, one, consumer, requested):
+    """A consumer without a filter gets that of another subscription of the topic."""
+    for other in consumer.subscription.topic.subscriptions.values():
+        theirs = next(judge for judge in other.filters.judges.values() if isinstance(judge, PayloadJudge)).message_filter
+        requested = requested or next(iter(theirs._filters.values()), None)
+    joined(one, consumer, requested)
+
+
+@in_place_of(PayloadJudge.judge, clause="pr7629.ack.subscription-only")
+def acknowledges_for_all_subscriptions(judged, one, consumer, index, entry, cursor, now):
+    """What the filter of one subscription rejects is acknowledged for the others, too."""
+    verdict = judged(one, consumer, index, entry, cursor, now)
+    for other in consumer.subscription.topic.subscriptions.values() if verdict is EntryVerdict.REJECT else ():
+        other.cursor.acknowledge(index)
+    return verdict
+
+
+@in_place_of(PayloadJudge.judge, clause="pr7629.permits.free")
+def charges_what_it_rejects(judged, one, consumer, index, entry, cursor, now):
+    """An entry that is rejected uses up a permit."""
+    verdict = judged(one, consumer, index, entry, cursor, now)
+    consumer.permits -= verdict is EntryVerdict.REJECT
+    return verdict
+
+
+@in_place_of(Consumer.send, clause="pr7629.permits.open-messages")
+def charges_a_batch_in_part_as_a_whole(send, consumer, index, entry, redeliveries, open_messages):
+    """A batch that is delivered in part uses up a permit for each of its messages."""
+    send(consumer, index, entry, redeliveries, open_messages)
+    consumer.permits -= entry.messages - len(open_messages) if open_messages is not None else 0
+
+
+@in_place_of(Subscription.dispatch, clause="pr7629.permits.judged-with-permits")
+def judges_for_a_consumer_without_permits(dispatch, subscription):
+    """What does not match is rejected also while the consumer has no permits."""
+    for consumer in subscription.consumers[:1]:
+        for index in list(subscription.unacknowledged()):
+            if index not in consumer.pending:
+                subscription.filters.judge(consumer, index, subscription.topic.entries[index], subscription.cursor)
+    dispatch(subscription)
+
+
+@in_place_of(SubscriptionMessageFilter.check_joins, clause="pr7629.scope.one-filter")
+def lets_nobody_share_a_filter(check_joins, one, requested):
+    """A second consumer of a subscription with a filter is refused, whatever filter it has."""
+    if requested is not None and one._filters:
+        raise Refused(ConsumerBusy, "A consumer with a message filter is connected")
+    check_joins(one, requested)
+
+
+@in_place_of(SubscriptionMessageFilter.check_joins, clause="pr7629.scope.other-filter")
+def lets_consumers_with_any_filter_in(check_joins, one, requested):
+    """A consumer with another filter than that in force is let in."""
+    if requested is None:
+        check_joins(one, requested)
+
+
+@in_place_of(SubscriptionMessageFilter.check_joins, clause="pr7629.scope.no-filter")
+def lets_consumers_without_a_filter_in(check_joins, one, requested):
+    """A consumer without a filter is let in beside one that has one."""
+    if requested is not None:
+        check_joins(one, requested)
+
+
+@in_place_of(SubscriptionMessageFilter.left, clause="pr7629.scope.free-when-empty")
+def keeps_the_filter_of_a_consumer_that_has_left(left, one, consumer):
+    """The filter of a consumer stays in force when it leaves."""
+
+
+@in_place_of(SubscriptionMessageFilter.joined, clause="pr7629.scope.per-consumer")
+def gives_every_consumer_the_first_filter(joined, one, consumer, requested):
+    """Consumers of a shared subscription have the filter of the one that came first."""
+    joined(one, consumer, next(iter(one._filters.values()), requested))
+
+
+@in_place_of(FilterCounters.stats, clause="pr7629.stats.counters")
+def counts_what_it_can_not_judge_apart(stats, counters):
+    """Messages that can't be judged are not among those that were processed."""
+    return {**stats(counters), "messageFilterProcessedMsgCount": counters.accepted + counters.rejected}
+
+
+@in_place_of(FilterCounters.add, clause="pr7629.stats.by-messages")
+def counts_a_rejected_batch_as_one(add, counters, judgement):
+    """A batch of which no message matches counts as one rejected message."""
+    add(counters, replace(judgement, rejected=1) if judgement.outcome is EntryOutcome.REJECT else judgement)
+
+
+@in_place_of(Subscription.backlog, clause="pr7629.stats.backlog")
+def counts_whole_batches_in_the_backlog(backlog, subscription):
+    """Of a batch that is open in part all messages count in the backlog."""
+    return sum(subscription.topic.entries[index].messages for index in subscription.unacknowledged())

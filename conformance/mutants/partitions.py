@@ -1,0 +1,586 @@
+"""Brokers that watch numbers of partitions wrongly (PIP-247): what they tell, to whom, with which version, and how often."""
+
+from collections import Counter
+
+from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgoing, on_request
+from refimpl.broker import Broker, Session
+from refimpl.names import namespace_of, partitioned_topic_name
+from refimpl.proposals.partition_watch.broker import PartitionWatchBroker, PartitionWatchExtension
+from refimpl.proposals.partition_watch.rules import DEFAULT, ResultJudgement, judge_result, largest_frame, next_version, resend_delay
+from refimpl.proposals.refused import ProtocolViolation, Refused
+from refimpl.wire.pulsar_api_pb2 import (
+    AuthorizationError,
+    CommandConnected,
+    CommandPartitionedTopicMetadata,
+    CommandPartitionUpdate,
+    CommandPartitionUpdateResult,
+    CommandSuccess,
+    CommandWatchPartitionUpdate,
+    CommandWatchPartitionUpdateClose,
+    CommandWatchPartitionUpdateSuccess,
+    MetadataError,
+    NotAllowedError,
+)
+
+Watch = CommandWatchPartitionUpdate
+Success = CommandWatchPartitionUpdateSuccess
+Update = CommandPartitionUpdate
+
+
+def drop(watches, connection, watcher_id):
+    """End a watcher."""
+    watches.__class__.close(watches, connection, CommandWatchPartitionUpdateClose(request_id=0, watcher_id=watcher_id))
+
+
+# Flags and refusals
+
+
+@on_outgoing(CommandConnected, clause="pip247.flag.whatever-client")
+def hides_partition_watchers_from_older_clients(_, answer):
+    """CONNECTED carries supports_partition_update_watchers only for a client of protocol version 20 or later."""
+    answer.feature_flags.supports_partition_update_watchers &= answer.protocol_version >= 20
+
+
+@in_place_of(PartitionWatchBroker.advertise, clause="pip247.flag.switched-off")
+def offers_watchers_though_switched_off(advertise, watches, flags):
+    """With notifications switched off the feature flag is still set."""
+    flags.supports_partition_update_watchers = True
+
+
+@in_place_of(PartitionWatchExtension.partitions_changed, clause="pip247.flag.nothing-unasked")
+def tells_every_connection_of_growth(partitions_changed, extension, topic):
+    """A growth is told to every connection, watchers or none."""
+    partitions_changed(extension, topic)
+    for session in extension.host.sessions:
+        if not extension.watches.watcher_count(session):
+            session.send(Update(version=1, watcher_id=0))
+
+
+@in_place_of(PartitionWatchBroker.__init__, clause="pip247.watch.switched-off")
+def serves_watches_though_switched_off(make, watches, *args, **settings):
+    """With notifications switched off watch requests are served all the same."""
+    make(watches, *args, **{**settings, "enabled": True})
+
+
+@on_request("watchPartitionUpdate", clause="pip247.watch.empty")
+def wants_a_topic_to_watch(carry_out, session, request):
+    """A watch request without topics is refused with NotAllowedError."""
+    if not request.topics:
+        raise Refused(NotAllowedError, "There is no topic to watch")
+    carry_out()
+
+
+@in_place_of(largest_frame, clause="pip247.watch.too-large")
+def registers_what_it_can_not_tell(largest, topics):
+    """A watch request is accepted although an update for its topics does not fit into a frame."""
+    return 0
+
+
+@on_request("watchPartitionUpdate", clause="pip247.watch.error-keeps-connection")
+def ends_the_connection_of_a_refused_watch_of_partitions(carry_out, session, request):
+    """A watch that is refused ends the connection behind the ERROR."""
+    try:
+        carry_out()
+    except Refused as refused:
+        session.refuse(request, refused)
+        raise ProtocolViolation(refused.message) from None
+
+
+@in_place_of(PartitionWatchBroker.__init__, clause="pip247.watch.invalid-name")
+def takes_any_text_for_a_name(make, watches, count_of, full_name, **settings):
+    """A name that can't be one is watched like a missing topic."""
+
+    def lenient(text):
+        try:
+            return full_name(text)
+        except Refused:
+            return f"persistent://public/default/{text}"
+
+    make(watches, count_of, lenient, **settings)
+
+
+@in_place_of(Broker.may_look_up, clause="pip247.watch.unauthorized")
+def lets_everybody_watch_partitions(may_look_up, broker, connection, namespace):
+    """Whoever asks may watch the partitions of a topic."""
+    return True
+
+
+@mutant("pip247.watch.permission-revoked")
+def checks_permissions_once(patches):
+    """Permissions are checked when a watcher is registered, and not when it is told something."""
+    watch, changed = PartitionWatchBroker.watch, PartitionWatchBroker.changed
+    checks = {}
+
+    def begin(watches, connection, request):
+        watches._may_watch = checks.setdefault(watches, watches._may_watch)
+        return watch(watches, connection, request)
+
+    def tell(watches, topic, now):
+        checks.setdefault(watches, watches._may_watch)
+        watches._may_watch = lambda *_: True
+        return changed(watches, topic, now)
+
+    patches.replace(PartitionWatchBroker, "watch", begin)
+    patches.replace(PartitionWatchBroker, "changed", tell)
+
+
+@on_request("watchPartitionUpdate", clause="pip247.watch.nothing-after-error")
+def watches_the_first_topic_of_a_refused_request(carry_out, session, request):
+    """Of a watch request that is refused the first topic is watched all the same."""
+    try:
+        carry_out()
+    except Refused:
+        first = Watch(request_id=0, watcher_id=request.watcher_id, topics=request.topics[:1])
+        session.broker.extension(PartitionWatchExtension).watches.watch(session, first)
+        raise
+
+
+# Answers
+
+
+@on_outgoing(Success, clause="pip247.watch.success")
+def answers_a_watch_with_the_lower_bits_of_its_id(_, answer):
+    """A success carries the lower 31 bits of its request_id."""
+    answer.request_id &= (1 << 31) - 1
+
+
+@on_outgoing(Success, clause="pip247.watch.success-counts")
+def tells_no_counts_before_something_changes(_, answer):
+    """A success has a 0 for each topic."""
+    for one in answer.topic_with_partition:
+        one.partition = 0
+
+
+@in_place_of(Broker.partition_count, clause="pip247.watch.count")
+def gives_a_partition_the_count_of_its_topic(count, broker, topic):
+    """A topic that is a partition has the count of the partitioned topic."""
+    return count(broker, partitioned_topic_name(topic))
+
+
+@in_place_of(Broker.partition_count, clause="pip247.watch.count-agrees")
+def counts_the_partitions_that_are_loaded(count, broker, topic):
+    """Of a partitioned topic those partitions count that somebody uses."""
+    return sum(broker.loaded(f"{topic}-partition-{number}") is not None for number in range(count(broker, topic)))
+
+
+@on_request("watchPartitionUpdate", clause="pip247.watch.creates-nothing")
+def creates_what_is_watched(carry_out, session, request):
+    """Where topics are created with partitions, a watch request creates the missing topics that it names."""
+    broker = session.broker
+    for name in map(broker.topic_name, request.topics):
+        if name.namespace in broker.store.namespaces and not broker.partitions(name) and not broker.exists(name):
+            broker.create_by_default(name)
+    carry_out()
+
+
+@in_place_of(Broker.partition_count, clause="pip247.watch.domains")
+def counts_persistent_topics_only(count, broker, topic):
+    """Non-persistent topics have no partitions for a watcher."""
+    return count(broker, topic) if topic.startswith("persistent:") else 0
+
+
+@on_request("watchPartitionUpdate", clause="pip247.watch.names-echoed")
+def spells_names_out(carry_out, session, request):
+    """Topics are named in full."""
+    request.topics[:] = [session.broker.topic_name(topic).full for topic in request.topics]
+    carry_out()
+
+
+@on_incoming(Watch, clause="pip247.watch.order")
+def sorts_the_topics_of_a_watcher(_, request):
+    """A watcher has its topics in the order of the alphabet."""
+    request.topics.sort()
+
+
+@mutant("pip247.watch.success-first")
+def takes_its_time_to_answer(patches):
+    """A success is sent 20 ms after the counts were read, behind updates that come meanwhile."""
+    send = Session.send
+
+    def changed(session, message, payload=None):
+        if isinstance(message, Success):
+            session.broker.timers.at(session.broker.now + 0.02, lambda: send(session, message, payload))
+        else:
+            send(session, message, payload)
+
+    patches.replace(Session, "send", changed)
+
+
+@in_place_of(PartitionWatchBroker.watch, clause="pip247.watch.listener-first")
+def listens_a_moment_later(watch, watches, session, request):
+    """A change within ten milliseconds after a watch request is not told."""
+    changed, begun = watches.changed, session.broker.now
+    watches.changed = lambda topic, now: changed(topic, now) if now == begun or now > begun + 0.01 else []
+    return watch(watches, session, request)
+
+
+# Whose
+
+
+@on_incoming(CommandWatchPartitionUpdateClose, clause="pip247.watch.id-per-connection")
+def closes_partition_watchers_on_all_connections(session, request):
+    """WATCH_PARTITION_UPDATE_CLOSE ends the watchers with its watcher_id on all connections."""
+    for other in session.broker.sessions:
+        drop(session.broker.extension(PartitionWatchExtension).watches, other, request.watcher_id)
+
+
+@in_place_of(PartitionWatchBroker.result, clause="pip247.watch.independent")
+def settles_all_watchers_of_a_connection_at_once(result, watches, session, told, now):
+    """A successful result settles what is in flight for every watcher of its connection."""
+    for watcher_id, watcher in watches._watchers.get(session, {}).items():
+        if told.success and watcher.in_flight is not None and watcher_id != told.watcher_id:
+            result(watches, session, CommandPartitionUpdateResult(watcher_id=watcher_id, version=watcher.in_flight, success=True), now)
+    return result(watches, session, told, now)
+
+
+@in_place_of(PartitionWatchBroker.watch, clause="pip247.watch.repeat-replaces")
+def adds_the_topics_of_a_repeated_request(watch, watches, session, request):
+    """A repeated request adds its topics to those that its watcher has."""
+    known = session.__dict__.setdefault("topics_by_faults", {}).setdefault(request.watcher_id, [])
+    known.extend(topic for topic in request.topics if topic not in known)
+    return watch(watches, session, Watch(request_id=request.request_id, watcher_id=request.watcher_id, topics=known))
+
+
+@in_place_of(PartitionWatchBroker.watch, clause="pip247.watch.repeat-clears")
+def keeps_an_update_in_flight_across_a_repeated_request(watch, watches, session, request):
+    """What is in flight when a watch request is repeated stays so."""
+    old = watches._watchers.get(session, {}).get(request.watcher_id)
+    answer = watch(watches, session, request)
+    if old is not None and old.in_flight is not None:
+        watcher = watches._watchers[session][request.watcher_id]
+        watcher.delivery = old.delivery
+        watches._wake(watcher, session.broker.now + watches._result_timeout)
+    return answer
+
+
+@in_place_of(PartitionWatchBroker.watch, clause="pip247.watch.repeat-version")
+def starts_versions_again_for_a_repeated_request(watch, watches, session, request):
+    """After a repeated request the next update has version 1."""
+    drop(watches, session, request.watcher_id)
+    return watch(watches, session, request)
+
+
+@in_place_of(PartitionWatchBroker.watch, clause="pip247.watch.repeat-refused")
+def ends_a_watcher_whose_repetition_is_refused(watch, watches, session, request):
+    """A repeated request that is refused ends its watcher."""
+    try:
+        return watch(watches, session, request)
+    except Refused:
+        drop(watches, session, request.watcher_id)
+        raise
+
+
+@mutant("pip247.watch.dropped-with-connection")
+def hands_on_partition_watchers(patches):
+    """The watchers of a connection that has ended pass to the next one that watches a topic of their namespace."""
+    watch, disconnected = PartitionWatchBroker.watch, PartitionWatchBroker.disconnected
+    requests, orphans = {}, []
+
+    def end(watches, connection):
+        orphans.extend(requests.pop(connection, ()))
+        disconnected(watches, connection)
+
+    def begin(watches, connection, request):
+        namespaces = set(map(namespace_of, request.topics))
+        for orphan in [one for one in orphans if namespaces & set(map(namespace_of, one.topics))]:
+            orphans.remove(orphan)
+            if orphan.watcher_id != request.watcher_id:
+                watch(watches, connection, orphan)
+        requests.setdefault(connection, []).append(request)
+        return watch(watches, connection, request)
+
+    patches.replace(PartitionWatchBroker, "disconnected", end)
+    patches.replace(PartitionWatchBroker, "watch", begin)
+
+
+@mutant("pip247.version.per-watcher")
+def numbers_the_updates_of_all_watchers(patches):
+    """Versions count the updates of the broker."""
+    count = iter(range(1, 1_000_000))
+    patches.function(next_version, lambda version, *, is_different, profile: next(count))
+
+
+@in_place_of(Broker.unload, clause="pip247.watch.survives-unload")
+def unloads_partition_watchers_with_their_topics(unload, broker, name):
+    """The watchers of all connections end when a topic is unloaded."""
+    unload(broker, name)
+    for session in broker.sessions:
+        broker.extension(PartitionWatchExtension).watches.disconnected(session)
+
+
+@on_request("watchTopicListClose", clause="pip247.update.beside-topic-list")
+def closes_both_kinds_of_watchers(carry_out, session, request):
+    """WATCH_TOPIC_LIST_CLOSE ends the watcher of partition counts with its watcher_id, too."""
+    drop(session.broker.extension(PartitionWatchExtension).watches, session, request.watcher_id)
+    carry_out()
+
+
+# Closing
+
+
+@in_place_of(PartitionWatchBroker.close, clause="pip247.close.answer")
+def refuses_to_close_while_switched_off(close, watches, session, request):
+    """With notifications switched off a close is refused with NotAllowedError."""
+    if not session.broker.configuration.enable_notification_for_partition_update:
+        raise Refused(NotAllowedError, "Notifications are switched off")
+    return close(watches, session, request)
+
+
+@in_place_of(PartitionWatchBroker.close, clause="pip247.close.unknown")
+def refuses_to_close_an_unknown_partition_watcher(close, watches, session, request):
+    """Closing a watcher that does not exist is refused with MetadataError."""
+    before = watches.watcher_count(session)
+    answer = close(watches, session, request)
+    if watches.watcher_count(session) == before:
+        raise Refused(MetadataError, "there is no such watcher")
+    return answer
+
+
+@in_place_of(PartitionWatchBroker.close, clause="pip247.close.silence")
+def answers_a_close_and_keeps_the_partition_watcher(close, watches, session, request):
+    """A close is answered, and the watcher stays."""
+    return CommandSuccess(request_id=request.request_id)
+
+
+@in_place_of(PartitionWatchBroker.close, clause="pip247.close.only-that-one")
+def closes_all_partition_watchers_of_the_connection(close, watches, session, request):
+    """A close ends all watchers of its connection."""
+    watches.disconnected(session)
+    return close(watches, session, request)
+
+
+@in_place_of(PartitionWatchBroker.close, clause="pip247.close.with-watch")
+def overlooks_a_close_that_comes_with_its_watch(close, watches, session, request):
+    """A close that comes before the answer to the watch request was sent is answered, and not carried out."""
+    return CommandSuccess(request_id=request.request_id) if session.has_output else close(watches, session, request)
+
+
+@in_place_of(PartitionWatchBroker.close, clause="pip247.close.without-permission")
+def lets_only_those_close_who_may_look_up(close, watches, session, request):
+    """Closing a watcher needs the permission to look up some topic."""
+    if not any(session.broker.may_look_up(session, namespace) for namespace in session.broker.store.namespaces):
+        raise Refused(AuthorizationError, "Client is not authorized to close")
+    return close(watches, session, request)
+
+
+@mutant("pip247.close.id-reusable")
+def counts_on_after_a_close(patches):
+    """A watcher_id that is registered anew goes on with the versions that it had when it was closed."""
+    close, watch = PartitionWatchBroker.close, PartitionWatchBroker.watch
+    versions = {}
+
+    def end(watches, session, request):
+        watcher = watches._watchers.get(session, {}).get(request.watcher_id)
+        versions[session, request.watcher_id] = watcher.version if watcher is not None else 0
+        return close(watches, session, request)
+
+    def begin(watches, session, request):
+        answer = watch(watches, session, request)
+        watcher = watches._watchers[session][request.watcher_id]
+        watcher.version = versions.pop((session, request.watcher_id), watcher.version)
+        return answer
+
+    patches.replace(PartitionWatchBroker, "close", end)
+    patches.replace(PartitionWatchBroker, "watch", begin)
+
+
+# Results and time
+
+
+@on_request("partitionUpdateResult", clause="pip247.result.no-answer")
+def confirms_results(carry_out, session, result):
+    """A result is answered by SUCCESS with its version as request_id."""
+    carry_out()
+    session.send(CommandSuccess(request_id=result.version))
+
+
+@on_incoming(CommandPartitionUpdateResult, clause="pip247.result.success")
+def overlooks_results(_, result):
+    """A successful result is not looked at."""
+    return not result.success
+
+
+@in_place_of(PartitionWatchBroker.result, clause="pip247.result.success-resets")
+def never_forgets_a_failure(result, watches, session, told, now):
+    """A success does not let the delays after failures start again."""
+    watcher = watches._watchers.get(session, {}).get(told.watcher_id)
+    failures = watcher.failures if watcher is not None else 0
+    answer = result(watches, session, told, now)
+    if watcher is not None:
+        watcher.failures = max(watcher.failures, failures)
+    return answer
+
+
+@in_place_of(judge_result, clause="pip247.result.lower")
+def takes_a_lower_version_for_the_current_one(judge, in_flight, version, *, success):
+    """A result of an update that was replaced counts for the newer one."""
+    return judge(in_flight, version if in_flight is None else max(version, in_flight), success=success)
+
+
+@in_place_of(judge_result, clause="pip247.result.higher")
+def takes_a_higher_version_for_the_current_one(judge, in_flight, version, *, success):
+    """A result of a version that was never sent counts for what is in flight."""
+    return judge(in_flight, version if in_flight is None else min(version, in_flight), success=success)
+
+
+@in_place_of(judge_result, clause="pip247.result.failure")
+def waits_for_the_time_out_after_a_failure(judge, in_flight, version, *, success):
+    """A failed update is sent again at the time-out only."""
+    return judge(in_flight, version, success=success) if success else ResultJudgement.LATE
+
+
+@in_place_of(resend_delay, clause="pip247.result.failure-backoff")
+def is_impatient_after_failures(delay, failures, longest, profile):
+    """The delays after failures are half as long as they should be."""
+    return delay(failures, longest, profile) / 2
+
+
+@in_place_of(resend_delay, clause="pip247.result.failure-at-once")
+def lets_failures_wait_in_spite_of_the_text(delay, failures, longest, profile):
+    """Further failures are answered after delays that double."""
+    return delay(failures, longest, DEFAULT)
+
+
+@in_place_of(PartitionWatchBroker.result, clause="pip247.result.nothing-in-flight")
+def believes_a_failure_after_a_success(result, watches, session, told, now):
+    """A failure of an update that was applied before lets it be sent again."""
+    watcher = watches._watchers.get(session, {}).get(told.watcher_id)
+    if watcher is not None and watcher.in_flight is None and not told.success and watcher.version:
+        return Update(version=watcher.version, watcher_id=told.watcher_id, topic_with_partition=watcher.topics_with_partitions())
+    return result(watches, session, told, now)
+
+
+@in_place_of(PartitionWatchBroker.result, clause="pip247.result.unknown-watcher")
+def ends_connections_for_results_of_no_watcher(result, watches, session, told, now):
+    """A result for a watcher_id that is not registered on the connection ends it."""
+    if told.watcher_id not in watches._watchers.get(session, {}):
+        raise ProtocolViolation(f"there is no watcher {told.watcher_id}")
+    return result(watches, session, told, now)
+
+
+@in_place_of(PartitionWatchBroker.tick, clause="pip247.timeout.resend")
+def sends_nothing_again(tick, watches, now):
+    """An update without a result is not sent again."""
+    tick(watches, now)
+    return []
+
+
+@in_place_of(PartitionWatchBroker.__init__, clause="pip247.timeout.default")
+def waits_a_little_longer(make, watches, *args, result_timeout, **settings):
+    """The time-out is 11.4 s unless it is set."""
+    make(watches, *args, result_timeout=11.4 if result_timeout == 10 else result_timeout, **settings)
+
+
+@in_place_of(next_version, clause="pip247.version.same-counts")
+def numbers_every_sending(following, version, *, is_different, profile):
+    """An update that is sent again has the next version."""
+    return version + 1
+
+
+@in_place_of(next_version, clause="pip247.version.grows")
+def counts_versions_in_three_bits(following, version, *, is_different, profile):
+    """Version 8 is followed by version 1."""
+    return following(version, is_different=is_different, profile=profile) % 8 or 1
+
+
+@in_place_of(next_version, clause="pip247.version.from-one")
+def numbers_updates_from_zero(following, version, *, is_different, profile):
+    """The first version of a watcher is 2, since the success was the first."""
+    return max(following(version, is_different=is_different, profile=profile), 2)
+
+
+@mutant("pip247.timeout.late-success")
+def accepts_no_success_after_a_resending(patches):
+    """A success is ignored once its update was sent again."""
+    sent = Counter()
+    patches.outgoing(Update, lambda session, update: sent.update([(session, update.watcher_id, update.version)]))
+
+    def change(session, result):
+        return not result.success or sent[session, result.watcher_id, result.version] < 2
+
+    patches.incoming(CommandPartitionUpdateResult, change)
+
+
+# Changes
+
+
+@in_place_of(PartitionWatchBroker.changed, clause="pip247.update.all-topics")
+def tells_only_what_has_changed(changed, watches, topic, now):
+    """An update has the topic that has changed, and no other."""
+    updates = changed(watches, topic, now)
+    for connection, update in updates:
+        names = watches._watchers[connection][update.watcher_id].names
+        mine = [one for one in update.topic_with_partition if one.topic == names[topic]]
+        del update.topic_with_partition[:]
+        update.topic_with_partition.extend(mine)
+    return updates
+
+
+@mutant("pip247.update.only-changes")
+def tells_of_everything_that_happens_to_a_topic(patches):
+    """That a topic comes into being or is unloaded is told without a look at its partitions."""
+    changed = PartitionWatchBroker.changed
+
+    def tell(watches, topic, now):
+        for watcher in watches._by_topic.get(topic, ()):
+            watcher.counts[topic] = -1
+        return changed(watches, topic, now)
+
+    def also(original):
+        def act(broker, name):
+            original(broker, name)
+            broker.partitions_changed(name.full)
+
+        return act
+
+    patches.replace(PartitionWatchBroker, "changed", tell)
+    patches.wrap(Broker, "create_topic", also)
+    patches.wrap(Broker, "unload", also)
+
+
+@in_place_of(PartitionWatchBroker.changed, clause="pip247.update.created")
+def tells_of_growth_only(changed, watches, topic, now):
+    """That a topic comes into being is not told."""
+    return changed(watches, topic, now) if any(one.counts[topic] for one in watches._by_topic.get(topic, ())) else []
+
+
+@in_place_of(PartitionWatchBroker.changed, clause="pip247.update.shrinking")
+def tells_nobody_of_a_deletion(changed, watches, topic, now):
+    """That a topic is gone is not told."""
+    return changed(watches, topic, now) if watches._count_of(topic) else []
+
+
+@in_place_of(PartitionWatchBroker.changed, clause="pip247.update.every-watcher")
+def tells_one_watcher_of_partitions(changed, watches, topic, now):
+    """A change is told to one of the watchers that it concerns."""
+    return changed(watches, topic, now)[:1]
+
+
+@in_place_of(PartitionWatchBroker.changed, clause="pip247.update.replaces")
+def lets_changes_wait_for_a_result(changed, watches, topic, now):
+    """A change while an update waits for its result is told with the next sending of it."""
+    waiting = {watcher.watcher_id for watcher in watches._by_topic.get(topic, ()) if watcher.in_flight is not None}
+    return [] if waiting else changed(watches, topic, now)
+
+
+@in_place_of(PartitionWatchBroker.changed, clause="pip247.update.replaces-waiting")
+def lets_a_change_wait_for_the_retry(changed, watches, topic, now):
+    """A change while an update waits to be sent again is told when that is due."""
+    failed = [watcher for watcher in watches._by_topic.get(topic, ()) if watcher.failures and watcher.in_flight is None]
+    return [] if any(watcher.deadline is not None for watcher in failed) else changed(watches, topic, now)
+
+
+@in_place_of(PartitionWatchBroker.changed, clause="pip247.update.one-in-flight")
+def repeats_updates_that_were_replaced(changed, watches, topic, now):
+    """Each update is sent once more when the time-out is over, also if it was replaced."""
+    updates = changed(watches, topic, now)
+    for connection, update in updates:
+        connection.broker.timers.at(now + 10.0, lambda to=connection, what=update: to.send(what))
+    return updates
+
+
+@on_incoming(CommandPartitionedTopicMetadata, clause="pip247.compat.polling")
+def answers_no_polls_beside_a_watcher(session, request):
+    """While a connection has a watcher, PARTITIONED_METADATA is not answered on the others."""
+    watches = session.broker.extension(PartitionWatchExtension).watches
+    return not any(watches.watcher_count(other) for other in session.broker.sessions if other is not session)

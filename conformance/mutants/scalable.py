@@ -1,0 +1,578 @@
+"""Brokers that watch scalable topics wrongly (PR 25648): which topics, whose watch, what is told, and what a topic is made of."""
+
+from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgoing, on_request
+from refimpl.broker import Broker
+from refimpl.broker.admin import Admin
+from refimpl.indexes.topics_hash import TopicSet, topics_hash
+from refimpl.names import is_namespace, namespace_of, partition_name
+from refimpl.proposals.refused import ProtocolViolation
+from refimpl.proposals.scalable_topics import broker as scalable_broker
+from refimpl.proposals.scalable_topics.admin import ScalableTopicsAdmin
+from refimpl.proposals.scalable_topics.broker import ScalableTopicsBroker, ScalableTopicsExtension
+from refimpl.proposals.scalable_topics.layout import LayoutBroker, first_layout, is_scalable_topic, parse_segment_topic
+from refimpl.proposals.scalable_topics.rules import FoldedChanges, filters_of, fits, topic_of_path
+from refimpl.wire.pulsar_api_pb2 import (
+    CommandConnected,
+    CommandError,
+    CommandScalableTopicUpdate,
+    CommandSuccess,
+    CommandWatchScalableTopics,
+    CommandWatchScalableTopicsClose,
+    CommandWatchScalableTopicsUpdate,
+    NotAllowedError,
+    ScalableTopicsDiff,
+    TopicNotFound,
+)
+
+Watch = CommandWatchScalableTopics
+Update = CommandWatchScalableTopicsUpdate
+
+
+def drop(watches, connection, watch_id):
+    """End a watch."""
+    watches.__class__.close(watches, connection, CommandWatchScalableTopicsClose(watch_id=watch_id))
+
+
+def refusal(request, code=NotAllowedError):
+    """Return an update that refuses a watch."""
+    return Update(watch_id=request.watch_id, error=code, message="no")
+
+
+# Flags
+
+
+@in_place_of(ScalableTopicsBroker.advertise, clause="pr25648.flag.switched-off")
+def keeps_its_flag_when_it_is_switched_off(advertise, watches, flags):
+    """CONNECTED carries supports_scalable_topics whatever scalableTopicsEnabled is."""
+    flags.supports_scalable_topics = True
+
+
+@on_outgoing(CommandConnected, clause="pr25648.flag.advertised")
+def hides_scalable_topics_from_older_clients(_, answer):
+    """CONNECTED carries supports_scalable_topics only for a client of the broker's own protocol version."""
+    answer.feature_flags.supports_scalable_topics &= answer.protocol_version >= 21
+
+
+@in_place_of(ScalableTopicsExtension.create, clause="pr25648.flag.nothing-unasked")
+def tells_every_connection_of_scalable_topics(create, scalable, topic, properties, segments):
+    """New scalable topics are told to every connection, watches or none."""
+    create(scalable, topic, properties, segments)
+    for session in scalable.host.sessions:
+        if not scalable.watches.watch_count(session):
+            session.send(Update(watch_id=0, diff=ScalableTopicsDiff(added=[topic])))
+
+
+@in_place_of(ScalableTopicsBroker.watch, clause="pr25648.watch.protocol-version")
+def serves_watches_to_newer_clients_only(watch, watches, session, request):
+    """A watch of a client that states a protocol version below 20 is refused."""
+    return watch(watches, session, request) if session.protocol_version >= 20 else refusal(request)
+
+
+@in_place_of(ScalableTopicsBroker.__init__, clause="pr25648.error.switched-off")
+def serves_scalable_topics_though_switched_off(make, watches, *args, **settings):
+    """With scalableTopicsEnabled=false watches are opened all the same."""
+    make(watches, *args, **{**settings, "enabled": True})
+
+
+# Which topics
+
+
+@in_place_of(is_namespace, clause="pr25648.namespace.malformed")
+def takes_any_text_with_a_slash_for_a_namespace(is_one, text, *, lenient=False):
+    """Whatever has one slash is a namespace."""
+    return text.count("/") == 1
+
+
+@on_incoming(Watch, clause="pr25648.namespace.trailing-slash")
+def cuts_off_a_slash_at_the_end(_, request):
+    """A namespace with a slash at its end is watched without it."""
+    request.namespace = request.namespace.removesuffix("/")
+
+
+@in_place_of(ScalableTopicsBroker.watch, clause="pr25648.namespace.unknown")
+def refuses_a_namespace_that_does_not_exist(watch, watches, session, request):
+    """A watch over a namespace that does not exist is refused with TopicNotFound."""
+    known = request.namespace in session.broker.store.namespaces or not is_namespace(request.namespace)
+    return watch(watches, session, request) if known else refusal(request, TopicNotFound)
+
+
+@in_place_of(ScalableTopicsBroker.notified, clause="pr25648.namespace.only")
+def tells_all_watches_of_new_topics(notified, watches, path, now):
+    """A new topic is told to the watches over all namespaces of its tenant."""
+    tenant = namespace_of(topic_of_path(path) or "").partition("/")[0]
+    for namespace in [one for one in watches._selections if one.startswith(f"{tenant}/")]:
+        for selection in watches._selections[namespace].values():
+            for session in selection.sessions:
+                session.changed(topic_of_path(path), True)
+                watches._armed.setdefault(session, now + 0.05)
+    notified(watches, path, now)
+
+
+@in_place_of(Broker.create_partitions, clause="pr25648.namespace.ordinary-topics")
+def tells_of_partitions_too(create, broker, name, partitions):
+    """Whoever watches scalable topics is told which partitions of ordinary topics come."""
+    create(broker, name, partitions)
+    for session, watches in broker.extension(ScalableTopicsExtension).watches._sessions.items():
+        for watch_id in watches:
+            added = [partition_name(name.full, number) for number in range(partitions)]
+            session.send(Update(watch_id=watch_id, diff=ScalableTopicsDiff(added=added)))
+
+
+@in_place_of(fits, clause="pr25648.filter.none")
+def wants_a_filter_for_topics_with_properties(fitting, properties, filters):
+    """Without filters, topics with properties are not selected."""
+    return fitting(properties, filters) and bool(filters or not properties)
+
+
+@in_place_of(fits, clause="pr25648.filter.all-hold")
+def takes_any_filter_for_enough(fitting, properties, filters):
+    """A topic that has one of the properties asked for is selected."""
+    return not filters or any(properties.get(key) == value for key, value in filters.items())
+
+
+@in_place_of(fits, clause="pr25648.filter.exact")
+def overlooks_blanks_and_case_of_a_value(fitting, properties, filters):
+    """Values are compared without the blanks around them and without regard to case."""
+    return all(key in properties and properties[key].strip().lower() == value.strip().lower() for key, value in filters.items())
+
+
+@in_place_of(fits, clause="pr25648.filter.empty-value")
+def takes_an_empty_value_for_any(fitting, properties, filters):
+    """A filter with an empty value selects the topics that have the key."""
+    return all(key in properties and value in ("", properties[key]) for key, value in filters.items())
+
+
+@in_place_of(filters_of, clause="pr25648.filter.repeated-key")
+def counts_the_first_of_repeated_keys(made, pairs):
+    """Of filters with the same key the first one counts."""
+    return made(list(pairs)[::-1])
+
+
+# Hashes
+
+
+@in_place_of(ScalableTopicsBroker.watch, clause="pr25648.hash.function")
+def hashes_names_without_their_domain(watch, watches, connection, request):
+    """The names are hashed without topic:// in front."""
+    given, request.current_hash = request.current_hash, ""
+    update = watch(watches, connection, request)
+    known = topics_hash(topic.partition("://")[2] for topic in update.snapshot.topics)
+    return None if given and given == known and not update.HasField("error") else update
+
+
+@on_incoming(Watch, clause="pr25648.hash.silence")
+def overlooks_the_hash_of_a_watch(_, request):
+    """The right hash is answered by the snapshot."""
+    request.ClearField("current_hash")
+
+
+@in_place_of(ScalableTopicsBroker.watch, clause="pr25648.hash.alive")
+def goes_to_sleep_after_silence(watch, watches, connection, request):
+    """A watch that is answered by silence is told nothing."""
+    update = watch(watches, connection, request)
+    if update is None:
+        drop(watches, connection, request.watch_id)
+    return update
+
+
+@in_place_of(ScalableTopicsBroker.watch, clause="pr25648.hash.other")
+def takes_any_hash_for_the_current_one(watch, watches, connection, request):
+    """A watch with a hash is met with silence, whatever there is."""
+    update = watch(watches, connection, request)
+    return None if request.current_hash and not update.HasField("error") else update
+
+
+@on_incoming(Watch, clause="pr25648.hash.exact-text")
+def overlooks_blanks_and_case_of_a_hash(_, request):
+    """Hashes are compared without the blanks around them, and without regard to case."""
+    request.current_hash = request.current_hash.strip().lower()
+
+
+@in_place_of(ScalableTopicsBroker.watch, clause="pr25648.hash.of-filtered")
+def compares_with_the_hash_of_the_namespace(watch, watches, connection, request):
+    """The hash of a watch with filters is compared with that of all topics of the namespace."""
+    given, request.current_hash = request.current_hash, ""
+    update = watch(watches, connection, request)
+    return None if given and given == topics_hash(watches._topics_of(request.namespace)) and not update.HasField("error") else update
+
+
+# Whose watch
+
+
+@in_place_of(ScalableTopicsBroker.watch, clause="pr25648.watch.id-range")
+def takes_an_id_for_a_signed_number(watch, watches, connection, request):
+    """A watch with an id from 2^63 on is refused."""
+    return watch(watches, connection, request) if request.watch_id < 2**63 else refusal(request)
+
+
+@on_outgoing(Update, clause="pr25648.watch.id-echoed")
+def keeps_twelve_bits_of_an_id(_, update):
+    """Updates carry the lowest twelve bits of their watch_id."""
+    update.watch_id &= 4095
+
+
+@on_incoming(CommandWatchScalableTopicsClose, clause="pr25648.watch.id-per-connection")
+def ends_the_watches_of_an_id_on_all_connections(session, request):
+    """A close ends the watches with its id on all connections."""
+    for other in session.broker.sessions:
+        drop(session.broker.extension(ScalableTopicsExtension).watches, other, request.watch_id)
+
+
+@in_place_of(ScalableTopicsBroker.watch, clause="pr25648.watch.repeated-id")
+def keeps_the_first_watch_of_an_id(watch, watches, connection, request):
+    """A request with the id of an open watch is refused."""
+    before = watches.watch_count(connection)
+    drop_none = request.watch_id not in watches._sessions.get(connection, {})
+    return watch(watches, connection, request) if drop_none or not before else refusal(request)
+
+
+@in_place_of(ScalableTopicsBroker.tick, clause="pr25648.watch.several")
+def tells_one_watch_of_a_connection(tick, watches, now):
+    """Of the watches of one connection one is told of a change."""
+    return list(dict(reversed(tick(watches, now))).items())
+
+
+@mutant("pr25648.watch.dropped-with-connection")
+def hands_watches_on_to_the_next_connection(patches):
+    """Who watches a namespace is also told what lost connections that watched it would have been told."""
+    disconnected, watch = ScalableTopicsBroker.disconnected, ScalableTopicsBroker.watch
+    requests, orphans = {}, []
+
+    def end(watches, connection):
+        orphans.extend(requests.pop(connection, ()))
+        disconnected(watches, connection)
+
+    def begin(watches, connection, request):
+        for orphan in [one for one in orphans if one.namespace == request.namespace and one.watch_id != request.watch_id]:
+            orphans.remove(orphan)
+            watch(watches, connection, orphan)
+        requests.setdefault(connection, []).append(request)
+        return watch(watches, connection, request)
+
+    patches.replace(ScalableTopicsBroker, "disconnected", end)
+    patches.replace(ScalableTopicsBroker, "watch", begin)
+
+
+@in_place_of(ScalableTopicsBroker._still_may, clause="pr25648.watch.permission-revoked")
+def never_looks_at_a_permission_again(still_may, watches, session):
+    """A watch goes on when its permission is revoked."""
+    return True
+
+
+@in_place_of(ScalableTopicsBroker.watch, clause="pr25648.watch.idle-connection")
+def forgets_a_watch_after_a_minute(watch, watches, session, request):
+    """A watch ends, without a word, after a minute."""
+    session.broker.timers.at(session.broker.now + 60, lambda: drop(watches, session, request.watch_id))
+    return watch(watches, session, request)
+
+
+@in_place_of(ScalableTopicsBroker.watch, clause="pr25648.watch.snapshot")
+def lists_a_hundred_topics_at_most(watch, watches, connection, request):
+    """A snapshot has no more than a hundred topics."""
+    update = watch(watches, connection, request)
+    if update is not None:
+        del update.snapshot.topics[100:]
+    return update
+
+
+@on_outgoing(Update, clause="pr25648.watch.empty-snapshot")
+def sends_no_empty_snapshot(_, update):
+    """An empty snapshot is left out of its update."""
+    if not update.snapshot.topics:
+        update.ClearField("snapshot")
+
+
+# Errors
+
+
+@on_outgoing(Update, clause="pr25648.error.in-update")
+def tells_what_is_refused_by_error(session, update):
+    """What is refused is refused by ERROR with the watch_id as its request_id."""
+    if update.HasField("error"):
+        session.send(CommandError(request_id=update.watch_id, error=update.error, message=update.message))
+    return not update.HasField("error")
+
+
+@on_outgoing(Update, clause="pr25648.error.without-event")
+def tells_an_empty_set_with_an_error(_, update):
+    """An update with an error has an empty snapshot."""
+    if update.HasField("error"):
+        update.snapshot.SetInParent()
+
+
+@in_place_of(ScalableTopicsBroker.watch, clause="pr25648.error.nothing-follows")
+def opens_the_watch_that_it_refuses(watch, watches, connection, request):
+    """A watch that is refused is told of changes all the same."""
+    update = watch(watches, connection, request)
+    if update is not None and update.HasField("error"):
+        may, watches._may_watch = watches._may_watch, lambda *_: True
+        watch(watches, connection, request)
+        watches._still_may = lambda _: True
+        watches._may_watch = may
+    return update
+
+
+@in_place_of(ScalableTopicsBroker.watch, clause="pr25648.error.ends-watch")
+def keeps_a_watch_whose_repetition_it_refuses(watch, watches, connection, request):
+    """A request that is refused leaves the open watch of its id as it is."""
+    return watch(watches, connection, request) if is_namespace(request.namespace) else refusal(request)
+
+
+@in_place_of(ScalableTopicsBroker.watch, clause="pr25648.error.id-free")
+def spends_an_id_on_an_error(watch, watches, session, request):
+    """A watch whose id was refused once on its connection is refused again."""
+    spent = session.__dict__.setdefault("spent_by_faults", set())
+    update = refusal(request) if request.watch_id in spent else watch(watches, session, request)
+    if update is not None and update.HasField("error"):
+        spent.add(request.watch_id)
+    return update
+
+
+@in_place_of(ScalableTopicsBroker.__init__, clause="pr25648.error.unauthorized")
+def lets_everybody_watch_scalable_topics(make, watches, *args, **settings):
+    """Whoever asks may watch a namespace."""
+    make(watches, *args, **{**settings, "may_watch": None})
+
+
+# Closing
+
+
+@on_request("watchScalableTopicsClose", clause="pr25648.close.silent")
+def answers_a_close(carry_out, session, request):
+    """The close of a watch is answered by SUCCESS."""
+    carry_out()
+    session.send(CommandSuccess(request_id=request.watch_id))
+
+
+@on_incoming(CommandWatchScalableTopicsClose, clause="pr25648.close.nothing-follows")
+def closes_a_watch_when_its_window_ends(session, request):
+    """A watch ends a tenth of a second after its close."""
+    watches = session.broker.extension(ScalableTopicsExtension).watches
+    session.broker.timers.at(session.broker.now + 0.1, lambda: drop(watches, session, request.watch_id))
+    return False
+
+
+@on_request("watchScalableTopicsClose", clause="pr25648.close.unknown")
+def ends_the_connection_for_an_unknown_id(carry_out, session, request):
+    """A close of an id that has no watch ends the connection."""
+    watches = session.broker.extension(ScalableTopicsExtension).watches
+    before = watches.watch_count(session)
+    carry_out()
+    if watches.watch_count(session) == before:
+        raise ProtocolViolation("there is no such watch")
+
+
+@in_place_of(ScalableTopicsBroker.watch, clause="pr25648.close.id-free")
+def begins_a_closed_id_with_silence(watch, watches, session, request):
+    """A watch whose id was used before on its connection begins with silence."""
+    used = session.__dict__.setdefault("used_by_faults", set())
+    update = watch(watches, session, request)
+    silent = request.watch_id in used
+    used.add(request.watch_id)
+    return None if silent else update
+
+
+# What is told of a change
+
+
+@in_place_of(ScalableTopicsExtension.change, clause="pr25648.diff.on-property-change")
+def tells_nobody_of_other_properties(change, scalable, topic, properties):
+    """A change of properties is told to nobody."""
+    scalable.record(topic).properties = dict(properties)
+
+
+@in_place_of(TopicSet.add, clause="pr25648.diff.flips-only")
+def tells_every_change_of_a_selected_topic(add, topics, topic):
+    """A topic whose properties change and that is still selected is told as added again."""
+    add(topics, topic)
+    return True
+
+
+@in_place_of(ScalableTopicsBroker.notified, clause="pr25648.diff.filtered")
+def tells_new_topics_whatever_the_filters(notified, watches, path, now):
+    """A change is told to all watches over the namespace, whatever their filters are."""
+    notified(watches, path, now)
+    topic = topic_of_path(path)
+    for selection in watches._selections.get(namespace_of(topic), {}).values():
+        for session in selection.sessions:
+            session.changed(topic, watches._properties_of(topic) is not None)
+            watches._armed.setdefault(session, now + 0.05)
+
+
+@on_request("subscribe", clause="pr25648.diff.direct-children")
+def takes_a_subscription_for_a_change(carry_out, session, request):
+    """A topic is told as added again when somebody subscribes to one of its segments."""
+    carry_out()
+    topic, _ = parse_segment_topic(request.topic) or ("", None)
+    for other, watches in session.broker.extension(ScalableTopicsExtension).watches._sessions.items() if topic else ():
+        for watch_id in watches:
+            other.send(Update(watch_id=watch_id, diff=ScalableTopicsDiff(added=[topic])))
+
+
+@in_place_of(ScalableTopicsBroker.tick, clause="pr25648.diff.every-watch")
+def tells_one_connection(tick, watches, now):
+    """A change is told to one of those who watch."""
+    return tick(watches, now)[:1]
+
+
+@mutant("pr25648.diff.window")
+def closes_its_window_too_early(patches):
+    """A diff is sent 20 ms after the first change that it tells."""
+    patches.replace(scalable_broker, "COALESCING_SECONDS", 0.02)
+
+
+@in_place_of(ScalableTopicsBroker.notified, clause="pr25648.diff.window-fixed")
+def slides_its_window(notified, watches, path, now):
+    """Each further change prolongs the windows."""
+    notified(watches, path, now)
+    for session in list(watches._armed):
+        watches._armed.pop(session)
+        watches._armed[session] = now + 0.05
+
+
+@on_outgoing(Update, clause="pr25648.diff.one-frame")
+def tells_removals_and_additions_apart(session, update):
+    """What was removed and what was added within a window are told in two frames."""
+    if update.diff.removed and update.diff.added:
+        session.send(Update(watch_id=update.watch_id, diff=ScalableTopicsDiff(removed=update.diff.removed)))
+        update.diff.ClearField("removed")
+
+
+@in_place_of(FoldedChanges.add, clause="pr25648.diff.net-effect")
+def forgets_that_a_topic_came_back(add, changes, topic):
+    """A topic that is deleted and created again within a window is told as removed."""
+    if topic not in changes._removed:
+        add(changes, topic)
+
+
+@in_place_of(FoldedChanges.remove, clause="pr25648.diff.cancels-out")
+def tells_the_end_of_a_topic_that_nobody_saw(remove, changes, topic):
+    """A topic that is created and deleted within a window is told as removed."""
+    changes._added.pop(topic, None)
+    changes._removed[topic] = None
+
+
+@in_place_of(FoldedChanges.add, clause="pr25648.diff.both")
+def tells_the_last_change_alone(add, changes, topic):
+    """A topic that is deleted and created again within a window is told as added."""
+    changes._removed.pop(topic, None)
+    changes._added[topic] = None
+
+
+# Races: what has changed within the last 30 milliseconds is not yet where it should be
+
+
+def _young(patches):
+    """Return what tells which topics of a list have just been created."""
+    create, created = ScalableTopicsExtension.create, {}
+
+    def changed(scalable, topic, properties, segments):
+        created[topic] = scalable.host.now
+        create(scalable, topic, properties, segments)
+
+    patches.replace(ScalableTopicsExtension, "create", changed)
+    return lambda session, topics: [topic for topic in topics if 0 < session.broker.now - created[topic] < 0.03]
+
+
+@mutant("pr25648.watch.snapshot-first")
+def tells_a_new_topic_before_the_snapshot(patches):
+    """A topic that came between listening and listing is told by a diff in front of the snapshot."""
+    watch, young = ScalableTopicsBroker.watch, _young(patches)
+
+    def changed(watches, session, request):
+        update = watch(watches, session, request)
+        for topic in young(session, update.snapshot.topics) if update is not None else ():
+            session.send(Update(watch_id=request.watch_id, diff=ScalableTopicsDiff(added=[topic])))
+        return update
+
+    patches.replace(ScalableTopicsBroker, "watch", changed)
+
+
+@mutant("pr25648.watch.listener-first")
+def lists_scalable_topics_before_it_listens(patches):
+    """A topic that came between listing and listening is neither listed nor told."""
+    watch, young = ScalableTopicsBroker.watch, _young(patches)
+
+    def changed(watches, session, request):
+        update = watch(watches, session, request)
+        for topic in young(session, list(update.snapshot.topics)) if update is not None else ():
+            update.snapshot.topics.remove(topic)
+        return update
+
+    patches.replace(ScalableTopicsBroker, "watch", changed)
+
+
+# What a topic is made of
+
+
+@in_place_of(first_layout, clause="pr25648.layout.covers-hashes")
+def leaves_the_rest_to_nobody(layout, topic, segments=1, created_at_ms=0):
+    """Where the hashes can't be shared equally those at the end belong to no segment."""
+    found = layout(topic, segments, created_at_ms)
+    width = 65536 // segments
+    parts = tuple(type(one)(one.number, one.start, one.start + width - 1, created_at_ms) for one in found.segments)
+    return type(found)(topic, parts)
+
+
+@on_outgoing(CommandScalableTopicUpdate, clause="pr25648.layout.brokers")
+def names_the_broker_of_the_first_segment_only(_, update):
+    """Only the first segment has an entry in segment_brokers."""
+    del update.dag.segment_brokers[1:]
+
+
+@on_outgoing(CommandScalableTopicUpdate, clause="pr25648.layout.resolved-name")
+def leaves_the_domain_out_of_the_resolved_name(_, update):
+    """The resolved_topic_name has no topic:// in front."""
+    update.resolved_topic_name = update.resolved_topic_name.removeprefix("topic://")
+
+
+@in_place_of(ScalableTopicsExtension.segment, clause="pr25648.layout.segment-name")
+def serves_the_first_segment_only(segment, scalable, name):
+    """Segments with a number above 0 are unknown to PRODUCER and SUBSCRIBE."""
+    return segment(scalable, name) if name.endswith("-0") else None
+
+
+@in_place_of(ScalableTopicsExtension.segment, clause="pr25648.layout.segment-unknown")
+def creates_any_segment(segment, scalable, name):
+    """PRODUCER and SUBSCRIBE create segments that their topic does not have."""
+    return segment(scalable, name) or scalable.host.store.new_topic()
+
+
+@in_place_of(LayoutBroker.lookup, clause="pr25648.layout.error-in-update")
+def tells_a_missing_topic_by_error(lookup, layouts, session, request):
+    """A look-up that is refused is refused by ERROR with the session_id as its request_id."""
+    update = lookup(layouts, session, request)
+    return CommandError(request_id=request.session_id, error=update.error, message=update.message) if update.HasField("error") else update
+
+
+@in_place_of(LayoutBroker.lookup, clause="pr25648.layout.invalid-name")
+def ends_the_connection_for_a_name_that_it_can_not_read(lookup, layouts, session, request):
+    """The look-up of a name that can't be a topic ends the connection."""
+    if "://" in request.topic and not is_scalable_topic(request.topic.replace("persistent://", "topic://")):
+        raise ProtocolViolation("that is no topic")
+    return lookup(layouts, session, request)
+
+
+@in_place_of(LayoutBroker.changed, clause="pr25648.layout.pushed")
+def tells_no_look_up_of_a_new_layout(changed, layouts, topic):
+    """An open look-up is not told that its topic has another layout."""
+    return []
+
+
+@in_place_of(LayoutBroker.close, clause="pr25648.layout.close-silent")
+def goes_on_telling_a_closed_look_up(close, layouts, connection, request):
+    """A look-up that is closed is told of a new layout all the same."""
+
+
+@in_place_of(ScalableTopicsAdmin.scalable_topics, clause="pr25648.admin.list")
+def lists_topics_with_any_of_the_properties(listed, admin, namespace, filters=()):
+    """A list by several properties has the topics with one of them."""
+    some = [listed(admin, namespace, [one]) for one in filters] or [listed(admin, namespace)]
+    return sorted({topic for topics in some for topic in topics})
+
+
+@in_place_of(Admin.topics, clause="pr25648.admin.invisible")
+def lists_scalable_topics_with_the_ordinary_ones(topics, admin, namespace, domain, **options):
+    """The list of persistent topics has the scalable topics."""
+    scalable = admin._broker.extension(ScalableTopicsExtension).topics_of(namespace)
+    return topics(admin, namespace, domain, **options) + [topic.replace("topic://", "persistent://") for topic in scalable]
