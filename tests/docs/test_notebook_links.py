@@ -1,4 +1,4 @@
-"""Every link of every notebook, followed as JupyterLab, a viewer of repositories and the site follow it."""
+"""Every relative link of every notebook, followed as JupyterLab, a viewer of repositories and the site follow it."""
 
 import json
 import posixpath
@@ -14,7 +14,7 @@ from refimpl.proposals import PROPOSALS
 from tests.docs.test_pages import WRITTEN, anchors_of
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
-LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
+LINK = re.compile(r"\[([^\]]+)\]\((?!https:)([^)\s]+)\)")
 
 
 def links_of(path):
