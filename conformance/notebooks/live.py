@@ -87,7 +87,7 @@ class Stage:
         """Call the broker's admin interface.
 
         Args:
-            operation: A method of `Admin`, such as `create_topic`.
+            operation: A method of `Admin`, or of the `admin` of an extension, such as `create_topic`.
             arguments: Its arguments.
             options: Its options.
 
@@ -96,8 +96,10 @@ class Stage:
         """
         shown = ", ".join(plain_value(one) for one in (*arguments, *options.values()))
         self._show(Row("ask", operation, shown, t=self.now))
+        sides = (self.broker.admin, *(extension.admin for extension in self.broker.extensions.values()))
+        call = next(getattr(side, operation) for side in sides if hasattr(side, operation))
         try:
-            result, answer = getattr(self.broker.admin, operation)(*arguments, **options), "done"
+            result, answer = call(*arguments, **options), "done"
         except AdminRefused as refused:
             result, answer = refused.reason, f"{refused.status}"
         self._show(Row("reply", answer, "" if result is None or answer == "done" else str(result), t=self.now))

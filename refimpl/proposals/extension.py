@@ -168,11 +168,13 @@ class Extension:
         commands: What carries out the commands that it adds, by their fields in `BaseCommand`.
         domains: Of topic names, such as `segment` of `segment://...`.
         routes: What it adds to the admin interface.
+        admin: The same as methods; None: it adds nothing.
     """
 
     commands: Mapping[str, CommandHandler] = MappingProxyType({})
     domains: tuple[str, ...] = ()
     routes: tuple[ExtensionRoute, ...] = ()
+    admin: object = None
 
     def __init__(self, host: Host) -> None:
         self.host = host
