@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.message import Message
 
@@ -96,15 +96,19 @@ class Stage:
         """
         shown = ", ".join(plain_value(one) for one in (*arguments, *options.values()))
         self._show(Row("ask", operation, shown, t=self.now))
-        sides = (self.broker.admin, *(extension.admin for extension in self.broker.extensions.values()))
-        call = next(getattr(side, operation) for side in sides if hasattr(side, operation))
         try:
-            result, answer = call(*arguments, **options), "done"
+            result, answer = self._operation(operation)(*arguments, **options), "done"
         except AdminRefused as refused:
             result, answer = refused.reason, f"{refused.status}"
         self._show(Row("reply", answer, "" if result is None or answer == "done" else str(result), t=self.now))
         self._settle()
         return result
+
+    def _operation(self, name: str) -> Callable[..., Any]:
+        for side in (self.broker.admin, *(extension.admin for extension in self.broker.extensions.values())):
+            if hasattr(side, name):
+                return cast("Callable[..., Any]", getattr(side, name))
+        raise AdminRefused(404, f"this broker has no {name}")
 
     def wait(self, seconds: float) -> float:
         """Let time pass; what is due meanwhile happens in its order.
