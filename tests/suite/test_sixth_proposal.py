@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.engine.model import RELEASES
+from conformance.engine.parts import RELEASES
 from conformance.running import recorder
 from conformance.suite import HOME
 from refimpl.proposals import PROPOSALS
