@@ -1,4 +1,4 @@
-"""Encoding what was decoded gives the same octets: the rules of the job `round_trip`, for one frame, one run of frames and one file.
+"""Encoding what was decoded gives the same bytes: the rules of the job `round_trip`, for one frame, one run of frames and one file.
 
 An encoder writes each value in one way. A peer may write it in another that means the same, such as fields in another order; then the
 bytes differ and the values must not. `other_form` finds such a place in the bytes themselves, with the scanner and not with the decoder,

@@ -99,7 +99,7 @@ def single(payload: str | bytes, compression: str = "NONE", **metadata: Any) -> 
 
 
 def batch(payloads: Iterable[str | bytes], compression: str = "NONE", **metadata: Any) -> bytes:
-    """Return an entry that is a batch, be it of one; see `single`."""
+    """Return an entry that is a batch, even of one message; see `single`."""
     listed = [_bytes(payload) for payload in payloads]
     body = encode_batch(SingleMessage(SingleMessageMetadata(), one) for one in listed)
     return _entry(body, compression, {"num_messages_in_batch": len(listed), **metadata})

@@ -35,7 +35,7 @@ def verdicts(*select: str, mutant: str = "", profile: str = "default") -> list[l
 
 
 def recorded_verdicts(release: str, *select: str) -> list[log.Result]:
-    """Judge what a real broker answered when it was recorded, anew.
+    """Judge the recorded answers of a real broker again.
 
     Args:
         release: Of Apache Pulsar, such as `4.2.4`.

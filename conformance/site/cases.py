@@ -50,8 +50,9 @@ def _index(sources: Sources) -> Page:
     lines = [
         "# Cases",
         "",
-        "What is sent and what must come back: one file for each case, under `conformance/transcripts/`. The language is described on",
-        link(HOME, "transcripts.md", "Transcripts") + "; a conversation that was recorded stands beside each case.",
+        "What is sent and what must come back: one file for each case, under `conformance/transcripts/`. The language is described in",
+        link(HOME, "transcripts.md", "Transcripts")
+        + f"; each case has a recorded conversation. {link(HOME, 'glossary.md', 'Glossary')}: case, cell, trial, fence.",
         "",
         *table(
             ["group", "cases", "the first one says"],

@@ -70,12 +70,12 @@ def _index(sources: Sources) -> Page:
         "# Clauses",
         "",
         "What must hold, one checkable statement at a time, in our own words. Each clause says where it comes from, what a peer",
-        "suffers without it, which cases test it, and what six releases of Apache Pulsar were recorded to do.",
+        "suffers without it, which cases test it, and what six recorded releases of Apache Pulsar do.",
         "",
         *table(["register", "source", "clauses", "tested", "families"], rows),
         "",
-        "The level says what a failure is worth: MUST fails a run, SHOULD warns, MAY is a free choice that is checked for being made",
-        "consistently. What the verdicts mean stands on "
+        "The level says how severe a failure is: a MUST fails a run, a SHOULD gives a warning, a MAY is a free choice that a peer must",
+        "make consistently. The verdicts are explained in "
         + link(HOME, "test-your-broker.md#what-a-verdict-means", "Test your broker")
         + ".",
     ]
@@ -131,7 +131,7 @@ def _clause(sources: Sources, path: str, clause: Clause, matrix: Matrix, cells: 
     elif isinstance(row, list | tuple):
         yield from verdict_row(sources, path, matrix, row)
     elif clause.profiles == ["as-written"]:
-        yield "**Results:** none; real releases are judged by the profile default."
+        yield "**Results:** none; real releases are judged in the profile default."
 
 
 def _relations(sources: Sources, path: str, clause: Clause) -> Iterator[str]:

@@ -26,8 +26,8 @@ EXIT_CODES = {
     EXIT_NOT_CONFORMANT: "it does not",
     EXIT_USAGE: "wrong usage",
     EXIT_COULD_NOT_RUN: "the target or the suite could not run",
-    EXIT_STALE_BASELINE: "an entry of the baseline explains nothing any more",
-    EXIT_INCONCLUSIVE: "something stayed inconclusive, or nothing could be judged",
+    EXIT_STALE_BASELINE: "an entry of the baseline no longer explains anything",
+    EXIT_INCONCLUSIVE: "a result is still inconclusive, or nothing could be judged",
 }
 
 _PLACEHOLDERS: dict[object, str] = {int: "N", float: "X", Path: "PATH"}

@@ -30,7 +30,7 @@ def corpora_page(folder: Path = RESULTS) -> Page:
         f"# {TITLE}",
         "",
         f"What runs of {code('make spark')} found, one by one; {link(PATH, 'corpus.md', 'how the jobs work')}. Each part is made",
-        f"from the JSON file of that name in {code('conformance/corpus/results')}, as the job wrote it; examples and times are there, too.",
+        f"from the JSON file of that name in {code('conformance/corpus/results')}, which also has examples and times.",
         "",
         *table(["run", "job", "rows", "seed", "laws that hold", "time", "with"], (_summary(name, one) for name, one in results.items())),
         "",
@@ -84,7 +84,7 @@ def _counters(result: Result) -> list[str]:
 
 def _costs(costs: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
-        "What a poll, or a watch, of each pattern with a namespace costs in bytes, summed up by what the patterns look like:",
+        "What a poll or a watch costs in bytes for each pattern with a namespace, grouped by the shape of the pattern:",
         "",
         *table(
             ["patterns", "how many", "selectivity", "poll without filter", "with filter", "and with hash", "opening a watch", "its update"],
@@ -105,7 +105,7 @@ def _disagreements(rules: Mapping[str, Mapping[str, Any]]) -> list[str]:
     found = [one for rule in rules.values() for one in rule["disagreements"]]
     outside = sum(rule["pairs outside"].get("sql", {}).get("all", 0) for rule in rules.values())
     return [
-        f"For Java {_number(outside)} pairs of a pattern and a subject are outside of the common dialect. Where formulations part from the",
+        f"For Java {_number(outside)} pairs of a pattern and a subject are outside the common dialect. Where formulations differ from the",
         "reference, class by class, and the smallest pair that still shows it:",
         "",
         *table(
@@ -128,7 +128,7 @@ def _disagreements(rules: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def _speed(speed: Mapping[str, Mapping[str, float]]) -> list[str]:
     names = list(dict.fromkeys(name for one in speed.values() for name in one))
     return [
-        "Rows per second and core, with the reading, of a million rows at most:",
+        "Rows per second and core, including the reading, for at most a million rows:",
         "",
         *table(["rule", *map(code, names)], ((plain(rule), *(_number(one[name]) for name in names)) for rule, one in speed.items())),
     ]
@@ -136,7 +136,7 @@ def _speed(speed: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 def _settings(settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
-        "Entries, and the bytes that they carry besides messages:",
+        "Entries, and their bytes besides messages:",
         "",
         *table(
             ["setting", "messages", "entries", "messages in each: mean", "p50", "p99", "largest", "overhead for a message", "in headers"],
@@ -157,7 +157,7 @@ def _settings(settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def _consumers(settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
-        "What an entry filter makes of them for a consumer of one value; it accepts or rejects entries whose header lacks the property:",
+        "What an entry filter decides for a consumer that wants one value; it accepts or rejects entries whose header lacks the property:",
         "",
         *table(
             ["setting", "wanted", "entries decided by their header", "messages wanted", "sent in vain", "never sent", "bytes sent"],

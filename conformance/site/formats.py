@@ -33,7 +33,7 @@ def format_page() -> Page:
     lines = [
         "# File formats",
         "",
-        "Generated from the classes that read the files. What the keys of a transcript mean together is told on "
+        "Generated from the classes that read the files. The meaning of the keys of a transcript is described in "
         + link(PATH, "transcripts.md", "Transcripts")
         + ".",
         "The JSON Schemas: " + ", ".join(f"[{kind}](schema/{kind}.json)" for kind in (*KINDS, "log")) + ".",
@@ -45,7 +45,7 @@ def format_page() -> Page:
         schema = cls.model_json_schema()
         definitions |= schema.pop("$defs", {})
         lines += [*_object(kind.capitalize(), schema, definitions), ""]
-    lines += ["## Objects", "", "What stands inside the files above, by name.", ""]
+    lines += ["## Objects", "", "The objects in the files above, by name.", ""]
     for name, schema in sorted(definitions.items()):
         if "properties" in schema:
             lines += [*_object(name, schema, definitions, level=3), ""]

@@ -135,15 +135,15 @@ def _divergences(sources: Sources) -> Page:
     lines = [
         "# Divergences",
         "",
-        "Where a text and live brokers disagree. The clauses say what is right; what a release does instead stands in its baseline,",
-        f"and in a {link(DIVERGENCES, 'findings/README.md', 'finding')} if a client suffers from it. What the texts leave open stands",
+        "Where a document and live brokers disagree. The clauses say what is right; what a release does instead is in its baseline,",
+        f"and in a {link(DIVERGENCES, 'findings/README.md', 'finding')} if a client suffers from it. What the documents leave open is",
         f"under {link(DIVERGENCES, QUESTIONS, 'Open questions')}.",
         "",
         "## Two profiles",
         "",
-        "Where real peers do otherwise than the text, the reference knows both: `default` is what real peers speak, or what was settled",
-        "here where no peer speaks a proposal, `as-written` follows the text. These are all the differences; `pulsar-conformance broker`",
-        "chooses one of them with `--set FIELD=as-written`. A reading that neither profile takes is chosen by its value,",
+        "Where real peers differ from the text, the reference has both behaviours: `default` is what real peers speak, or what was",
+        "settled here if no peer speaks a proposal; `as-written` follows the text. These are all differences; `pulsar-conformance broker`",
+        "chooses one of them with `--set FIELD=as-written`. To choose a reading of neither profile, give its value,",
         "`--set FIELD=VALUE`.",
         "",
     ]
@@ -171,8 +171,8 @@ def _questions(sources: Sources) -> Page:
     lines = [
         "# Open questions",
         "",
-        "What the texts leave open, and how it was settled here: by what releases do where they agree, by a choice where they do not.",
-        "Somebody who writes a broker from the texts alone would have to guess each of these.",
+        "What the documents leave open, and how it was settled here: by what releases do if they agree, by choice otherwise.",
+        "The author of a broker who has only the documents would have to guess each of these.",
         "",
     ]
     for entry in load_entries("questions"):

@@ -117,7 +117,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         ),
         "create_topic": Operation("PUT", "{topic}", _T, "Create a topic without partitions."),
         "delete_topic": Operation("DELETE", "{topic}", _T, "Delete a topic without partitions, or one partition.", _FORCE, _FORCE_TOPIC),
-        "unload_topic": Operation("PUT", "{topic}/unload", _T, "Unload a topic: its clients are disconnected and look it up anew."),
+        "unload_topic": Operation("PUT", "{topic}/unload", _T, "Unload a topic: its clients are disconnected and look it up again."),
         "create_partitioned_topic": Operation(
             "PUT", "{topic}/partitions", ("topic", "partitions"), "Create a topic with partitions.", body="partitions"
         ),

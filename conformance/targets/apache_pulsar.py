@@ -183,7 +183,7 @@ class ApachePulsar:
 def _check_settings(name: str, config: Mapping[str, str]) -> None:
     properties_text(name, config)
     for key in sorted(_CHOSEN_SETTINGS & set(config)):
-        raise TargetError(f"{name} can't be given the setting {key}", hint="each start chooses it anew")
+        raise TargetError(f"{name} can't be given the setting {key}", hint="each start chooses it again")
 
 
 def _write_files(work: Path, ports: _Ports, config: Mapping[str, str]) -> None:

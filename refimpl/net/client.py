@@ -53,7 +53,7 @@ class Client:
 
     Args:
         service_url: "pulsar://host:port" or "pulsar+ssl://host:port".
-        token: The credential, or what returns it anew for each connection; None: none.
+        token: The credential, or a function that returns it for each connection; None: none.
         tls: Trusted certificates and more for pulsar+ssl; None: those of the system.
         options: Choices for the whole client; `token` above wins over the one in them.
         dial: Opens connections instead of TCP; see `refimpl.net.client_memory` for brokers inside the process.

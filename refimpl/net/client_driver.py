@@ -244,7 +244,7 @@ def tcp_dial(tls: ssl.SSLContext | None, wanted: bool) -> Dial:
 
 
 def with_listener(driver: ClientDriver, options: OptionsT) -> OptionsT:
-    """Let the application's listener run on the event loop, by itself, be it a coroutine function or not."""
+    """Run the application's listener on the event loop; it may be a coroutine function."""
     listener = options.partitions_update_listener
     if listener is None:
         return options

@@ -20,7 +20,7 @@ class Entry:
     Attributes:
         data: Checksum, metadata and body as they were sent.
         messages: How many messages it holds.
-        batch: It is a batch, be it of one message.
+        batch: It is a batch, perhaps of one message.
         publish_time: Milliseconds since 1970, by the producer's clock.
     """
 

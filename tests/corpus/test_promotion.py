@@ -108,7 +108,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert command(monkeypatch, path, "octet", "--folder", tmp_path / "out") == 0
     assert [one.name for one in (tmp_path / "out").iterdir()] == ["octet.yaml"]
     assert command(monkeypatch, path, "nothing") == 2
-    assert "no class nothing; there are: kelvin, byte" in capsys.readouterr().err
+    assert "no class nothing; there are: kelvin, octet" in capsys.readouterr().err
     assert command(monkeypatch, tmp_path / "missing.json") == 2
     assert "missing.json: No such file" in capsys.readouterr().err
 

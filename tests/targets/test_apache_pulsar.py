@@ -171,7 +171,7 @@ def test_a_broker_that_dies_gives_its_last_lines_and_other_ports_are_tried(bare:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"webServicePort": "1"}, "apache-pulsar@4.2.4 can't be given the setting webServicePort (each start chooses it anew)"),
+        ({"webServicePort": "1"}, "apache-pulsar@4.2.4 can't be given the setting webServicePort (each start chooses it again)"),
         ({"a b": "1"}, "apache-pulsar@4.2.4 can't be given the setting 'a b' (a key is one word, a value one line)"),
         ({"a": "1\n2"}, "apache-pulsar@4.2.4 can't be given the setting 'a' (a key is one word, a value one line)"),
     ],

@@ -1,7 +1,7 @@
 """What messages and entries take up on the wire, as SQL expressions over the columns of `messages`.
 
     field        1 byte of tag (2 from number 16 on), for a text or a message its length as varint, the value
-    property     a field of a message with two texts, of which both are written even if they are empty
+    property     a field of a message with two texts, both written even if empty
     entry        [2 bytes magic][4 checksum][4 size][MessageMetadata][body]
     body         of a batch: for each message [4 size][SingleMessageMetadata][payload]; else the payload
 

@@ -153,7 +153,7 @@ class Stream:
         return rows
 
     def feed_cut(self, head: bytes, hidden: int, tail: bytes, time: float | None = None) -> list[FrameRow]:
-        """Take bytes of which the middle is not known.
+        """Take bytes whose middle is unknown.
 
         A frame that holds all of the unknown bytes is one row, and the stream goes on after it. If one ends among them, or the size of
         one is among them, the rest can't be told apart.

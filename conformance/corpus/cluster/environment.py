@@ -36,7 +36,7 @@ class Environment:
 
 
 def pack(folder: Path, root: Path = ROOT) -> Environment:
-    """Make the archive; what the requirements ask for is installed anew only if they have changed.
+    """Make the archive; the requirements are installed again only if they have changed.
 
     Args:
         folder: Where environments and archives are kept.

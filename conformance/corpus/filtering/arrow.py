@@ -125,7 +125,7 @@ def payload_text(payload: bytes) -> str:
 
 
 def _listed(topics: pa.Array, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Tell of rows, each of which may be there several times, which are no system topics."""
+    """Tell which rows, possibly repeated, are not system topics."""
     there = np.zeros(len(topics), bool)
     there[rows] = True
     different = np.flatnonzero(there)
@@ -220,7 +220,7 @@ def _spread(numbers: npt.NDArray[np.int32], of_numbers: npt.NDArray[np.int64], p
 def _without_newline_behind(
     names: pa.Array, length: int, rows: npt.NDArray[np.int64], places: npt.NDArray[np.int64], has_newline: npt.NDArray[np.bool_]
 ) -> _Pairs:
-    """Leave out names of which `.*` can't take the rest."""
+    """Leave out names whose rest `.*` can't match."""
     doubtful = np.flatnonzero(has_newline)
     if not len(doubtful):
         return rows, places

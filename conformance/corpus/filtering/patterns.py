@@ -69,7 +69,7 @@ class PatternSet:
 
     @cached_property
     def beginnings(self) -> Sequence[str]:
-        """Texts with one of which each name begins that a pattern fits; none if they are more than `BEGINNINGS`, or not plain to see."""
+        """Prefixes, one of which every matching name has; none if there are more than `BEGINNINGS`, or if they are not obvious."""
         kept: list[str] = []
         for beginning in sorted({pattern.beginning for pattern in self.patterns}):
             if not kept or not beginning.startswith(kept[-1]):

@@ -1,6 +1,6 @@
 """The rules that have several formulations. Each is applied to a frame and gives one column.
 
-A rule says which columns it reads and of which type its own is; what it means stands in the reference, `reference.evaluator`.
+A rule says which columns it reads and the type of its own; its meaning is in the reference, `reference.evaluator`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def shrink(parts: Parts, holds: Callable[[Parts], bool], most: int = 20_000) -> 
         most: Most questions to `holds`.
 
     Returns:
-        Texts of which no character can be left out, and of no two parts one character each, so that it still holds.
+        The shortest texts found for which it still holds: no character, and no character from each of two parts, can be left out.
     """
     asked: dict[Parts, bool] = {parts: True}
 

@@ -70,5 +70,5 @@ class Outcome:
 
     @property
     def waits(self) -> bool:
-        """Whether there are changes of which nothing has been said."""
+        """Whether there are changes that have not been announced."""
         return bool(self._waiting)

@@ -193,7 +193,7 @@ def read_files(path: Path) -> list[ZipInfo]:
                     found.setdefault(file.filename, file)
             return list(found.values())
     except (BadZipFile, OSError, NotImplementedError) as error:
-        raise CorpusError(f"{path}: can't be read as a jar: {error}; take it out of the folder, or fetch it anew") from None
+        raise CorpusError(f"{path}: can't be read as a jar: {error}; remove it from the folder, or fetch it again") from None
 
 
 def group_of(path: Path, files: Sequence[ZipInfo]) -> str:
@@ -296,7 +296,7 @@ class _Contents:
         try:
             return self._jar.read(file)
         except (BadZipFile, OSError, NotImplementedError, RuntimeError, zlib.error) as error:
-            raise CorpusError(f"{self._path}: {file.filename} can't be read: {error}; take the jar away, or fetch it anew") from None
+            raise CorpusError(f"{self._path}: {file.filename} can't be read: {error}; remove the jar, or fetch it again") from None
 
     def size(self, file: ZipInfo) -> int:
         """Return how many bytes it has."""

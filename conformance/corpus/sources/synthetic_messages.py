@@ -11,7 +11,7 @@ prefix, the empty text, several scripts.
 
     region    runs of equal values whose lengths are geometric, of mean `burst`
     version   the same with longer runs, four times `burst`, and at most 20 values
-    tag       drawn anew for each message
+    tag       chosen again for each message
 
 Each is absent as if that were one more value. Payloads are, by documented shares, a decimal number "0" to "100", words, a JSON object
 {"number":N,"text":"words"}, bytes that are no UTF-8, or empty.

@@ -1,4 +1,4 @@
-"""Values of which a few are frequent and most are rare."""
+"""Values with a skewed distribution: a few are frequent, most are rare."""
 
 from __future__ import annotations
 
