@@ -74,6 +74,7 @@ def _index(sources: Sources) -> Page:
         "",
         *table(["register", "source", "clauses", "tested", "families"], rows),
         "",
+        *_two_tiers(sources),
         "The level says how severe a failure is: a MUST fails a run, a SHOULD gives a warning, a MAY is a free choice that a peer must",
         "make consistently. The verdicts are explained in "
         + link(HOME, "test-your-broker.md#what-a-verdict-means", "Test your broker")
@@ -147,6 +148,21 @@ def _relations(sources: Sources, path: str, clause: Clause) -> Iterator[str]:
     if clause.aliases:
         yield f"- Also called: {', '.join(map(code, clause.aliases))}"
     yield from _doubt(sources, path, clause)
+
+
+def _two_tiers(sources: Sources) -> Iterator[str]:
+    """Say how the cases themselves were tested, and what that does not show."""
+    if sources.doubt is None:
+        return
+    charged, faults = number_of(len(sources.doubt.charged), "clause"), number_of(len(sources.doubt.mutants), "broker")
+    yield (
+        "The cases are tested in two ways. **Damaged logs:** the log of a passing run is damaged at each step that names a clause, and the "
+        f"clause must fail. That holds for {charged}; {len(sources.doubt.uncharged)} have a reason instead. It shows that an expectation can "
+        "fail. It does not show that the input of a case tells a right broker from a wrong one. "
+        f"**Faulty brokers:** {faults} with one plausible fault each must fail a case that cites the clause. They show that for these faults. "
+        "They do not show that there are no others: a clause without a faulty broker is tested only as far as its damages go."
+    )
+    yield ""
 
 
 def _doubt(sources: Sources, path: str, clause: Clause) -> Iterator[str]:
