@@ -51,7 +51,7 @@ test: $(VENV)/dev.stamp  ## Run the project's own tests; stock clients meet the 
 interop: $(VENV)/dev.stamp  ## Let stock clients meet the reference broker and a real Apache Pulsar
 	$(BIN)/python -m pytest tests/interop $(ARGS)
 
-mutants: $(VENV)/dev.stamp  ## Run each mutant of the reference against all cases and write the kill matrix
+mutants: $(VENV)/dev.stamp  ## Run mutants of the reference, all or ARGS="NAME ..", and write which cases find them
 	$(BIN)/python -m conformance.mutants $(ARGS)
 
 recordings: TARGET = apache-pulsar@4.2.4

@@ -4,6 +4,8 @@ import base64
 import re
 from dataclasses import replace
 
+import re2
+
 from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgoing, on_request
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.subscription import Consumer, Subscription
@@ -143,7 +145,7 @@ def keeps_the_key_to_itself(make, error, reason, key=None):
 @in_place_of(RegexFilter.matches, clause="pr7629.regex.whole-payload")
 def searches_the_payload(matches, one, message):
     """A payload matches that begins with something the pattern fits."""
-    return any(matches(one, replace(message, payload=message.payload[:end])) for end in range(len(message.payload) + 1))
+    return re2.match(one.pattern.encode(), message.payload) is not None
 
 
 @in_place_of(RegexFilter.matches, clause="pr7629.regex.text")
@@ -532,3 +534,33 @@ def counts_a_rejected_batch_as_one(add, counters, judgement):
 def counts_whole_batches_in_the_backlog(backlog, subscription):
     """Of a batch that is open in part all messages count in the backlog."""
     return sum(subscription.topic.entries[index].messages for index in subscription.unacknowledged())
+
+
+@in_place_of(SubscriptionMessageFilter.left, clause="pr7629.scope.one-leaves")
+def switches_the_filter_off_when_one_leaves(left, one, consumer):
+    """When one of several consumers with a filter leaves, the others have none."""
+    left(one, consumer)
+    one._filters = dict.fromkeys(one._filters)
+
+
+@in_place_of(PayloadJudge.judge, clause="pr7629.subscribe.every-type")
+def filters_exclusive_subscriptions_only(judged, one, consumer, index, entry, cursor, now):
+    """A subscription of another type than Exclusive gets every entry."""
+    exclusive = consumer.subscription.type == CommandSubscribe.Exclusive
+    return judged(one, consumer, index, entry, cursor, now) if exclusive else EntryVerdict.ACCEPT
+
+
+@in_place_of(PayloadJudge.judge, clause="pr7629.ack.individual")
+def acknowledges_everything_before_what_it_rejects(judged, one, consumer, index, entry, cursor, now):
+    """What is rejected is acknowledged with all that comes before it."""
+    verdict = judged(one, consumer, index, entry, cursor, now)
+    if verdict is EntryVerdict.REJECT:
+        cursor.acknowledge_up_to(index)
+    return verdict
+
+
+@in_place_of(PayloadJudge.judge, clause="pr7629.ack.indexes")
+def acknowledges_nothing_of_a_batch_in_part(judged, one, consumer, index, entry, cursor, now):
+    """The messages of a batch that are rejected are not acknowledged."""
+    copy = type(cursor)(mark_delete=cursor.mark_delete)
+    return judged(one, consumer, index, entry, copy, now)

@@ -36,12 +36,12 @@ class Killing:
 
     Attributes:
         killed_by: Cases that fail and cite its clause.
-        unrelated_failures: Other cases of its register that fail.
+        unrelated_failures: Other cases of its register that fail; None: they were not run.
     """
 
     mutant: str
     killed_by: tuple[str, ...]
-    unrelated_failures: tuple[str, ...] = ()
+    unrelated_failures: tuple[str, ...] | None = None
 
 
 def load_mutants() -> Mapping[str, Mutant]:
@@ -75,7 +75,7 @@ def kill(suite: Suite, mutant: Mutant, *, register: bool = False) -> Killing:
         for result in run_cases(suite, mutant, some, profile)
         if result.verdict in _BAD
     }
-    return Killing(mutant.name, tuple(sorted(failed & own)), tuple(sorted(failed - own)))
+    return Killing(mutant.name, tuple(sorted(failed & own)), tuple(sorted(failed - own)) if register else None)
 
 
 def _by_profile(suite: Suite, cases: Iterable[str]) -> dict[str, list[str]]:
@@ -105,12 +105,8 @@ def kill_all(names: Iterable[str], *, register: bool, processes: int = 2) -> Ite
 def row(one: Killing) -> dict[str, Any]:
     """Return the row of a mutant as it is published."""
     mutant = load_mutants()[one.mutant]
-    return {
-        "clause": mutant.clause,
-        "fault": mutant.fault,
-        "killed_by": list(one.killed_by),
-        "unrelated_failures": list(one.unrelated_failures),
-    }
+    found: dict[str, Any] = {"clause": mutant.clause, "fault": mutant.fault, "killed_by": list(one.killed_by)}
+    return found if one.unrelated_failures is None else {**found, "unrelated_failures": list(one.unrelated_failures)}
 
 
 def published(folder: Path = KILLED) -> dict[str, dict[str, Any]]:

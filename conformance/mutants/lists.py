@@ -3,6 +3,8 @@
 import re
 from urllib.parse import unquote
 
+import re2
+
 from conformance.mutants.frames import has_unknown_field
 from conformance.mutants.model import in_place_of, on_incoming, on_outgoing, on_request
 from refimpl.broker import Broker
@@ -22,6 +24,8 @@ from refimpl.wire.pulsar_api_pb2 import (
     InvalidTopicName,
     TopicNotFound,
 )
+from refimpl.wire.scan import scan
+from refimpl.wire.schema import descriptor_of
 
 Request = CommandGetTopicsOfNamespace
 Answer = CommandGetTopicsOfNamespaceResponse
@@ -189,7 +193,7 @@ def lists_for_super_users_only(may_list, broker, connection, namespace):
 @in_place_of(TopicsPattern.matches, clause="pip145.pattern.full-match")
 def searches_for_a_pattern(matches, pattern, name):
     """A pattern fits a name that begins with something it fits."""
-    return any(matches(pattern, name[:end]) for end in range(len(name) + 1))
+    return re2.match(pattern.text, name) is not None
 
 
 @in_place_of(matched_name, clause="pip145.pattern.name-without-domain")
@@ -429,3 +433,20 @@ def ends_the_connection_for_a_field_of_a_later_proposal(_, request):
 def lists_partitioned_topics_once_over_http(topics, admin, namespace, domain, **options):
     """The admin interface lists a partitioned topic by its own name instead of its partitions."""
     return list(dict.fromkeys(map(partitioned_topic_name, topics(admin, namespace, domain, **options))))
+
+
+@on_incoming(Request, clause="pip145.list.mode-unknown")
+def takes_an_unknown_mode_for_all(_, request):
+    """A mode that the broker does not know counts as ALL."""
+    present = {piece.field.name for piece in scan(descriptor_of(request), request.SerializeToString()) if piece.field}
+    if "mode" in present and not request.HasField("mode"):
+        request.mode = Request.ALL
+
+
+@in_place_of(Broker.check_lookup_limit, clause="pip145.list.too-many-requests")
+def ends_the_connection_of_those_who_ask_too_much(check, broker):
+    """A request beyond maxConcurrentLookupRequest ends the connection without an answer."""
+    try:
+        check(broker)
+    except Refused as refused:
+        raise ProtocolViolation(refused.message) from None

@@ -340,3 +340,10 @@ def takes_a_seek_to_nowhere_for_one_to_the_beginning(_, request):
     """SEEK without a position goes to the first message."""
     if not request.HasField("message_id"):
         request.message_publish_time = request.message_publish_time
+
+
+@in_place_of(Consumer.send, clause="core.deliver.order")
+def delivers_by_two_threads(send, consumer, index, entry, redeliveries, open_messages):
+    """Every other message goes out a millisecond later than it should."""
+    broker = consumer.session.broker
+    broker.timers.at(broker.now + 0.001 * (index % 2 == 0), lambda: send(consumer, index, entry, redeliveries, open_messages))

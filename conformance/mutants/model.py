@@ -59,7 +59,7 @@ class Patches:
             original: Such as `TopicListBroker.close` or `refimpl.names.is_system_topic`.
             value: What takes its place.
         """
-        function = original.fget if isinstance(original, property) else original
+        function = _function(original)
         owner, _, name = function.__qualname__.rpartition(".")
         if owner:
             self.replace(getattr(sys.modules[function.__module__], owner), name, property(value) if function is not original else value)
@@ -211,8 +211,12 @@ def in_place_of(*originals: Any, clause: str) -> Callable[[Function], Function]:
     return register
 
 
+def _function(original: Any) -> Any:
+    return original.fget if isinstance(original, property) else original
+
+
 def _with_original(original: Any, fault: Callable[..., Any]) -> Callable[..., Any]:
-    function = original.fget if isinstance(original, property) else original
+    function = _function(original)
 
     @wraps(function)
     def changed(*args: Any, **options: Any) -> Any:

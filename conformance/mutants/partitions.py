@@ -584,3 +584,31 @@ def answers_no_polls_beside_a_watcher(session, request):
     """While a connection has a watcher, PARTITIONED_METADATA is not answered on the others."""
     watches = session.broker.extension(PartitionWatchExtension).watches
     return not any(watches.watcher_count(other) for other in session.broker.sessions if other is not session)
+
+
+@on_request("watchPartitionUpdate", clause="pip247.watch.duplicates")
+def refuses_topics_that_are_named_twice(carry_out, session, request):
+    """A watch request that names a topic twice is refused with NotAllowedError."""
+    if len(set(request.topics)) < len(request.topics):
+        raise Refused(NotAllowedError, "A topic is named twice")
+    carry_out()
+
+
+@on_request("watchPartitionUpdate", clause="pip247.watch.many-topics")
+def watches_ten_thousand_topics_at_most(carry_out, session, request):
+    """A watch request for more than 10,000 topics is refused with NotAllowedError."""
+    if len(request.topics) > 10_000:
+        raise Refused(NotAllowedError, "These are too many topics")
+    carry_out()
+
+
+@mutant("pip247.timeout.until-connection-ends")
+def gives_up_after_five_sendings(patches):
+    """An update is sent five times."""
+    sent = Counter()
+
+    def change(session, update):
+        sent[session, update.watcher_id, update.version] += 1
+        return sent[session, update.watcher_id, update.version] <= 5
+
+    patches.outgoing(Update, change)

@@ -576,3 +576,12 @@ def lists_scalable_topics_with_the_ordinary_ones(topics, admin, namespace, domai
     """The list of persistent topics has the scalable topics."""
     scalable = admin._broker.extension(ScalableTopicsExtension).topics_of(namespace)
     return topics(admin, namespace, domain, **options) + [topic.replace("topic://", "persistent://") for topic in scalable]
+
+
+@in_place_of(ScalableTopicsAdmin.create_scalable_topic, clause="pr25648.admin.create")
+def overwrites_the_properties_before_it_refuses(create, admin, topic, properties=None, *, segments=1):
+    """The creation of a topic that exists is refused, and its properties are replaced."""
+    record = admin._scalable.record(topic)
+    if record is not None:
+        record.properties = dict(properties or {})
+    create(admin, topic, properties, segments=segments)

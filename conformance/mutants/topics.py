@@ -145,7 +145,7 @@ def remembers_the_partition_count_it_has_told(partitions, broker, name):
 @mutant("core.partitions.deleted")
 def keeps_the_partition_count_of_a_deleted_topic(patches):
     """The number of partitions of a topic outlives the topic."""
-    known: dict[str, int] = {}
+    known = {}
     create, count = Broker.create_partitions, Broker.partitions
 
     def created(broker, name, partitions):

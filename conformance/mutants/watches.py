@@ -455,7 +455,7 @@ def tells_nobody_of_a_last_deletion(deleted, lists, topic):
 
 
 @in_place_of(TopicSet.hash, clause="pip145.update.hash")
-def hashes_the_last_name_alone(hashed, topics):
+def forgets_a_first_name_in_the_hash(hashed, topics):
     """The hash of a set does not have its first name in it."""
     return hashed(TopicSet(list(topics)[1:])) if len(topics) > 1 else hashed(topics)
 
@@ -641,3 +641,17 @@ def is_still_creating_the_watcher(watch, lists, session, request):
     if lists.watcher_count(session) == before and session.has_output:
         raise Refused(ServiceNotReady, "The topic list watcher is already being created")
     return answer
+
+
+@on_request("watchTopicList", clause="pip145.watch.length-without-scheme")
+def measures_a_watched_pattern_with_its_domain(carry_out, session, request):
+    """The topic domain in front of a watched pattern counts for its length."""
+    if len(request.topics_pattern) > session.broker.configuration.subscription_pattern_max_length:
+        raise Refused(NotAllowedError, "Pattern longer than maximum")
+    carry_out()
+
+
+@in_place_of(TopicListExtension.topic_deleted, clause="pip145.update.order")
+def announces_deletions_later(topic_deleted, extension, topic):
+    """A deletion is announced 50 ms later, behind what is created meanwhile."""
+    extension.host.timers.at(extension.host.now + 0.05, lambda: topic_deleted(extension, topic))

@@ -74,6 +74,7 @@ def _index(sources: Sources) -> Page:
         "",
         *table(["register", "source", "clauses", "tested", "families"], rows),
         "",
+        *_two_tiers(sources),
         "The level says how severe a failure is: a MUST fails a run, a SHOULD gives a warning, a MAY is a free choice that a peer must",
         "make consistently. The verdicts are explained in "
         + link(HOME, "test-your-broker.md#what-a-verdict-means", "Test your broker")
@@ -146,11 +147,38 @@ def _relations(sources: Sources, path: str, clause: Clause) -> Iterator[str]:
         yield f"- Needed by: {', '.join(clause_link(sources, path, name) for name in sources.resting[clause.id])}"
     if clause.aliases:
         yield f"- Also called: {', '.join(map(code, clause.aliases))}"
+    yield from _doubt(sources, path, clause)
+
+
+def _two_tiers(sources: Sources) -> Iterator[str]:
+    """Say how the cases themselves were tested, and what that does not show."""
+    if sources.doubt is None:
+        return
+    charged, faults = number_of(len(sources.doubt.charged), "clause"), number_of(len(sources.doubt.mutants), "broker")
+    yield (
+        "The cases are tested in two ways. **Damaged logs:** the log of a passing run is damaged at each step that names a clause, and the "
+        f"clause must fail. That holds for {charged}; {len(sources.doubt.uncharged)} have a reason instead. It shows that an expectation can "
+        "fail. It does not show that the input of a case tells a right broker from a wrong one. "
+        f"**Faulty brokers:** {faults} with one plausible fault each must fail a case that cites the clause. They show that for these faults. "
+        "They do not show that there are no others: a clause without a faulty broker is tested only as far as its damages go."
+    )
+    yield ""
+
+
+def _doubt(sources: Sources, path: str, clause: Clause) -> Iterator[str]:
+    """Say which damages to a log are charged to a clause, and which faults of a broker its cases find."""
+    if sources.doubt is None:
+        return
+    damages = sorted({kind for kinds in sources.doubt.charged.get(clause.id, {}).values() for kind in kinds})
+    if damages:
+        yield f"- Its expectation fails when a log is damaged: {', '.join(damages)}"
+    if clause.id in sources.doubt.uncharged:
+        yield f"- No damage to a log is charged to it. {prose(sources.doubt.uncharged[clause.id])}"
     for name, mutant in sources.mutants_of.get(clause.id, ()):
         killers = ", ".join(case_link(path, case) for case in mutant.killed_by if case in sources.suite.transcripts)
-        yield f"- Mutant {code(name)}: {prose(mutant.lie.rstrip('.'))}. {f'Killed by {killers}' if killers else 'Not killed'}"
-    if sources.kills is not None and clause.id in sources.kills.without:
-        yield f"- No mutant: {prose(sources.kills.without[clause.id])}"
+        count = len(mutant.unrelated_failures)
+        others = f"; {'one other case fails' if count == 1 else f'{count} other cases fail'}, too" if count else ""
+        yield f"- A broker with a fault, {code(name)}: {prose(mutant.fault.rstrip('.'))}. Found by {killers}{others}"
 
 
 def verdict_row(sources: Sources, path: str, matrix: Matrix, cells: list[Cell] | tuple[Cell, ...]) -> Iterator[str]:

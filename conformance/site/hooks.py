@@ -34,7 +34,7 @@ class _Book:
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Make the pages, put their names where the navigation has a pattern, and teach Markdown the fence of drawings."""
-    _Book.sources = load_sources()
+    _Book.sources = load_sources(doubted=True)
     _Book.pages = pages(_Book.sources)
     names = [page.path for page in _Book.pages]
     docs = Path(config.docs_dir)

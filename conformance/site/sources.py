@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from conformance import mutation
 from conformance.engine import log
 from conformance.engine.model import Baseline, Clause, Register
 from conformance.judging.baseline import load_baseline
@@ -21,33 +22,42 @@ from conformance.running import recorder
 from conformance.suite import Suite, load_suite
 
 REPOSITORY = HOME.parent
-KILL_MATRIX = HOME / "mutants" / "kill_matrix.json"
+KILLED = HOME / "mutants" / "killed"
 SHOWN_TARGET = "apache-pulsar@4.2.4"
 """Whose conversations illustrate the cases; another target stands in where this one has none."""
 
 
 class Mutant(BaseModel):
-    """A broker or client that is wrong in one clause."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    clause: str
-    lie: str
-    killed_by: list[str]
-
-
-class KillMatrix(BaseModel):
-    """Which cases find which mutants.
+    """A broker with one fault.
 
     Attributes:
-        mutants: By name.
-        without: Clauses that no mutant breaks, and why.
+        clause: What it breaks.
+        fault: What it does instead.
+        killed_by: Cases that fail and cite the clause.
+        unrelated_failures: Other cases of the same register that fail.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    mutants: dict[str, Mutant]
-    without: dict[str, str] = {}
+    clause: str
+    fault: str
+    killed_by: list[str]
+    unrelated_failures: list[str] = []
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """What shows that the cases see what they claim to see.
+
+    Attributes:
+        mutants: Brokers with a fault, by name.
+        charged: For each clause the cases where a damage to the log of a passing run was charged to it, and the kinds of damage there.
+        uncharged: Clauses that no damage charges, and why.
+    """
+
+    mutants: Mapping[str, Mutant]
+    charged: Mapping[str, Mapping[str, set[str]]]
+    uncharged: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -81,14 +91,14 @@ class Sources:
         registers: The registers by the names of their files.
         released: The recorded implementations, oldest release first.
         texts: The text of each transcript as it stands in its file, by case.
-        kills: The mutants, if they were run.
+        doubt: How the cases themselves were tested, if that is to be shown.
     """
 
     suite: Suite
     registers: Mapping[str, Register]
     released: Sequence[Released]
     texts: Mapping[str, str]
-    kills: KillMatrix | None = None
+    doubt: Doubt | None = None
 
     @cached_property
     def illustrating(self) -> list[Released]:
@@ -114,7 +124,7 @@ class Sources:
     def mutants_of(self) -> dict[str, list[tuple[str, Mutant]]]:
         """Return for each clause the mutants that break it."""
         found: dict[str, list[tuple[str, Mutant]]] = {}
-        for name, mutant in sorted(self.kills.mutants.items()) if self.kills else ():
+        for name, mutant in sorted(self.doubt.mutants.items()) if self.doubt else ():
             found.setdefault(mutant.clause, []).append((name, mutant))
         return found
 
@@ -134,13 +144,13 @@ class Sources:
         return grouped
 
 
-def load_sources(home: Path = HOME, recordings: Path = recorder.HOME, kill_matrix: Path = KILL_MATRIX) -> Sources:
+def load_sources(home: Path = HOME, recordings: Path = recorder.HOME, doubted: bool = False) -> Sources:
     """Read everything.
 
     Args:
         home: A folder that holds `clauses` and `transcripts`.
         recordings: A folder with a folder for each recorded target.
-        kill_matrix: What `make mutants` has written; a file that does not exist is no error.
+        doubted: Show also how the cases themselves were tested; damaging the logs takes half a minute.
     """
     suite = load_suite(home)
     names = [path.stem for path in sorted((home / "clauses").glob("*.yaml"))]
@@ -155,5 +165,21 @@ def load_sources(home: Path = HOME, recordings: Path = recorder.HOME, kill_matri
         dict(zip(names, suite.registers, strict=True)),
         released,
         {case: (home / "transcripts" / f"{case}.yaml").read_text(encoding="utf-8") for case in suite.transcripts},
-        KillMatrix.model_validate(json.loads(kill_matrix.read_text(encoding="utf-8"))) if kill_matrix.is_file() else None,
+        load_doubt(suite) if doubted else None,
     )
+
+
+def load_doubt(suite: Suite) -> Doubt:
+    """Read what `make mutants` has written, and damage the logs of passing runs."""
+    found = mutation.try_damages(suite, mutation.passing_runs(suite))
+    return Doubt(load_mutants(), found.charged, mutation.load_reasons())
+
+
+def load_mutants(folder: Path = KILLED) -> dict[str, Mutant]:
+    """Read which cases find which mutants, by name.
+
+    Args:
+        folder: Has a file for each part of the clause registers.
+    """
+    texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.json"))]
+    return {name: Mutant.model_validate(row) for text in texts for name, row in json.loads(text).items()}

@@ -17,7 +17,7 @@ from conformance.site.commands import command_page
 from conformance.site.formats import KINDS, format_page
 from conformance.site.markup import case_place, clause_place, code, plain, prose
 from conformance.site.programming import programming_pages
-from conformance.site.sources import REPOSITORY, KillMatrix, load_sources
+from conformance.site.sources import REPOSITORY, Doubt, Mutant, load_mutants, load_sources
 
 DOCS = REPOSITORY / "docs"
 WRITTEN = {path.relative_to(DOCS).as_posix(): path.read_text() for path in DOCS.rglob("*.md") if ".ipynb_checkpoints" not in path.parts}
@@ -100,28 +100,27 @@ def test_drawings_stand_behind_a_fence_one_on_a_line(generated):
                 assert (before.strip(), after.strip()) == ("```drawing", "```"), page.path
 
 
-def test_mutants_are_shown_when_they_were_run(sources):
-    kills = KillMatrix.model_validate(
-        {
-            "mutants": {
-                "lies": {"clause": "core.handshake.connected", "lie": "It never answers.", "killed_by": ["core/handshake/ping-first"]}
-            },
-            "without": {"core.handshake.version-minimum": "nothing to break"},
-        }
+def test_how_the_cases_were_tested_is_shown_where_it_is_known(sources):
+    fault = Mutant(
+        clause="core.handshake.connected",
+        fault="It never answers.",
+        killed_by=["core/handshake/ping-first"],
+        unrelated_failures=["core/ack/individual"],
     )
-    with_, without = ("\n".join(page.text for page in clause_pages(replace(sources, kills=one))) for one in (kills, None))
+    damages = {"core.handshake.connected": {"core/handshake/connected": {"late", "absent"}}}
+    doubt = Doubt({"is_silent": fault}, damages, {"core.handshake.version-minimum": "It is part of another step."})
+    with_, without = ("\n".join(page.text for page in clause_pages(replace(sources, doubt=one))) for one in (doubt, None))
     killer = "[`core/handshake/ping-first`](../cases/core-handshake.md#core-handshake-ping-first)"
-    assert f"- Mutant `lies`: It never answers. Killed by {killer}" in with_
-    assert "- No mutant: nothing to break" in with_
-    assert "Mutant" not in without
-    assert "mutant" not in without
+    assert f"- A broker with a fault, `is_silent`: It never answers. Found by {killer}; one other case fails, too" in with_
+    assert "- Its expectation fails when a log is damaged: absent, late" in with_
+    assert "- No damage to a log is charged to it. It is part of another step." in with_
+    assert "fault, `" not in without
+    assert "log is damaged" not in without
 
 
-def test_kill_matrix_is_read_if_it_is_there(tmp_path):
-    path = tmp_path / "kill_matrix.json"
-    assert load_sources(recordings=tmp_path, kill_matrix=path).kills is None
-    path.write_text(json.dumps({"mutants": {}, "without": {"a": "b"}}))
-    assert load_sources(recordings=tmp_path, kill_matrix=path).kills == KillMatrix(mutants={}, without={"a": "b"})
+def test_published_rows_of_mutants_are_read(tmp_path):
+    (tmp_path / "core.json").write_text(json.dumps({"is_silent": {"clause": "core.ack.individual", "fault": "No.", "killed_by": []}}))
+    assert load_mutants(tmp_path) == {"is_silent": Mutant(clause="core.ack.individual", fault="No.", killed_by=[])}
 
 
 def test_pages_without_recordings(tmp_path):

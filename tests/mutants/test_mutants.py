@@ -1,46 +1,85 @@
-"""Every tested clause of the broker has a mutant or a reason to have none, and its own cases kill it.
+"""Inputs tell right from wrong: each mutant of the reference broker is killed by a case that cites its clause.
 
-The cases that cite a mutant's clause run here; `make mutants` runs all cases, to see that no others kill it, and writes the matrix.
+Only these cases run here. `make mutants` runs those of its whole register, and writes the rows that the site shows.
 """
 
-import json
+import re
 
 import pytest
 
-from conformance.mutants import kill
+from conformance.mutants import in_place_of, kill
+from conformance.mutants.model import Patches
 from conformance.suite import load_suite
+from refimpl.broker import Broker
+from refimpl.names import is_system_topic
+from refimpl.proposals.topic_list import rules
 
 MUTANTS = kill.load_mutants()
 
 
 @pytest.fixture(scope="module", name="killings")
 def all_killings() -> dict[str, kill.Killing]:
-    return {one.mutant: one for one in kill.kill_all(MUTANTS, everything=False)}
+    return {one.mutant: one for one in kill.kill_all(MUTANTS, register=False)}
 
 
 @pytest.fixture(scope="module", name="published")
-def published_matrix() -> dict:
-    return json.loads(kill.MATRIX.read_text(encoding="utf-8"))
-
-
-def test_each_tested_clause_has_a_mutant_or_a_reason() -> None:
-    assert kill.problems(load_suite(), []) == []
+def published_rows() -> dict:
+    return kill.published()
 
 
 @pytest.mark.parametrize("name", sorted(MUTANTS))
-def test_a_mutant_is_killed_by_its_own_cases(name: str, killings: dict[str, kill.Killing], published: dict) -> None:
-    assert killings[name].killed_by, f"{name} lives: {MUTANTS[name].lie}"
-    row = published["mutants"].get(name)
-    assert row is not None, "make mutants"
-    assert row == {"clause": MUTANTS[name].clause, "lie": MUTANTS[name].lie, "killed_by": list(killings[name].killed_by)}, "make mutants"
+def test_a_mutant_is_killed_by_a_case_that_cites_its_clause(name: str, killings: dict[str, kill.Killing], published: dict) -> None:
+    assert killings[name].killed_by, f"{name} lives: {MUTANTS[name].fault}"
+    row = published.get(name)
+    assert row is not None, f"python -m conformance.mutants {name}"
+    shown = {key: row[key] for key in ("clause", "fault", "killed_by")}
+    wanted = kill.row(killings[name])
+    assert shown == {key: wanted[key] for key in shown}, f"python -m conformance.mutants {name}"
 
 
-def test_the_matrix_has_no_other_rows(published: dict) -> None:
-    assert set(published["mutants"]) == set(MUTANTS)
-    assert published["without"] == dict(sorted(kill.WITHOUT.items()))
+def test_nothing_is_published_of_mutants_that_are_no_more(published: dict) -> None:
+    assert set(published) == set(MUTANTS)
 
 
-def test_an_honest_broker_is_killed_by_nothing() -> None:
+def test_each_mutant_breaks_a_clause_of_the_broker_that_a_case_cites() -> None:
+    suite = load_suite()
+    tested = {clause for case in suite.transcripts.values() for clause in case.clauses if suite.clauses[clause].side == "broker"}
+    assert {one.clause for one in MUTANTS.values()} <= tested
+
+
+def test_a_broker_without_a_fault_is_killed_by_nothing() -> None:
     suite = load_suite()
     honest = kill.Mutant("honest", "pip145.update.hash", "", lambda patches: None)
-    assert kill.kill(suite, honest, everything=False).killed_by == ()
+    assert kill.kill(suite, honest, register=True) == kill.Killing("honest", (), ())
+
+
+def test_rows_are_written_one_by_one(tmp_path) -> None:
+    first, second = list(MUTANTS)[:2]
+    kill.publish([kill.Killing(first, ("a",)), kill.Killing(second, ("b",))], tmp_path)
+    kill.publish([kill.Killing(second, ("c",), ("d",))], tmp_path)
+    assert {name: row["killed_by"] for name, row in kill.published(tmp_path).items()} == {first: ["a"], second: ["c"]}
+
+
+def test_a_fault_is_put_in_and_taken_out_again() -> None:
+    before, seen = rules.is_system_topic, Broker.__dict__["create_topic"]
+    patches = Patches()
+    patches.function(is_system_topic, lambda _: True)
+    patches.function(Broker.create_topic, lambda *_: None)
+    assert rules.is_system_topic("anything")
+    patches.undo()
+    assert rules.is_system_topic is before
+    assert Broker.__dict__["create_topic"] is seen
+
+
+def test_a_mutant_needs_a_docstring_and_a_name_of_its_own() -> None:
+    taken = next(iter(MUTANTS))
+
+    def silent(*_):
+        pass
+
+    with pytest.raises(ValueError, match="no docstring"):
+        in_place_of(Broker.create_topic, clause="core.ack.individual")(silent)
+    silent.__name__ = taken
+    silent.__doc__ = "Something."
+    with pytest.raises(ValueError, match=re.escape(f"{taken}: the name is taken")):
+        in_place_of(Broker.create_topic, clause="core.ack.individual")(silent)
