@@ -157,10 +157,10 @@ def _two_tiers(sources: Sources) -> Iterator[str]:
     charged, faults = number_of(len(sources.doubt.charged), "clause"), number_of(len(sources.doubt.mutants), "broker")
     yield (
         "The cases are tested in two ways. **Damaged logs:** the log of a passing run is damaged at each step that names a clause, and the "
-        f"clause must fail. That holds for {charged}; {len(sources.doubt.uncharged)} have a reason instead. It shows that an expectation can "
-        "fail. It does not show that the input of a case tells a right broker from a wrong one. "
-        f"**Faulty brokers:** {faults} with one plausible fault each must fail a case that cites the clause. They show that for these faults. "
-        "They do not show that there are no others: a clause without a faulty broker is tested only as far as its damages go."
+        f"clause must fail. That holds for {charged}; {len(sources.doubt.uncharged)} have a reason instead. It shows that an expectation "
+        "can fail. It does not show that the input of a case tells a right broker from a wrong one. "
+        f"**Faulty brokers:** {faults} with one plausible fault each must fail a case that cites the clause. They show that for these "
+        "faults. They do not show that there are no others: a clause without a faulty broker is tested only as far as its damages go."
     )
     yield ""
 
