@@ -179,7 +179,7 @@ def goes_to_sleep_after_silence(watch, watches, connection, request):
 def takes_any_hash_for_the_current_one(watch, watches, connection, request):
     """A watch with a hash is met with silence, whatever there is."""
     update = watch(watches, connection, request)
-    return None if request.current_hash and not update.HasField("error") else update
+    return None if update is None or (request.current_hash and not update.HasField("error")) else update
 
 
 @on_incoming(Watch, clause="pr25648.hash.exact-text")
