@@ -1,4 +1,4 @@
-"""Tests marked `real` start a real Apache Pulsar: without Java or Maven they are skipped with the reason, in CI they fail."""
+"""The suite that is shipped, loaded once; and what tests marked `real` need: without Java or Maven they are skipped with the reason, in CI they fail."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ import os
 import hypothesis
 import pytest
 
+from conformance.suite import Suite, load_suite
 from conformance.targets import TargetError
 from conformance.targets.java_tools import find_java, find_maven
 
 hypothesis.settings.register_profile("project", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("project")
+
+
+@pytest.fixture(scope="session")
+def suite() -> Suite:
+    """Load the clauses and cases that are shipped; no test changes them."""
+    return load_suite()
 
 
 @pytest.fixture(autouse=True)
