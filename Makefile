@@ -46,7 +46,7 @@ conformance: $(VENV)/run.stamp  ## Judge TARGET: the reference broker unless tol
 	$(BIN)/pulsar-conformance run $(TARGET) --report $(REPORT) $(ARGS)
 
 test: $(VENV)/dev.stamp  ## Run the project's own tests; stock clients meet the reference broker only
-	$(BIN)/python -m pytest -m "not (interop and real) and not cluster" $(ARGS)
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile -m "not (interop and real) and not cluster" $(ARGS)
 
 interop: $(VENV)/dev.stamp  ## Let stock clients meet the reference broker and a real Apache Pulsar
 	$(BIN)/python -m pytest tests/interop $(ARGS)

@@ -1,4 +1,4 @@
-"""Tests marked `real` start a real Apache Pulsar: without Java or Maven they are skipped with the reason, in CI they fail."""
+"""The suite that is shipped, loaded once; and what tests marked `real` need: without Java or Maven they are skipped with the reason, in CI they fail."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import hypothesis
 import pytest
 
+from conformance.suite import Suite, load_suite
 from conformance.targets import TargetError
 from conformance.targets.java_tools import find_java, find_maven
 
@@ -15,10 +16,14 @@ hypothesis.settings.register_profile("project", deadline=None)  # a busy machine
 hypothesis.settings.load_profile("project")
 
 
-@pytest.fixture(autouse=True)
-def _tools_of_real_tests(request: pytest.FixtureRequest) -> None:
-    if request.node.get_closest_marker("real") is None:
-        return
+@pytest.fixture(scope="session")
+def suite() -> Suite:
+    """Load the clauses and cases that are shipped; no test changes them."""
+    return load_suite()
+
+
+def require_java() -> None:
+    """Skip the test without Java or Maven; in CI let it fail."""
     try:
         asyncio.run(find_java())
         find_maven()
@@ -26,3 +31,10 @@ def _tools_of_real_tests(request: pytest.FixtureRequest) -> None:
         if os.environ.get("CI"):
             pytest.fail(f"this machine lacks what the test needs: {error}")
         pytest.skip(str(error))
+
+
+@pytest.fixture(autouse=True)
+def _tools_of_real_tests(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("real") is None:
+        return
+    require_java()

@@ -276,7 +276,8 @@ def test_a_listener_that_fails_on_the_success_has_it_asked_for_again() -> None:
     assert broker.wait_serving(30.0) == []
 
 
-def test_a_slow_listener_is_waited_for() -> None:
+def with_a_slow_listener() -> tuple[Broker, list[Pending[None]]]:
+    """Return a broker that has told of two partitions, and what the listener has not done yet."""
     pending: list[Pending[None]] = []
 
     def listener(topics: tuple[str, ...], counts: tuple[int, ...]) -> Pending[None]:
@@ -287,6 +288,11 @@ def test_a_slow_listener_is_waited_for() -> None:
     broker, _, (request,) = producing(partitions_update_listener=listener)
     broker_of.append(broker)
     broker.watched(request, 2)
+    return broker, pending
+
+
+def test_a_slow_listener_is_waited_for() -> None:
+    broker, pending = with_a_slow_listener()
     assert broker.update(1, 3) == []
     assert broker.update(2, 4) == []
     broker.begin(pending[0].succeed, None)
@@ -390,16 +396,7 @@ def test_a_newer_broker_after_an_older_one_is_watched() -> None:
 
 
 def test_a_result_of_an_earlier_connection_is_not_sent() -> None:
-    pending: list[Pending[None]] = []
-
-    def listener(topics: tuple[str, ...], counts: tuple[int, ...]) -> Pending[None]:
-        pending.append(Pending(broker_of[0].core.scheduler))
-        return pending[-1]
-
-    broker_of: list[Broker] = []
-    broker, _, (request,) = producing(partitions_update_listener=listener)
-    broker_of.append(broker)
-    broker.watched(request, 2)
+    broker, pending = with_a_slow_listener()
     broker.begin(pending[0].succeed, None)
     assert broker.update(1, 3) == []
     assert kinds(broker.reconnect(FLAGS)) == ["WatchPartitionUpdate"]

@@ -22,7 +22,7 @@ from conformance.engine.model import Transcript
 from conformance.engine.source import parse, read_source
 from conformance.judging.results import judge_log
 from conformance.running.runner import Options, Silent, run_suite
-from conformance.suite import load_suite
+from conformance.suite import Suite
 from conformance.targets import InProcessTarget
 from refimpl.net.virtual_time import VirtualTimeLoop
 
@@ -81,8 +81,7 @@ def test_what_is_written_is_a_transcript(tmp_path: Path) -> None:
         assert (transcript.id, transcript.vars["t"]) == (f"promoted/{rare.name}", case_of(rare)["vars"]["t"])
 
 
-def test_promoted_cases_run_on_the_reference_broker() -> None:
-    suite = load_suite()
+def test_promoted_cases_run_on_the_reference_broker(suite: Suite) -> None:
     chosen = [name for name in suite.transcripts if name.startswith("promoted/")]
     assert len(chosen) >= 10
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:

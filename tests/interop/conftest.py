@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import itertools
-import os
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -17,10 +16,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from conformance.targets import AdminClient, ApachePulsar, Endpoint, TargetError
-from conformance.targets.java_tools import find_java, find_maven
+from conformance.targets import AdminClient, ApachePulsar, Endpoint
 from conformance.targets.process import tail
 from conformance.targets.reference import ReferenceTarget
+from tests.conftest import require_java
 from tests.fakes.frame_proxy import FrameProxy, frame_proxy
 from tests.interop.java_client import VERSIONS
 from tests.interop.place import DEADLINE, Place, Test
@@ -71,17 +70,6 @@ class BackgroundLoop:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-
-def require_java() -> None:
-    """Skip the test without Java or Maven; in CI let it fail."""
-    try:
-        asyncio.run(find_java())
-        find_maven()
-    except TargetError as error:
-        if os.environ.get("CI"):
-            pytest.fail(f"this machine lacks what the test needs: {error}")
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import pytest
 
 from conformance.engine.capabilities import CAPABILITIES
 from conformance.notebooks.build import HOME as NOTEBOOKS
-from conformance.suite import load_suite
 from refimpl.proposals import PROPOSALS
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, FeatureFlags
 
@@ -48,8 +47,8 @@ def test_nothing_is_declared_twice():
     assert {capability.name for proposal in PROPOSALS for capability in proposal.capabilities} < set(CAPABILITIES)
 
 
-def test_each_proposal_has_a_register_and_each_register_is_of_a_proposal_or_of_the_core():
-    assert {register.proposal.replace("-", "") for register in load_suite().registers} == {"core", *(one.register for one in PROPOSALS)}
+def test_each_proposal_has_a_register_and_each_register_is_of_a_proposal_or_of_the_core(suite):
+    assert {register.proposal.replace("-", "") for register in suite.registers} == {"core", *(one.register for one in PROPOSALS)}
 
 
 @pytest.mark.parametrize("proposal", PROPOSALS, ids=lambda proposal: proposal.register)

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from conformance.mutants import Patches
 from refimpl.proposals.uniform_batches import EntryVerdict, PropertyEntryFilter, SubscriptionEntryFilters, UniformBatcher
 from tests.simulation.batches import run
+from tests.simulation.seeds import count_caught, run_group
 
 SEEDS = 300
 GROUP = 50
@@ -14,12 +14,7 @@ GROUP = 50
 
 @pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
 def test_every_message_is_stored_and_delivered_as_its_header_says(first: int) -> None:
-    for seed in range(first, first + GROUP):
-        try:
-            run(seed)
-        except BaseException as error:
-            error.add_note(f"seed {seed}: python -m tests.simulation.batches {seed}")
-            raise
+    run_group(run, range(first, first + GROUP), "tests.simulation.batches")
 
 
 def test_a_seed_repeats_itself(capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,18 +46,4 @@ def rejects_what_it_should_accept(judge: Callable) -> Callable:
     ],
 )
 def test_a_fault_is_caught(owner: type, name: str, fault: Callable) -> None:
-    patches = Patches()
-    patches.wrap(owner, name, fault)
-    try:
-        caught = sum(fails(seed) for seed in range(20))
-    finally:
-        patches.undo()
-    assert caught > 2
-
-
-def fails(seed: int) -> bool:
-    try:
-        run(seed)
-    except AssertionError:
-        return True
-    return False
+    assert count_caught(run, range(20), owner, name, fault) > 2

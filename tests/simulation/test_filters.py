@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from conformance.mutants import Patches
 from refimpl.broker import Broker
 from refimpl.broker.broker import PROPOSALS
 from refimpl.client import MessageFilterPolicy
@@ -23,6 +22,7 @@ from refimpl.net.virtual_time import VirtualTimeLoop
 from refimpl.proposals.message_filter.kinds import RegexFilter
 from refimpl.store import Cursor, MemoryStore
 from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, CommandSubscribe
+from tests.simulation.seeds import count_caught, run_group
 
 URL = "pulsar://broker:6650"
 TOPIC = "persistent://public/default/t"
@@ -112,12 +112,7 @@ def run(seed: int) -> None:
 
 @pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
 def test_whoever_filters_nothing_that_matches_is_lost(first: int) -> None:
-    for seed in range(first, first + GROUP):
-        try:
-            run(seed)
-        except BaseException as error:
-            error.add_note(f"seed {seed}")
-            raise
+    run_group(run, range(first, first + GROUP))
 
 
 def finds_anywhere(matches: Callable) -> Callable:
@@ -138,18 +133,4 @@ def keeps_what_is_rejected(acknowledge: Callable) -> Callable:
     ids=["matches too much", "matches too little", "does not acknowledge"],
 )
 def test_a_fault_is_caught(owner: type, name: str, fault: Callable) -> None:
-    patches = Patches()
-    patches.wrap(owner, name, fault)
-    try:
-        caught = sum(fails(seed) for seed in range(5))
-    finally:
-        patches.undo()
-    assert caught == 5
-
-
-def fails(seed: int) -> bool:
-    try:
-        run(seed)
-    except AssertionError:
-        return True
-    return False
+    assert count_caught(run, range(5), owner, name, fault) == 5

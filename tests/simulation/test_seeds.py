@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from conformance.mutants import Patches
 from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
 from refimpl.client.pattern_consumer import PatternConsumer
 from refimpl.proposals.partition_watch import PartitionWatchBroker
@@ -13,6 +12,7 @@ from refimpl.proposals.scalable_topics.rules import FoldedChanges
 from refimpl.proposals.topic_list import TopicListBroker
 from refimpl.store import MemoryStore
 from tests.simulation.growth import Growth
+from tests.simulation.seeds import count_caught, run_group
 from tests.simulation.simulation import run
 
 SEEDS = 1000
@@ -25,12 +25,7 @@ FOLLOWING = range(1, 121, 8)
 
 @pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
 def test_client_and_broker_agree_when_all_comes_to_rest(first: int) -> None:
-    for seed in range(first, first + GROUP):
-        try:
-            run(seed)
-        except BaseException as error:
-            error.add_note(f"seed {seed}: python -m tests.simulation.simulation {seed}")
-            raise
+    run_group(run, range(first, first + GROUP), "tests.simulation.simulation")
 
 
 def test_a_seed_repeats_itself(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,18 +104,4 @@ def takes_partitions_as_attached(grow: Callable) -> Callable:
     ],
 )
 def test_a_fault_is_caught(owner: type, name: str, fault: Callable, seeds: Iterable[int]) -> None:
-    patches = Patches()
-    patches.wrap(owner, name, fault)
-    try:
-        caught = sum(fails(seed) for seed in seeds)
-    finally:
-        patches.undo()
-    assert caught > 2
-
-
-def fails(seed: int) -> bool:
-    try:
-        run(seed)
-    except AssertionError:
-        return True
-    return False
+    assert count_caught(run, seeds, owner, name, fault) > 2

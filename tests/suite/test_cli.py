@@ -17,7 +17,6 @@ from conformance.cli import app
 from conformance.judging.results import judge_trial
 from conformance.report import terminal
 from conformance.running import recorder
-from conformance.suite import load_suite
 from tests.fakes.peers import NoPong, Peer, running
 
 CASE = "core/handshake/connected"
@@ -46,11 +45,6 @@ class Background:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(20)
         self._loop.close()
-
-
-@pytest.fixture(scope="module")
-def suite():
-    return load_suite()
 
 
 @pytest.fixture

@@ -11,16 +11,11 @@ from conformance.judging import likeness
 from conformance.judging.results import judge_log
 from conformance.running.recorder import answer_like, load_target
 from conformance.running.runner import Options, Silent, run_suite
-from conformance.suite import Suite, load_suite
+from conformance.suite import Suite
 from conformance.targets import parse_target
 from refimpl.net.virtual_time import VirtualTimeLoop
 
 GOOD = {Verdict.PASS, Verdict.NOT_APPLICABLE, Verdict.SPEC_GAP}
-
-
-@pytest.fixture(scope="module", name="suite")
-def whole_suite() -> Suite:
-    return load_suite()
 
 
 @pytest.mark.parametrize(("target", "profile"), [("in-process", "default"), ("in-process@as-written", "as-written")])

@@ -5,21 +5,13 @@ from __future__ import annotations
 import asyncio
 from datetime import date
 
-import pytest
-
 from conformance.engine import log
 from conformance.exit_codes import EXIT_CONFORMANT
 from conformance.judging.baseline import load_baseline
 from conformance.report.model import build_report
 from conformance.running.runner import Options, Silent, is_slow, run_suite
-from conformance.suite import load_suite
 from conformance.targets import parse_target
 from refimpl.net.virtual_time import VirtualTimeLoop
-
-
-@pytest.fixture(scope="module", name="suite")
-def whole_suite():
-    return load_suite()
 
 
 def judged(suite, text, **options):
