@@ -48,7 +48,7 @@ class Delivery:
         messages: The texts of all its messages.
         wanted: Those that ack_set leaves open.
         ack_set: As in the frame.
-        data: Length of the frame.
+        size: Bytes of the frame.
     """
 
     entry: int
@@ -63,7 +63,7 @@ class Cost:
     """What it costs to send entries to a consumer.
 
     Attributes:
-        data: Of the frames that it is sent.
+        size: Bytes of the frames that it is sent.
         messages: In them, wanted or not.
         wanted: Those that match.
     """

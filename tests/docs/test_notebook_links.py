@@ -11,7 +11,7 @@ import pytest
 from conformance.site.notebooks import settled
 from conformance.site.sources import REPOSITORY
 from refimpl.proposals import PROPOSALS
-from tests.docs.test_pages import WRITTEN, anchors_of
+from tests.docs.markdown import WRITTEN, anchors_of
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
 LINK = re.compile(r"\[([^\]]+)\]\((?!https:)([^)\s]+)\)")

@@ -18,22 +18,7 @@ from conformance.site.formats import KINDS, format_page
 from conformance.site.markup import case_place, clause_place, code, plain, prose
 from conformance.site.programming import programming_pages
 from conformance.site.sources import REPOSITORY, Doubt, Mutant, load_mutants, load_sources
-
-DOCS = REPOSITORY / "docs"
-WRITTEN = {path.relative_to(DOCS).as_posix(): path.read_text() for path in DOCS.rglob("*.md") if ".ipynb_checkpoints" not in path.parts}
-FENCE = re.compile(r"^( *)(```+).*?^\1\2[ \t]*$", re.DOTALL | re.MULTILINE)
-
-
-def outside_fences(text):
-    return FENCE.sub("", text)
-
-
-def anchors_of(text):
-    return re.findall(r"^ *#+ .*\{ #(\S+)[^}]*\}$", outside_fences(text), re.MULTILINE)
-
-
-def links_of(text):
-    return re.findall(r"\]\((?!https?:)([^)\s]+)\)", outside_fences(text))
+from tests.docs.markdown import WRITTEN, anchors_of, links_of
 
 
 def test_paths_and_places_are_unique(made, generated):

@@ -20,7 +20,7 @@ def test_the_cost_is_what_the_broker_sends(policy: MessageFilterPolicy | None) -
     counted = cost(ENTRIES, None if policy is None else built(policy))
     assert sum(len(one.messages) for one in came) == counted.messages
     assert (sum(len(one.wanted) for one in came) if policy else 0) == counted.wanted
-    assert sum(one.data for one in came) == counted.data
+    assert sum(one.size for one in came) == counted.size
 
 
 def test_deliveries_show_what_is_open() -> None:

@@ -48,7 +48,7 @@ def test_a_version_is_started() -> None:
         ("reference@strict", "reference has no profile 'strict' (known: reference@default, reference@as-written)"),
         ("in-process@", "in-process has no profile '' (known: in-process@default, in-process@as-written)"),
         ("apache-pulsr@4.2.4", f"'apache-pulsr@4.2.4' is not a target, did you mean 'apache-pulsar@4.2.4'? ({FORMS})"),
-        ("apache-pulsar@4.0.8", f"apache-pulsar@4.0.8 is not known (known: {VERSIONS})"),
+        ("apache-pulsar@4.0.8", f"apache-pulsar@4.0.8 is not known; did you mean '4.0.0'? (known: {VERSIONS})"),
         ("http://h:8080", "http://h:8080 is an admin URL, not a service URL (write pulsar://HOST:6650 --admin-url http://h:8080)"),
         ("kafka://h:1", f"the target 'kafka://h:1' is not a service URL ({SERVICE_FORM})"),
         ("pulsar://h:1/x", f"the target 'pulsar://h:1/x' is not a service URL ({SERVICE_FORM})"),
