@@ -151,7 +151,7 @@ def searches_the_payload(matches, one, message):
 @in_place_of(RegexFilter.matches, clause="pr7629.regex.text")
 def takes_every_byte_for_a_character(matches, one, message):
     """A payload in UTF-8, too, is matched byte by byte."""
-    return re.fullmatch(one.pattern, message.payload.decode("latin-1")) is not None
+    return re2.fullmatch(one.pattern, message.payload.decode("latin-1")) is not None
 
 
 @in_place_of(RegexFilter.matches, clause="pr7629.regex.octets")

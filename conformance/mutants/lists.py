@@ -243,7 +243,7 @@ def ignores_case(compiled, text, known_prefix=""):
 @in_place_of(TopicsPattern.matches, clause="pip145.pattern.unicode")
 def lets_a_dot_stand_for_a_byte(matches, pattern, name):
     """Pattern and name are compared byte by byte, in UTF-8."""
-    return re.fullmatch(pattern.text.encode(), name.encode()) is not None
+    return re2.fullmatch(pattern.text.encode().decode("latin-1"), name.encode().decode("latin-1")) is not None
 
 
 @on_incoming(Request, clause="pip145.pattern.empty")
