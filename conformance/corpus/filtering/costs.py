@@ -80,7 +80,7 @@ def field_bytes(length: int) -> int:
 
 
 def field_bytes_of(topic: Column | str = "topic") -> Column:
-    """Return `field_octets` of a topic's name as an expression; names are shorter than 2 ** 21 bytes."""
+    """Return `field_bytes` of a topic's name as an expression; names are shorter than 2 ** 21 bytes."""
     length = F.octet_length(topic)
     return length + F.when(length < 1 << 7, 2).when(length < 1 << 14, 3).otherwise(4)
 

@@ -27,7 +27,7 @@ _TOKEN = re.compile(
     | (?P<boundary>\\[bB])
     | (?P<edge>\\[Az])
     | (?P<property>\\[pP](?:\{\^?\w+\}|\w))
-    | (?P<byte>\\C)
+    | (?P<octet>\\C)
     | (?P<escaped>\\[!-/:-@\[-`{-~])
     | (?P<escape>\\.?)
     | (?P<class>\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\\\]])*\])
