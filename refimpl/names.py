@@ -53,12 +53,12 @@ class TopicName:
 
     @property
     def persistent(self) -> bool:
-        """Tell whether messages are stored."""
+        """Return whether messages are stored."""
         return self.domain != DOMAINS[1]
 
 
 def is_namespace(text: str, *, lenient: bool = False) -> bool:
-    """Tell whether a text has the form tenant/namespace.
+    """Return whether a text has the form tenant/namespace.
 
     Args:
         text: Any.
@@ -108,7 +108,7 @@ def full_topic_name(topic: str) -> str:
 
 
 def is_system_topic(topic: str) -> bool:
-    """Tell whether a topic is one of the broker's own, which lists and watches leave out: pip145.list.system-hidden.
+    """Return whether a topic is one of the broker's own, which lists and watches leave out: pip145.list.system-hidden.
 
     Other names that begin with two underscores are ordinary topics.
     """

@@ -54,15 +54,15 @@ class Authorization:
         return role
 
     def is_super_user(self, role: str | None) -> bool:
-        """Tell whether a role may do everything."""
+        """Return whether a role may do everything."""
         return not self._authorizes or role in self._super_users
 
     def administers(self, role: str | None, tenant: str) -> bool:
-        """Tell whether a role may do everything in a tenant."""
+        """Return whether a role may do everything in a tenant."""
         return self.is_super_user(role) or role in self._store.tenants.get(tenant, ())
 
     def allows(self, role: str | None, namespace: str, *actions: str) -> bool:
-        """Tell whether a role may do one of some actions in a namespace."""
+        """Return whether a role may do one of some actions in a namespace."""
         if self.administers(role, namespace.partition("/")[0]):
             return True
         stored = self._store.namespaces.get(namespace)
@@ -85,7 +85,7 @@ class Authorization:
             raise Refused(AuthorizationError, f"Client is not authorized to {what}")
 
     def knows_tenant(self, namespace: str) -> bool:
-        """Tell whether the tenant of a namespace exists."""
+        """Return whether the tenant of a namespace exists."""
         return namespace.partition("/")[0] in self._store.tenants
 
 

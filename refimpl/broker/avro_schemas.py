@@ -43,12 +43,12 @@ def parse(definition: bytes) -> Any:
 
 
 def same(one: bytes, other: bytes) -> bool:
-    """Tell whether two definitions are one, however they are written; both are Avro schemas."""
+    """Return whether two definitions are one, however they are written; both are Avro schemas."""
     return bool(json.loads(one) == json.loads(other))
 
 
 def reads(reader: bytes, writer: bytes) -> bool:
-    """Tell whether a schema reads everything that was written with another; both are Avro schemas."""
+    """Return whether a schema reads everything that was written with another; both are Avro schemas."""
     return _Comparison().reads(parse(reader), parse(writer))
 
 

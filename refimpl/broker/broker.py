@@ -178,7 +178,7 @@ class Broker:
         return found
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        """Return when to call `tick` next, in seconds; None: no deadline is set."""
         deadlines = (self.timers.next_deadline(), *(extension.next_deadline() for extension in self.extensions.values()))
         return min((when for when in deadlines if when is not None), default=None)
 
@@ -197,11 +197,11 @@ class Broker:
         return flags
 
     def may_list(self, connection: Connection, namespace: str) -> bool:
-        """Tell whether a connection may see which topics a namespace has."""
+        """Return whether a connection may see which topics a namespace has."""
         return self.authorization.allows(connection.role, namespace, *ACTIONS)
 
     def may_look_up(self, connection: Connection, namespace: str) -> bool:
-        """Tell whether a connection may see where the topics of a namespace are, and how many partitions they have."""
+        """Return whether a connection may see where the topics of a namespace are, and how many partitions they have."""
         return self.authorization.allows(connection.role, namespace, "produce", "consume")
 
     def check_lookup_limit(self) -> None:
@@ -290,7 +290,7 @@ class Broker:
             extension.partitions_changed(topic)
 
     def exists(self, name: TopicName) -> bool:
-        """Tell whether a topic without partitions, or a partition, exists."""
+        """Return whether a topic without partitions, or a partition, exists."""
         owner = self._owner(name)
         if owner is not None:
             return owner.exists(name)

@@ -42,7 +42,7 @@ class SubscriptionFilters:
             judge.joined(consumer, requested.get(register))
 
     def left(self, consumer: Consumer) -> None:
-        """Record that a consumer is gone."""
+        """Record that a consumer has left."""
         for judge in self.judges.values():
             judge.left(consumer)
 

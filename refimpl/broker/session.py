@@ -86,17 +86,17 @@ class Session:
 
     @property
     def reading(self) -> bool:
-        """Tell whether the peer should be read; not while it does not take its output."""
+        """Return whether the peer should be read; not while it does not take its output."""
         return not self.closing and len(self._output) <= REQUESTS_WAIT_ABOVE
 
     @property
     def takes_messages(self) -> bool:
-        """Tell whether messages may be sent now."""
+        """Return whether messages may be sent now."""
         return not self.closing and len(self._output) <= MESSAGES_WAIT_ABOVE
 
     @property
     def has_output(self) -> bool:
-        """Tell whether there are bytes to send, or the connection is to be closed."""
+        """Return whether there are bytes to send, or the connection is to be closed."""
         return bool(self._output) or self.closing
 
     def send(self, message: Message, payload: bytes | None = None) -> None:

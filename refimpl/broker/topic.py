@@ -36,7 +36,7 @@ class Producer:
     schema_version: bytes = b""
 
     def follows(self, old: Producer) -> bool:
-        """Tell whether this is the same producer after a reconnect: its name was generated, and its epoch has grown."""
+        """Return whether this is the same producer after a reconnect: its name was generated, and its epoch has grown."""
         return not old.user_provided_name and self.epoch > old.epoch
 
 
@@ -62,12 +62,12 @@ class Topic:
 
     @property
     def in_use(self) -> bool:
-        """Tell whether a producer or a consumer is connected."""
+        """Return whether a producer or a consumer is connected."""
         return bool(self.producers) or any(one.consumers for one in self.subscriptions.values())
 
     @property
     def used_without_schema(self) -> bool:
-        """Tell whether somebody wrote to it, or may, or reads it, in whatever form: too late for a consumer to bring a schema."""
+        """Return whether somebody wrote to it, or may, or reads it, in whatever form: too late for a consumer to bring a schema."""
         consumers = [consumer for one in self.subscriptions.values() for consumer in one.consumers]
         return bool(self.producers) or bool(self.entries) or not all(one.auto_schema for one in consumers)
 

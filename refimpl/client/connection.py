@@ -162,7 +162,7 @@ class Connection:
 
     @property
     def has_output(self) -> bool:
-        """Tell whether there is anything to send."""
+        """Return whether there is anything to send."""
         return bool(self._output)
 
     # For producers, consumers and watchers
@@ -187,7 +187,7 @@ class Connection:
             del self._peers[kind, number]
 
     def is_answered(self, message: Message) -> bool:
-        """Tell whether a command is a request, which `exchange` is for."""
+        """Return whether a command is a request, which `exchange` is for."""
         return self._requests.is_answered(message)
 
     def send(self, message: Message, payload: bytes | None = None) -> None:

@@ -63,7 +63,7 @@ class _Permits:
 
     @property
     def overdrawn(self) -> bool:
-        """Tell whether the broker sends regardless of permits, with some tolerance."""
+        """Return whether the broker sends regardless of permits, with some tolerance."""
         return self.entries > 2 * self.granted + _OVERDRAFT
 
 
@@ -286,7 +286,7 @@ class Consumer(Attached):
         return [message for index, message in enumerate(messages) if bits >> index & 1]
 
     def _before_start(self, message_id: MessageId) -> bool:
-        """Tell whether a message was only sent because its entry holds the one to begin with."""
+        """Return whether a message was only sent because its entry holds the one to begin with."""
         wanted = self._wanted
         return wanted is not None and wanted.position == message_id.position and message_id.batch_index < wanted.batch_index
 

@@ -60,5 +60,5 @@ def parse_service_url(url: str) -> Target:
 
 
 def is_scalable(topic: str) -> bool:
-    """Tell whether a full name is that of a scalable topic: PR 25648."""
+    """Return whether a full name is that of a scalable topic: PR 25648."""
     return topic.startswith("topic://")

@@ -176,5 +176,5 @@ class ConsumerOptions(PartitionGrowthOptions):
 
     @property
     def ordered(self) -> bool:
-        """Tell whether messages come in their order, to one consumer at a time."""
+        """Return whether messages come in their order, to one consumer at a time."""
         return self.type in (CommandSubscribe.Exclusive, CommandSubscribe.Failover)

@@ -108,7 +108,7 @@ class Producer(Attached):
 
     @property
     def has_room(self) -> bool:
-        """Tell whether a message is accepted now, or refused at once."""
+        """Return whether a message is accepted now, or refused at once."""
         return self._waiting < self.options.max_pending_messages or self.error is not None
 
     def room(self) -> Pending[None]:

@@ -98,7 +98,7 @@ class RequestTable:
         self._waiting: dict[tuple[str, int], _Waiting] = {}
 
     def is_answered(self, message: Message) -> bool:
-        """Tell whether a command is a request."""
+        """Return whether a command is a request."""
         return type(message) in self._answers
 
     def expect(self, request: Message) -> Pending[BaseCommand]:

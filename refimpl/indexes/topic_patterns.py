@@ -61,7 +61,7 @@ class TopicsPattern:
     open_end: bool = False
 
     def matches(self, name: str) -> bool:
-        """Tell whether the pattern fits a whole name: pip145.pattern.full-match.
+        """Return whether the pattern fits a whole name: pip145.pattern.full-match.
 
         Args:
             name: A topic without its domain and partition suffix: `tenant/namespace/local-name`.

@@ -34,7 +34,7 @@ class MemoryTransport(asyncio.Transport):
         self._connection.send(bytes(data))
 
     def is_closing(self) -> bool:
-        """Tell whether it has ended or will."""
+        """Return whether it has ended or will."""
         return self._closing
 
     def close(self) -> None:

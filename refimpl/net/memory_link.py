@@ -79,7 +79,7 @@ class _Lane:
 
     @property
     def ready(self) -> bool:
-        """Tell whether something has arrived."""
+        """Return whether something has arrived."""
         return bool(self._queue) and self._queue[0][0] <= self._loop.time()
 
     def take(self) -> Iterator[bytes | None]:
@@ -157,7 +157,7 @@ class MemoryConnection:
 
     @property
     def reading(self) -> bool:
-        """Tell whether the peer takes bytes; set to False, they pile up at the broker."""
+        """Return whether the peer takes bytes; set to False, they pile up at the broker."""
         return self._peer_reads
 
     @reading.setter

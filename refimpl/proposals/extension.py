@@ -92,10 +92,10 @@ class Host(Protocol):
         """Let a request about the topics of a namespace pass, as far as its form and the limit of requests in flight go."""
 
     def may_list(self, connection: Connection, namespace: str) -> bool:
-        """Tell whether a connection may see which topics a namespace has."""
+        """Return whether a connection may see which topics a namespace has."""
 
     def may_look_up(self, connection: Connection, namespace: str) -> bool:
-        """Tell whether a connection may see where the topics of a namespace are, and how many partitions they have."""
+        """Return whether a connection may see where the topics of a namespace are, and how many partitions they have."""
 
     def unload(self, name: TopicName) -> None:
         """Close the producers and consumers of a topic; it stays."""
@@ -125,7 +125,7 @@ class EntryJudge:
         """Record a consumer that `check_joins` has passed."""
 
     def left(self, consumer: Hashable) -> None:
-        """Record that a consumer is gone."""
+        """Record that a consumer has left."""
 
     def judge(self, consumer: Hashable, index: int, entry: Entry, cursor: Cursor, now: float) -> EntryVerdict:  # noqa: ARG002
         """Judge an entry that a consumer would be sent now.
@@ -186,7 +186,7 @@ class Extension:
         """Forget a connection that has ended."""
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        """Return when to call `tick` next, in seconds; None: no deadline is set."""
         return None
 
     def tick(self, now: float) -> None:
@@ -238,7 +238,7 @@ class Extension:
         raise NotImplementedError
 
     def exists(self, name: TopicName) -> bool:
-        """Tell whether one of its topics exists."""
+        """Return whether one of its topics exists."""
         raise NotImplementedError
 
     def stored_topic(self, name: TopicName) -> StoredTopic | None:

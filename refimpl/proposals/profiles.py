@@ -39,7 +39,7 @@ AS_WRITTEN = Profiles("as-written")
 """What the texts say."""
 
 PROFILES: Mapping[str, Profiles] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
-"""Both, by name."""
+"""Both profiles, by name."""
 _EARLIER_NAMES = {"letter": "as-written"}
 
 

@@ -84,7 +84,7 @@ class Table(Generic[StateT, EventT, SendT]):
         return next(row for row in self._rows[state, event] if row.when is None or row.when(machine))
 
     def ignores(self, state: StateT, event: EventT) -> bool:
-        """Tell whether an event changes nothing in a state."""
+        """Return whether an event changes nothing in a state."""
         return (state, event) in self._ignored
 
 

@@ -42,17 +42,17 @@ class WatchMachine(Protocol):
 
     @property
     def wants_connection(self) -> bool:
-        """Tell whether a connection is wanted, and there is none."""
+        """Return whether a connection is wanted, and there is none."""
 
     @property
     def is_closed(self) -> bool:
-        """Tell whether it has ended for good: it sends nothing more, and what it is told changes nothing."""
+        """Return whether it has ended for good: it sends nothing more, and what it is told changes nothing."""
 
     def connected(self, flags: FeatureFlags | None, now: float) -> None:
         """Handle a new connection, to any broker of the cluster.
 
         Args:
-            flags: Those of CONNECTED; None: it had none.
+            flags: Feature flags of CONNECTED; None: it had none.
             now: Seconds.
         """
 
@@ -60,24 +60,24 @@ class WatchMachine(Protocol):
         """Handle the loss of the connection, or that none could be made."""
 
     def received(self, command: BaseCommand, now: float) -> None:
-        """Take a command from the broker; one that is not for this watch, or comes too late, is ignored."""
+        """Handle a command from the broker; ignore it if it is not for this watch, or comes too late."""
 
     def commands_to_send(self, new_request_id: Callable[[], int], now: float) -> list[Message]:
-        """Return what is to be sent now, in this order.
+        """Return what to send now, in this order.
 
         Args:
-            new_request_id: Gives a number that no other request of the connection has.
+            new_request_id: Returns an id that no other request of the connection has.
             now: Seconds.
 
         Returns:
-            Sub-messages, each to be wrapped into its command.
+            Sub-messages; the caller wraps each one into a BaseCommand.
         """
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        """Return when to call `tick` next, in seconds; None: no deadline is set."""
 
     def tick(self, now: float) -> None:
         """Do what is due."""
 
     def close(self) -> None:
-        """End the watch, since nobody is interested any more; what is still to be sent tells the broker."""
+        """End the watch, because nobody needs it any more; what is still to be sent tells the broker."""

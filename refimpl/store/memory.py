@@ -47,7 +47,7 @@ class Cursor:
     properties: dict[str, str] = field(default_factory=dict)
 
     def is_acknowledged(self, index: int) -> bool:
-        """Tell whether an entry is acknowledged as a whole."""
+        """Return whether an entry is acknowledged as a whole."""
         return index < self.mark_delete or index in self.acknowledged
 
     def acknowledge(self, index: int) -> None:

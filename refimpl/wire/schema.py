@@ -32,7 +32,7 @@ def fields_of(message: Message | type[Message]) -> dict[int, FieldDescriptor]:
 
 
 def is_repeated(field: FieldDescriptor) -> bool:
-    """Tell whether a field may occur any number of times."""
+    """Return whether a field may occur any number of times."""
     return _labels(cast(Any, field).containing_type)[field.number] == FieldDescriptorProto.LABEL_REPEATED
 
 

@@ -57,7 +57,7 @@ class BasicAvroFilter:
             raise InvalidFilter(f"the schema can't be served: {error}") from None
 
     def matches(self, message: Candidate) -> bool:
-        """Tell whether all fields are equal: pr7629.avro.all-fields-equal, .missing-field, .other-type, .undecodable.
+        """Return whether all fields are equal: pr7629.avro.all-fields-equal, .missing-field, .other-type, .undecodable.
 
         Raises:
             Undecidable: The message was written with a schema that is not known, or that can't be read by.

@@ -38,8 +38,8 @@ class MessageFilterBroker:
 
     Args:
         registry: The filters that may be asked for.
-        profile: Whom to follow where text and settled reading differ.
-        max_message_size: Most bytes that a body may have when decompressed; of one with more, nothing is judged.
+        profile: Which reading to follow where the text and the settled reading differ.
+        max_message_size: Maximum size of a decompressed body, in bytes; of one with more, nothing is judged.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class MessageFilterBroker:
         self._max_message_size = max_message_size
 
     def advertise(self, flags: FeatureFlags) -> None:
-        """Set the feature flag of this proposal; it depends on nothing that the client says: pr7629.flag.set."""
+        """Set the feature flag of this proposal; it does not depend on the client: pr7629.flag.set."""
         flags.supports_message_filter = True
 
     def requested(self, request: CommandSubscribe, schemas: SchemaAccess = _NO_SCHEMAS) -> RequestedFilter | None:
@@ -86,7 +86,7 @@ class SubscriptionMessageFilter:
 
     Args:
         profile: Whether the subscription has a filter, or each consumer.
-        max_message_size: Most bytes that a body may have when decompressed.
+        max_message_size: Maximum size of a decompressed body, in bytes.
 
     Attributes:
         counters: All messages that were judged, whatever filter was in force.
@@ -116,7 +116,7 @@ class SubscriptionMessageFilter:
         self._filters[consumer] = in_force  # pr7629.scope.one-filter, .per-consumer
 
     def left(self, consumer: Hashable) -> None:
-        """Record that a consumer is gone."""
+        """Record that a consumer has left."""
         self._filters.pop(consumer, None)  # pr7629.scope.one-leaves
 
     def judge(self, consumer: Hashable, data: bytes, open_messages: frozenset[int] | None = None) -> EntryJudgement:
@@ -196,7 +196,7 @@ class PayloadJudge(EntryJudge):
         self.message_filter.joined(consumer, cast("RequestedFilter | None", requested))
 
     def left(self, consumer: Hashable) -> None:
-        """Record that a consumer is gone."""
+        """Record that a consumer has left."""
         self.message_filter.left(consumer)
 
     def judge(self, consumer: Hashable, index: int, entry: Entry, cursor: Cursor, now: float) -> EntryVerdict:  # noqa: ARG002

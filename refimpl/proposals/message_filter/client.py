@@ -108,7 +108,7 @@ class MessageFilterEvent(Enum):
 
 
 def steps_in(consumer: ConsumerFilter) -> bool:
-    """Tell whether the client filters by itself where the broker does not: pr7629.client.filters-itself."""
+    """Return whether the client filters by itself where the broker does not: pr7629.client.filters-itself."""
     return consumer.without_support == "filter"
 
 
@@ -122,7 +122,7 @@ TRANSITIONS: tuple[Transition[MessageFilterState, MessageFilterEvent, Enum], ...
     Transition(_State.CLIENT, _Event.DISCONNECTED, _State.OFFLINE),
     Transition(_State.REFUSED, _Event.DISCONNECTED, _State.OFFLINE),
 )
-"""The client as a table."""
+"""The transitions of the client."""
 
 IGNORED: Mapping[MessageFilterState, tuple[MessageFilterEvent, ...]] = MappingProxyType(
     {
@@ -144,7 +144,7 @@ class ConsumerFilter:
         policy: What is wanted.
         without_support: What to do with a broker that does not filter: `refuse` to subscribe, or `filter` here.
         registry: The filters that the client can apply by itself.
-        max_message_size: Most bytes that a body may have when decompressed.
+        max_message_size: Maximum size of a decompressed body, in bytes.
 
     Attributes:
         state: Who filters now.
@@ -172,7 +172,7 @@ class ConsumerFilter:
         """Handle a new connection: pr7629.client.each-connection.
 
         Args:
-            flags: Those of CONNECTED; None: it had none.
+            flags: Feature flags of CONNECTED; None: it had none.
         """
         self.disconnected()
         offered = flags is not None and flags.supports_message_filter

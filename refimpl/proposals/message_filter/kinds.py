@@ -86,7 +86,7 @@ class MessageFilter(Protocol):
     """Decides for one consumer or subscription. It must give the same answer whenever it is asked about the same message."""
 
     def matches(self, message: Candidate) -> bool:
-        """Tell whether a message is wanted.
+        """Return whether a message is wanted.
 
         Raises:
             Undecidable: It can't be told. Any other exception counts as this one.
@@ -132,7 +132,7 @@ class RegexFilter:
         self._compiled = _compiled(pattern)
 
     def matches(self, message: Candidate) -> bool:
-        """Tell whether the whole payload fits: pr7629.regex.whole-payload, .newline, .linear."""
+        """Return whether the whole payload fits: pr7629.regex.whole-payload, .newline, .linear."""
         data = message.payload
         if not _is_utf8(data):
             data = data.decode("latin-1").encode()
@@ -182,7 +182,7 @@ class BytesPrefixFilter:
         self.prefix = properties[PREFIX_KEY].encode() if PREFIX_KEY in properties else _bytes(properties[PREFIX_BASE64_KEY])
 
     def matches(self, message: Candidate) -> bool:
-        """Tell whether the payload begins with the prefix."""
+        """Return whether the payload begins with the prefix."""
         return message.payload.startswith(self.prefix)
 
 

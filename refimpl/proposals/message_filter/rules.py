@@ -48,7 +48,7 @@ _SHOWN = 200
 
 @dataclass(frozen=True)
 class MessageFilterProfile:
-    """What is spoken where the settled reading is another than the text of PR 7629."""
+    """Which reading of PR 7629 a peer speaks, where the settled one differs from the text."""
 
     filter_scope: Literal["subscription", "consumer"]
     """What has one filter: the subscription, so that a consumer with another filter, or with none, is refused with ConsumerBusy
@@ -63,7 +63,7 @@ AS_WRITTEN = MessageFilterProfile(filter_scope="consumer")
 """What the text says."""
 
 PROFILES: Mapping[str, MessageFilterProfile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
-"""Both, by name."""
+"""Both profiles, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +141,91 @@ class EntryJudgement:
     reason: str = ""
 
 
+def _judge_each(message_filter: MessageFilter, candidates: list[Candidate], open_messages: frozenset[int] | None) -> EntryJudgement:
+    wanted: set[int] = set()
+    accepted = rejected = undecidable = 0
+    reason = ""
+    for index, candidate in enumerate(candidates):
+        if open_messages is not None and index not in open_messages:  # pr7629.judge.acknowledged-not-judged
+            continue
+        try:
+            matches = message_filter.matches(candidate)
+        except Exception as error:  # pr7629.judge.filter-fails: code of others; nothing is lost, and dispatch goes on
+            undecidable += 1
+            reason = reason or f"{type(error).__name__}: {error}"
+        else:
+            accepted += bool(matches)
+            rejected += not matches
+            if not matches:
+                continue
+        wanted.add(index)
+    if not wanted:  # pr7629.judge.none-matches
+        return EntryJudgement(EntryOutcome.REJECT, frozenset(), accepted, rejected, undecidable, reason)
+    if not rejected:  # pr7629.judge.all-match
+        return EntryJudgement(EntryOutcome.ACCEPT, open_messages, accepted, rejected, undecidable, reason)
+    return EntryJudgement(EntryOutcome.PARTIAL, frozenset(wanted), accepted, rejected, undecidable, reason)  # pr7629.judge.some-match
+
+
+def _candidates(payload: Payload, max_size: int) -> list[Candidate]:
+    """Take an entry apart: pr7629.judge.compressed, .batch-each, .unbatched.
+
+    Raises:
+        WireError: It does not decompress, or its batch can't be read.
+    """
+    metadata = payload.metadata
+    body = decompress(payload.body, metadata.compression, metadata.uncompressed_size, limit=max_size)
+    if not is_batch(metadata):
+        return [Candidate(body, metadata)]
+    return [Candidate(one.body, metadata, one.metadata) for one in decode_batch(body, metadata.num_messages_in_batch)]
+
+
+def _unreadable(metadata: MessageMetadata) -> str:
+    """Tell why nobody but the consumer can read a message; empty: the broker can."""
+    if metadata.encryption_keys:  # pr7629.judge.encrypted
+        return "it is encrypted"
+    if metadata.num_chunks_from_msg > 1:  # pr7629.judge.chunked
+        return "it is a chunk of a message"
+    return ""
+
+
+def judge(
+    message_filter: MessageFilter,
+    data: bytes,
+    open_messages: frozenset[int] | None = None,
+    *,
+    max_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+) -> EntryJudgement:
+    """Judge an entry.
+
+    Args:
+        message_filter: What its messages have to match.
+        data: Everything that follows the command in its frame: checksum, metadata, body.
+        open_messages: Of a batch, the indexes of the messages that are not acknowledged; None: all of them.
+        max_size: Maximum size of its decompressed body, in bytes.
+    """
+    try:
+        payload = parse_payload(data)
+    except WireError as error:
+        return _undecidable(1, open_messages, f"the headers can't be read: {error}")
+    metadata = payload.metadata
+    if metadata.HasField("marker_type"):  # pr7629.judge.marker
+        return EntryJudgement(EntryOutcome.ACCEPT, open_messages)
+    reason = _unreadable(metadata)
+    if not reason:
+        try:
+            candidates = _candidates(payload, max_size)
+        except WireError as error:  # pr7629.judge.damaged
+            reason = f"the body can't be read: {error.reason}"
+        else:
+            return _judge_each(message_filter, candidates, open_messages)
+    count = max(metadata.num_messages_in_batch, 1) if open_messages is None else len(open_messages)
+    return _undecidable(count, open_messages, reason)
+
+
+def _undecidable(count: int, open_messages: frozenset[int] | None, reason: str) -> EntryJudgement:
+    return EntryJudgement(EntryOutcome.ACCEPT, open_messages, undecidable=count, reason=reason)
+
+
 @dataclass(slots=True)
 class FilterCounters:
     """Messages that were judged, each time that they were: pr7629.stats.counters, .by-messages, .again.
@@ -172,88 +257,3 @@ class FilterCounters:
             "messageFilterRejectedMsgCount": self.rejected,
             "messageFilterUndecidableMsgCount": self.undecidable,
         }
-
-
-def judge(
-    message_filter: MessageFilter,
-    data: bytes,
-    open_messages: frozenset[int] | None = None,
-    *,
-    max_size: int = DEFAULT_MAX_MESSAGE_SIZE,
-) -> EntryJudgement:
-    """Judge an entry.
-
-    Args:
-        message_filter: What its messages have to match.
-        data: Everything that follows the command in its frame: checksum, metadata, body.
-        open_messages: Of a batch, the indexes of the messages that are not acknowledged; None: all of them.
-        max_size: Most bytes that its body may have when decompressed.
-    """
-    try:
-        payload = parse_payload(data)
-    except WireError as error:
-        return _undecidable(1, open_messages, f"the headers can't be read: {error}")
-    metadata = payload.metadata
-    if metadata.HasField("marker_type"):  # pr7629.judge.marker
-        return EntryJudgement(EntryOutcome.ACCEPT, open_messages)
-    reason = _unreadable(metadata)
-    if not reason:
-        try:
-            candidates = _candidates(payload, max_size)
-        except WireError as error:  # pr7629.judge.damaged
-            reason = f"the body can't be read: {error.reason}"
-        else:
-            return _judge_each(message_filter, candidates, open_messages)
-    count = max(metadata.num_messages_in_batch, 1) if open_messages is None else len(open_messages)
-    return _undecidable(count, open_messages, reason)
-
-
-def _undecidable(count: int, open_messages: frozenset[int] | None, reason: str) -> EntryJudgement:
-    return EntryJudgement(EntryOutcome.ACCEPT, open_messages, undecidable=count, reason=reason)
-
-
-def _unreadable(metadata: MessageMetadata) -> str:
-    """Tell why nobody but the consumer can read a message; empty: the broker can."""
-    if metadata.encryption_keys:  # pr7629.judge.encrypted
-        return "it is encrypted"
-    if metadata.num_chunks_from_msg > 1:  # pr7629.judge.chunked
-        return "it is a chunk of a message"
-    return ""
-
-
-def _candidates(payload: Payload, max_size: int) -> list[Candidate]:
-    """Take an entry apart: pr7629.judge.compressed, .batch-each, .unbatched.
-
-    Raises:
-        WireError: It does not decompress, or its batch can't be read.
-    """
-    metadata = payload.metadata
-    body = decompress(payload.body, metadata.compression, metadata.uncompressed_size, limit=max_size)
-    if not is_batch(metadata):
-        return [Candidate(body, metadata)]
-    return [Candidate(one.body, metadata, one.metadata) for one in decode_batch(body, metadata.num_messages_in_batch)]
-
-
-def _judge_each(message_filter: MessageFilter, candidates: list[Candidate], open_messages: frozenset[int] | None) -> EntryJudgement:
-    wanted: set[int] = set()
-    accepted = rejected = undecidable = 0
-    reason = ""
-    for index, candidate in enumerate(candidates):
-        if open_messages is not None and index not in open_messages:  # pr7629.judge.acknowledged-not-judged
-            continue
-        try:
-            matches = message_filter.matches(candidate)
-        except Exception as error:  # pr7629.judge.filter-fails: code of others; nothing is lost, and dispatch goes on
-            undecidable += 1
-            reason = reason or f"{type(error).__name__}: {error}"
-        else:
-            accepted += bool(matches)
-            rejected += not matches
-            if not matches:
-                continue
-        wanted.add(index)
-    if not wanted:  # pr7629.judge.none-matches
-        return EntryJudgement(EntryOutcome.REJECT, frozenset(), accepted, rejected, undecidable, reason)
-    if not rejected:  # pr7629.judge.all-match
-        return EntryJudgement(EntryOutcome.ACCEPT, open_messages, accepted, rejected, undecidable, reason)
-    return EntryJudgement(EntryOutcome.PARTIAL, frozenset(wanted), accepted, rejected, undecidable, reason)  # pr7629.judge.some-match

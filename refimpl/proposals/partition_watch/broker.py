@@ -246,7 +246,7 @@ class PartitionWatchBroker:
             now: Seconds.
 
         Returns:
-            The connections to tell, and what; to be sent in this order.
+            The connections to notify and the command for each, in the order of sending.
         """
         updates: list[tuple[Hashable, CommandPartitionUpdate]] = []
         for watcher in list(self._by_topic.get(topic, ())):  # pip247.update.every-watcher
@@ -257,7 +257,7 @@ class PartitionWatchBroker:
         return updates
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        """Return when to call `tick` next, in seconds; None: no deadline is set."""
         while self._alarms:
             when, number, watcher = self._alarms[0]
             if watcher.deadline == when:
@@ -274,7 +274,7 @@ class PartitionWatchBroker:
         """Do what is due.
 
         Returns:
-            The connections to tell, and what; to be sent in this order.
+            The connections to notify and the command for each, in the order of sending.
         """
         updates: list[tuple[Hashable, CommandPartitionUpdate]] = []
         while (deadline := self.next_deadline()) is not None and deadline <= now:
@@ -286,7 +286,7 @@ class PartitionWatchBroker:
         return updates
 
     def _happened(self, watcher: _Watcher, news: News, now: float) -> CommandPartitionUpdate | None:
-        """Follow the table."""
+        """Apply the transition table."""
         watcher.delivery = DELIVERIES[watcher.delivery, news]
         if watcher.delivery is Delivery.SETTLED:
             watcher.deadline = None

@@ -57,7 +57,7 @@ class PartitionWatchState(Enum):
 
 
 class PartitionWatchEvent(Enum):
-    """What happens to it."""
+    """The events of this state machine."""
 
     CONNECTED = "there is a connection"
     DISCONNECTED = "the connection is lost"
@@ -80,17 +80,17 @@ class PartitionWatchSend(Enum):
 
 
 def watches(watch: PartitionWatch) -> bool:
-    """Tell whether a watcher can be asked for: pip247.client.needs-flag, pip247.client.switched-off, pip247.client.refused."""
+    """Return whether a watcher can be asked for: pip247.client.needs-flag, pip247.client.switched-off, pip247.client.refused."""
     return watch.watches
 
 
 def in_doubt(watch: PartitionWatch) -> bool:
-    """Tell whether the broker may have a watcher of which the client has heard nothing: a request of it was given up."""
+    """Return whether the broker may have a watcher of which the client has heard nothing: a request of it was given up."""
     return watch.registration is Registration.DOUBTFUL
 
 
 def may_have_watcher(watch: PartitionWatch) -> bool:
-    """Tell whether the broker may have a watcher, which is to be closed then: pip247.client.closes."""
+    """Return whether the broker may have a watcher, which is to be closed then: pip247.client.closes."""
     return watch.registration is not Registration.NONE
 
 
@@ -130,7 +130,7 @@ TRANSITIONS: tuple[Transition[PartitionWatchState, PartitionWatchEvent, Partitio
     Transition(_State.WAITING, _Event.CLOSE, _State.CLOSED, _Send.CLOSE, when=may_have_watcher),
     Transition(_State.WAITING, _Event.CLOSE, _State.CLOSED),
 )
-"""The client as a table."""
+"""The transitions of the client."""
 
 _ANSWERS = (_Event.WATCHED, _Event.REFUSED, _Event.FAILED)
 _OUTCOMES = (_Event.APPLIED, _Event.UNAPPLIED)
@@ -201,7 +201,7 @@ class PartitionWatch:
 
     Args:
         topics: Their names; they go to the broker as they are.
-        watcher_id: Unique among the watchers of the client's connections; it is kept over reconnects.
+        watcher_id: Unique among the watchers of the client; it stays the same across reconnects.
         counts: What is known already, such as from the look-ups that the producer or consumer began with.
         profile: Which reading to follow.
         enabled: `enableNotificationForPartitionUpdate` of the producer or consumer; False: always poll.
@@ -210,7 +210,7 @@ class PartitionWatch:
         operation_timeout: Seconds after which an unanswered request for a watcher has failed.
 
     Attributes:
-        state: Where it stands.
+        state: The current state.
         watches: Whether a watcher can be asked for on this connection.
         registration: What is known of the watcher at the broker; only a confirmed one's updates count.
         failure: Why the last request for a watcher failed; None: it did not.
@@ -259,7 +259,7 @@ class PartitionWatch:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Return by which field the broker's commands name it, and the number there."""
+        """Return the field by which the broker's commands address it, and the value of that field."""
         return "watcher_id", self.watcher_id
 
     @property
@@ -269,14 +269,14 @@ class PartitionWatch:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has ended for good."""
+        """Whether it has ended and will not start again."""
         return self.state is PartitionWatchState.CLOSED
 
     def connected(self, flags: FeatureFlags | None, now: float) -> None:
         """Handle a new connection, to any broker of the cluster: pip247.client.reconnects, pip247.client.other-broker.
 
         Args:
-            flags: Those of CONNECTED; None: it had none.
+            flags: Feature flags of CONNECTED; None: it had none.
             now: Seconds.
         """
         self.disconnected(now)
@@ -295,7 +295,7 @@ class PartitionWatch:
         self._happened(PartitionWatchEvent.DISCONNECTED, now)
 
     def close(self) -> None:
-        """End the watch, since nobody is interested any more; a watcher is closed: pip247.client.closes."""
+        """End the watch, because nobody needs it any more; a watcher is closed: pip247.client.closes."""
         self._outbox.clear()
         self._results.clear()
         self._polls.clear()
@@ -303,7 +303,7 @@ class PartitionWatch:
         self._happened(PartitionWatchEvent.CLOSE, None)
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        """Return when to call `tick` next, in seconds; None: no deadline is set."""
         polls = [self._poll_due] if self.state in _WITHOUT_WATCHER else []
         return min((when for when in [self._due, *polls] if when is not None), default=None)
 
@@ -325,14 +325,14 @@ class PartitionWatch:
             self._happened(PartitionWatchEvent.DUE, now)
 
     def commands_to_send(self, new_request_id: Callable[[], int], now: float) -> list[Message]:
-        """Return what is to be sent now, in this order.
+        """Return what to send now, in this order.
 
         Args:
-            new_request_id: Gives a number that no other request of the connection has.
+            new_request_id: Returns an id that no other request of the connection has.
             now: Seconds.
 
         Returns:
-            Sub-messages, each to be wrapped into its command.
+            Sub-messages; the caller wraps each one into a BaseCommand.
         """
         messages: list[Message] = list(self._results)
         for send in self._outbox:
@@ -360,7 +360,7 @@ class PartitionWatch:
     # What the broker tells
 
     def received(self, command: BaseCommand, now: float) -> None:
-        """Take a command from the broker; one that is not for this watcher, or comes too late, is ignored."""
+        """Handle a command from the broker; ignore it if it is not for this watcher, or comes too late."""
         name = command_name(command)
         if self.state is PartitionWatchState.CLOSED:
             return
@@ -479,7 +479,7 @@ class PartitionWatch:
         self._happened(event, now)
 
     def _happened(self, event: PartitionWatchEvent, now: float | None) -> None:
-        """Follow the table."""
+        """Apply the transition table."""
         row = _TABLE.row(self, self.state, event)
         if row is None:
             return

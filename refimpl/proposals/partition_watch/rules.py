@@ -20,7 +20,7 @@ RECONCILE_PERIOD = 600.0
 """Seconds after which a client has its watcher's counts read again."""
 
 WATCHERS_PER_CONNECTION = 20_000
-"""Most watchers that one connection may have."""
+"""Maximum number of watchers per connection."""
 
 TOPICS_PER_CONNECTION = 200_000
 """Most topics that the watchers of one connection may have together."""
@@ -31,7 +31,7 @@ _FRAME_AND_IDS_BYTES = 64
 
 @dataclass(frozen=True)
 class PartitionWatchProfile:
-    """Which reading of PIP-247 is spoken where there are two."""
+    """Which reading of PIP-247 a peer speaks, where there are two."""
 
     failed_result: Literal["backoff", "at_once"]
     """When an update whose result is a failure is sent again: at once the first time and then after delays that double, or, as the
@@ -54,7 +54,37 @@ AS_WRITTEN = PartitionWatchProfile(failed_result="at_once", reconciles=False, re
 """What the text says."""
 
 PROFILES: Mapping[str, PartitionWatchProfile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
-"""Both, by name."""
+"""Both profiles, by name."""
+
+
+def largest_frame(topics: Iterable[str]) -> int:
+    """Return how many bytes a frame with topics and their counts may have at most, be they success or update.
+
+    Args:
+        topics: Names as they are sent.
+    """
+    data = _FRAME_AND_IDS_BYTES
+    for topic in topics:
+        name = len(topic.encode())
+        entry = 1 + _varint(name) + name + 1 + _LARGEST_COUNT_BYTES
+        data += 1 + _varint(entry) + entry
+    return data
+
+
+def _varint(number: int) -> int:
+    return max(1, -(-number.bit_length() // 7))
+
+
+def next_version(version: int, *, is_different: bool, profile: PartitionWatchProfile = DEFAULT) -> int:
+    """Return the version of the update that is sent now.
+
+    Args:
+        version: That of the last update, 0 before the first.
+        is_different: Whether some count differs from the counts that were sent last.
+        profile: Which reading to follow.
+    """
+    # pip247.version.from-one, pip247.version.grows, pip247.version.same-counts, pip247.version.each-sending
+    return version + 1 if is_different or profile.resend_version == "each" else version
 
 
 class ResultJudgement(Enum):
@@ -92,36 +122,6 @@ def resend_delay(failures: int, longest: float, profile: PartitionWatchProfile =
     if failures <= 1 or profile.failed_result == "at_once":  # pip247.result.failure, pip247.result.failure-at-once
         return 0.0
     return delay(failures - 1, longest=longest)  # pip247.result.failure-backoff
-
-
-def next_version(version: int, *, is_different: bool, profile: PartitionWatchProfile = DEFAULT) -> int:
-    """Return the version of the update that is sent now.
-
-    Args:
-        version: That of the last update, 0 before the first.
-        is_different: Whether some count differs from the counts that were sent last.
-        profile: Which reading to follow.
-    """
-    # pip247.version.from-one, pip247.version.grows, pip247.version.same-counts, pip247.version.each-sending
-    return version + 1 if is_different or profile.resend_version == "each" else version
-
-
-def largest_frame(topics: Iterable[str]) -> int:
-    """Return how many bytes a frame with topics and their counts may have at most, be they success or update.
-
-    Args:
-        topics: Names as they are sent.
-    """
-    data = _FRAME_AND_IDS_BYTES
-    for topic in topics:
-        name = len(topic.encode())
-        entry = 1 + _varint(name) + name + 1 + _LARGEST_COUNT_BYTES
-        data += 1 + _varint(entry) + entry
-    return data
-
-
-def _varint(number: int) -> int:
-    return max(1, -(-number.bit_length() // 7))
 
 
 def count_in_force(known: int, told: int) -> int:

@@ -63,9 +63,9 @@ class ScalableTopicsBroker:
         topics_of: Gives the full names of the scalable topics of a namespace; nothing for one that does not exist
             (pr25648.namespace.only, .unknown).
         properties_of: Gives the properties of a scalable topic; None if there is none of that name.
-        profile: Whom to follow where text and peers differ.
+        profile: Which reading to follow where the text and real peers differ.
         enabled: `scalableTopicsEnabled`.
-        max_watches: Most watches of one connection; one more is refused with TooManyRequests.
+        max_watches: Maximum number of watches per connection; the broker refuses more with TooManyRequests.
         may_watch: Tells whether a connection may list a namespace, or raises `Refused`. A watch whose connection may not any more
             ends, without a word, when there is something to tell. None: each may.
 
@@ -172,14 +172,14 @@ class ScalableTopicsBroker:
                     self._armed.setdefault(session, now + COALESCING_SECONDS)  # pr25648.diff.window, .window-fixed
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        """Return when to call `tick` next, in seconds; None: no deadline is set."""
         return next(iter(self._armed.values()), None)
 
     def tick(self, now: float) -> list[tuple[Hashable, CommandWatchScalableTopicsUpdate]]:
         """End the windows that are due.
 
         Returns:
-            The connections to tell, and what; to be sent in this order.
+            The connections to notify and the command for each, in the order of sending.
         """
         updates: list[tuple[Hashable, CommandWatchScalableTopicsUpdate]] = []
         while (deadline := self.next_deadline()) is not None and deadline <= now:
@@ -387,7 +387,7 @@ class ScalableTopicsExtension(Extension):
         return parse_scalable_topic(text)
 
     def exists(self, name: TopicName) -> bool:
-        """Tell whether a scalable topic, or a segment, exists."""
+        """Return whether a scalable topic, or a segment, exists."""
         return self.segment(name.full) is not None if name.domain == SEGMENT else self.record(name.full) is not None
 
     def stored_topic(self, name: TopicName) -> StoredTopic | None:

@@ -48,7 +48,7 @@ class ScalableTopicsState(Enum):
 
 
 class ScalableTopicsEvent(Enum):
-    """What happens to it."""
+    """The events of this state machine."""
 
     START = "somebody is interested"
     CONNECTED = "there is a connection to a broker that supports it"
@@ -62,24 +62,24 @@ class ScalableTopicsEvent(Enum):
 
 
 class ScalableTopicsSend(Enum):
-    """What it sends."""
+    """The commands that this state machine sends."""
 
     WATCH = "WATCH_SCALABLE_TOPICS, with the hash of the known set if there is one"
     CLOSE = "WATCH_SCALABLE_TOPICS_CLOSE"
 
 
 def knows_topics(watch: ScalableTopicsWatch) -> bool:
-    """Tell whether there is a set whose hash can be sent: pr25648.client.hash-on-reconnect."""
+    """Return whether there is a set whose hash can be sent: pr25648.client.hash-on-reconnect."""
     return watch.is_started
 
 
 def survives_loss(watch: ScalableTopicsWatch) -> bool:
-    """Tell whether a lost connection is replaced: pr25648.client.reconnects, .early-loss-fails, .early-loss-retries."""
+    """Return whether a lost connection is replaced: pr25648.client.reconnects, .early-loss-fails, .early-loss-retries."""
     return watch.is_started or watch.profile.loss_before_first_set == "retries"
 
 
 def may_have_watch(watch: ScalableTopicsWatch) -> bool:
-    """Tell whether the broker may have a watch, which is to be closed then: pr25648.client.closes."""
+    """Return whether the broker may have a watch, which is to be closed then: pr25648.client.closes."""
     return watch.registration is not Registration.NONE
 
 
@@ -115,7 +115,7 @@ TRANSITIONS: tuple[Transition[ScalableTopicsState, ScalableTopicsEvent, Scalable
     Transition(_State.WAITING, _Event.DUE, _State.CONNECTING),
     Transition(_State.WAITING, _Event.CLOSE, _State.CLOSED),
 )
-"""The client as a table."""
+"""The transitions of the client."""
 
 _CONNECTIONS = (_Event.CONNECTED, _Event.UNSUPPORTED)
 _UPDATES = (_Event.SNAPSHOT, _Event.DIFF, _Event.ERROR)
@@ -145,15 +145,15 @@ class ScalableTopicsWatch:
 
     Args:
         namespace: `tenant/namespace`.
-        watch_id: Unique among the watches of the client's connections; it is kept over reconnects.
+        watch_id: Unique among the watches of the client; it stays the same across reconnects.
         random: Decides how much of a pause is cut off.
         property_filters: Properties that a topic must have; none: all topics are watched.
-        profile: Whom to follow where text and peers differ.
+        profile: Which reading to follow where the text and real peers differ.
         operation_timeout: Seconds after which the first set has to be there.
 
     Attributes:
-        state: Where it stands.
-        profile: Whom to follow.
+        state: The current state.
+        profile: Which reading the watch follows.
         registration: What is known of the watch at the broker.
         failure: What went wrong last; None: nothing has, since the broker told something.
     """
@@ -207,12 +207,12 @@ class ScalableTopicsWatch:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Return by which field the broker's commands name it, and the number there."""
+        """Return the field by which the broker's commands address it, and the value of that field."""
         return "watch_id", self.watch_id
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has ended for good."""
+        """Whether it has ended and will not start again."""
         return self.state in (ScalableTopicsState.FAILED, ScalableTopicsState.CLOSED)
 
     def start(self) -> None:
@@ -223,7 +223,7 @@ class ScalableTopicsWatch:
         """Handle the connection that was wanted.
 
         Args:
-            flags: Those of CONNECTED; None: it had none.
+            flags: Feature flags of CONNECTED; None: it had none.
             now: Seconds.
         """
         if flags is not None and flags.supports_scalable_topics:
@@ -239,11 +239,11 @@ class ScalableTopicsWatch:
         self._failed(ScalableTopicsEvent.LOST, Refused(ServiceNotReady, "the connection is lost, or could not be made"), now)
 
     def close(self) -> None:
-        """End the watch, since nobody is interested any more; the broker is told: pr25648.client.closes."""
+        """End the watch, because nobody needs it any more; the broker is told: pr25648.client.closes."""
         self._happened(ScalableTopicsEvent.CLOSE, None)
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        """Return when to call `tick` next, in seconds; None: no deadline is set."""
         return self._deadline
 
     def tick(self, now: float) -> None:
@@ -256,14 +256,14 @@ class ScalableTopicsWatch:
             self._happened(ScalableTopicsEvent.DUE, now)
 
     def commands_to_send(self, new_request_id: Callable[[], int], now: float) -> list[Message]:  # noqa: ARG002
-        """Return what is to be sent now, in this order.
+        """Return what to send now, in this order.
 
         Args:
             new_request_id: Is not needed: the requests of this proposal have no numbers.
             now: Seconds.
 
         Returns:
-            Sub-messages, each to be wrapped into its command.
+            Sub-messages; the caller wraps each one into a BaseCommand.
         """
         messages = [self._message(send) for send in self._outbox]
         self._outbox.clear()
@@ -282,7 +282,7 @@ class ScalableTopicsWatch:
         )
 
     def received(self, command: BaseCommand, now: float) -> None:
-        """Take a command from the broker; one that is not for this watch, or comes out of turn, is ignored."""
+        """Handle a command from the broker; ignore it if it is not for this watch, or comes out of turn."""
         if command_name(command) != "watchScalableTopicsUpdate":
             return
         update: CommandWatchScalableTopicsUpdate = command.watchScalableTopicsUpdate
@@ -344,7 +344,7 @@ class ScalableTopicsWatch:
         self._happened(event, now)
 
     def _happened(self, event: ScalableTopicsEvent, now: float | None) -> None:
-        """Follow the table."""
+        """Apply the transition table."""
         row = _TABLE.row(self, self.state, event)
         if row is None:
             return

@@ -138,7 +138,7 @@ def active_segments(update: CommandScalableTopicUpdate) -> dict[str, Segment]:
 
 
 def supersedes(update: CommandScalableTopicUpdate, known_epoch: int | None) -> bool:
-    """Tell whether a client applies an update; brokers repeat an epoch unasked: pr25648.layout.client-epoch.
+    """Return whether a client applies an update; brokers repeat an epoch unasked: pr25648.layout.client-epoch.
 
     Args:
         update: Without an error.
@@ -212,7 +212,7 @@ class LayoutBroker:
             topic: Full name, `topic://tenant/namespace/name`.
 
         Returns:
-            The connections to tell, and what.
+            The connections to notify, and the command for each.
         """
         layout = self._layout_of(topic)
         if layout is None:  # pr25648.layout.deletion-silent
@@ -291,6 +291,6 @@ def _names_of(text: str) -> tuple[str, str]:
 
 
 def is_scalable_topic(topic: str) -> bool:
-    """Tell whether a text that begins with topic:// can be the full name of a scalable topic."""
+    """Return whether a text that begins with topic:// can be the full name of a scalable topic."""
     parts = topic.removeprefix("topic://").split("/", 2)
     return len(parts) == 3 and is_namespace("/".join(parts[:2])) and bool(parts[2].strip())

@@ -16,14 +16,14 @@ COALESCING_SECONDS = 0.05
 """Length of the window, from the first change in it, whose changes go out as one diff (text: 50 ms)."""
 
 WATCHES_PER_CONNECTION = 20_000
-"""Most watches that one connection may have."""
+"""Maximum number of watches per connection."""
 
 _RECORDS = "/topics/"
 
 
 @dataclass(frozen=True)
 class ScalableTopicsProfile:
-    """What is spoken where real peers do otherwise than the text of PR 25648."""
+    """Which reading of PR 25648 a peer speaks, where real peers differ from the text."""
 
     coalescing: Literal["last_wins", "cancels_out"]
     """What a diff says of a topic that changed more than once within a window: only the last change, also where the client knows
@@ -41,21 +41,21 @@ AS_WRITTEN = ScalableTopicsProfile(coalescing="cancels_out", loss_before_first_s
 """What the text says."""
 
 PROFILES: Mapping[str, ScalableTopicsProfile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
-"""Both, by name."""
-
-
-def filters_of(pairs: Iterable[KeyValue]) -> dict[str, str]:
-    """Return the filters of a request; of a key that comes twice the last value counts: pr25648.filter.repeated-key."""
-    return {pair.key: pair.value for pair in pairs}
+"""Both profiles, by name."""
 
 
 def fits(properties: Mapping[str, str], filters: Mapping[str, str]) -> bool:
-    """Tell whether a topic has each property that is asked for, with just that value.
+    """Return whether a topic has each property that is asked for, with just that value.
 
     All filters have to hold (pr25648.filter.all-hold), texts are compared as they are (pr25648.filter.exact, .empty-value), and
     without filters every topic fits (pr25648.filter.none).
     """
     return all(properties.get(key) == value for key, value in filters.items())
+
+
+def filters_of(pairs: Iterable[KeyValue]) -> dict[str, str]:
+    """Return the filters of a request; of a key that comes twice the last value counts: pr25648.filter.repeated-key."""
+    return {pair.key: pair.value for pair in pairs}
 
 
 def record_path(topic: str) -> str:
@@ -78,16 +78,6 @@ def topic_of_path(path: str) -> str | None:
     if not path.startswith(_RECORDS) or len(parts) != 3 or not all(parts):
         return None
     return f"topic://{parts[0]}/{parts[1]}/{unquote(parts[2])}"
-
-
-def retry_delay(failures: int, random: Random) -> float:
-    """Return how long a client waits before it comes back, in seconds: pr25648.client.backoff, .backoff-jitter.
-
-    Args:
-        failures: How often it has failed since the last success, apart from this time.
-        random: Decides how much is cut off, up to a tenth, so that many clients do not come back at once.
-    """
-    return delay(failures + 1, random=random)  # text: 100 ms, doubled with each failure up to 30 s, less up to a tenth
 
 
 @dataclass(frozen=True)
@@ -136,3 +126,13 @@ class FoldedChanges:
         self._added.clear()
         self._removed.clear()
         return changes if changes.added or changes.removed else None
+
+
+def retry_delay(failures: int, random: Random) -> float:
+    """Return how long a client waits before it comes back, in seconds: pr25648.client.backoff, .backoff-jitter.
+
+    Args:
+        failures: How often it has failed since the last success, apart from this time.
+        random: Decides how much is cut off, up to a tenth, so that many clients do not come back at once.
+    """
+    return delay(failures + 1, random=random)  # text: 100 ms, doubled with each failure up to 30 s, less up to a tenth

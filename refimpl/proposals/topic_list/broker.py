@@ -49,11 +49,11 @@ class TopicListBroker:
     Args:
         topics_of: Gives the full names of the existing persistent topics of a namespace: partitions by their own names, system
             topics too; nothing for a namespace that does not exist. Each change from then on has to be told by `created` or `deleted`.
-        profile: Whom to follow where text and peers differ.
+        profile: Which reading to follow where the text and real peers differ.
         pattern_max_length: `subscriptionPatternMaxLength`, in UTF-16 code units.
         evaluation_enabled: `enableBrokerSideSubscriptionPatternEvaluation`; the text calls it enableBrokerSideTopicFiltering.
         watchers_enabled: `enableBrokerTopicListWatcher`; it only hides the watchers.
-        max_watchers: Most watchers of one connection; one more is refused with TooManyRequests.
+        max_watchers: Maximum number of watchers per connection; the broker refuses more with TooManyRequests.
         may_watch: Tells whether a connection may still list a namespace; its watchers end, without a word, at the first change for
             which it may not. None: each may.
     """
@@ -86,7 +86,7 @@ class TopicListBroker:
         return self._watchers_enabled and (self._evaluation_enabled or not self._profile.switch_clears_flag)
 
     def advertise(self, flags: FeatureFlags) -> None:
-        """Set the feature flags of this proposal; they depend on nothing that the client says: pip145.flag.whatever-client."""
+        """Set the feature flags of this proposal; they do not depend on the client: pip145.flag.whatever-client."""
         flags.supports_topic_watchers = self.offers_watchers
         flags.supports_topic_watcher_reconcile = self.offers_watchers  # pip145.flag.reconcile
 
@@ -201,7 +201,7 @@ class TopicListBroker:
             topic: Full name; of a partition its own.
 
         Returns:
-            The connections to tell, and what; to be sent in this order.
+            The connections to notify and the command for each, in the order of sending.
         """
         return self._announce(topic, is_new=True)
 

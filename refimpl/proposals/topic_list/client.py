@@ -55,7 +55,7 @@ class TopicListState(Enum):
 
 
 class TopicListEvent(Enum):
-    """What happens to it."""
+    """The events of this state machine."""
 
     CONNECTED = "there is a connection"
     DISCONNECTED = "the connection is lost"
@@ -70,7 +70,7 @@ class TopicListEvent(Enum):
 
 
 class TopicListSend(Enum):
-    """What it sends."""
+    """The commands that this state machine sends."""
 
     LIST = "GET_TOPICS_OF_NAMESPACE with the known hash"
     LIST_ANEW = "GET_TOPICS_OF_NAMESPACE without a hash"
@@ -87,27 +87,27 @@ class TopicListOffer(Enum):
 
 
 def knows_topics_and_watches(watch: TopicListWatch) -> bool:
-    """Tell whether a watcher can be asked for at once, with the hash of what is known: pip145.client.watch-hash-on-reconnect."""
+    """Return whether a watcher can be asked for at once, with the hash of what is known: pip145.client.watch-hash-on-reconnect."""
     return watch.topics_hash is not None and watches(watch)
 
 
 def watches(watch: TopicListWatch) -> bool:
-    """Tell whether a watcher can be asked for: pip145.client.watch-needs-flag, pip145.client.list-polls-without-watch."""
+    """Return whether a watcher can be asked for: pip145.client.watch-needs-flag, pip145.client.list-polls-without-watch."""
     return watch.offer is not TopicListOffer.LISTS
 
 
 def reconciles(watch: TopicListWatch) -> bool:
-    """Tell whether the set is checked by a repeated request for the watcher, and not by a list: pip145.client.watch-periodic."""
+    """Return whether the set is checked by a repeated request for the watcher, and not by a list: pip145.client.watch-periodic."""
     return watch.offer is TopicListOffer.CHECKS
 
 
 def awaits_answer(watch: TopicListWatch) -> bool:
-    """Tell whether a request is on its way. A close has to follow its answer: some brokers suffer from one that overtakes it."""
+    """Return whether a request is on its way. A close has to follow its answer: some brokers suffer from one that overtakes it."""
     return watch.asked is not None
 
 
 def may_have_watcher(watch: TopicListWatch) -> bool:
-    """Tell whether the broker may have a watcher, which is to be closed then: pip145.client.watch-close."""
+    """Return whether the broker may have a watcher, which is to be closed then: pip145.client.watch-close."""
     return watch.registration is not Registration.NONE
 
 
@@ -159,7 +159,7 @@ TRANSITIONS: tuple[Transition[TopicListState, TopicListEvent, TopicListSend], ..
     Transition(_State.CLOSING, _Event.FAILED, _State.CLOSED),
     Transition(_State.CLOSING, _Event.DISCONNECTED, _State.CLOSED),
 )
-"""The client as a table."""
+"""The transitions of the client."""
 
 _LIST_ANSWERS = (_Event.LISTED,)
 _WATCH_ANSWERS = (_Event.WATCHED, _Event.DOUBTED, _Event.REFUSED)
@@ -212,15 +212,15 @@ class TopicListWatch:
     Args:
         namespace: `tenant/namespace`.
         topics_pattern: RE2 syntax, with or without a topic domain; it goes to the broker as it is.
-        watcher_id: Unique among the watchers of the client's connections; it is kept over reconnects.
-        profile: Whom to follow where text and peers differ.
+        watcher_id: Unique among the watchers of the client; it stays the same across reconnects.
+        profile: Which reading to follow where the text and real peers differ.
         discovery_period: Seconds between two lists, or two checks of what the watcher told (`patternAutoDiscoveryPeriod`).
         operation_timeout: Seconds after which an unanswered request has failed.
         mode: Kind of topics to list; only persistent ones can be watched.
         polling_only: Register no watcher, as for a client that uses HTTP for look-ups.
 
     Attributes:
-        state: Where it stands.
+        state: The current state.
         offer: What the broker does.
         registration: What is known of the watcher at the broker; only a confirmed one's updates count.
         registrations: How often a watcher was confirmed, on connections before this one.
@@ -267,7 +267,7 @@ class TopicListWatch:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Return by which field the broker's commands name it, and the number there."""
+        """Return the field by which the broker's commands address it, and the value of that field."""
         return "watcher_id", self.watcher_id
 
     @property
@@ -287,14 +287,14 @@ class TopicListWatch:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has ended for good."""
+        """Whether it has ended and will not start again."""
         return self.state is TopicListState.CLOSED
 
     def connected(self, flags: FeatureFlags | None, now: float) -> None:
         """Handle a new connection.
 
         Args:
-            flags: Those of CONNECTED; None: it had none.
+            flags: Feature flags of CONNECTED; None: it had none.
             now: Seconds.
         """
         self.disconnected(now)
@@ -316,11 +316,11 @@ class TopicListWatch:
         self._happened(TopicListEvent.DISCONNECTED, now)
 
     def close(self) -> None:
-        """End the watch, since nobody is interested any more; a watcher is closed: pip145.client.watch-close."""
+        """End the watch, because nobody needs it any more; a watcher is closed: pip145.client.watch-close."""
         self._happened(TopicListEvent.CLOSE, None)
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        """Return when to call `tick` next, in seconds; None: no deadline is set."""
         return self._deadline
 
     def tick(self, now: float) -> None:
@@ -335,14 +335,14 @@ class TopicListWatch:
             self._failed(Refused(0, "the broker has not answered in time"), TopicListEvent.FAILED, now)
 
     def commands_to_send(self, new_request_id: Callable[[], int], now: float) -> list[Message]:
-        """Return what is to be sent now.
+        """Return what to send now.
 
         Args:
-            new_request_id: Gives a number that no other request of the connection has.
+            new_request_id: Returns an id that no other request of the connection has.
             now: Seconds.
 
         Returns:
-            Sub-messages, each to be wrapped into its command.
+            Sub-messages; the caller wraps each one into a BaseCommand.
         """
         send, self._to_send = self._to_send, None
         if send is None:
@@ -379,7 +379,7 @@ class TopicListWatch:
         )
 
     def received(self, command: BaseCommand, now: float) -> None:
-        """Take a command from the broker; one that is not for this watcher, or comes too late, is ignored."""
+        """Handle a command from the broker; ignore it if it is not for this watcher, or comes too late."""
         name = command_name(command)
         if name == "watchTopicUpdate":
             self._updated(command.watchTopicUpdate, now)

@@ -15,14 +15,14 @@ PATTERN_MAX_LENGTH = 50
 """Longest pattern that a broker evaluates, in UTF-16 code units (`subscriptionPatternMaxLength`; observed default)."""
 
 WATCHERS_PER_CONNECTION = 20_000
-"""Most watchers that one connection may have."""
+"""Maximum number of watchers per connection."""
 
 _DOMAIN_HEAD = re.compile(r"(?s)(.*?)(non-persistent|persistent)\Z")
 
 
 @dataclass(frozen=True)
 class TopicListProfile:
-    """What is spoken where real peers do otherwise than the text of PIP-145."""
+    """Which reading of PIP-145 a peer speaks, where real peers differ from the text."""
 
     close_answer: Literal["success", "watch_topic_list_success"]
     """What answers WATCH_TOPIC_LIST_CLOSE: SUCCESS, or, as the text has it, WATCH_TOPIC_LIST_SUCCESS without topics and with
@@ -59,7 +59,26 @@ AS_WRITTEN = TopicListProfile(
 """What the text says."""
 
 PROFILES: Mapping[str, TopicListProfile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
-"""Both, by name."""
+"""Both profiles, by name."""
+
+
+def visible_topics(topics: Iterable[str], pattern: TopicsPattern | None = None) -> list[str]:
+    """Return the topics that a list shows, in their order.
+
+    Args:
+        topics: Full names; partitions by their own names (pip145.list.partitions).
+        pattern: Those that it does not fit are left out.
+    """
+    shown = (topic for topic in topics if not is_system_topic(topic))
+    return [topic for topic in shown if pattern is None or pattern.matches(matched_name(topic))]
+
+
+def matched_name(topic: str) -> str:
+    """Return what a pattern is compared with, `tenant/namespace/local-name`.
+
+    The domain is left out (pip145.pattern.name-without-domain), and so is a partition's number (pip145.pattern.partitioned-name).
+    """
+    return partitioned_topic_name(topic).partition("://")[2]
 
 
 def without_domain(pattern: str) -> str:
@@ -84,22 +103,3 @@ def without_domain(pattern: str) -> str:
 def pattern_length(pattern: str) -> int:
     """Return the length of a pattern in the unit of the limit, UTF-16 code units: pip145.pattern.length-unit."""
     return len(pattern.encode("utf-16-be", "surrogatepass")) // 2
-
-
-def matched_name(topic: str) -> str:
-    """Return what a pattern is compared with, `tenant/namespace/local-name`.
-
-    The domain is left out (pip145.pattern.name-without-domain), and so is a partition's number (pip145.pattern.partitioned-name).
-    """
-    return partitioned_topic_name(topic).partition("://")[2]
-
-
-def visible_topics(topics: Iterable[str], pattern: TopicsPattern | None = None) -> list[str]:
-    """Return the topics that a list shows, in their order.
-
-    Args:
-        topics: Full names; partitions by their own names (pip145.list.partitions).
-        pattern: Those that it does not fit are left out.
-    """
-    shown = (topic for topic in topics if not is_system_topic(topic))
-    return [topic for topic in shown if pattern is None or pattern.matches(matched_name(topic))]

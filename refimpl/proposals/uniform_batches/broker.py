@@ -233,7 +233,7 @@ class SubscriptionEntryFilters:
 
     @property
     def active(self) -> bool:
-        """Tell whether there is any filter; if not, every entry is sent and nothing is counted."""
+        """Return whether there is any filter; if not, every entry is sent and nothing is counted."""
         return bool(self._filters)
 
     def judge(self, index: int, data: bytes, messages: int, now: float) -> EntryVerdict:

@@ -42,7 +42,7 @@ class Batch(Generic[T]):
 
     @property
     def is_batch(self) -> bool:
-        """Tell whether it is written as a batch, be it of one: pip191.header.batch-of-one."""
+        """Return whether it is written as a batch, be it of one: pip191.header.batch-of-one."""
         return self.header is not None or len(self.items) > 1
 
 

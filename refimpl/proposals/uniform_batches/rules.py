@@ -18,7 +18,7 @@ Extracted = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class UniformBatchesProfile:
-    """What is spoken where PIP-191 can be read in two ways."""
+    """Which reading of PIP-191 a peer speaks, where there are two."""
 
     batch_of_one: Literal["batch", "java_single"]
     """How a batch that has one message when it goes out is written: as a batch, which is what the table of the text shows, or
@@ -33,7 +33,7 @@ AS_WRITTEN = UniformBatchesProfile(batch_of_one="batch")
 """What the text says: in this it agrees."""
 
 PROFILES: Mapping[str, UniformBatchesProfile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
-"""Both, by name."""
+"""Both profiles, by name."""
 
 
 def allowed_values(setting: Mapping[str, Iterable[str]]) -> Allowed:
