@@ -9,7 +9,7 @@ it delivers the messages that match, and acknowledges the others on behalf of th
 
     message      field                      type        meaning
     SUBSCRIBE    7629 filter_meta           FilterMeta  absent: no filter
-    FilterMeta   1 filter_class_name        string      name of the filter, such as org.apache.pulsar.common.filter.RegexFilter
+    FilterMeta   1 filter_class_name        string      name of the filter, such as `REGEX_FILTER`
                  2 filter_properties        KeyValue*   settings of the filter, such as a regular expression
     MESSAGE      4 ack_set                  int64*      one bit for each message of the batch, lowest first; 1: deliver it
 
