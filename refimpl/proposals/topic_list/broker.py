@@ -91,7 +91,7 @@ class TopicListBroker:
         flags.supports_topic_watcher_reconcile = self.offers_watchers  # pip145.flag.reconcile
 
     def watcher_count(self, connection: Hashable) -> int:
-        """Return how many watchers a connection has."""
+        """Return the number of watchers of a connection."""
         return len(self._watchers.get(connection, ()))
 
     def get_topics(self, request: CommandGetTopicsOfNamespace, topics: Iterable[str]) -> CommandGetTopicsOfNamespaceResponse:
