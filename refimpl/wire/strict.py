@@ -1,4 +1,4 @@
-"""Parse one protobuf message and accept nothing that a later reader would stumble over.
+"""Parse one protobuf message strictly.
 
 The generated code leaves three things open: required fields may be missing, text that is not UTF-8 comes out as bytes,
 and an error has no place. Here all three are a `WireError` with an offset.
