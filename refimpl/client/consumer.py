@@ -1,7 +1,7 @@
 """A consumer of one topic, or of one partition.
 
 MESSAGE --> unpack --> inbox --> application --> acknowledge, or refuse --> ACK, REDELIVER
-FLOW goes out as the application takes messages: core.client.permits-returned
+The consumer sends FLOW as the application receives messages: core.client.permits-returned
 """
 
 from __future__ import annotations

@@ -81,4 +81,4 @@ class WatchMachine(Protocol):
         """Do what is due."""
 
     def close(self) -> None:
-        """End the watch, because nobody needs it any more; `commands_to_send` then has the close command."""
+        """Close the watch; `commands_to_send` then returns the close command."""

@@ -49,7 +49,7 @@ def decompress(body: bytes, compression: int, uncompressed_size: int, *, limit: 
     """Decompress a body.
 
     Args:
-        body: As it stands in the payload.
+        body: The body as it is in the payload.
         compression: A `CompressionType`. For NONE the size is not looked at: some clients send it, some do not.
         uncompressed_size: Bytes that must come out.
         limit: The most bytes that may come out; no more memory than that is taken, whatever the body holds.

@@ -295,7 +295,7 @@ class PartitionWatch:
         self._happened(PartitionWatchEvent.DISCONNECTED, now)
 
     def close(self) -> None:
-        """End the watch, because nobody needs it any more, and close the watcher: pip247.client.closes."""
+        """Close the watch and its watcher at the broker: pip247.client.closes."""
         self._outbox.clear()
         self._results.clear()
         self._polls.clear()

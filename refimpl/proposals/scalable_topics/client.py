@@ -239,7 +239,7 @@ class ScalableTopicsWatch:
         self._failed(ScalableTopicsEvent.LOST, Refused(ServiceNotReady, "the connection is lost, or could not be made"), now)
 
     def close(self) -> None:
-        """End the watch, because nobody needs it any more, and tell the broker: pr25648.client.closes."""
+        """Close the watch, also at the broker: pr25648.client.closes."""
         self._happened(ScalableTopicsEvent.CLOSE, None)
 
     def next_deadline(self) -> float | None:

@@ -26,7 +26,7 @@ the namespace once a minute and filtered the list itself. The proposal changes t
                                         2 watcher_id         uint64
                                         3 topic              string*   full names
                                         4 topics_hash        string    hash of the matching topics
-    WATCH_TOPIC_UPDATE                  1 watcher_id         uint64    no request_id: nobody asked
+    WATCH_TOPIC_UPDATE                  1 watcher_id         uint64    there is no request_id: the broker pushes it
                                         2 new_topics         string*
                                         3 deleted_topics     string*
                                         4 topics_hash        string    hash of the matching topics after the change

@@ -316,7 +316,7 @@ class TopicListWatch:
         self._happened(TopicListEvent.DISCONNECTED, now)
 
     def close(self) -> None:
-        """End the watch, because nobody needs it any more, and close the watcher: pip145.client.watch-close."""
+        """Close the watch and its watcher at the broker: pip145.client.watch-close."""
         self._happened(TopicListEvent.CLOSE, None)
 
     def next_deadline(self) -> float | None:
