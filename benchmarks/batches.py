@@ -1,4 +1,4 @@
-"""Measures what uniform batches (PIP-191) cost: the reference producer and broker in one thread, without sockets.
+"""Measures the cost of uniform batches (PIP-191): the reference producer and broker in one thread, without sockets.
 
 Times are those of the processor: nothing waits, and other work on the machine does not count.
 """

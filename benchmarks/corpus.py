@@ -48,12 +48,12 @@ MILLION = 1_000_000
 SIZES = (MILLION, 10 * MILLION)
 LARGE = 50 * MILLION
 WARM_UP = 3
-"""Rounds over a million rows that are not counted: Java compiles meanwhile what they run."""
+"""Warm-up rounds over a million rows, in which Java compiles the code."""
 ROUNDS = 4
-"""Rounds that are counted; but row by row, ten million rows take one."""
+"""Measured rounds; row by row, ten million rows take only one."""
 ENVIRONMENTS = ROOT / "build" / "spark"
 ON_WORKERS = " on workers"
-"""Ends the names of what was measured in a cluster."""
+"""Suffix of the names of measurements in a cluster."""
 PATTERN = "tenant-0/ns-[0-3]/.*order.*-\\d*[05]"
 RULE = MatchesAny(pattern_set([PATTERN]))
 
@@ -68,7 +68,7 @@ def measure(large: bool, plot: Path | None) -> None:
 
     Args:
         large: The fastest formulation over 50 million rows as well.
-        plot: Where the picture of time against rows goes, an SVG; None: it is not drawn.
+        plot: The file for the plot of time against rows, an SVG; None: no plot.
     """
     folder = Path(tempfile.mkdtemp(prefix="pulsar-conformance-bench-"))
     try:
@@ -94,13 +94,13 @@ def measure(large: bool, plot: Path | None) -> None:
 
 
 def _alone(work: Callable[..., Any], *arguments: object) -> Any:
-    """Let a process of its own do some work, and return what it returns."""
+    """Run a function in a new process, and return its result."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(work, *arguments).result()
 
 
 def _keep_to(cores: int) -> None:
-    """Let this process, and what it will start, run on so many processors only."""
+    """Restrict this process and its children to a number of processors."""
     process = psutil.Process()
     process.cpu_affinity(process.cpu_affinity()[:cores])
 
@@ -176,7 +176,7 @@ def _count(frame: DataFrame, formulation: str) -> int:
 
 
 def _with_udf(frame: DataFrame) -> int:
-    """Count as one writes it by hand."""
+    """Count with a plain UDF."""
     pattern = re.compile(PATTERN)
 
     @F.udf("boolean", useArrow=False)

@@ -12,7 +12,7 @@ def row(name: str, figure: str, remark: str) -> None:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return how long some work takes; what it makes is kept until the clock has stopped."""
+    """Return how long a function takes; its result is kept until the clock has stopped."""
     begin = time.perf_counter()
     kept = work()
     end = time.perf_counter()

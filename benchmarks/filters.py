@@ -79,7 +79,7 @@ def decisions() -> None:
 
 
 def saved_bytes() -> None:
-    """Let a broker without sockets deliver all of a topic, and only what matches."""
+    """Deliver a whole topic from a broker without sockets, and then only the messages that match."""
     for name, meta, written in _KINDS:
         for size, alike, said in ((1, 1, "1 in an entry"), (BATCH, 1, f"{BATCH} in a batch"), (BATCH, BATCH, f"{BATCH} alike in a batch")):
             entries = _entries(written, size, alike)
@@ -98,7 +98,7 @@ def _judge_all(message_filter: MessageFilter, entries: list[bytes]) -> list[Entr
 
 
 def _entries(written: _Written, size: int, alike: int = 1) -> list[bytes]:
-    """Return the messages in entries; so many in a row have the same state."""
+    """Return the messages as entries; `alike` successive messages have the same state."""
     payloads = [written(number // alike) for number in range(MESSAGES)]
     metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=0)
     if size == 1:
@@ -109,7 +109,7 @@ def _entries(written: _Written, size: int, alike: int = 1) -> list[bytes]:
 
 
 def _delivered(entries: list[bytes], size: int, meta: FilterMeta | None) -> tuple[int, float]:
-    """Return the bytes that a consumer is sent of a backlog, and the seconds that it takes."""
+    """Return the number of bytes that a consumer receives of a backlog, and the seconds that it takes."""
     broker = Broker()
     session = broker.connect(0.0)
     subscribe = {"topic": TOPIC, "subscription": "s", "subType": "Exclusive", "consumer_id": 1, "request_id": 2, "filter_meta": meta}

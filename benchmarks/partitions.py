@@ -1,4 +1,4 @@
-"""Measures PIP-247: how fast a changed number of partitions reaches those who watch it, and what asking for it costs instead.
+"""Measures PIP-247: how fast a changed partition count reaches its watchers, and what polling costs instead.
 
 A change is a POST of a new number of partitions on one kept connection of the admin interface; its time runs from the start of the
 call until the last PARTITION_UPDATE has arrived. Asking is one PARTITIONED_METADATA for each of as many clients.

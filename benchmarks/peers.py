@@ -1,7 +1,7 @@
-"""Measures the reference broker beside a real Apache Pulsar, both as processes of their own, taken alternately in one run.
+"""Measures the reference broker beside a real Apache Pulsar, each in its own process, alternating in one run.
 
-A creation is a PUT of a topic on one kept connection of the admin interface, after some to warm up; its time runs from the
-start of the call until the WATCH_TOPIC_UPDATE has arrived. Memory is the resident set of the processes of a broker.
+A creation is a PUT of a topic on a persistent connection of the admin interface, after a warm-up. Its time runs from the start of
+the call until the WATCH_TOPIC_UPDATE has arrived. Memory is the resident set of the processes of a broker.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Measures PR 25648: a watch over 100,000 scalable topics without sockets, and one over fewer beside a real Apache Pulsar.
 
-What is timed is the way through the broker's own code: from the bytes of a request, or an admin call, to the bytes that
-answer. Beside the real one it is the time until an answer, or what follows it, has arrived.
+Without sockets, a time is that of the broker's own code: from the bytes of a request, or an admin call, to the bytes of the answer.
+Beside the real broker, it is the time until the answer, or the resulting update, has arrived.
 """
 
 import asyncio

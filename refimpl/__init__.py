@@ -1,1 +1,1 @@
-"""Reference implementation of the proposals that this project specifies: wire format, rules, and the machines built on them."""
+"""The reference implementation: wire format, proposals, broker and client."""

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: delays that double with each failure, up to a longest one."""
+"""Exponential back-off: delays that double with each failure, up to a maximum."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from random import Random
 FIRST_SECONDS = 0.1
 LONGEST_SECONDS = 30.0
 JITTER = 0.1
-"""The largest part of a delay that is cut off at random, so that many clients do not come back at once."""
+"""Maximum jitter: the largest part of a delay that is cut off at random, so that many clients do not reconnect at once."""
 
 _MOST_DOUBLINGS = 64
 
 
 def delay(failures: int, first: float = FIRST_SECONDS, longest: float = LONGEST_SECONDS, random: Random | None = None) -> float:
-    """Return how long to wait, in seconds: `first`, twice that, four times that, ... `longest`.
+    """Return the delay before the next attempt, in seconds: `first`, twice that, four times that, ... `longest`.
 
     Args:
-        failures: How often it has failed since the last success, this time included; at least 1.
-        first: Seconds after the first failure.
-        longest: Most seconds.
-        random: Decides how much is cut off, up to a tenth; None: nothing is.
+        failures: Number of failures since the last success, including this one; at least 1.
+        first: The delay after the first failure, in seconds.
+        longest: The maximum delay, in seconds.
+        random: Source of the jitter, which shortens the delay by up to a tenth; None: no jitter.
     """
     seconds = min(first * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), longest)
     return seconds if random is None else seconds * (1 - JITTER * random.random())
 
 
 class Backoff:
-    """The delays of one thing that is tried again and again: it counts its failures.
+    """The delays of one repeated operation; counts its failures.
 
     Args:
         random: As for `delay`.
@@ -46,5 +46,5 @@ class Backoff:
         return delay(self._failures, self._first, self._longest, self._random)
 
     def reset(self) -> None:
-        """Begin with the first delay again, after a success."""
+        """Restart with the first delay, after a success."""
         self._failures = 0

@@ -1,4 +1,4 @@
-"""The broker's settings, under the names that Pulsar's broker.conf gives them."""
+"""The broker's settings, with their names in Pulsar's broker.conf."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ class Configuration:
     """Settings; the attribute `max_message_size` is the key `maxMessageSize`, and so on.
 
     Attributes:
-        cluster_name: What the broker calls its cluster.
-        keep_alive_interval_seconds: A PING goes out this often, and a silent peer is dropped after two intervals.
-        connection_liveness_check_timeout_millis: How long the owner of an exclusive subscription has to answer a PING.
-        max_message_size: Largest payload of one SEND, in bytes.
-        max_concurrent_lookup_request: Look-ups, partition and topic list requests in flight; 0 refuses them all.
-        subscription_pattern_max_length: Longest topic pattern that is evaluated, in UTF-16 code units.
-        enable_broker_side_subscription_pattern_evaluation: Topic patterns are evaluated here.
-        enable_broker_topic_list_watcher: Topic list watchers are offered in the feature flags.
-        enable_notification_for_partition_update: Partition update watchers are offered in the feature flags, and served.
-        notification_for_partition_update_timeout_seconds: A partition update without a result is sent again after this time.
+        cluster_name: The name of the cluster.
+        keep_alive_interval_seconds: Seconds between two PINGs; a silent peer is disconnected after two intervals.
+        connection_liveness_check_timeout_millis: Milliseconds for the owner of an exclusive subscription to answer a PING.
+        max_message_size: Maximum payload size of a SEND, in bytes.
+        max_concurrent_lookup_request: Maximum number of lookup, partition and topic list requests in flight; 0 refuses all.
+        subscription_pattern_max_length: Maximum length of a topic pattern, in UTF-16 code units.
+        enable_broker_side_subscription_pattern_evaluation: The broker evaluates topic patterns.
+        enable_broker_topic_list_watcher: The broker announces topic list watchers.
+        enable_notification_for_partition_update: The broker announces and serves partition update watchers.
+        notification_for_partition_update_timeout_seconds: Seconds until a partition update without a result is resent.
         allow_auto_topic_creation: Producers and consumers create missing topics.
         allow_auto_topic_creation_type: `non-partitioned` or `partitioned`.
-        default_num_partitions: Partitions of a topic that is created on its own.
-        acknowledgment_at_batch_index_level_enabled: Messages of a batch can be acknowledged one by one.
+        default_num_partitions: Partition count of automatically created topics.
+        acknowledgment_at_batch_index_level_enabled: Messages of a batch can be acknowledged individually.
         scalable_topics_enabled: Clients can watch and look up scalable topics.
         force_delete_namespace_allowed: A namespace can be deleted with its topics.
-        dispatcher_entry_filter_rescheduled_message_delay: Milliseconds until an entry that a filter put off is offered again.
+        dispatcher_entry_filter_rescheduled_message_delay: Milliseconds before a rescheduled entry is tried again.
         authentication_enabled: CONNECT and admin calls need a token.
-        authorization_enabled: What a role may do is checked.
+        authorization_enabled: The broker checks permissions of roles.
         authentication_providers: Names of providers; the token provider is built in.
         token_secret_key: `data:;base64,...`: the key that tokens are signed with (HS256).
         super_user_roles: Roles that may do everything, separated by commas.
-        broker_client_authentication_plugin: Accepted for compatibility: this broker is no client of itself.
-        broker_client_authentication_parameters: The same.
+        broker_client_authentication_plugin: Accepted for compatibility and ignored.
+        broker_client_authentication_parameters: Accepted for compatibility and ignored.
     """
 
     cluster_name: str = "standalone"
@@ -67,13 +67,13 @@ class Configuration:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str]) -> Self:
-        """Read settings as they stand in a configuration file.
+        """Parse settings of a configuration file.
 
         Args:
-            settings: Texts by Pulsar's keys; booleans as `true` and `false`.
+            settings: Values as text, by Pulsar's keys; booleans are `true` and `false`.
 
         Raises:
-            ValueError: A key is unknown, or a value does not fit; names both.
+            ValueError: A key is unknown, or a value is invalid; the message names both.
         """
         values: dict[str, object] = {}
         for key, text in settings.items():
@@ -85,7 +85,7 @@ class Configuration:
         return cls(**values)  # type: ignore[arg-type]
 
     def settings(self) -> dict[str, str]:
-        """Return all settings as texts, secrets hidden."""
+        """Return all settings as text, with secrets hidden."""
         found = {}
         for key in _DEFAULTS:
             value = getattr(self, _attribute(key))
@@ -100,7 +100,7 @@ _AT_LEAST = {
     "keepAliveIntervalSeconds": 1,
     "maxMessageSize": 1,
     "defaultNumPartitions": 1,
-    "dispatcherEntryFilterRescheduledMessageDelay": 1,  # with 0 a filter that always puts off would never let go
+    "dispatcherEntryFilterRescheduledMessageDelay": 1,  # with 0, a filter that always reschedules would loop forever
     "notificationForPartitionUpdateTimeoutSeconds": 1,
 }
 

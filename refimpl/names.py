@@ -1,4 +1,4 @@
-"""Names of topics and namespaces: their parts, as both sides and the proposals read them.
+"""Names of topics and namespaces, for the broker, the client and the proposals.
 
 persistent://tenant/namespace/local-name                a topic
 persistent://tenant/namespace/local-name-partition-3    one partition of a partitioned topic
@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 DOMAINS = ("persistent", "non-persistent")
-"""Those of ordinary topics."""
+"""The domains of ordinary topics."""
 
 SYSTEM_LOCAL_NAMES = (
     "__change_events",
@@ -22,27 +22,27 @@ SYSTEM_LOCAL_NAMES = (
 )
 """Local names of system topics."""
 SYSTEM_PREFIXES = ("persistent://pulsar/system/transaction_coordinator_assign", "persistent://pulsar/system/__transaction_log_")
-"""Beginnings of full names of system topics."""
+"""Prefixes of full names of system topics."""
 SYSTEM_ENDING = "__transaction_pending_ack"
-"""The end of full names of system topics, in front of a partition's number."""
+"""Suffix of full names of system topics, before the partition suffix."""
 
 _NAMESPACE_PART = r"[-=:.\w]+"
 _NAMESPACE = re.compile(rf"{_NAMESPACE_PART}/{_NAMESPACE_PART}", re.ASCII)
 _PARTITION_SUFFIX = re.compile(r"-partition-(0|[1-9][0-9]*)\Z")
 _DIGITS = 10
-"""A number with so many digits is no number of a partition."""
+"""Number of digits from which a number is not a partition index."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicName:
-    """A topic's full name, and its parts.
+    """A full topic name and its parts.
 
     Attributes:
-        full: With domain, as it stands on the wire.
-        domain: One of `DOMAINS`, or one that a proposal adds.
+        full: The full name with domain, as on the wire.
+        domain: One of `DOMAINS`, or a domain of a proposal.
         namespace: "tenant/namespace".
-        partitioned: Name of the partitioned topic if this is a partition, else the same as `full`.
-        partition: Number of the partition, from 0; -1: this is none.
+        partitioned: The full name of the partitioned topic if this is a partition, otherwise `full`.
+        partition: The partition index, from 0; -1: this is not a partition.
     """
 
     full: str
@@ -53,17 +53,16 @@ class TopicName:
 
     @property
     def persistent(self) -> bool:
-        """Tell whether messages are stored."""
+        """Return whether messages are stored."""
         return self.domain != DOMAINS[1]
 
 
 def is_namespace(text: str, *, lenient: bool = False) -> bool:
-    """Tell whether a text has the form tenant/namespace.
+    """Return whether a text has the form tenant/namespace.
 
     Args:
         text: Any.
-        lenient: Slashes at its end are let through, as brokers do in requests for lists: such a name belongs to no namespace that
-            could exist.
+        lenient: Accept trailing slashes, as brokers do in list requests. No namespace with such a name can exist.
     """
     return _NAMESPACE.fullmatch(text.rstrip("/") if lenient else text) is not None
 
@@ -79,25 +78,25 @@ def partition_name(partitioned: str, partition: int) -> str:
 
 
 def partitioned_topic_name(topic: str) -> str:
-    """Return the name of the partitioned topic that a partition belongs to; any other name unchanged.
+    """Return the partitioned topic of a partition; return any other name unchanged.
 
-    Only a canonical number counts: `x-partition-01` and `x-partition--1` are ordinary names (pip145.pattern.ordinary-suffix).
+    Only a canonical index counts: `x-partition-01` and `x-partition--1` are ordinary names (pip145.pattern.ordinary-suffix).
     """
     return _PARTITION_SUFFIX.sub("", topic)
 
 
 def partition_index(topic: str) -> int:
-    """Return the number of a partition, from its name; -1 if the topic is none, or the number can't be one."""
+    """Return the partition index in a topic name; -1 if it has none, or an invalid one."""
     base = partitioned_topic_name(topic)
     digits = topic[len(base) + len("-partition-") :]
     return int(digits) if 0 < len(digits) < _DIGITS else -1
 
 
 def full_topic_name(topic: str) -> str:
-    """Write a topic's name in full; core.lookup.short-name.
+    """Return the full name of a topic: core.lookup.short-name.
 
     Raises:
-        ValueError: It can't be the name of a topic.
+        ValueError: The name is not a valid topic name.
     """
     if "://" in topic:
         return topic
@@ -108,9 +107,9 @@ def full_topic_name(topic: str) -> str:
 
 
 def is_system_topic(topic: str) -> bool:
-    """Tell whether a topic is one of the broker's own, which lists and watches leave out: pip145.list.system-hidden.
+    """Return whether a topic is a system topic, which lists and watches leave out: pip145.list.system-hidden.
 
-    Other names that begin with two underscores are ordinary topics.
+    Other names that start with two underscores are ordinary topics.
     """
     if "__" not in topic and not topic.startswith(SYSTEM_PREFIXES):
         return False

@@ -1,4 +1,4 @@
-"""Timers without a clock: who holds them says what time it is."""
+"""Timers without a clock: the caller passes in the time."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Callable
 
 
 class Timer:
-    """Something that will be called once; `cancel` takes it back."""
+    """A function that is called once, unless `cancel` is called before."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self.call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
-        """Take it back."""
+        """Cancel the call."""
         self.call = None
 
 
 class Timers:
-    """Timers in the order of their times."""
+    """Timers, ordered by time."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Timer]] = []
@@ -29,8 +29,8 @@ class Timers:
         """Set a timer.
 
         Args:
-            when: In seconds, on the clock that `run` is given.
-            call: What to call then.
+            when: The time of the call in seconds, on the clock of `run`.
+            call: The function to call.
         """
         timer = Timer(call)
         heapq.heappush(self._heap, (when, next(self._numbers), timer))
@@ -43,7 +43,7 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now: float) -> Callable[[], None] | None:
-        """Take out the next timer that is due, and return what is to be called; None: none is due."""
+        """Remove the next due timer and return its function; None: no timer is due."""
         when = self.next_deadline()
         return heapq.heappop(self._heap)[2].call if when is not None and when <= now else None
 

@@ -1,6 +1,6 @@
-"""What administrators do: tenants, namespaces, topics, subscriptions. One method for each operation of Pulsar's admin interface.
+"""The admin operations: tenants, namespaces, topics, subscriptions. Each operation of Pulsar's admin interface is a method.
 
-Refusals carry the HTTP status that Apache Pulsar 4.2.4 was observed to answer with.
+Errors have the HTTP status observed on Apache Pulsar 4.2.4.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from refimpl.broker.broker import Broker
 
 MOST_PARTITIONS = 10_000
-"""More partitions than this are refused, so that one call can't fill the memory."""
+"""Maximum number of partitions, so that one call can't exhaust the memory."""
 _NUMBER = re.compile(r"[+-]?\d{1,18}")
-"""What Java reads as a number: with a sign, with leading zeros and in any digits. Observed on Apache Pulsar 2.10.5 and 4.2.4."""
+"""What Java parses as a number: a sign, leading zeros and any Unicode digits. Observed on Apache Pulsar 2.10.5 and 4.2.4."""
 
 
 class Admin:
@@ -41,7 +41,7 @@ class Admin:
         self._store = broker.store
 
     def check_access(self, role: str | None, tenant: str | None = None) -> None:
-        """Let a role administer a tenant, or with None the whole cluster.
+        """Check that a role may administer a tenant, or the whole cluster if the tenant is None.
 
         Raises:
             AdminRefused: 403.
@@ -80,7 +80,7 @@ class Admin:
         self._store.tenants[tenant] = set(admin_roles)
 
     def delete_tenant(self, tenant: str, *, force: bool = False) -> None:
-        """Delete a tenant; forced: with its namespaces."""
+        """Delete a tenant; with `force`, also its namespaces."""
         self._check_tenant(tenant)
         owned = self.namespaces(tenant)
         if owned and not force:
@@ -94,7 +94,7 @@ class Admin:
         return self._broker.configuration.settings()
 
     def health(self) -> str:
-        """Tell that the broker works."""
+        """Return that the broker is healthy."""
         return "ok"
 
     # Namespaces
@@ -119,7 +119,7 @@ class Admin:
         self._store.namespaces[namespace] = StoredNamespace()
 
     def delete_namespace(self, namespace: str, *, force: bool = False) -> None:
-        """Delete a namespace; forced: with its topics, each of which is announced as deleted."""
+        """Delete a namespace; with `force`, also its topics, each announced as deleted."""
         stored = self._namespace(namespace)
         if force and not self._broker.configuration.force_delete_namespace_allowed:
             raise AdminRefused(405, "Broker doesn't allow forced deletion of namespaces")
@@ -136,7 +136,7 @@ class Admin:
             self._broker.partitions_changed(topic)
 
     def unload_namespace(self, namespace: str) -> None:
-        """Disconnect the producers and consumers of all topics of a namespace; what watches them stays."""
+        """Disconnect the producers and consumers of all topics of a namespace; watchers stay open."""
         self._namespace(namespace)
         for topic in [*self._broker.persistent_topics(namespace), *self._broker.non_persistent_topics(namespace)]:
             self._broker.unload(parse_topic(topic))
@@ -148,20 +148,20 @@ class Admin:
         return {role: sorted(actions) for role, actions in self._namespace(namespace).permissions.items()}
 
     def grant_permission(self, namespace: str, role: str, actions: Iterable[str]) -> None:
-        """Allow a role actions, and no others."""
+        """Set the allowed actions of a role."""
         granted = set(actions)
         if not granted <= ACTIONS:
             raise AdminRefused(400, f"unknown actions {', '.join(sorted(granted - ACTIONS))}")
         self._namespace(namespace).permissions[role] = granted
 
     def revoke_permission(self, namespace: str, role: str) -> None:
-        """Take all actions from a role."""
+        """Revoke all permissions of a role."""
         self._namespace(namespace).permissions.pop(role, None)
 
     # Topics
 
     def topics(self, namespace: str, domain: str, *, include_system: bool = False) -> list[str]:
-        """List the topics of a namespace, each partition by itself."""
+        """List the topics of a namespace, with partitions listed individually."""
         self._namespace(namespace)
         broker = self._broker
         found = broker.persistent_topics(namespace) if domain == DOMAINS[0] else broker.non_persistent_topics(namespace)
@@ -173,7 +173,7 @@ class Admin:
         return [topic for topic in found if topic.startswith(f"{domain}://") and (include_system or not is_system_topic(topic))]
 
     def create_topic(self, topic: str) -> None:
-        """Create a topic without partitions."""
+        """Create a non-partitioned topic."""
         name = self._name(topic)
         self._check_new(name)
         base, mark, number = name.full.partition("-partition-")
@@ -186,7 +186,7 @@ class Admin:
         self._broker.create_topic(name)
 
     def delete_topic(self, topic: str, *, force: bool = False) -> None:
-        """Delete a topic without partitions, or a partition; forced: also one that is in use."""
+        """Delete a non-partitioned topic or a partition; with `force`, even if it is in use."""
         name = self._existing(topic)
         self._check_unused(name, force=force)
         self._broker.delete_topic(name)
@@ -197,14 +197,14 @@ class Admin:
             self._broker.unload(name)
 
     def create_partitioned_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic with partitions."""
+        """Create a partitioned topic."""
         name = self._name(topic)
         self._check_partitions(partitions)
         self._check_new(name)
         self._broker.create_partitions(name, partitions)
 
     def update_partitioned_topic(self, topic: str, partitions: int) -> None:
-        """Let the number of partitions grow."""
+        """Increase the partition count of a topic."""
         name = self._name(topic)
         present = self._namespace(name.namespace).partitioned.get(name.full)
         if present is None:
@@ -215,7 +215,7 @@ class Admin:
         self._broker.create_partitions(name, partitions)
 
     def delete_partitioned_topic(self, topic: str, *, force: bool = False) -> None:
-        """Delete a topic with partitions; forced: also one that is in use."""
+        """Delete a partitioned topic; with `force`, even if it is in use."""
         name = self._name(topic)
         parts = self._parts(topic)
         if not parts:
@@ -230,7 +230,7 @@ class Admin:
         self._broker.partitions_changed(name.full)
 
     def partitioned_metadata(self, topic: str) -> dict[str, Any]:
-        """Return the number of partitions of a topic; 0: it has none."""
+        """Return the partition count of a topic; 0: it is not partitioned."""
         name = self._name(topic)
         partitions = self._namespace(name.namespace).partitioned.get(name.full, 0)
         if not partitions:
@@ -238,7 +238,7 @@ class Admin:
         return {"partitions": partitions, "deleted": False}
 
     def lookup(self, topic: str) -> dict[str, str]:
-        """Return where a topic is served."""
+        """Return the service URL of the broker that serves a topic."""
         self._namespace(self._name(topic).namespace)
         broker = self._broker
         return {"brokerUrl": broker.service_url, "httpUrl": broker.admin_url, "nativeUrl": broker.service_url, "brokerUrlSsl": ""}
@@ -259,17 +259,17 @@ class Admin:
         return {**sums, "metadata": {"partitions": len(parts), "deleted": False}, "partitions": stats if per_partition else {}}
 
     def internal_stats(self, topic: str) -> dict[str, Any]:
-        """Return where the entries and cursors of a topic are."""
+        """Return the ledgers and cursors of a topic."""
         return internal_stats(self._topic(topic))
 
     # Schemas
 
     def schema(self, topic: str, version: int | None) -> dict[str, Any]:
-        """Return a schema of a topic: of a version, or the newest."""
+        """Return a schema of a topic: a given version, or the newest."""
         return described(self._broker.schemas.versions(self._name(topic)), version)
 
     def add_schema(self, topic: str, kind: str, definition: str, properties: Mapping[str, str]) -> dict[str, Any]:
-        """Give a topic, which need not exist, a schema that fits those that it has."""
+        """Add a compatible schema to a topic, which need not exist."""
         schema = posted(kind, definition, properties)
         name = self._name(topic)
         try:
@@ -285,7 +285,7 @@ class Admin:
     # Subscriptions
 
     def subscriptions(self, topic: str) -> list[str]:
-        """List the subscriptions of a topic, or of all partitions of one."""
+        """List the subscriptions of a topic, or of all its partitions."""
         topics = [self._broker.topic(part) for part in self._parts(topic)] or [self._topic(topic)]
         return sorted({name for one in topics for name in one.subscriptions})
 
@@ -295,10 +295,10 @@ class Admin:
         """Create a subscription.
 
         Args:
-            topic: Where.
+            topic: The topic.
             subscription: Its name.
-            position: Ledger and entry behind which it begins; (2^63-1, 2^63-1) is the end, (-1, -1) the beginning.
-            properties: Kept with it; entry filters are chosen by them.
+            position: The ledger id and entry id after which it starts; (2^63-1, 2^63-1) is the end, (-1, -1) the beginning.
+            properties: The properties of the subscription; they select entry filters.
         """
         try:
             self._broker.filters_of(properties or {}, is_new=True)
@@ -312,7 +312,7 @@ class Admin:
             one.subscribe(subscription, index, durable=True, properties=dict(properties or {}))
 
     def delete_subscription(self, topic: str, subscription: str, *, force: bool = False) -> None:
-        """Delete a subscription; forced: also with consumers."""
+        """Delete a subscription; with `force`, even if it has consumers."""
         for found in self._subscriptions(topic, subscription):
             if found.consumers and not force:
                 raise AdminRefused(412, "Subscription has active connected consumers")
@@ -325,7 +325,7 @@ class Admin:
             found.skip(count)
 
     def peek_message(self, topic: str, subscription: str, position: int) -> tuple[Topic, int, Entry]:
-        """Return the entry that a subscription will get as the n-th, counted from 1, with its topic and index."""
+        """Return the n-th unacknowledged entry of a subscription, counted from 1, with its topic and index."""
         (found,) = self._subscriptions(topic, subscription)[:1]
         waiting = list(found.unacknowledged())
         if not 1 <= position <= len(waiting):
@@ -333,7 +333,7 @@ class Admin:
         index = waiting[position - 1]
         return found.topic, index, found.topic.entries[index]
 
-    # What the operations share
+    # Helpers of the operations
 
     def _check_tenant(self, tenant: str) -> None:
         if tenant not in self._store.tenants:

@@ -1,4 +1,4 @@
-"""Who somebody is and what they may do: tokens, roles, permissions."""
+"""Authentication and authorization: tokens, roles, permissions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _DATA_URL = "data:;base64,"
 
 
 class Authorization:
-    """Answers by configuration and store; with authentication off everybody is nobody, and nobody may do everything.
+    """Checks tokens and permissions by configuration and store. Without authentication, the role is None and may do everything.
 
     Raises:
-        ValueError: `tokenSecretKey` is missing or can't be read.
+        ValueError: `tokenSecretKey` is missing or invalid.
     """
 
     def __init__(self, configuration: Configuration, store: MemoryStore) -> None:
@@ -31,10 +31,10 @@ class Authorization:
         self._key = _secret(configuration.token_secret_key) if self._authenticates else b""
 
     def authenticate(self, method: str, data: str) -> str | None:
-        """Return the role of a CONNECT or an admin call; None with authentication off.
+        """Return the role of a CONNECT or an admin call; None if authentication is off.
 
         Args:
-            method: Name of the authentication method; only `token` is known.
+            method: Name of the authentication method; only `token` is supported.
             data: The token.
 
         Raises:
@@ -54,15 +54,15 @@ class Authorization:
         return role
 
     def is_super_user(self, role: str | None) -> bool:
-        """Tell whether a role may do everything."""
+        """Return whether a role may do everything."""
         return not self._authorizes or role in self._super_users
 
     def administers(self, role: str | None, tenant: str) -> bool:
-        """Tell whether a role may do everything in a tenant."""
+        """Return whether a role may do everything in a tenant."""
         return self.is_super_user(role) or role in self._store.tenants.get(tenant, ())
 
     def allows(self, role: str | None, namespace: str, *actions: str) -> bool:
-        """Tell whether a role may do one of some actions in a namespace."""
+        """Return whether a role has permission for one of the actions in a namespace."""
         if self.administers(role, namespace.partition("/")[0]):
             return True
         stored = self._store.namespaces.get(namespace)
@@ -70,13 +70,13 @@ class Authorization:
         return not granted.isdisjoint(actions)
 
     def check(self, role: str | None, namespace: str, what: str, *actions: str) -> None:
-        """Let a request pass.
+        """Check that a role has permission for a request.
 
         Args:
-            role: Who asks.
-            namespace: Where.
-            what: What the request wants, as the answer names it.
-            actions: One of them has to be allowed.
+            role: The role.
+            namespace: The namespace.
+            what: The request's purpose, for the error message.
+            actions: The role needs one of them.
 
         Raises:
             Refused: AuthorizationError.
@@ -85,7 +85,7 @@ class Authorization:
             raise Refused(AuthorizationError, f"Client is not authorized to {what}")
 
     def knows_tenant(self, namespace: str) -> bool:
-        """Tell whether the tenant of a namespace exists."""
+        """Return whether the tenant of a namespace exists."""
         return namespace.partition("/")[0] in self._store.tenants
 
 

@@ -1,6 +1,6 @@
-"""Whether an Avro schema is one, and which schema reads what was written with another.
+"""Validity and compatibility of Avro schemas.
 
-Schemas come from anyone who may produce or subscribe, so that nothing here takes more than time in proportion to their size.
+Schemas come from untrusted clients, so every function takes at most time proportional to their size.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from fastavro.schema import parse_schema
 
 _MAX_DEPTH = 160
-"""Deepest nesting of a definition, in JSON values."""
+"""Maximum nesting of a definition, in JSON values."""
 
 _PROMOTED = {
     "int": ("long", "float", "double"),
@@ -20,17 +20,17 @@ _PROMOTED = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
-"""As which other primitive types the values of one can be read."""
+"""The primitive types that values of each primitive type can be promoted to."""
 
 _NAMED = ("record", "error", "enum", "fixed")
 _SHOWN = 200
 
 
 def parse(definition: bytes) -> Any:
-    """Read a schema's definition.
+    """Parse the definition of a schema.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not a valid definition.
     """
     try:
         found = json.loads(definition.decode())
@@ -38,17 +38,17 @@ def parse(definition: bytes) -> Any:
         return parse_schema(found)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
-    except Exception as error:  # fastavro meets malformed definitions with errors of many kinds
+    except Exception as error:  # fastavro raises many kinds of errors for malformed definitions
         raise ValueError(f"{type(error).__name__}: {error}"[:_SHOWN]) from None
 
 
 def same(one: bytes, other: bytes) -> bool:
-    """Tell whether two definitions are one, however they are written; both are Avro schemas."""
+    """Return whether two definitions describe the same schema; both are Avro schemas."""
     return bool(json.loads(one) == json.loads(other))
 
 
 def reads(reader: bytes, writer: bytes) -> bool:
-    """Tell whether a schema reads everything that was written with another; both are Avro schemas."""
+    """Return whether a reader schema can read all data of a writer schema; both are Avro schemas."""
     return _Comparison().reads(parse(reader), parse(writer))
 
 
@@ -60,7 +60,7 @@ def _check_depth(value: Any, depth: int) -> None:
 
 
 class _Comparison:
-    """Compares the types of two schemas, each pair of named ones once."""
+    """Compares the types of two schemas; each pair of named types once."""
 
     def __init__(self) -> None:
         self._readers: dict[str, Any] = {}
@@ -84,7 +84,7 @@ class _Comparison:
     def _named(self, reader: Any, writer: Any) -> bool:
         pair = reader["name"], writer["name"]
         if pair not in self._pairs:
-            self._pairs[pair] = True  # what refers to itself fits if the rest does
+            self._pairs[pair] = True  # a recursive type is compatible if the rest is
             self._pairs[pair] = self._same_kind(reader, writer)
         return self._pairs[pair]
 
@@ -104,7 +104,7 @@ class _Comparison:
 
 
 def _resolved(kind: Any, named: dict[str, Any]) -> Any:
-    """Return a type as a union or as a dictionary with a plain `type`, that of a name included."""
+    """Return a type as a union or as a dictionary with a plain `type`; resolve names."""
     if isinstance(kind, list):
         return kind
     if isinstance(kind, str):

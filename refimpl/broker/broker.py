@@ -1,12 +1,11 @@
-"""The broker: a value. Bytes and a time go in, bytes come out; who holds it moves them and calls `tick`.
+"""The broker, without I/O: the caller passes in bytes and the time, sends the output, and calls `tick`.
 
     session = broker.connect(now)
     session.receive(bytes, now)
     for session in broker.sessions_with_output(): ... session.data_to_send()
     broker.next_deadline() -> call broker.tick(now) then
 
-Everything happens within one call, so that a topic that a list shows and a topic that an update announces are never one
-and the same, and none falls between the two.
+Each call is atomic. Therefore a new topic is either in a list or announced by an update, never both, and none is lost between them.
 """
 
 from __future__ import annotations
@@ -45,28 +44,28 @@ from refimpl.wire.pulsar_api_pb2 import (
 ExtensionT = TypeVar("ExtensionT", bound=Extension)
 
 PROPOSALS = frozenset(proposal.register for proposal in known.PROPOSALS)
-"""The proposals that this broker can speak, by the name of their clause register."""
+"""The proposals of this broker, by the name of their clause register."""
 
 
 class Broker:
     """A broker with its connections.
 
     Args:
-        configuration: Its settings.
-        store: What an earlier broker left; a new one if not given.
-        profiles: Which reading of each proposal it speaks.
-        proposals: What it knows, by register; a broker from before a proposal is one without it. None: all.
-        service_url: Where clients reach it: the answer to LOOKUP.
-        admin_url: Where its admin interface is reached.
-        log: Gets one line for what a person who runs it may want to know.
-        plugins: What else a proposal is given, by its register, such as filters.
+        configuration: The settings.
+        store: The store, for example that of an earlier broker; None: a new one.
+        profiles: Which reading of each proposal the broker speaks.
+        proposals: The proposals that the broker implements, by register; leave one out for a broker from before it. None: all.
+        service_url: The service URL for clients, in the answer to LOOKUP.
+        admin_url: The URL of the admin interface.
+        log: Called with a line for each notable event.
+        plugins: Plugins of the proposals, by register, such as filters.
 
     Attributes:
-        now: The time of the call that is being carried out, in seconds.
-        extensions: What the proposals add that it knows, by register.
+        now: The time of the current call, in seconds.
+        extensions: The extensions of the proposals, by register.
 
     Raises:
-        ValueError: The configuration contradicts itself.
+        ValueError: Settings of the configuration contradict each other.
     """
 
     def __init__(
@@ -103,13 +102,13 @@ class Broker:
         }
         self._commands = {name: answering(call) for extension in self.extensions.values() for name, call in extension.commands.items()}
 
-    # What proposals add
+    # Extensions
 
     def extension(self, kind: type[ExtensionT]) -> ExtensionT:
-        """Return what a proposal adds, by its class.
+        """Return an extension by its class.
 
         Raises:
-            LookupError: This broker does not know the proposal.
+            LookupError: This broker does not implement the proposal.
         """
         for extension in self.extensions.values():
             if isinstance(extension, kind):
@@ -117,30 +116,30 @@ class Broker:
         raise LookupError(f"this broker has no {kind.__name__}")
 
     def handler(self, command: str) -> Handler | None:
-        """Return what carries out a command, by its field in `BaseCommand`; None: it is not for this broker."""
+        """Return the handler of a command, by its field in `BaseCommand`; None: this broker does not handle it."""
         return self._commands.get(command) or REQUESTS.get(command)
 
     def _owner(self, name: TopicName) -> Extension | None:
-        """Return the extension that the domain of a topic belongs to; None: it is an ordinary topic."""
+        """Return the extension for the domain of a topic; None: it is an ordinary topic."""
         return next((one for one in self.extensions.values() if name.domain in one.domains), None)
 
     def requested(self, request: CommandSubscribe, name: TopicName) -> dict[str, object]:
-        """Return what a SUBSCRIBE asks of each proposal, by register; nothing is created for it.
+        """Return what a SUBSCRIBE asks of each proposal, by register; nothing is created yet.
 
         Raises:
-            Refused: It can't be had.
+            Refused: A proposal refuses the request.
         """
         return {register: one.requested(request, name) for register, one in self.extensions.items()}
 
     def filters_of(self, properties: Mapping[str, str], *, is_new: bool = False) -> SubscriptionFilters:
-        """Return what judges the entries of a subscription with these properties.
+        """Return the filters of a subscription with these properties.
 
         Args:
-            properties: Be they good or not, if the subscription exists.
-            is_new: It is about to be created.
+            properties: The properties of the subscription. They may be invalid if it exists already.
+            is_new: Whether the subscription is being created.
 
         Raises:
-            Refused: It is new, and its properties can't be used.
+            Refused: The subscription is new, and its properties are invalid.
         """
         judges = ((register, one.entry_judge(properties, is_new=is_new)) for register, one in self.extensions.items())
         return SubscriptionFilters({register: judge for register, judge in judges if judge is not None})
@@ -148,7 +147,7 @@ class Broker:
     # Connections
 
     def connect(self, now: float) -> Session:
-        """Take a new connection."""
+        """Open a session for a new connection."""
         self.now = now
         session = Session(self)
         self._sessions[session] = None
@@ -156,7 +155,7 @@ class Broker:
 
     @property
     def sessions(self) -> Iterable[Session]:
-        """Return the connections that are open."""
+        """Return the open connections."""
         return tuple(self._sessions)
 
     def touched(self, session: Session) -> None:
@@ -164,7 +163,7 @@ class Broker:
         self._touched[session] = None
 
     def ended(self, session: Session, reason: str) -> None:
-        """Forget a connection that has ended."""
+        """Handle the end of a connection."""
         self._sessions.pop(session, None)
         self._touched[session] = None
         for extension in self.extensions.values():
@@ -172,13 +171,13 @@ class Broker:
         self.log(f"a connection has ended: {reason}")
 
     def sessions_with_output(self) -> list[Session]:
-        """Return the connections with bytes to send, and those that are to be closed."""
+        """Return the connections with output, and those to close."""
         found = [session for session in self._touched if session.has_output]
         self._touched.clear()
         return found
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        """Return when to call `tick` next, in seconds; None: no deadline is set."""
         deadlines = (self.timers.next_deadline(), *(extension.next_deadline() for extension in self.extensions.values()))
         return min((when for when in deadlines if when is not None), default=None)
 
@@ -190,22 +189,22 @@ class Broker:
             extension.tick(now)
 
     def feature_flags(self) -> FeatureFlags:
-        """Return what CONNECTED says of this broker; the flags of what it does not know are absent."""
+        """Return the feature flags for CONNECTED; flags of proposals that this broker does not implement are absent."""
         flags = FeatureFlags(supports_get_partitioned_metadata_without_auto_creation=True)
         for extension in self.extensions.values():
             extension.advertise(flags)
         return flags
 
     def may_list(self, connection: Connection, namespace: str) -> bool:
-        """Tell whether a connection may see which topics a namespace has."""
+        """Return whether a connection may list the topics of a namespace."""
         return self.authorization.allows(connection.role, namespace, *ACTIONS)
 
     def may_look_up(self, connection: Connection, namespace: str) -> bool:
-        """Tell whether a connection may see where the topics of a namespace are, and how many partitions they have."""
+        """Return whether a connection may look up the topics of a namespace and their partition counts."""
         return self.authorization.allows(connection.role, namespace, "produce", "consume")
 
     def check_lookup_limit(self) -> None:
-        """Refuse a request beyond the limit. Each is answered at once, so that none is ever in flight beside it.
+        """Refuse a request above the limit. Each request is answered at once, so no other request is ever in flight.
 
         Raises:
             Refused: TooManyRequests.
@@ -214,11 +213,11 @@ class Broker:
             raise Refused(TooManyRequests, "Failed due to too many pending lookup requests")
 
     def check_listing(self, namespace: str) -> None:
-        """Let a request about the topics of a namespace pass, as far as its form and the limit of requests in flight go.
+        """Check a request about the topics of a namespace: the name of the namespace, and the limit of requests in flight.
 
         Raises:
             Refused: TooManyRequests.
-            ProtocolViolation: That is no namespace.
+            ProtocolViolation: The name is not that of a namespace.
         """
         self.check_lookup_limit()
         if not is_namespace(namespace, lenient=True):
@@ -227,7 +226,7 @@ class Broker:
     # Topics
 
     def topic_name(self, text: str) -> TopicName:
-        """Read a topic name.
+        """Parse a topic name.
 
         Raises:
             Refused: InvalidTopicName.
@@ -240,7 +239,7 @@ class Broker:
         return parse_topic(text)
 
     def ordinary_topic_name(self, text: str) -> TopicName:
-        """Read the name of a topic of no proposal.
+        """Parse the name of a topic that belongs to no proposal.
 
         Raises:
             Refused: InvalidTopicName.
@@ -248,20 +247,20 @@ class Broker:
         return parse_topic(text)
 
     def newest_schema(self, name: TopicName) -> Schema | None:
-        """Return the newest schema of a topic; None: it has none, or does not exist."""
+        """Return the newest schema of a topic; None: the topic has no schema, or does not exist."""
         return self.schemas.newest(name)
 
     def schema_of_version(self, name: TopicName, version: bytes) -> Schema | None:
-        """Return the schema of a version as it is written on the wire; None: the topic has no such version."""
+        """Return a schema by its version as written on the wire; None: the topic has no such version."""
         return self.schemas.of_version(name, version)
 
     def persistent_topics(self, namespace: str) -> list[str]:
-        """Return the persistent topics of a namespace, each partition by itself; none if there is no such namespace."""
+        """Return the persistent topics of a namespace, with partitions listed individually; empty if the namespace does not exist."""
         stored = self.store.namespaces.get(namespace)
         return sorted(stored.topics) if stored else []
 
     def non_persistent_topics(self, namespace: str) -> list[str]:
-        """Return the non-persistent topics of a namespace that somebody uses."""
+        """Return the non-persistent topics of a namespace that are in use."""
         return sorted(name for name, topic in self._topics.items() if not topic.name.persistent and topic.name.namespace == namespace)
 
     def namespace(self, name: TopicName) -> StoredNamespace:
@@ -276,21 +275,21 @@ class Broker:
         return stored
 
     def partitions(self, name: TopicName) -> int:
-        """Return the number of partitions of a topic; 0: it is not partitioned, or there is none."""
+        """Return the partition count of a topic; 0: it is not partitioned, or does not exist."""
         return self.namespace(name).partitioned.get(name.full, 0)
 
     def partition_count(self, topic: str) -> int:
-        """Return the same by full name; 0 also if there is no such namespace."""
+        """Return the partition count of a topic, given by full name; 0 also if the namespace does not exist."""
         stored = self.store.namespaces.get(namespace_of(topic))
         return stored.partitioned.get(topic, 0) if stored else 0
 
     def partitions_changed(self, topic: str) -> None:
-        """Record that a topic, by its full name, has another number of partitions than before."""
+        """Notify the extensions of a changed partition count of a topic, given by full name."""
         for extension in self.extensions.values():
             extension.partitions_changed(topic)
 
     def exists(self, name: TopicName) -> bool:
-        """Tell whether a topic without partitions, or a partition, exists."""
+        """Return whether a non-partitioned topic or a partition exists."""
         owner = self._owner(name)
         if owner is not None:
             return owner.exists(name)
@@ -299,11 +298,11 @@ class Broker:
         return name.full in self._topics or name.partition in range(self.namespace(name).partitioned.get(name.partitioned, 0))
 
     def loaded(self, name: str) -> Topic | None:
-        """Return a topic that is being served."""
+        """Return a loaded topic; None: it is not loaded."""
         return self._topics.get(name)
 
     def topic(self, name: TopicName) -> Topic:
-        """Serve a topic that exists."""
+        """Load an existing topic."""
         found = self._topics.get(name.full)
         if found is None:
             if name.persistent:
@@ -317,10 +316,10 @@ class Broker:
         return found
 
     def topic_to_use(self, name: TopicName, *, create: bool) -> Topic:
-        """Serve a topic for a producer or consumer; create it if it is missing and that is allowed.
+        """Load a topic for a producer or consumer; create it if it is missing and creation is allowed.
 
         Raises:
-            Refused: There is none, or it is partitioned.
+            Refused: The topic does not exist, or is partitioned.
         """
         owner = self._owner(name)
         stored = owner.stored_topic(name) if owner is not None else None
@@ -340,10 +339,10 @@ class Broker:
         return self.topic(name)
 
     def create_by_default(self, name: TopicName) -> int:
-        """Create a missing topic if topics are created with partitions here.
+        """Create a missing topic as a partitioned topic, if that is the configured type.
 
         Returns:
-            Its number of partitions; 0: nothing was created.
+            The partition count; 0: no topic was created.
         """
         settings = self.configuration
         if name.domain not in DOMAINS or name.partition >= 0:
@@ -354,14 +353,14 @@ class Broker:
         return settings.default_num_partitions
 
     def create_topic(self, name: TopicName) -> None:
-        """Create a topic without partitions, or a partition, and announce it."""
+        """Create a non-partitioned topic or a partition, and announce it."""
         if name.persistent:
             self.store.create_topic(name.namespace, name.full)
             for extension in self.extensions.values():
                 extension.topic_created(name.full)
 
     def create_partitions(self, name: TopicName, partitions: int) -> None:
-        """Let a topic have a number of partitions; they exist before the number is announced."""
+        """Set the partition count of a topic; the partitions are created before the count is announced."""
         stored = self.namespace(name)
         present = stored.partitioned.get(name.full, 0)
         stored.partitioned[name.full] = partitions
@@ -370,7 +369,7 @@ class Broker:
         self.partitions_changed(name.full)
 
     def delete_topic(self, name: TopicName) -> None:
-        """Delete a topic without partitions, or a partition: core.push.topic-deleted."""
+        """Delete a non-partitioned topic or a partition: core.push.topic-deleted."""
         self.unload(name)
         if name.partition < 0:
             self.schemas.forget(name)
@@ -380,7 +379,7 @@ class Broker:
                 extension.topic_deleted(name.full)
 
     def unload(self, name: TopicName) -> None:
-        """Close producers and consumers of a topic; it stays: core.push.topic-unloaded."""
+        """Close the producers and consumers of a topic; the topic stays: core.push.topic-unloaded."""
         topic = self._topics.get(name.full)
         if topic is None:
             return
@@ -394,11 +393,11 @@ class Broker:
         self._topics.pop(name.full, None)
 
     def released(self, topic: Topic) -> None:
-        """Record that somebody has left a topic; a non-persistent one that nobody uses is gone."""
+        """Handle the end of a producer or consumer; an unused non-persistent topic is removed."""
         if not topic.name.persistent and not topic.in_use:
             self._topics.pop(topic.name.full, None)
 
     def new_producer_name(self) -> str:
-        """Return a name that no producer has: core.producer.name-generated."""
+        """Return a unique producer name: core.producer.name-generated."""
         self._producers += 1
         return f"{self.configuration.cluster_name}-0-{self._producers - 1}"

@@ -1,4 +1,4 @@
-"""Commands of consumers."""
+"""The commands of consumers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def subscribe(session: Session, request: CommandSubscribe, frame: Frame) -> None:  # noqa: ARG001
-    """Let a consumer in, and create topic and subscription if that is allowed."""
+    """Add a consumer; create the topic and the subscription if allowed."""
     broker = session.broker
     name = broker.topic_name(request.topic)
     broker.authorization.check(session.role, name.namespace, "subscribe", "consume")
@@ -60,13 +60,13 @@ def subscribe(session: Session, request: CommandSubscribe, frame: Frame) -> None
 
 
 def _new_filters(session: Session, name: TopicName, request: CommandSubscribe) -> SubscriptionFilters | None:
-    """Make the filters of a new subscription, before anything is created for it.
+    """Make the filters of a new subscription, before it is created.
 
     Returns:
-        None if the subscription exists, so that the properties count for nothing.
+        None if the subscription exists; its properties then do not change.
 
     Raises:
-        Refused: The properties can't be used.
+        Refused: The properties are invalid.
     """
     broker = session.broker
     if broker.exists(name) and request.subscription in broker.topic(name).subscriptions:
@@ -79,7 +79,7 @@ def _properties(request: CommandSubscribe) -> dict[str, str]:
 
 
 def _owner_elsewhere(session: Session, topic: Topic, request: CommandSubscribe) -> Session | None:
-    """Return the connection that has an exclusive subscription, if it is another one."""
+    """Return the connection that owns an exclusive subscription, if it is not this one."""
     found = topic.subscriptions.get(request.subscription)
     if found is None or not found.consumers or found.type != SubType.Exclusive or request.subType != SubType.Exclusive:
         return None
@@ -88,7 +88,7 @@ def _owner_elsewhere(session: Session, topic: Topic, request: CommandSubscribe) 
 
 
 def _join_again(session: Session, request: CommandSubscribe, requested: Requested) -> None:
-    """Go on with a SUBSCRIBE that waited until the owner of the subscription had shown whether it lives."""
+    """Continue a SUBSCRIBE that waited for the liveness check of the subscription's owner."""
     if session.closing:
         return
     try:
@@ -120,7 +120,7 @@ def _join(session: Session, topic: Topic, request: CommandSubscribe, requested: 
 
 
 def _start(topic: Topic, request: CommandSubscribe) -> int:
-    """Return the index at which a new subscription begins: core.subscribe.initial-position, core.subscribe.reader."""
+    """Return the index at which a new subscription starts: core.subscribe.initial-position, core.subscribe.reader."""
     if request.HasField("start_message_id") and not request.durable:
         start = request.start_message_id
         within_batch = start.HasField("batch_index") and start.batch_index >= 0
@@ -131,7 +131,7 @@ def _start(topic: Topic, request: CommandSubscribe) -> int:
 
 
 def flow(session: Session, request: CommandFlow, frame: Frame) -> None:  # noqa: ARG001
-    """Give a consumer permits."""
+    """Grant permits to a consumer."""
     if request.messagePermits == 0:  # core.deliver.zero-permits-close
         raise ProtocolViolation("FLOW of zero permits")
     consumer = session.consumers.get(request.consumer_id)
@@ -141,7 +141,7 @@ def flow(session: Session, request: CommandFlow, frame: Frame) -> None:  # noqa:
 
 
 def ack(session: Session, request: CommandAck, frame: Frame) -> None:  # noqa: ARG001
-    """Acknowledge messages; answered only if asked: core.ack.response-on-request."""
+    """Acknowledge messages; answer only on request: core.ack.response-on-request."""
     consumer = session.consumers.get(request.consumer_id)
     if consumer is None:  # core.ack.stale-consumer-ignored
         return
@@ -161,7 +161,7 @@ def ack(session: Session, request: CommandAck, frame: Frame) -> None:  # noqa: A
 
 
 def _ack_in_part(consumer: Consumer, message_id: MessageIdData, index: int, *, cumulative: bool) -> None:
-    """Acknowledge messages of a batch, which counts only if the broker is set up for it."""
+    """Acknowledge messages of a batch, if the broker's configuration allows it."""
     subscription = consumer.subscription
     if cumulative:
         subscription.acknowledge_up_to(consumer, index - 1)
@@ -171,7 +171,7 @@ def _ack_in_part(consumer: Consumer, message_id: MessageIdData, index: int, *, c
 
 
 def redeliver(session: Session, request: CommandRedeliverUnacknowledgedMessages, frame: Frame) -> None:  # noqa: ARG001
-    """Send messages again that a consumer has not acknowledged: core.redeliver.on-request, core.redeliver.named-only."""
+    """Redeliver unacknowledged messages of a consumer: core.redeliver.on-request, core.redeliver.named-only."""
     consumer = session.consumers.get(request.consumer_id)
     if consumer is None:  # core.deliver.stale-consumer-ignored
         return
@@ -183,7 +183,7 @@ def redeliver(session: Session, request: CommandRedeliverUnacknowledgedMessages,
 
 
 def seek(session: Session, request: CommandSeek, frame: Frame) -> None:  # noqa: ARG001
-    """Let a subscription go on elsewhere; its consumers are closed first: core.seek.sequence."""
+    """Reset the position of a subscription, after closing its consumers: core.seek.sequence."""
     consumer = _consumer(session, request.consumer_id)
     subscription = consumer.subscription
     topic = subscription.topic
@@ -200,7 +200,7 @@ def seek(session: Session, request: CommandSeek, frame: Frame) -> None:  # noqa:
 
 
 def disconnect_consumers(subscription: Subscription) -> None:
-    """Close all consumers of a subscription from this side; it stays, even if it is not durable."""
+    """Close all consumers of a subscription from the broker's side; the subscription stays, even if it is not durable."""
     for consumer in list(subscription.consumers):
         consumer.session.send(CommandCloseConsumer(consumer_id=consumer.consumer_id, request_id=MAX_U64))
         consumer.session.consumers.pop(consumer.consumer_id, None)
@@ -245,7 +245,7 @@ def consumer_stats(session: Session, request: CommandConsumerStats, frame: Frame
 
 
 def unsubscribe(session: Session, request: CommandUnsubscribe, frame: Frame) -> None:  # noqa: ARG001
-    """Remove a subscription on behalf of its only consumer."""
+    """Delete a subscription on behalf of its only consumer."""
     consumer = _consumer(session, request.consumer_id)
     subscription = consumer.subscription
     if len(subscription.consumers) > 1 and not request.force:  # core.consumer.unsubscribe-refused
@@ -258,7 +258,7 @@ def unsubscribe(session: Session, request: CommandUnsubscribe, frame: Frame) -> 
 
 
 def close_consumer(session: Session, request: CommandCloseConsumer, frame: Frame) -> None:  # noqa: ARG001
-    """Let a consumer go; an unknown one is gone already."""
+    """Close a consumer; closing an unknown consumer succeeds."""
     consumer = session.consumers.get(request.consumer_id)
     if consumer is not None:
         session.drop_consumer(consumer)

@@ -1,4 +1,4 @@
-"""What judges the entries of a subscription before they are sent: what proposals add, those that look at headers only first."""
+"""The filters of a subscription: the judges that proposals add. Judges that read only headers run first."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from refimpl.broker.subscription import Consumer
 
 Requested = Mapping[str, object]
-"""What a consumer asks of each proposal, by register."""
+"""What a SUBSCRIBE asks of each proposal, by register."""
 
 
 class SubscriptionFilters:
     """The judges of one subscription.
 
     Args:
-        judges: By register.
+        judges: The judges, by register.
     """
 
     def __init__(self, judges: Mapping[str, EntryJudge]) -> None:
@@ -28,34 +28,34 @@ class SubscriptionFilters:
     # Consumers
 
     def check_joins(self, requested: Requested) -> None:
-        """Let a consumer join.
+        """Check whether a consumer may join.
 
         Raises:
-            Refused: What it asks for does not go with what others have asked for.
+            Refused: Its request conflicts with that of another consumer.
         """
         for register, judge in self.judges.items():
             judge.check_joins(requested.get(register))
 
     def joined(self, consumer: Consumer, requested: Requested) -> None:
-        """Record a consumer."""
+        """Add a consumer."""
         for register, judge in self.judges.items():
             judge.joined(consumer, requested.get(register))
 
     def left(self, consumer: Consumer) -> None:
-        """Record that a consumer is gone."""
+        """Remove a consumer."""
         for judge in self.judges.values():
             judge.left(consumer)
 
     # Entries
 
     def judge(self, consumer: Consumer, index: int, entry: Entry, cursor: Cursor) -> EntryVerdict:
-        """Judge an entry that a consumer would be sent now: the first judge that does not accept it decides.
+        """Judge an entry before it is sent to a consumer: the first judge that does not accept it decides.
 
-        What is rejected is acknowledged before this returns, a whole entry or messages of a batch, so that what is accepted goes
-        out with the messages that are still open.
+        Rejected messages of a batch are acknowledged before this returns, so that the caller sends the entry with the messages that are
+        still open.
 
         Returns:
-            RESCHEDULE: the entry is to be offered again at `next_deadline`.
+            RESCHEDULE: try the entry again at `next_deadline`.
         """
         now = consumer.session.broker.now
         for judge in self.judges.values():
@@ -67,20 +67,20 @@ class SubscriptionFilters:
         return EntryVerdict.ACCEPT
 
     def next_deadline(self) -> float | None:
-        """Return when `due` has something; None: never."""
+        """Return when to call `due` next, in seconds; None: no entry is rescheduled."""
         return min((when for judge in self.judges.values() if (when := judge.next_deadline()) is not None), default=None)
 
     def due(self, now: float) -> Iterable[int]:
-        """Return the indexes of the entries that are to be offered again now."""
+        """Return the indexes of the rescheduled entries whose delay is over."""
         return [index for judge in self.judges.values() for index in judge.due(now)]
 
     def reset(self) -> None:
-        """Forget which entries are to be offered again."""
+        """Forget the rescheduled entries."""
         for judge in self.judges.values():
             judge.reset()
 
     def stats(self) -> dict[str, int]:
-        """Return the counters of all judges, as topic stats show them."""
+        """Return the counters of all judges for topic stats."""
         return {name: count for judge in self.judges.values() for name, count in judge.stats().items()}
 
 

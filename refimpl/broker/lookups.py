@@ -1,4 +1,4 @@
-"""Commands that ask about topics: where they are, how many partitions they have, which there are, and which come and go."""
+"""Commands that ask about topics: lookup, partitioned metadata, topics of a namespace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def lookup(session: Session, request: CommandLookupTopic, frame: Frame) -> None:  # noqa: ARG001
-    """Answer where a topic is served: here. Creates nothing; the local name may be a pattern."""
+    """Answer a lookup with this broker. It creates no topic; the local name may be a pattern."""
     session.broker.check_lookup_limit()
     name = session.broker.topic_name(request.topic)
     session.broker.authorization.check(session.role, name.namespace, "Lookup", "produce", "consume")
@@ -41,7 +41,7 @@ def lookup(session: Session, request: CommandLookupTopic, frame: Frame) -> None:
 
 
 def partitioned_metadata(session: Session, request: CommandPartitionedTopicMetadata, frame: Frame) -> None:  # noqa: ARG001
-    """Answer how many partitions a topic has; 0: it is not partitioned, or does not exist and may be created without."""
+    """Answer with the partition count of a topic; 0: it is not partitioned, or does not exist and may be created non-partitioned."""
     session.broker.check_lookup_limit()
     broker = session.broker
     name = broker.topic_name(request.topic)

@@ -1,4 +1,4 @@
-"""Names of ordinary topics, read as a broker reads them."""
+"""Names of ordinary topics, parsed as a broker does."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from refimpl.wire.pulsar_api_pb2 import InvalidTopicName
 
 
 def parse_topic(text: str) -> TopicName:
-    """Read the name of an ordinary topic.
+    """Parse the name of an ordinary topic.
 
     Raises:
-        Refused: InvalidTopicName; the texts are those of Apache Pulsar 4.2.4.
+        Refused: InvalidTopicName, with the messages of Apache Pulsar 4.2.4.
     """
     domain, separator, rest = text.partition("://")
     if not separator:

@@ -1,4 +1,4 @@
-"""Commands of producers."""
+"""The commands of producers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ACCESS_MODES = (ProducerAccessMode.Shared, ProducerAccessMode.Exclusive)
 
 
 def producer(session: Session, request: CommandProducer, frame: Frame) -> None:  # noqa: ARG001
-    """Let a producer in, and create the topic if that is allowed."""
+    """Add a producer; create the topic if allowed."""
     broker = session.broker
     name = broker.topic_name(request.topic)
     broker.authorization.check(session.role, name.namespace, "Produce", "produce")
@@ -66,7 +66,7 @@ def _join(session: Session, request: CommandProducer, new: Producer) -> None:
 
 
 def _join_late(session: Session, request: CommandProducer, new: Producer) -> None:
-    """Go on with a PRODUCER that waited until the owner of its name had shown whether it lives."""
+    """Continue a PRODUCER that waited for the liveness check of the name's owner."""
     if session.closing:
         return
     try:
@@ -90,7 +90,7 @@ def _confirm(session: Session, request: CommandProducer, found: Producer) -> Non
 
 
 def send(session: Session, request: CommandSend, frame: Frame) -> None:
-    """Store a message or a batch, and confirm it."""
+    """Store a message or a batch, and send the receipt."""
     found = session.producers.get(request.producer_id)
     if found is None:  # core.send.unknown-producer-closes
         raise ProtocolViolation(f"SEND for producer {request.producer_id}, which is not open")
@@ -128,7 +128,7 @@ def _refuse(session: Session, request: CommandSend, code: int, message: str) -> 
 
 
 def close_producer(session: Session, request: CommandCloseProducer, frame: Frame) -> None:  # noqa: ARG001
-    """Let a producer go; an unknown one is gone already."""
+    """Close a producer; closing an unknown producer succeeds."""
     found = session.producers.get(request.producer_id)
     if found is not None:
         session.drop_producer(found)

@@ -1,4 +1,4 @@
-"""Which function carries out which command, and how a refusal is answered."""
+"""The handler of each command, and the answers to refused requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from refimpl.broker.session import Session
 
 Handler = Callable[["Session", Any, Frame], None]
-"""Carries out one command of a session. The frame is for commands with a payload."""
+"""Handles a command of a session. The frame is for commands with a payload."""
 
 NOT_BUILT = (
     "newTxn",
@@ -42,7 +42,7 @@ NOT_BUILT = (
 
 
 def not_built(session: Session, request: Any, frame: Frame) -> None:  # noqa: ARG001
-    """Refuse what this broker does not do.
+    """Refuse a command that this broker does not implement.
 
     Raises:
         Refused: NotAllowedError.
@@ -70,11 +70,11 @@ REQUESTS: dict[str, Handler] = {
     "close_consumer": consuming.close_consumer,
     **dict.fromkeys(NOT_BUILT, not_built),
 }
-"""The commands of no proposal, by their fields in BaseCommand."""
+"""The handlers of commands outside the proposals, by their fields in BaseCommand."""
 
 
 def answering(handler: extension.CommandHandler) -> Handler:
-    """Return what carries out a command of a proposal: what answers is sent."""
+    """Return a handler that sends the answer of a proposal's handler."""
 
     def carry_out(session: Session, request: Any, frame: Frame) -> None:  # noqa: ARG001
         answer = handler(session, request)
@@ -85,7 +85,7 @@ def answering(handler: extension.CommandHandler) -> Handler:
 
 
 def refusal(request: Any, refused: Refused) -> Message:
-    """Return what answers a request that is refused: the failed form of its own answer if it has one, else ERROR."""
+    """Return the answer to a refused request: the failed form of its own response if there is one, or else ERROR."""
     details: dict[str, Any] = {"request_id": request.request_id, "error": refused.code, "message": refused.message}
     if isinstance(request, CommandLookupTopic):
         return CommandLookupTopicResponse(response=CommandLookupTopicResponse.Failed, **details)

@@ -1,8 +1,8 @@
-"""Pulsar's admin interface without HTTP: requests to operations of `Admin`, their results to answers.
+"""Pulsar's admin interface without HTTP: it maps requests to operations of `Admin`, and results to responses.
 
     PUT /admin/v2/persistent/public/default/a%20b  ->  Admin.create_topic("persistent://public/default/a b")  ->  204
 
-`ROUTES` is the whole interface. Paths and status codes are those that Apache Pulsar 4.2.4 was observed to use.
+`ROUTES` is the whole interface. Paths and status codes are as observed on Apache Pulsar 4.2.4.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _JSON = "application/json"
 
 @dataclass(frozen=True)
 class AdminResponse:
-    """An answer."""
+    """A response."""
 
     status: int
     body: bytes = b""
@@ -39,12 +39,12 @@ class AdminResponse:
 
 @dataclass(frozen=True)
 class Route(AdminPath):
-    """What a method on a path means.
+    """A route to an operation of `Admin`.
 
     Attributes:
-        operation: What is carried out.
-        arguments: What it is given, by name in `_ARGUMENTS`.
-        options: The same, given by keyword.
+        operation: The operation.
+        arguments: Its positional arguments, by name in `_ARGUMENTS`.
+        options: Its keyword arguments, by name in `_ARGUMENTS`.
     """
 
     operation: Callable[..., object]
@@ -52,7 +52,7 @@ class Route(AdminPath):
     options: tuple[str, ...] = ()
 
     def carry_out(self, admin: Admin, path: Mapping[str, str], request: AdminRequest) -> object:
-        """Carry it out; returns what is answered."""
+        """Run the operation and return its result."""
         values = [_ARGUMENTS[name](path, request) for name in self.arguments]
         options = {name: _ARGUMENTS[name](path, request) for name in self.options}
         return self.operation(admin, *values, **options)
@@ -118,19 +118,19 @@ ROUTES = (
     Route("POST", f"{_SCHEMAS}/schema", Admin.add_schema, ("schema_topic", "schema_type", "schema_definition", "properties")),
     Route("GET", "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}", Admin.lookup, _T, access="lookup"),
 )
-"""The interface: what each method on each path means."""
+"""All routes of the interface."""
 
 
 def handle(broker: Broker, request: AdminRequest, now: float) -> AdminResponse:
-    """Carry out an admin request.
+    """Handle an admin request.
 
     Args:
-        broker: On which.
-        request: What is asked for.
+        broker: The broker.
+        request: The request.
         now: The time, in seconds.
 
     Returns:
-        The answer, also when it is a refusal: `{"reason": ...}` with the status that says why.
+        The response. A refused request has the body `{"reason": ...}` and an error status.
     """
     broker.tick(now)
     try:
@@ -150,7 +150,7 @@ def handle(broker: Broker, request: AdminRequest, now: float) -> AdminResponse:
 
 
 def refusal(status: int, reason: str, headers: Mapping[str, str] | None = None) -> AdminResponse:
-    """Return the answer to a request that is refused."""
+    """Return the response to a refused request."""
     return AdminResponse(status, json.dumps({"reason": reason}).encode(), headers=headers or {})
 
 
@@ -175,14 +175,14 @@ def _check_access(broker: Broker, access: Access, found: Mapping[str, str], role
 
 
 def _parts(path: str) -> list[str]:
-    """Split a path and decode each part once, so that a name may hold an encoded slash or percent sign."""
+    """Split a path and decode each segment once, so that a name may contain an encoded slash or percent sign."""
     try:
         return [unquote(part, errors="strict") for part in path.removesuffix("/").split("/")[1:]]
     except UnicodeDecodeError:
         raise AdminRefused(HTTPStatus.BAD_REQUEST, f"{path} is not UTF-8") from None
 
 
-# What operations are given: from the path, the query and the body
+# Arguments of operations, from the path, the query and the body
 
 
 def _flag(name: str, default: str = "false") -> Callable[[Mapping[str, str], AdminRequest], bool]:
@@ -237,7 +237,7 @@ def _text(value: object, what: str) -> str:
 
 
 def _new_namespace(found: Mapping[str, str], request: AdminRequest) -> str:
-    request.table()  # policies: read, and none of them is known here
+    request.table()  # policies are parsed, but not supported
     return f"{found['tenant']}/{found['namespace']}"
 
 
@@ -269,7 +269,7 @@ _ARGUMENTS: Mapping[str, Callable[[Mapping[str, str], AdminRequest], Any]] = {
 
 
 def _message(topic: Topic, index: int, entry: Entry) -> AdminResponse:
-    """Answer with the payload of an entry; what its metadata say stands in headers."""
+    """Return a response with the payload of an entry and its metadata as headers."""
     try:
         payload = parse_payload(entry.data)
         metadata = payload.metadata

@@ -1,8 +1,8 @@
-"""Schemas of topics: versions from 0, each for all partitions of a topic and for both domains.
+"""Schemas of topics: versions from 0, shared by all partitions of a topic and by both domains.
 
-What is answered was observed on Apache Pulsar 4.2.4, where a producer's schema has to read what the newest one wrote and the other
-way round, and a consumer's has to read what the newest one wrote. Only Avro definitions are looked into, which those of JSON schemas
-are too; one of any other type is compatible with those of its own.
+The rules are as observed on Apache Pulsar 4.2.4. A producer's schema and the newest schema have to be able to read each other's
+data; a consumer's schema has to be able to read data of the newest schema. Only Avro definitions are compared, which JSON schemas
+use, too. A schema of any other type is compatible with every schema of its type.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from refimpl.store import MemoryStore
 
 MOST_VERSIONS = 1_000
-"""More versions of one topic's schema than this are refused, so that no peer can fill the memory."""
+"""Maximum number of schema versions of a topic, so that no peer can exhaust the memory."""
 
 _BY_AVRO = (Schema.Avro, Schema.Json)
 _VERSION_BYTES = 8
@@ -42,7 +42,7 @@ class Schemas:
     """The schemas of all topics.
 
     Args:
-        store: Where they are kept.
+        store: The store that keeps them.
     """
 
     def __init__(self, store: MemoryStore) -> None:
@@ -51,7 +51,7 @@ class Schemas:
     # Versions
 
     def versions(self, name: TopicName) -> list[Schema]:
-        """Return the schemas of a topic by version; none if it has none, or does not exist."""
+        """Return the schemas of a topic by version; empty if it has none, or does not exist."""
         namespace = self._store.namespaces.get(name.namespace)
         return namespace.schemas.get(_key(name), []) if namespace is not None else []
 
@@ -60,13 +60,13 @@ class Schemas:
         return next(reversed(self.versions(name)), None)
 
     def of_version(self, name: TopicName, version: bytes) -> Schema | None:
-        """Return the schema of a version as it is written on the wire; None: the topic has no such version."""
+        """Return a schema by its version as written on the wire; None: the topic has no such version."""
         versions = self.versions(name)
         number = int.from_bytes(version[:_VERSION_BYTES], "big")
         return versions[number] if len(version) >= _VERSION_BYTES and number < len(versions) else None
 
     def forget(self, name: TopicName) -> None:
-        """Drop the schemas of a topic that is deleted."""
+        """Delete the schemas of a topic."""
         namespace = self._store.namespaces.get(name.namespace)
         if namespace is not None:
             namespace.schemas.pop(_key(name), None)
@@ -74,7 +74,7 @@ class Schemas:
     # Rules
 
     def check(self, schema: Schema) -> None:
-        """Check a schema by itself.
+        """Check that a schema is valid.
 
         Raises:
             Refused: IncompatibleSchema.
@@ -89,7 +89,7 @@ class Schemas:
                 raise Refused(IncompatibleSchema, f"Invalid schema definition data for {kind.upper()} schema: {error}") from None
 
     def add(self, name: TopicName, schema: Schema) -> bytes:
-        """Return the version of a schema; it is added to the topic's if it is new.
+        """Return the version of a schema; add it to the topic if it is new.
 
         Raises:
             Refused: IncompatibleSchema.
@@ -108,7 +108,7 @@ class Schemas:
         return version_bytes(len(versions))
 
     def join(self, topic: Topic, schema: Schema) -> None:
-        """Let a consumer with a schema in.
+        """Check the schema of a new consumer.
 
         Raises:
             Refused: IncompatibleSchema.
@@ -135,12 +135,12 @@ class Schemas:
 
 
 def version_bytes(number: int) -> bytes:
-    """Write a version as it stands in commands and messages."""
+    """Encode a version for commands and messages."""
     return number.to_bytes(_VERSION_BYTES, "big")
 
 
 def _key(name: TopicName) -> str:
-    """Return what partitions and domains have in common: tenant, namespace and local name."""
+    """Return the part of a name that all partitions and domains share: tenant, namespace and local name."""
     return name.partitioned.partition("://")[2]
 
 
@@ -165,7 +165,7 @@ def _same(one: Schema, other: Schema) -> bool:
 
 
 def get_schema(session: Session, request: CommandGetSchema, frame: Frame) -> None:  # noqa: ARG001
-    """Answer with a topic's schema, of a version or the newest."""
+    """Answer with a schema of a topic: a given version, or the newest."""
     name = parse_topic(request.topic)
     broker = session.broker
     broker.authorization.check(session.role, name.namespace, "GetSchema", "produce", "consume")
@@ -180,7 +180,7 @@ def get_schema(session: Session, request: CommandGetSchema, frame: Frame) -> Non
 
 
 def get_or_create_schema(session: Session, request: CommandGetOrCreateSchema, frame: Frame) -> None:  # noqa: ARG001
-    """Answer with the version of a schema, which the topic gets if it is new."""
+    """Answer with the version of a schema; add it to the topic if it is new."""
     name = parse_topic(request.topic)
     broker = session.broker
     broker.authorization.check(session.role, name.namespace, "GetOrCreateSchema", "produce")
@@ -194,11 +194,11 @@ def get_or_create_schema(session: Session, request: CommandGetOrCreateSchema, fr
 
 
 def described(versions: list[Schema], number: int | None) -> dict[str, Any]:
-    """Return a schema as the admin interface shows it; no time is kept of any.
+    """Return a schema as JSON for the admin interface; timestamps are not stored.
 
     Args:
-        versions: Those of a topic.
-        number: Which; None: the newest.
+        versions: All versions of the topic.
+        number: The version; None: the newest.
 
     Raises:
         AdminRefused: 404.
@@ -217,7 +217,7 @@ def described(versions: list[Schema], number: int | None) -> dict[str, Any]:
 
 
 def posted(kind: str, definition: str, properties: Mapping[str, str]) -> Schema:
-    """Read a schema as the admin interface is given it.
+    """Parse a schema from an admin request.
 
     Raises:
         AdminRefused: 422: there is no such type.

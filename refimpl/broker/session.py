@@ -1,4 +1,4 @@
-"""One connection: bytes in, bytes out; handshake, keep-alive, and who on it produces, consumes and watches."""
+"""One connection: bytes in, bytes out; handshake, keep-alive, and its producers and consumers."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 PROTOCOL_VERSION = 21
 MESSAGES_WAIT_ABOVE = 256 * 1024
-"""Bytes of output that a peer has not taken above which it is sent no messages."""
+"""Bytes of unsent output above which the broker sends no messages to the peer."""
 REQUESTS_WAIT_ABOVE = 1024 * 1024
-"""Bytes of output that a peer has not taken above which its requests wait."""
+"""Bytes of unsent output above which the peer's requests wait."""
 OUTPUT_LIMIT = 32 * 1024 * 1024
-"""Bytes of output above which a peer that does not read what is pushed to it is disconnected."""
+"""Bytes of unsent output above which the broker disconnects the peer."""
 
 
 class Session:
     """A connection of a peer.
 
     Attributes:
-        role: Who the peer is; None with authentication off.
-        protocol_version: The lower of both sides'; None before CONNECT.
-        producers: By producer_id.
-        consumers: By consumer_id.
-        closing: The broker has ended this connection; what is left to send is still sent.
+        role: The role of the peer; None if authentication is off.
+        protocol_version: The lower of both sides' versions; None before CONNECT.
+        producers: Producers by producer_id.
+        consumers: Consumers by consumer_id.
+        closing: Whether the broker has ended this connection; the remaining output is still sent.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -58,7 +58,7 @@ class Session:
     # Bytes
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take bytes from the peer."""
+        """Process bytes from the peer."""
         self.broker.now = now
         if self.closing:
             return
@@ -69,12 +69,12 @@ class Session:
         self._work()
 
     def eof(self, now: float) -> None:
-        """Record that the peer has ended the connection, or that it is lost: core.frame.cut-frame-dropped."""
+        """Handle the end or the loss of the connection: core.frame.cut-frame-dropped."""
         self.broker.now = now
         self.end("the peer has ended the connection")
 
     def data_to_send(self, limit: int = 65536) -> bytes:
-        """Take output, at most `limit` bytes; empty if there is none."""
+        """Remove and return at most `limit` bytes of output; empty if there is none."""
         taken = bytes(self._output[:limit])
         waited = not self.takes_messages
         del self._output[:limit]
@@ -86,17 +86,17 @@ class Session:
 
     @property
     def reading(self) -> bool:
-        """Tell whether the peer should be read; not while it does not take its output."""
+        """Return whether to read from the peer; False while it does not read its output."""
         return not self.closing and len(self._output) <= REQUESTS_WAIT_ABOVE
 
     @property
     def takes_messages(self) -> bool:
-        """Tell whether messages may be sent now."""
+        """Return whether messages may be sent now."""
         return not self.closing and len(self._output) <= MESSAGES_WAIT_ABOVE
 
     @property
     def has_output(self) -> bool:
-        """Tell whether there are bytes to send, or the connection is to be closed."""
+        """Return whether there is output to send, or the connection should be closed."""
         return bool(self._output) or self.closing
 
     def send(self, message: Message, payload: bytes | None = None) -> None:
@@ -109,11 +109,11 @@ class Session:
             self.end(f"the peer has left {len(self._output)} bytes unread")
 
     def refuse(self, request: Message, refused: Refused) -> None:
-        """Answer a request that is refused: core.request.error-echoes-id."""
+        """Answer a refused request: core.request.error-echoes-id."""
         self.send(refusal(request, refused))
 
     def end(self, reason: str) -> None:
-        """End the connection, and everything on it."""
+        """End the connection and its producers, consumers and watchers."""
         if self.closing:
             return
         self.closing = True
@@ -131,7 +131,7 @@ class Session:
     # Commands
 
     def _work(self) -> None:
-        """Carry out what has arrived, as long as the peer takes the answers."""
+        """Process the received commands while the peer reads the answers."""
         while self._frames and self.reading:
             self._carry_out(self._frames.popleft())
         if self._decoder.error is not None and not self._frames:
@@ -202,10 +202,10 @@ class Session:
         self._pinged = True
 
     def check_liveness(self, then: Callable[[bool], None]) -> None:
-        """Ask the peer whether it is alive; one that does not answer in time is disconnected.
+        """Check whether the peer is alive; disconnect it if it does not answer in time.
 
         Args:
-            then: Called with the answer, once.
+            then: Called once with the result.
         """
         self._liveness.append(then)
         if len(self._liveness) == 1:
@@ -221,17 +221,17 @@ class Session:
             for then in waiting:
                 then(alive)
 
-    # Who is on it
+    # Producers and consumers
 
     def drop_producer(self, producer: Producer) -> None:
-        """Take a producer off the connection and its topic: core.producer.name-freed."""
+        """Remove a producer from the connection and from its topic: core.producer.name-freed."""
         self.producers.pop(producer.producer_id, None)
         if producer.topic.producers.get(producer.name) is producer:
             del producer.topic.producers[producer.name]
         self.broker.released(producer.topic)
 
     def drop_consumer(self, consumer: Consumer) -> None:
-        """Take a consumer off the connection and its subscription; a subscription that is not durable goes with the last one."""
+        """Remove a consumer from the connection and from its subscription; a non-durable subscription ends with its last consumer."""
         self.consumers.pop(consumer.consumer_id, None)
         subscription = consumer.subscription
         if consumer in subscription.consumers:

@@ -1,4 +1,4 @@
-"""What the admin interface tells of a topic: the counters that this broker has, under Pulsar's names."""
+"""Topic stats for the admin interface: the counters of this broker, under Pulsar's names."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
 
 
 def internal_stats(topic: Topic) -> dict[str, Any]:
-    """Return where the entries and cursors of a topic are."""
+    """Return the ledgers and cursors of a topic."""
     ledger, count = topic.stored.ledger_id, len(topic.entries)
     return {
         "entriesAddedCounter": count,

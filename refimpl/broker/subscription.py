@@ -1,8 +1,8 @@
-"""A subscription: which consumer gets which entry, and what happens to it afterwards.
+"""A subscription: dispatch, acknowledgement and redelivery of entries.
 
-An entry is acknowledged, pending (sent and not acknowledged), to be replayed (it was pending before), or not yet read.
-One loop serves all types: as long as a consumer may take an entry, the first one to be replayed goes out, else the next
-unread one. Exclusive and Failover have one active consumer; Shared takes turns.
+An entry is acknowledged, pending (sent and unacknowledged), waiting for replay (it was pending before), or unread. One loop serves
+all subscription types: while a consumer can receive an entry, it sends the first entry to replay, or else the next unread entry.
+Exclusive and Failover have one active consumer; Shared alternates between consumers.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 SubType = CommandSubscribe.SubType
 REJECTED_AT_ONCE = 5_000_000
-"""Bytes of entries that filters may reject in one go, so that a filter that wants nothing of a large backlog holds up nobody."""
+"""Bytes of entries that filters may reject in one run, so that a filter that rejects a large backlog does not block other connections."""
 PAUSE = 0.001
-"""Seconds until it goes on; other connections have their turn before."""
+"""Seconds before the next run, in which other connections get their turn."""
 _WORK_PER_ENTRY = 1000
-"""Bytes that judging an entry costs beside its own."""
+"""Fixed cost of judging an entry, in bytes."""
 
 
 @dataclass(eq=False, slots=True)
@@ -44,10 +44,10 @@ class Consumer:
     """A consumer on a connection.
 
     Attributes:
-        permits: Messages that it may still be sent; below zero after a batch that was larger than what was left.
-        pending: Messages of each entry that was sent and is not acknowledged, by index.
-        epoch: Of its last redelivery request, repeated in each MESSAGE; None: it uses none.
-        auto_schema: It takes whatever schema the topic has, or gets.
+        permits: Messages that the broker may still send; negative after a batch that was larger than the rest.
+        pending: Number of messages of each sent and unacknowledged entry, by index.
+        epoch: The epoch of its last redelivery request, repeated in each MESSAGE; None: it uses no epoch.
+        auto_schema: Whether it accepts any schema of the topic.
     """
 
     consumer_id: int
@@ -65,11 +65,11 @@ class Consumer:
 
     @property
     def unacknowledged(self) -> int:
-        """Return the messages that it has not acknowledged; they are counted on shared subscriptions only."""
+        """Return the number of unacknowledged messages; counted only on shared subscriptions."""
         return sum(self.pending.values()) if self.subscription.type == SubType.Shared else 0
 
     def send(self, index: int, entry: Entry, redeliveries: int, open_messages: frozenset[int] | None) -> None:
-        """Send one entry, the bytes behind the command as they were stored."""
+        """Send an entry; the bytes after the command are as stored."""
         topic = self.subscription.topic
         message = CommandMessage(consumer_id=self.consumer_id, message_id=topic.message_id(index))
         if redeliveries:
@@ -79,21 +79,21 @@ class Consumer:
         if self.epoch is not None:
             message.consumer_epoch = self.epoch
         count = entry.messages if open_messages is None else len(open_messages)
-        self.permits -= count  # core.deliver.batch-permits: a batch costs its messages
+        self.permits -= count  # core.deliver.batch-permits: one permit for each message of a batch
         self.messages_out += count
         self.bytes_out += len(entry.data)
         self.session.send(message, entry.data)
 
 
 class Subscription:
-    """A named position in a topic, with the consumers that read from it.
+    """A subscription of a topic, with its cursor and its consumers.
 
     Args:
-        topic: What is read.
-        name: Unique in the topic.
-        cursor: What is acknowledged; it belongs to the store if the subscription is durable.
-        filters: What judges entries before they are sent.
-        durable: It outlives its consumers.
+        topic: The topic.
+        name: The name, unique in the topic.
+        cursor: The cursor; it belongs to the store if the subscription is durable.
+        filters: The filters that judge entries before they are sent.
+        durable: Whether it outlives its consumers.
     """
 
     def __init__(self, topic: Topic, name: str, cursor: Cursor, filters: SubscriptionFilters, *, durable: bool = True) -> None:
@@ -114,7 +114,7 @@ class Subscription:
     # Consumers
 
     def check_joins(self, sub_type: SubType) -> None:
-        """Let a consumer join.
+        """Check whether a consumer may join.
 
         Raises:
             Refused: ConsumerBusy.
@@ -129,14 +129,14 @@ class Subscription:
             raise Refused(ConsumerBusy, "Exclusive consumer is already connected")
 
     def add(self, consumer: Consumer, sub_type: SubType) -> None:
-        """Let a consumer in that `check_joins` has passed."""
+        """Add a consumer that `check_joins` has accepted."""
         self.type = sub_type
         self.consumers.append(consumer)
         if sub_type == SubType.Failover:
             self.consumers.sort(key=lambda one: (one.priority_level, one.name))
 
     def tell_active(self) -> None:
-        """Tell failover consumers that do not know it yet which of them is active: core.subscribe.active-consumer-change."""
+        """Notify failover consumers of a new active consumer: core.subscribe.active-consumer-change."""
         if self.type != SubType.Failover:
             return
         for consumer in self.consumers:
@@ -146,7 +146,7 @@ class Subscription:
                 consumer.session.send(CommandActiveConsumerChange(consumer_id=consumer.consumer_id, is_active=active))
 
     def remove(self, consumer: Consumer) -> None:
-        """Take a consumer out; what it has not acknowledged goes to the others: core.redeliver.on-close."""
+        """Remove a consumer; its unacknowledged messages go to the others: core.redeliver.on-close."""
         self.consumers.remove(consumer)
         self.filters.left(consumer)
         self._replay_all(consumer.pending)
@@ -162,7 +162,7 @@ class Subscription:
     # Dispatch
 
     def dispatch(self) -> None:
-        """Send as much as consumers may take now, or go on a little later if filters have much to reject."""
+        """Send what consumers can receive now; continue a little later if filters reject many entries."""
         work = 0
         while (consumer := self._taker()) is not None:
             if work >= REJECTED_AT_ONCE:
@@ -204,7 +204,7 @@ class Subscription:
         self.dispatch()
 
     def _taker(self) -> Consumer | None:
-        """Return a consumer that may take an entry: it has permits (core.deliver.needs-permits) and its connection takes output."""
+        """Return a consumer that can receive an entry: it has permits (core.deliver.needs-permits), and its connection accepts output."""
         if self.type != SubType.Shared:
             active = self._active()
             return active if active is not None and _takes(active) else None
@@ -232,10 +232,10 @@ class Subscription:
         self._turn = self.consumers.index(consumer) + 1
         consumer.send(index, entry, self._redeliveries.get(index, 0), open_messages)
 
-    # What consumers ask for
+    # Requests of consumers
 
     def acknowledge(self, consumer: Consumer, indexes: Iterable[int]) -> None:
-        """Acknowledge entries one by one: core.ack.individual."""
+        """Acknowledge entries individually: core.ack.individual."""
         for index in indexes:
             if index >= 0:
                 self.cursor.acknowledge(index)
@@ -252,11 +252,11 @@ class Subscription:
         self.cursor.acknowledge_up_to(index)
         for one in [one for one in consumer.pending if one <= index]:
             self._forget(consumer, one)
-        for one in [one for one in self._redeliveries if one <= index]:  # of entries that were put off
+        for one in [one for one in self._redeliveries if one <= index]:  # of rescheduled entries
             del self._redeliveries[one]
 
     def redeliver(self, consumer: Consumer, indexes: Iterable[int] | None) -> None:
-        """Send pending entries of a consumer again: all of them, or on a shared subscription the named ones."""
+        """Redeliver pending entries of a consumer: all of them, or on a shared subscription the named ones."""
         if self.type != SubType.Shared and consumer is not self._active():
             return
         chosen = list(consumer.pending) if indexes is None or self.type != SubType.Shared else [i for i in indexes if i in consumer.pending]
@@ -268,7 +268,7 @@ class Subscription:
         self.dispatch()
 
     def reset(self, index: int) -> None:
-        """Go on at an index; no consumer may be connected."""
+        """Reset the cursor to an index; no consumer may be connected."""
         self.cursor.reset(index)
         self._read = index
         self._replay.clear()
@@ -276,19 +276,19 @@ class Subscription:
         self.filters.reset()
 
     def skip(self, count: int | None) -> None:
-        """Acknowledge the next unacknowledged messages: a number of entries, or all."""
+        """Acknowledge the next unacknowledged entries: a number of them, or all."""
         for index in list(self.unacknowledged())[:count]:
             self.cursor.acknowledge(index)
             for consumer in self.consumers:
                 self._forget(consumer, index)
 
     def unacknowledged(self) -> Iterator[int]:
-        """Yield the indexes of all entries that are not acknowledged, in order."""
+        """Yield the indexes of all unacknowledged entries, in order."""
         return (i for i in range(self.cursor.mark_delete, len(self.topic.entries)) if not self.cursor.is_acknowledged(i))
 
     @property
     def backlog(self) -> int:
-        """Return the number of messages in entries that are not acknowledged."""
+        """Return the number of messages in unacknowledged entries."""
         entries = self.topic.entries
         return sum(len(self.cursor.open_messages.get(i, ())) or entries[i].messages for i in self.unacknowledged())
 
@@ -304,13 +304,13 @@ class Subscription:
 
 
 class NonPersistentSubscription(Subscription):
-    """A subscription of a non-persistent topic: what nobody can take at once is gone."""
+    """A subscription of a non-persistent topic: an entry that no consumer can receive now is dropped."""
 
     def offer(self, entry: Entry) -> None:
-        """Send an entry to a consumer that may take it, or drop it."""
+        """Send an entry to a consumer that can receive it, or drop it."""
         consumer = self._taker()
         if consumer is not None:
-            cursor = Cursor()  # of this entry alone: nothing is kept
+            cursor = Cursor()  # for this entry only: nothing is stored
             if self.filters.judge(consumer, 0, entry, cursor) is EntryVerdict.ACCEPT:
                 self._turn = self.consumers.index(consumer) + 1
                 consumer.send(0, entry, 0, cursor.open_messages.get(0))
@@ -325,7 +325,7 @@ def _takes(consumer: Consumer) -> bool:
 
 
 def ack_set(open_messages: Iterable[int]) -> list[int]:
-    """Write the messages of a batch that are not acknowledged as `ack_set` does: 64 bits in each signed number, lowest first."""
+    """Encode the unacknowledged messages of a batch as an `ack_set`: 64 bits in each signed number, lowest first."""
     words: dict[int, int] = {}
     for index in open_messages:
         words[index // 64] = words.get(index // 64, 0) | 1 << (index % 64)
@@ -334,7 +334,7 @@ def ack_set(open_messages: Iterable[int]) -> list[int]:
 
 
 def read_ack_set(words: Iterable[int], messages: int) -> frozenset[int]:
-    """Read the indexes that an `ack_set` names; those beyond the batch don't count."""
+    """Decode the indexes in an `ack_set`; ignore indexes beyond the batch."""
     row = list(itertools.islice(words, (messages + 63) // 64))
     named = (64 * place + bit for place, word in enumerate(row) if word for bit in range(64) if word >> bit & 1)
     return frozenset(index for index in named if index < messages)

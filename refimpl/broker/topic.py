@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAX_U64 = 2**64 - 1
 LATEST = 2**63 - 1
-"""Ledger and entry of the position behind the last message."""
+"""Ledger id and entry id of the position after the last message."""
 
 
 @dataclass(eq=False, slots=True)
@@ -36,7 +36,7 @@ class Producer:
     schema_version: bytes = b""
 
     def follows(self, old: Producer) -> bool:
-        """Tell whether this is the same producer after a reconnect: its name was generated, and its epoch has grown."""
+        """Return whether this is the same producer after a reconnect: its name is generated, and its epoch is higher."""
         return not old.user_provided_name and self.epoch > old.epoch
 
 
@@ -57,17 +57,17 @@ class Topic:
 
     @property
     def entries(self) -> Sequence[Entry]:
-        """Return what is stored."""
+        """Return the stored entries."""
         return self.stored.entries
 
     @property
     def in_use(self) -> bool:
-        """Tell whether a producer or a consumer is connected."""
+        """Return whether a producer or a consumer is connected."""
         return bool(self.producers) or any(one.consumers for one in self.subscriptions.values())
 
     @property
     def used_without_schema(self) -> bool:
-        """Tell whether somebody wrote to it, or may, or reads it, in whatever form: too late for a consumer to bring a schema."""
+        """Return whether the topic has data, producers or consumers, so that a consumer can't add the first schema any more."""
         consumers = [consumer for one in self.subscriptions.values() for consumer in one.consumers]
         return bool(self.producers) or bool(self.entries) or not all(one.auto_schema for one in consumers)
 
@@ -78,7 +78,7 @@ class Topic:
         return MessageIdData(ledgerId=self.stored.ledger_id, entryId=index, partition=self.name.partition)
 
     def index_of(self, message_id: MessageIdData) -> int:
-        """Return the index that an id names; -1: before the first entry. May lie behind the last one."""
+        """Return the index of an id; -1: before the first entry. It may be after the last entry."""
         if MAX_U64 in (message_id.entryId, message_id.ledgerId):
             return -1
         if message_id.ledgerId != self.stored.ledger_id:
@@ -86,13 +86,13 @@ class Topic:
         return min(message_id.entryId, len(self.entries))
 
     def index_at(self, publish_time: int) -> int:
-        """Return the index of the first entry that was published at a time, in milliseconds since 1970, or later."""
+        """Return the index of the first entry published at or after a time in milliseconds since 1970."""
         return next((i for i, entry in enumerate(self.entries) if entry.publish_time >= publish_time), len(self.entries))
 
     # Producers
 
     def add_producer(self, producer: Producer) -> None:
-        """Let a producer in.
+        """Add a producer.
 
         Raises:
             Refused: Its name is taken, or an exclusive producer is connected.
@@ -111,13 +111,13 @@ class Topic:
         self.producers[producer.name] = producer
 
     def append(self, producer: Producer, entry: Entry) -> MessageIdData:
-        """Store an entry; return its id."""
+        """Store an entry and return its id."""
         self._count(producer, entry)
         self.stored.entries.append(entry)
         return self.message_id(len(self.entries) - 1)
 
     def dispatch(self, entry: Entry) -> None:  # noqa: ARG002
-        """Send the entry that was appended to those who wait for it."""
+        """Send the appended entry to waiting consumers."""
         for subscription in self.subscriptions.values():
             subscription.dispatch()
 
@@ -131,16 +131,16 @@ class Topic:
     def subscribe(
         self, name: str, index: int, *, durable: bool, properties: dict[str, str], filters: SubscriptionFilters | None = None
     ) -> Subscription:
-        """Return a subscription; one that does not exist begins at an index.
+        """Return a subscription; create it if it does not exist.
 
-        The properties are those of the first SUBSCRIBE, and so are the filters: later ones don't change them.
+        The first SUBSCRIBE sets properties and filters; later ones do not change them.
 
         Args:
-            name: Unique in the topic.
-            index: Of the first entry that is not acknowledged.
-            durable: It outlives its consumers.
-            properties: Kept with it; entry filters are chosen by them.
-            filters: What was made of the properties already; None: nothing was.
+            name: The name, unique in the topic.
+            index: The index of the first unacknowledged entry of a new subscription.
+            durable: Whether it outlives its consumers.
+            properties: The properties of a new subscription; they select entry filters.
+            filters: The filters for these properties, if they exist already; None: make them.
         """
         found = self.subscriptions.get(name)
         if found is None:
@@ -160,19 +160,19 @@ class Topic:
 
 
 class NonPersistentTopic(Topic):
-    """A topic that stores nothing and exists as long as somebody uses it."""
+    """A topic that stores nothing, and exists as long as it has producers or consumers."""
 
     def message_id(self, index: int) -> MessageIdData:
-        """Return the id that every message has."""
+        """Return the id of all messages."""
         return MessageIdData(ledgerId=0, entryId=index, partition=self.name.partition)
 
     def append(self, producer: Producer, entry: Entry) -> MessageIdData:
-        """Count an entry; return its id."""
+        """Count an entry and return its id."""
         self._count(producer, entry)
         return self.message_id(0)
 
     def dispatch(self, entry: Entry) -> None:
-        """Send an entry to those who can take it at once."""
+        """Send an entry to the consumers that can receive it now."""
         for subscription in self.subscriptions.values():
             assert isinstance(subscription, NonPersistentSubscription)
             subscription.offer(entry)

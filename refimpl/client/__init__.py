@@ -1,11 +1,11 @@
-"""The reference client without I/O: bytes and the time go in, bytes, connections to open and results come out.
+"""The reference client without I/O: the caller passes in bytes and the time, opens its connections, and sends its output.
 
     core = ClientCore("pulsar://127.0.0.1:6650", random=random.Random(0))
     with core.entered(now):
         creating = core.create_producer("persistent://public/default/t")
-    for connection in core.connections_to_open(): ...      # dial its target, then opened(), receive(), data_to_send()
+    for connection in core.connections_to_open(): ...      # connect to its target, then call opened(), receive(), data_to_send()
 
-`refimpl.net.client` is the same for asyncio.
+`refimpl.net.client` is this client for asyncio.
 """
 
 from refimpl.client.client import ClientCore

@@ -1,4 +1,4 @@
-"""What a producer and a consumer have in common: a place on the connection of the broker that serves the topic, kept for good.
+"""The common part of producers and consumers: it keeps them attached to the broker that serves the topic.
 
 look up --> register --> attached --> connection lost, or closed by the broker --> back off --> look up ...
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from refimpl.client.client import ClientCore
 
 _ENDS = frozenset({TopicNotFound, TopicTerminatedError, ProducerFenced})
-"""Refusals after which coming back is pointless, for who was attached before; anything else may pass."""
+"""Errors after which a producer or consumer that was attached before does not reconnect; all others may be temporary."""
 
 
 class Attached(ABC):
-    """Something that stays attached to a topic.
+    """A producer, consumer or lookup that stays attached to a topic.
 
     Attributes:
         topic: Full name.
-        connection: Where it is attached; None while it is not.
-        error: Why it has ended for good; None while it has not.
-        outlives_topic: Whether it comes back, once it was attached, to a topic that was deleted and is created again.
+        connection: The connection that it is attached to; None while it is not attached.
+        error: Why it has ended permanently; None while it has not.
+        outlives_topic: Whether it reattaches to a topic that was deleted and created again.
     """
 
     kind: str
-    """Which id names it on a connection."""
+    """The field of its id on a connection."""
 
     def __init__(self, core: ClientCore, topic: str, number: int) -> None:
         self.topic = topic
@@ -57,37 +57,37 @@ class Attached(ABC):
         self._was_attached = False
 
     def start(self) -> Pending[Connection]:
-        """Begin to attach.
+        """Start to attach.
 
         Returns:
-            Comes with the first success; fails when that is given up.
+            A result that comes with the first success, or fails when the attempts are given up.
         """
         first = self._attaching
         self._process = self._scheduler.spawn(self._stay())
         return first
 
     def retry_now(self) -> None:
-        """Try now to attach, if it waits to try again."""
+        """Retry now instead of waiting for the back-off."""
         self._pause.succeed(None)
 
     async def attached(self) -> Connection:
-        """Return the connection, as soon as there is one.
+        """Return the connection as soon as it is attached.
 
         Raises:
-            TimedOut: There is none within the operation time-out.
-            ClientError: It has ended for good.
+            TimedOut: It is not attached within the operation time-out.
+            ClientError: It has ended permanently.
         """
         seconds = self._core.options.operation_timeout
         return await self._scheduler.limit(self._attaching, seconds, f"{self.topic} could not be attached to")
 
     def close(self) -> Process[None]:
-        """Leave, telling the broker; comes when the broker has confirmed it, or can't."""
+        """Close it at the broker; the result comes when the broker has confirmed it, or is unreachable."""
         place = self._place
         self.end(Closed(f"{self._called} of {self.topic} is closed"))
         return self._scheduler.spawn(self._send_close_request(place))
 
     def end(self, error: ClientError) -> None:
-        """End for good, without a word to the broker."""
+        """End permanently without telling the broker."""
         if self.error is not None:
             return
         self.error = error
@@ -98,7 +98,7 @@ class Attached(ABC):
         self._on_end(error)
 
     def lose(self, *, at_once: bool = False) -> None:
-        """Record that it is no longer attached; it will come back, with or without a delay."""
+        """Handle the loss of the attachment; it reattaches at once or after a delay."""
         self._leave()
         self._lost.succeed(at_once)
 
@@ -113,7 +113,7 @@ class Attached(ABC):
 
     @abstractmethod
     async def _register(self, connection: Connection) -> None:
-        """Tell the broker."""
+        """Send the close to the broker."""
 
     @abstractmethod
     def _close_request(self) -> Message:
@@ -121,11 +121,11 @@ class Attached(ABC):
 
     @abstractmethod
     def _on_attached(self, connection: Connection) -> None:
-        """Go on with what was interrupted."""
+        """Resume after it is attached."""
 
     @abstractmethod
     def _on_end(self, error: ClientError) -> None:
-        """Fail what still waits."""
+        """Fail everything that still waits."""
 
     @property
     def _called(self) -> str:
@@ -188,10 +188,10 @@ class Attached(ABC):
             try:
                 await place.request(self._close_request())
             except ClientError:
-                return  # the connection is gone, and the broker forgets with it
+                return  # the connection is lost, so the broker has forgotten it
 
     async def _ask(self, request: Message) -> BaseCommand:
-        """Send a request on the connection where it is attached, and again if that is lost; waiting for one if it must."""
+        """Send a request once attached, and resend it if the connection is lost."""
 
         async def attempt() -> BaseCommand:
             return await (await self.attached()).request(request)

@@ -1,4 +1,4 @@
-"""Acknowledgements inside batches: the broker takes whole entries, so one is acknowledged once all of its messages are."""
+"""Acknowledgements inside batches: the client acknowledges an entry once all its messages are acknowledged."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class BatchAcks:
 
         Args:
             position: Ledger and entry.
-            size: Messages in it.
-            bits: Those that are open as far as the broker knows.
+            size: Number of messages in the batch.
+            bits: The messages that are open at the broker.
 
         Returns:
-            Those that are open indeed: what was acknowledged here before a redelivery stays so.
+            The messages that are open at the client: those acknowledged before a redelivery stay acknowledged.
         """
         everything = (1 << size) - 1
         still = bits & self._open.get(position, everything)
@@ -33,7 +33,7 @@ class BatchAcks:
         return still
 
     def individual(self, message_id: MessageId) -> bool:
-        """Acknowledge one message; tell whether its entry is to be acknowledged now."""
+        """Acknowledge one message; return whether to acknowledge its entry now."""
         if message_id.batch_index < 0:
             return True
         bits = self._open.get(message_id.position)
@@ -45,7 +45,7 @@ class BatchAcks:
         """Acknowledge one message and all before it.
 
         Returns:
-            The entry up to which all are acknowledged now: that of the message, or the one before; None if there is none.
+            The last entry to acknowledge: that of the message, or the one before; None if there is none.
         """
         for position in [position for position in self._open if position < message_id.position]:
             del self._open[position]
@@ -59,7 +59,7 @@ class BatchAcks:
         return MessageId(message_id.ledger_id, message_id.entry_id - 1, partition=message_id.partition)
 
     def refused(self, position: Position, size: int) -> None:
-        """Record that an entry will be asked for again; nothing is kept of it unless some of it was acknowledged."""
+        """Handle an entry that will be redelivered; forget it unless some of its messages are acknowledged."""
         if self._open.get(position) == (1 << size) - 1:
             del self._open[position]
 

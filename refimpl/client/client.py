@@ -1,4 +1,4 @@
-"""A client: its connections, its producers and consumers, and the time they all share."""
+"""A client: its connections, its producers and consumers, and their common clock."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class ClientCore:
 
     Args:
         service_url: "pulsar://host:port" or "pulsar+ssl://host:port".
-        options: Choices for the whole client.
-        random: Decides the jitter of delays and the names that are made up.
-        wall_clock_offset: What to add to the time that is told, to get seconds since 1970.
-        profiles: Which reading of each proposal it speaks.
-        message_filters: What it can filter by itself where brokers don't.
-        log: Gets one line for each thing worth noting.
+        options: Options of the client.
+        random: Source of jitter and of generated names.
+        wall_clock_offset: Offset from the time given to `entered` to seconds since 1970.
+        profiles: Which reading of each proposal the client speaks.
+        message_filters: The message filters that the client can run if the broker does not.
+        log: Called with a line for each notable event.
 
     Raises:
-        ValueError: The service URL is none.
+        ValueError: The service URL is invalid.
     """
 
     def __init__(
@@ -72,39 +72,39 @@ class ClientCore:
         self._parts: dict[Part, None] = {}
         self._watches: list[WatchDriver[Any]] = []
 
-    # Whoever carries the bytes
+    # For the driver
 
     def entered(self, now: float) -> AbstractContextManager[None]:
-        """Tell the time for the length of a block in which the client is used."""
+        """Set the time for a block that uses the client."""
         return self.scheduler.entered(now)
 
     def connections_to_open(self) -> list[Connection]:
-        """Return the connections that are to be dialled, each once."""
+        """Return the connections to open; each is returned once."""
         return self.pool.take_to_open()
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` is to be called; None: nothing waits for its time."""
+        """Return when to call `tick` next, in seconds; None: no timer is set."""
         return self.scheduler.next_deadline()
 
     def tick(self, now: float) -> None:
         """Do what is due."""
         self.scheduler.tick(now)
 
-    # The application; in a block of `entered`
+    # For the application, in a block of `entered`
 
     def create_producer(self, topic: str, options: ProducerOptions | None = None) -> Process[PartitionedProducer]:
-        """Begin to produce to a topic, on all partitions or segments that it has.
+        """Create a producer for a topic, with all its partitions or segments.
 
         Raises:
-            ValueError: The name can't be that of a topic.
+            ValueError: The name is not a valid topic name.
         """
         return self.scheduler.spawn(self._create_producer(full_topic_name(topic), options or ProducerOptions()))
 
     def subscribe(self, topic: str, options: ConsumerOptions) -> Process[MultiTopicsConsumer]:
-        """Subscribe to a topic, with all partitions or segments that it has.
+        """Subscribe to a topic, with all its partitions or segments.
 
         Raises:
-            ValueError: The name can't be that of a topic.
+            ValueError: The name is not a valid topic name.
         """
         return self.scheduler.spawn(self._subscribe(full_topic_name(topic), options))
 
@@ -116,16 +116,16 @@ class ClientCore:
         discovery_period: float = 60.0,
         on_topics: Callable[[TopicChanges], None] | None = None,
     ) -> Process[PatternConsumer]:
-        """Subscribe to all persistent topics whose names match a pattern, now and later.
+        """Subscribe to all current and future persistent topics whose names match a pattern.
 
         Args:
-            pattern: Of their names; tenant and namespace are literal.
-            options: For each of them.
+            pattern: The pattern of the names; tenant and namespace are literal.
+            options: Options of each consumer.
             discovery_period: Seconds between two checks of the list.
-            on_topics: Is called with each change of the list.
+            on_topics: Called with each change of the list.
 
         Raises:
-            ValueError: The pattern names no namespace, or does not compile.
+            ValueError: The pattern has no namespace, or does not compile.
         """
         group = PatternConsumer(self, pattern, options, discovery_period, on_topics)
         self._parts[group] = None
@@ -139,27 +139,27 @@ class ClientCore:
         property_filters: Mapping[str, str] | None = None,
         on_topics: Callable[[ScalableTopicChanges], None] | None = None,
     ) -> Process[NamespaceConsumer]:
-        """Subscribe to all scalable topics in a namespace that have certain properties, now and later.
+        """Subscribe to all current and future scalable topics of a namespace that have certain properties.
 
         Args:
             namespace: "tenant/namespace".
-            options: For each of them.
-            property_filters: What topics must have; none: all are wanted.
-            on_topics: Is called with each change of the set.
+            options: Options of each consumer.
+            property_filters: The properties that a topic must have; empty: all topics match.
+            on_topics: Called with each change of the set.
 
         Raises:
-            ValueError: It is no namespace.
+            ValueError: The name is not that of a namespace.
         """
         group = NamespaceConsumer(self, namespace, options, property_filters or {}, on_topics)
         self._parts[group] = None
         return self.scheduler.spawn(self._opened(group))
 
     def watch(self, machine: MachineT, on_news: Callable[[], None] = no_news) -> WatchDriver[MachineT]:
-        """Keep any machine on a connection to the service URL, until it is closed or the client is.
+        """Drive a watch on a connection to the service URL, until the watch or the client is closed.
 
         Args:
-            machine: The client's side of a watch; one that has a start of its own is started before.
-            on_news: Is called whenever something has happened to it.
+            machine: The client's side of a watch; if it has a `start`, call that first.
+            on_news: Called after each event of the machine.
         """
         driver = WatchDriver(self, machine, on_news)
         self._watches = [one for one in self._watches if not one.machine.is_closed] + [driver]
@@ -167,10 +167,10 @@ class ClientCore:
         return driver
 
     def close(self) -> Process[None]:
-        """Close all producers and consumers, then all connections; comes when that is done."""
+        """Close all producers and consumers, then all connections; the result comes when that is done."""
         return self.scheduler.spawn(self._close())
 
-    # Its parts
+    # For the parts of the client
 
     def new_id(self, kind: str) -> int:
         """Return the next id of a kind."""
@@ -181,11 +181,11 @@ class ClientCore:
         return max(0, int((self.scheduler.now + self._wall_clock_offset) * 1000))
 
     async def with_retries(self, attempt: Callable[[], Coroutine[Pending[Any], None, T]], only: type[ClientError] = ClientError) -> T:
-        """Try again, for as long as the operation time-out allows, what may succeed later.
+        """Retry an operation until the operation time-out, while its failures are retriable.
 
         Args:
-            attempt: What is tried.
-            only: Which failures are worth another attempt, if they are retriable at all.
+            attempt: The operation.
+            only: Which retriable failures to retry.
 
         Raises:
             ClientError: The last failure.
@@ -206,7 +206,7 @@ class ClientCore:
             self._log(line)
 
     def forget(self, part: Part) -> None:
-        """Record that a producer or consumer has ended."""
+        """Remove a producer or consumer that has ended."""
         self._parts.pop(part, None)
 
     async def _create_producer(self, topic: str, options: ProducerOptions) -> PartitionedProducer:
@@ -249,7 +249,7 @@ class ClientCore:
 
 
 def _names(topic: str, count: int) -> list[str]:
-    """Return the names of all partitions of a topic, or its own if it has none."""
+    """Return the names of all partitions of a topic, or its own name if it is not partitioned."""
     return [partition_name(topic, index) for index in range(count)] or [topic]
 
 

@@ -1,4 +1,4 @@
-"""One connection to a broker: bytes in, bytes out; handshake, keep-alive, requests, and who on it gets what is pushed.
+"""One connection to a broker: bytes in, bytes out; handshake, keep-alive, requests, and routing of pushed commands.
 
 new -- opened() --> CONNECT sent -- CONNECTED --> ready        any of them -- eof(), a defect, end() --> closing
 """
@@ -42,10 +42,10 @@ from refimpl.wire.pulsar_api_pb2 import (
 
 PROTOCOL_VERSION = 21
 LARGEST_MAX_MESSAGE_SIZE = 256 * 1024 * 1024
-"""Bytes; a broker that announces more is believed up to this."""
+"""Upper limit for the message size that a broker announces, in bytes."""
 
 PONG_LIMIT = 64 * 1024 * 1024
-"""Bytes of output that a broker has not taken above which its PING is not answered."""
+"""Bytes of unsent output above which the client does not answer PING."""
 
 _OF_THE_CORE = {
     "send_receipt": "producer_id",
@@ -56,22 +56,22 @@ _OF_THE_CORE = {
     "active_consumer_change": "consumer_id",
     "reachedEndOfTopic": "consumer_id",
 }
-"""By which field a command of the broker names whose it is, unless it answers a request."""
+"""The field that addresses each pushed command of the broker."""
 
 _IGNORED = frozenset({"pong", "topicMigrated"})
 
 
 def addressed_by() -> dict[str, str]:
-    """Return by which field each command that a broker sends unasked names whose it is."""
+    """Return the field that addresses each pushed command of a broker."""
     added = (one for proposal in proposals.PROPOSALS for one in proposal.commands if one.addressed_by)
     return {**_OF_THE_CORE, **{one.name: one.addressed_by for one in added}}
 
 
 class Peer(Protocol):
-    """Who is attached to a connection: a producer, a consumer, a watcher."""
+    """A user of a connection: a producer, a consumer, a watcher."""
 
     def received(self, frame: Frame) -> None:
-        """Take a command that names it."""
+        """Handle a command that is addressed to it."""
 
     def connection_lost(self, connection: Connection) -> None:
         """Handle the end of the connection."""
@@ -81,14 +81,14 @@ class Connection:
     """A connection to a broker.
 
     Attributes:
-        target: Where it leads.
+        target: The address of the broker.
         ready: Comes with CONNECTED; fails if the connection ends before.
-        closing: It has ended: what `data_to_send` still gives may be sent, then the transport is to be closed.
+        closing: Whether the connection has ended: send the rest of `data_to_send`, then close the transport.
         reason: Why it has ended.
         flags: What the broker supports.
-        max_message_size: Largest payload that the broker takes, in bytes.
-        server_version: What the broker calls itself.
-        protocol_version: The lower of both sides'.
+        max_message_size: Maximum payload size that the broker accepts, in bytes.
+        server_version: The version string of the broker.
+        protocol_version: The lower of both sides' versions.
     """
 
     def __init__(
@@ -124,14 +124,14 @@ class Connection:
     # Bytes
 
     def opened(self, now: float) -> None:
-        """Record that the transport is there; CONNECT goes out."""
+        """Handle the opened transport; send CONNECT."""
         with self._scheduler.entered(now):
             if not self._opened and not self.closing:
                 self._opened = True
                 self._connect()
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take bytes from the broker."""
+        """Process bytes from the broker."""
         with self._scheduler.entered(now):
             if self.closing:
                 return
@@ -149,54 +149,54 @@ class Connection:
                 self.end(ProtocolError(f"{self.target} sent a malformed frame: {self._decoder.error}"))
 
     def eof(self, now: float, reason: str = "the broker has ended the connection") -> None:
-        """Record that the transport could not be made, or has ended."""
+        """Handle a transport that could not be opened, or has ended."""
         with self._scheduler.entered(now):
             self._output.clear()
             self.end(ConnectionLost(f"{self.target}: {reason}"))
 
     def data_to_send(self, limit: int = 65536) -> bytes:
-        """Take output, at most `limit` bytes; empty if there is none."""
+        """Remove and return at most `limit` bytes of output; empty if there is none."""
         taken = bytes(self._output[:limit])
         del self._output[:limit]
         return taken
 
     @property
     def has_output(self) -> bool:
-        """Tell whether there is anything to send."""
+        """Return whether there is anything to send."""
         return bool(self._output)
 
     # For producers, consumers and watchers
 
     def new_request_id(self) -> int:
-        """Return a number that no other request of this client has."""
+        """Return an id that no other request of this client has."""
         return next(self._request_ids)
 
     def attach(self, kind: str, number: int, peer: Peer) -> None:
-        """Let a peer get what names it.
+        """Route the commands that are addressed to a peer.
 
         Args:
-            kind: The field that names it, such as "producer_id", or what a proposal has instead.
+            kind: The field of the address, such as "producer_id" or a field of a proposal.
             number: The id.
-            peer: Who it is.
+            peer: The peer.
         """
         self._peers[kind, number] = peer
 
     def detach(self, kind: str, number: int, peer: Peer) -> None:
-        """Let a peer get nothing more."""
+        """Stop routing commands to a peer."""
         if self._peers.get((kind, number)) is peer:
             del self._peers[kind, number]
 
     def is_answered(self, message: Message) -> bool:
-        """Tell whether a command is a request, which `exchange` is for."""
+        """Return whether a command is a request, to be sent with `exchange`."""
         return self._requests.is_answered(message)
 
     def send(self, message: Message, payload: bytes | None = None) -> None:
-        """Send a command, with the payload that follows it; a connection that has ended takes it silently."""
+        """Send a command and its payload; an ended connection drops it silently."""
         if not self.closing:
             self._output += encode_frame(wrap(message), payload)
 
     def exchange(self, request: Message) -> Pending[BaseCommand]:
-        """Send a request and return its answer as it is, also if that is ERROR; its `request_id` is set by the caller."""
+        """Send a request with its `request_id` and return the answer, even if it is ERROR."""
         if self.closing:
             lost: Pending[BaseCommand] = Pending(self._scheduler)
             lost.fail(self.reason or Closed("the connection is closed"))
@@ -206,12 +206,12 @@ class Connection:
         return pending
 
     async def request(self, request: Message) -> BaseCommand:
-        """Send a request, its `request_id` being set here, and return its answer.
+        """Set the `request_id` of a request, send it and return the answer.
 
         Raises:
-            BrokerRefused: The answer is no.
-            TimedOut: There is none within the operation time-out.
-            ConnectionLost: The connection ended before.
+            BrokerRefused: The broker refused the request.
+            TimedOut: No answer came within the operation time-out.
+            ConnectionLost: The connection ended before the answer.
         """
         cast(Any, request).request_id = self.new_request_id()
         name = type(request).__name__.removeprefix("Command")
@@ -222,7 +222,7 @@ class Connection:
         return answer
 
     def end(self, reason: ClientError) -> None:
-        """End the connection; all that waits for it fails."""
+        """End the connection; fail everything that waits for it."""
         if self.closing:
             return
         self.closing = True
@@ -255,7 +255,7 @@ class Connection:
         elif name in self._addressed_by:
             kind = self._addressed_by[name]
             peer = self._peers.get((kind, getattr(getattr(command, name), kind)))
-            if peer is not None:  # else it has left
+            if peer is not None:  # otherwise it has left
                 peer.received(frame)
         elif name not in _IGNORED:
             self.end(ProtocolError(f"{self.target} sent {type_name(command)}, which is not for clients"))
@@ -274,7 +274,7 @@ class Connection:
         self.send(connect)
 
     def _credential(self) -> AuthData | None:
-        """Ask the application for its token; without one that it should give the connection ends."""
+        """Get the token from the application; if that fails, the connection ends."""
         if self._options.token is None:
             return None
         try:

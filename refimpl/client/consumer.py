@@ -1,7 +1,7 @@
 """A consumer of one topic, or of one partition.
 
 MESSAGE --> unpack --> inbox --> application --> acknowledge, or refuse --> ACK, REDELIVER
-FLOW goes out as the application takes messages: core.client.permits-returned
+The consumer sends FLOW as the application receives messages: core.client.permits-returned
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _OVERDRAFT = 1000
 
 @dataclass
 class _Permits:
-    """Messages that the broker may send, since the consumer was attached.
+    """Permits since the consumer was attached.
 
     Attributes:
-        granted: By FLOW.
-        returned: Taken by the application, or never handed to it, and not yet granted again.
-        entries: Received; each costs at least one permit.
+        granted: Permits granted by FLOW.
+        returned: Permits of messages that the application has received or that were dropped, not granted again yet.
+        entries: Number of received entries; each uses at least one permit.
     """
 
     granted: int = 0
@@ -63,7 +63,7 @@ class _Permits:
 
     @property
     def overdrawn(self) -> bool:
-        """Tell whether the broker sends regardless of permits, with some tolerance."""
+        """Return whether the broker ignores permits, with some tolerance."""
         return self.entries > 2 * self.granted + _OVERDRAFT
 
 
@@ -73,9 +73,9 @@ class Consumer(Attached):
     Args:
         core: The client.
         topic: Full name; not that of a partitioned topic.
-        options: What was chosen.
-        inbox: Where its messages go.
-        on_end: Is called when it has ended for good.
+        options: The options.
+        inbox: The queue for its messages.
+        on_end: Called when it has ended permanently.
     """
 
     kind = "consumer_id"
@@ -96,7 +96,7 @@ class Consumer(Attached):
         self._inbox = inbox
         self._report_end = on_end
         self._partition = partition_index(topic)
-        self._stored = not topic.startswith("non-persistent://")  # else all messages have the same id, and none comes again
+        self._stored = not topic.startswith("non-persistent://")  # otherwise all messages have the same id, and there is no redelivery
         self._acks = BatchAcks()
         self._unsent_acks: list[CommandAck] = []
         self._refused: dict[Position, float] = {}
@@ -107,12 +107,12 @@ class Consumer(Attached):
         self._wanted: MessageId | None = _after(options.start_message_id)
         self._seeking: Pending[None] | None = None
         self._filtering = self._filtering_of(options)
-        self._held: deque[Frame] = deque()  # entries that can't be judged before a schema is known
+        self._held: deque[Frame] = deque()  # entries that wait for a schema
 
-    # What the application does
+    # For the application
 
     def taken(self, message: Message) -> None:
-        """Record that the application has a message."""
+        """Handle that the application has received a message."""
         if not self.options.durable:
             self._start = message.id
             self._wanted = _after(message.id)
@@ -131,15 +131,15 @@ class Consumer(Attached):
             self._acknowledge(CommandAck.Cumulative, upto)
 
     def negative_acknowledge(self, message_id: MessageId) -> None:
-        """Have the entry of a message delivered again after a while."""
+        """Request redelivery of a message's entry after a delay."""
         self._acks.refused(message_id.position, message_id.batch_size)
         self._refused.setdefault(message_id.position, self._scheduler.now + self.options.negative_ack_delay)
         self._await_refused()
 
     def redeliver(self, positions: list[Position] | None = None) -> None:
-        """Have entries delivered again: those named on a shared subscription, else all that are not acknowledged."""
+        """Request redelivery: of the named entries on a shared subscription, otherwise of all unacknowledged entries."""
         if self.connection is None:
-            return  # all of them come again anyway
+            return  # the broker redelivers all of them anyway
         command = CommandRedeliverUnacknowledgedMessages(consumer_id=self.number)
         if self.options.ordered or positions is None:
             self._refused.clear()
@@ -153,10 +153,10 @@ class Consumer(Attached):
         self.connection.send(command)
 
     async def seek(self, position: MessageId | int) -> None:
-        """Go on at a message, it included, or at the first message that was published at a time or later.
+        """Seek to a message, inclusive, or to the first message published at or after a time.
 
         Args:
-            position: The message, or milliseconds since 1970.
+            position: The message id, or milliseconds since 1970.
 
         Raises:
             ClientError: The broker refused, or did not answer.
@@ -191,10 +191,10 @@ class Consumer(Attached):
         await self._ask(CommandUnsubscribe(consumer_id=self.number))
         self.end(Closed("the subscription was deleted"))
 
-    # What the broker does
+    # Commands of the broker
 
     def received(self, frame: Frame) -> None:
-        """Take a command that names this consumer."""
+        """Handle a command for this consumer."""
         command = frame.command
         if command.type == BaseCommand.MESSAGE:
             self._message(frame)
@@ -232,7 +232,7 @@ class Consumer(Attached):
                 await self._filtering.learn(connection, version)
             except ClientError as error:
                 self._core.note(f"{self.topic}: schema version {version.hex()} could not be had: {error}")
-                if connection is self.connection:  # what is held comes again
+                if connection is self.connection:  # the broker redelivers the held entries
                     self.lose()
                     self._scheduler.spawn(self._send_close_request(connection))
 
@@ -286,7 +286,7 @@ class Consumer(Attached):
         return [message for index, message in enumerate(messages) if bits >> index & 1]
 
     def _before_start(self, message_id: MessageId) -> bool:
-        """Tell whether a message was only sent because its entry holds the one to begin with."""
+        """Return whether a message is before the start position, and was sent only because it shares an entry with the first one."""
         wanted = self._wanted
         return wanted is not None and wanted.position == message_id.position and message_id.batch_index < wanted.batch_index
 
@@ -298,7 +298,7 @@ class Consumer(Attached):
             self._leave()
             seeking.on_done(lambda _: self._lost.succeed(True))
 
-    # The place on a connection
+    # Attachment
 
     async def _register(self, connection: Connection) -> None:
         options = self.options
@@ -345,7 +345,7 @@ class Consumer(Attached):
             self._refused_timer.cancel()
         self._report_end(self, error)
 
-    # Inside
+    # Helpers
 
     def _filtering_of(self, options: ConsumerOptions) -> ConsumerFiltering | None:
         policy = options.message_filter_policy
@@ -356,7 +356,7 @@ class Consumer(Attached):
         return ConsumerFiltering(self.topic, policy, without_support=without, registry=registry, schema=options.schema)
 
     def _moved(self, position: MessageId | int) -> None:
-        """Record that the subscription goes on elsewhere."""
+        """Handle a new position of the subscription."""
         self._acks.clear()
         self._unsent_acks.clear()
         self._refused.clear()
@@ -376,7 +376,7 @@ class Consumer(Attached):
             self._unsent_acks.append(ack)
 
     def _return(self, count: int) -> None:
-        """Return permits to the broker, when they are worth a command."""
+        """Return permits to the broker once there are enough for a FLOW."""
         self._permits.returned += count
         if self.connection is not None and self._permits.returned >= max(1, self.options.queue_size // 2):
             self.connection.send(CommandFlow(consumer_id=self.number, messagePermits=self._permits.returned))
@@ -398,11 +398,11 @@ class Consumer(Attached):
 
 
 def _cost(frame: Frame, messages: list[Message]) -> int:
-    """Return the permits that an entry cost: one for each message that is open; an encrypted batch is one message here only."""
+    """Return the permits that an entry used: one for each open message, even in an encrypted batch, which is one message here."""
     size = max(len(messages), messages[0].metadata.num_messages_in_batch) if messages else 0
     return open_messages(frame.command.message.ack_set, size).bit_count()  # pr7629.permits.open-messages
 
 
 def _after(message_id: MessageId) -> MessageId:
-    """Return the first id that comes after one in its own entry; there may be no message of that id."""
+    """Return the next id in the same entry; there may be no message with that id."""
     return replace(message_id, batch_index=message_id.batch_index + 1)

@@ -1,4 +1,4 @@
-"""From messages to the entry that is sent: one message as it is, several as a batch."""
+"""Encodes messages as an entry: a single message, or a batch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _OVERHEAD = 16
 
 @dataclass(frozen=True)
 class Queued:
-    """A message that was accepted.
+    """A message that `send` has accepted.
 
     Attributes:
-        message: What the application gave.
-        sequence_id: The producer's number for it.
-        receipt: Comes with its receipt.
-        expires: When it fails without one, in seconds; infinite: never.
+        message: The message.
+        sequence_id: Its sequence id.
+        receipt: The pending receipt.
+        expires: When it fails without a receipt, in seconds; infinite: never.
     """
 
     message: OutgoingMessage
@@ -31,20 +31,20 @@ class Queued:
 
     @property
     def size(self) -> int:
-        """Estimate its bytes in a batch."""
+        """Return its estimated size in a batch, in bytes."""
         properties = sum(len(key) + len(value) + 6 for key, value in self.message.properties.items())
         return len(self.message.payload) + properties + len(self.message.key or "") + _OVERHEAD
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What one SEND carries.
+    """The content of one SEND.
 
     Attributes:
-        queued: Its messages.
-        payload: What follows the command.
-        header_bytes: Of these, what stands before the messages.
-        is_batch: Whether it is a batch, be it of one.
+        queued: The messages.
+        payload: The bytes after the command.
+        header_bytes: Size of the header in these bytes.
+        is_batch: Whether it is a batch, even of one message.
     """
 
     queued: list[Queued]
@@ -54,16 +54,16 @@ class Entry:
 
     @property
     def sequence_id(self) -> int:
-        """Return the number of its first message, which names it."""
+        """Return the sequence id of its first message, which identifies the entry."""
         return self.queued[0].sequence_id
 
     def fail(self, error: Exception) -> None:
-        """Give up its messages."""
+        """Fail its messages."""
         for one in self.queued:
             one.receipt.fail(error)
 
     def confirm(self, message_id: MessageId) -> None:
-        """Give its messages their ids."""
+        """Complete its messages with their ids."""
         size = len(self.queued)
         for index, one in enumerate(self.queued):
             in_batch = (index, message_id.partition, size) if self.is_batch else (-1, message_id.partition, 0)
@@ -74,11 +74,11 @@ def encode_entry(batch: Batch[Queued], producer_name: str, publish_time: int, co
     """Encode messages.
 
     Args:
-        batch: At least one message. Whether a single one is written as a batch is for `UniformBatcher` to say.
-        producer_name: As the broker knows it.
+        batch: At least one message. `UniformBatcher` decides whether to write a single message as a batch.
+        producer_name: The producer's name at the broker.
         publish_time: Milliseconds since 1970.
         compression: A `CompressionType`.
-        schema_version: What the broker calls the schema that the messages are written by; empty: there is none.
+        schema_version: The version of the messages' schema at the broker; empty: there is no schema.
 
     Returns:
         The entry.

@@ -1,13 +1,13 @@
-"""What can go wrong, for the application: one small tree.
+"""The errors that the application sees.
 
 ClientError
-    ConnectionLost      the connection could not be made, or has ended
-        ProtocolError   the broker sent what it must not
-    BrokerRefused       the broker said no; `code` says why
+    ConnectionLost      the connection could not be opened, or has ended
+        ProtocolError   the broker broke the protocol
+    BrokerRefused       the broker refused a request; `code` has the reason
     TimedOut            no answer in time
     InvalidMessage      a message that can't be sent
     QueueFull           too many messages wait for their receipts
-    Closed              used after its end
+    Closed              used after it was closed
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _PERMANENT = frozenset(
 
 
 class ClientError(Exception):
-    """Something that the application asked for has failed.
+    """An operation has failed.
 
     Attributes:
-        code: The broker's `ServerError`; None if it was not the broker who refused.
-        retriable: Whether the same request may succeed a little later.
+        code: The broker's `ServerError`; None if the broker did not refuse the request.
+        retriable: Whether the same request may succeed later.
     """
 
     code: int | None = None
@@ -65,13 +65,13 @@ class ClientError(Exception):
 
 
 class ConnectionLost(ClientError):
-    """The connection could not be made, or has ended."""
+    """The connection could not be opened, or has ended."""
 
     retriable = True
 
 
 class ProtocolError(ConnectionLost):
-    """The broker sent what it must not."""
+    """The broker broke the protocol."""
 
 
 class BrokerRefused(ClientError):
@@ -79,7 +79,7 @@ class BrokerRefused(ClientError):
 
     Args:
         code: A value of `ServerError`.
-        message: The broker's words.
+        message: The broker's error message.
     """
 
     def __init__(self, code: int, message: str) -> None:
@@ -101,7 +101,7 @@ class InvalidMessage(ClientError):
 
 
 class QueueFull(ClientError):
-    """As many messages as allowed wait for their receipts."""
+    """The maximum number of messages waits for receipts."""
 
 
 class Closed(ClientError):

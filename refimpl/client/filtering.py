@@ -1,4 +1,4 @@
-"""PR 7629: the message filter of one consumer, with the schemas that it needs where the client filters by itself."""
+"""PR 7629: the message filter of one consumer, with the schemas that it needs if the client filters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from refimpl.wire.pulsar_api_pb2 import CommandGetSchema, CommandSubscribe, Sche
 
 _WITHOUT_SCHEMA = frozenset({REGEX_FILTER, BYTES_PREFIX_FILTER})
 _VERSION_BYTES = 8
-"""Shortest schema version that is asked for: a shorter one cost the whole connection (observed on Apache Pulsar 4.2.4)."""
+"""Minimum length of a schema version in a request: a broker closes the connection on a shorter one (Apache Pulsar 4.2.4)."""
 
 
 class ConsumerFiltering:
@@ -31,10 +31,10 @@ class ConsumerFiltering:
 
     Args:
         topic: Full name.
-        policy: What is wanted.
-        without_support: What to do with a broker that does not filter: `refuse` to subscribe, or `filter` here.
-        registry: The filters that the client can apply by itself.
-        schema: The consumer's own; None: the topic's counts.
+        policy: Which messages are wanted.
+        without_support: What to do if the broker does not filter: `refuse` to subscribe, or `filter` in the client.
+        registry: The filters that the client can run.
+        schema: The schema of the consumer; None: use the topic's.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class ConsumerFiltering:
         self._versions: dict[bytes, Schema | None] = {}
 
     async def prepare(self, connection: Connection, request: CommandSubscribe) -> None:
-        """Complete a SUBSCRIBE for a connection: pr7629.client.sends-meta, .each-connection.
+        """Add the filter to a SUBSCRIBE for a connection: pr7629.client.sends-meta, .each-connection.
 
         Raises:
-            ClientError: It must not be sent: pr7629.client.needs-flag. Or the topic's schema can't be had.
+            ClientError: The client must not subscribe (pr7629.client.needs-flag), or can't get the topic's schema.
         """
         self._filter.connected(connection.flags)
         schemas = None
@@ -67,7 +67,7 @@ class ConsumerFiltering:
             raise BrokerRefused(refused.code, refused.message) from None
 
     def missing(self, frame: Frame) -> bytes | None:
-        """Return the schema version that has to be learned before an entry can be judged; None: it can be judged now."""
+        """Return the schema version that the filter needs to judge an entry; None: it needs none."""
         if (
             self._filter.state is not MessageFilterState.CLIENT
             or self._filter.policy.class_name in _WITHOUT_SCHEMA
@@ -81,7 +81,7 @@ class ConsumerFiltering:
         return version if len(version) >= _VERSION_BYTES and version not in self._versions else None
 
     async def learn(self, connection: Connection, version: bytes) -> None:
-        """Ask the broker for the schema of a version; one that it does not have makes messages undecidable.
+        """Get a schema version from the broker; messages with an unknown version are undecidable.
 
         Raises:
             ClientError: The broker gave no answer.
@@ -89,7 +89,7 @@ class ConsumerFiltering:
         self._versions[version] = await self._ask(connection, CommandGetSchema(topic=self._topic, schema_version=version))
 
     def judge(self, frame: Frame, batch_size: int) -> EntryJudgement | None:
-        """Judge an entry that has come; None: that is not the client's to do."""
+        """Judge a received entry; None: the client does not filter."""
         if frame.payload_bytes is None:
             return None
         words = frame.command.message.ack_set

@@ -1,4 +1,4 @@
-"""Where the messages of one or more consumers wait for the application, in the order in which they came."""
+"""The receive queue of one or more consumers, in the order of arrival."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Inbox:
         self._announce()
 
     def take(self) -> Message | None:
-        """Return the next message, and tell its consumer; None if there is none.
+        """Return the next message and notify its consumer; None if there is none.
 
         Raises:
             ClientError: There is none and none will come.
@@ -45,7 +45,7 @@ class Inbox:
         return None
 
     def arrival(self) -> Pending[None]:
-        """Return what comes as soon as `take` has a message or an error; others may be faster to take it."""
+        """Return a result that comes as soon as `take` has a message or an error; another caller may take it first."""
         pending: Pending[None] = Pending(self._scheduler)
         self._arrivals = [one for one in self._arrivals if not one.done] + [pending]
         if self._messages or self._error is not None:
@@ -53,13 +53,13 @@ class Inbox:
         return pending
 
     def drop(self, consumer: Consumer) -> int:
-        """Forget the messages of one consumer; return how many these were."""
+        """Drop the messages of one consumer; return their number."""
         before = len(self._messages)
         self._messages = deque(one for one in self._messages if one[0] is not consumer)
         return before - len(self._messages)
 
     def close(self, error: ClientError) -> None:
-        """Let no more come; those that wait can still be taken."""
+        """Accept no more messages; waiting messages can still be taken."""
         self._error = self._error or error
         self._announce()
 

@@ -1,4 +1,4 @@
-"""Messages and their ids, as the application sees them."""
+"""Messages and message ids for the application."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _LARGEST = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, order=True)
 class MessageId:
-    """Where a message stands. Ids of one topic are ordered as its messages are.
+    """The id of a message. Ids of one topic have the order of its messages.
 
     Attributes:
         ledger_id: -1 for `EARLIEST`.
         entry_id: -1 for `EARLIEST`, and for the last message of an empty topic.
-        batch_index: Place inside its batch, from 0; -1: it is in none.
-        partition: Number of its partition; -1: the topic has none.
-        batch_size: Messages in its batch; 0: it is in none.
+        batch_index: The index in its batch, from 0; -1: it is not in a batch.
+        partition: The partition index; -1: the topic is not partitioned.
+        batch_size: Number of messages in its batch; 0: it is not in a batch.
     """
 
     ledger_id: int
@@ -31,14 +31,14 @@ class MessageId:
 
     @property
     def position(self) -> tuple[int, int]:
-        """Return what the broker stores as one: ledger and entry."""
+        """Return the ledger id and the entry id, which identify the stored entry."""
         return self.ledger_id, self.entry_id
 
     def to_wire(self, *, batch_index: bool = True) -> MessageIdData:
-        """Write it for a command.
+        """Convert it for a command.
 
         Args:
-            batch_index: Whether to name the place inside the batch, not only the entry.
+            batch_index: Whether to include the batch index.
         """
         data = MessageIdData(ledgerId=self.ledger_id % _U64, entryId=self.entry_id % _U64)
         if self.partition >= 0:
@@ -49,7 +49,7 @@ class MessageId:
 
     @staticmethod
     def from_wire(data: MessageIdData, partition: int = -1) -> MessageId:
-        """Read it from a command; `partition` stands in if it names none."""
+        """Convert it from a command; `partition` is the default if it names no partition."""
         number = data.partition if data.partition >= 0 else partition
         return MessageId(_signed(data.ledgerId), _signed(data.entryId), data.batch_index, number, max(data.batch_size, 0))
 
@@ -67,20 +67,20 @@ LATEST = MessageId(_LARGEST, _LARGEST)
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message that was received.
+    """A received message.
 
     Attributes:
-        id: Where it stands.
-        topic: The full name of its topic, or of its partition.
-        payload: The message itself.
-        properties: What the producer said about it.
-        key: Its key, or None.
+        id: The message id.
+        topic: The full name of the topic or of the partition.
+        payload: The payload.
+        properties: The properties.
+        key: The key, or None.
         publish_time: Milliseconds since 1970, by the producer's clock.
         event_time: Milliseconds since 1970, given by the application; 0: none.
-        producer_name: Who sent it.
-        sequence_id: The producer's number for it.
-        redelivery_count: How often it was delivered before, as far as the broker counts.
-        metadata: The header of the entry that holds it.
+        producer_name: The name of the producer.
+        sequence_id: The sequence id that the producer gave it.
+        redelivery_count: How often the broker has delivered it before, if the broker counts that.
+        metadata: The header of its entry.
     """
 
     id: MessageId
@@ -98,16 +98,16 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A message to be sent.
+    """A message to send.
 
     Attributes:
-        payload: The message itself.
-        properties: What to say about it.
+        payload: The payload.
+        properties: The properties.
         key: Messages with the same key go to the same partition.
         event_time: Milliseconds since 1970; None: none.
-        deliver_at: Milliseconds since 1970 before which shared subscriptions do not get it; such a message is not batched.
-        schema_version: Of the schema that it was written with, as the broker names it; None: none. A batch has one.
-        transaction: Most and least significant 64 bits of the id of the transaction that it belongs to; None: none. A batch has one.
+        deliver_at: Milliseconds since 1970; shared subscriptions receive it at this time or later. Such a message is not batched.
+        schema_version: The version of its schema at the broker; None: none. All messages of a batch share it.
+        transaction: The most and least significant 64 bits of its transaction id; None: none. All messages of a batch share it.
     """
 
     payload: bytes

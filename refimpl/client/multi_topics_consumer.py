@@ -1,4 +1,4 @@
-"""What an application subscribes to: the consumers of one topic or of all its partitions, with one inbox."""
+"""The consumer of an application: a consumer for each topic or partition, with one inbox."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class MultiTopicsConsumer:
     """Consumers with one subscription and one inbox.
 
     Attributes:
-        options: What was chosen.
+        options: The options.
         members: The consumers, by the full names of their topics.
-        inbox: Their messages.
-        error: Why it has ended; None while it has not.
+        inbox: The queue of their messages.
+        error: Why it has ended; None while it is open.
     """
 
     def __init__(self, core: ClientCore, options: ConsumerOptions) -> None:
@@ -42,7 +42,7 @@ class MultiTopicsConsumer:
         """Attach to topics.
 
         Raises:
-            ClientError: One of them can't be attached to; then the group is closed.
+            ClientError: Attaching to one of them failed; the group is closed.
         """
         try:
             for attaching in [self._add(topic) for topic in topics]:
@@ -52,11 +52,11 @@ class MultiTopicsConsumer:
             raise
 
     def follow(self, topic: str, count: int) -> None:
-        """Grow with a topic from now on, if that is wanted.
+        """Follow the partition count of a topic, if the options say so.
 
         Args:
-            topic: Full name of the topic of which the members are the partitions.
-            count: Its number of partitions; 0: it is not partitioned, and stays so.
+            topic: Full name of the partitioned topic.
+            count: The partition count; 0: the topic is not partitioned, and stays so.
         """
         if count and self.options.auto_update_partitions and self.error is None:
             for consumer in self.members.values():
@@ -64,13 +64,13 @@ class MultiTopicsConsumer:
             self._watcher = PartitionUpdateWatcher(self._core, topic, count, self.options, self.grow)
 
     async def grow(self, topics: list[str]) -> None:
-        """Attach to the partitions that are new, from their first message on: they came after the consumer.
+        """Attach to new partitions, from their first message on, because they are newer than the consumer.
 
         Args:
             topics: All partitions.
 
         Raises:
-            ClientError: One of them can't be attached to; the group goes on without.
+            ClientError: Attaching to one of them failed; the group continues without it.
         """
         for consumer in self.members.values():
             consumer.retry_now()
@@ -104,7 +104,7 @@ class MultiTopicsConsumer:
         """Acknowledge a message and all before it on its topic.
 
         Raises:
-            ValueError: The subscription is shared, so that others have some of these.
+            ValueError: The subscription is shared, so other consumers have some of these messages.
         """
         if not self.options.ordered:
             raise ValueError("messages of a shared subscription can't be acknowledged cumulatively")
@@ -112,25 +112,25 @@ class MultiTopicsConsumer:
             consumer.acknowledge_cumulative(message.id)
 
     def negative_acknowledge(self, message: Message) -> None:
-        """Have a message delivered again after a while; on an ordered subscription all that are not acknowledged."""
+        """Request redelivery of a message after a delay; on an ordered subscription, of all unacknowledged messages."""
         if consumer := self._consumer(message):
             consumer.negative_acknowledge(message.id)
 
     def redeliver(self) -> None:
-        """Have everything that is not acknowledged delivered again."""
+        """Request redelivery of all unacknowledged messages."""
         self._check_open()
         for consumer in self.members.values():
             consumer.redeliver()
 
     async def seek(self, position: Message | MessageId | int) -> None:
-        """Go on elsewhere, with the message included.
+        """Seek to a position, inclusive.
 
         Args:
-            position: A message of one of the topics, which moves that topic only; a message id if there is but one topic;
-                `EARLIEST`, `LATEST` or a publish time in milliseconds since 1970 for all topics.
+            position: A message, which seeks in its topic only; a message id if there is only one topic; `EARLIEST`, `LATEST` or a
+                publish time in milliseconds since 1970 for all topics.
 
         Raises:
-            ValueError: It is not clear which topic is meant.
+            ValueError: The position does not identify a topic.
             ClientError: The broker refused, or did not answer.
         """
         self._check_open()
@@ -153,12 +153,12 @@ class MultiTopicsConsumer:
         """Delete the subscription on each topic, and close.
 
         Raises:
-            ClientError: The broker refused, such as while others share the subscription.
+            ClientError: The broker refused, for example because other consumers share the subscription.
         """
         self._check_open()
         watcher = self._watcher
         if watcher is not None:
-            watcher.close()  # or else it would subscribe again to what is left
+            watcher.close()  # otherwise it would subscribe again
         try:
             for process in [self._core.scheduler.spawn(consumer.unsubscribe()) for consumer in self.members.values()]:
                 await process
@@ -169,14 +169,14 @@ class MultiTopicsConsumer:
         self.close()
 
     def close(self) -> Pending[None]:
-        """Leave all topics; comes when the brokers have confirmed it, or can't."""
+        """Close all consumers; the result comes when the brokers have confirmed it, or are unreachable."""
         self._end(Closed("the consumer is closed"))
         close_requests = [consumer.close() for consumer in list(self.members.values())]
         self.members = {}
         return self._core.scheduler.spawn(_all(close_requests))
 
     def _add(self, topic: str) -> Pending[Any]:
-        """Begin to attach to a topic; comes when that is done."""
+        """Start to attach to a topic; the result comes when it is attached."""
         return self._start(topic)
 
     def _start(self, topic: str) -> Pending[Connection]:
@@ -198,7 +198,7 @@ class MultiTopicsConsumer:
         self._core.forget(self)
 
     def _consumer(self, message: Message) -> Consumer | None:
-        """Find who received a message; nobody if its topic has gone meanwhile."""
+        """Return the consumer that received a message; None if its topic was removed meanwhile."""
         self._check_open()
         return self.members.get(message.topic)
 

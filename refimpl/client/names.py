@@ -1,4 +1,4 @@
-"""Names of topics and addresses of brokers, as a client needs them.
+"""Topic names and broker addresses for the client.
 
 persistent://tenant/namespace/local-name                a topic
 persistent://tenant/namespace/local-name-partition-3    one partition of a partitioned topic
@@ -20,13 +20,13 @@ _SERVICE_URL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a connection leads.
+    """The target of a connection.
 
     Attributes:
-        host: What to dial.
+        host: The host to connect to.
         port: TCP port.
-        tls: Whether it is pulsar+ssl.
-        proxy_to: "host:port" of the broker behind a proxy; None: what is dialled is the broker itself.
+        tls: Whether to use TLS (pulsar+ssl).
+        proxy_to: "host:port" of the broker behind a proxy; None: there is no proxy.
     """
 
     host: str
@@ -45,10 +45,10 @@ class Target:
 
 
 def parse_service_url(url: str) -> Target:
-    """Read the address of a broker.
+    """Parse a service URL.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The URL is invalid.
     """
     found = _SERVICE_URL.fullmatch(url)
     if found is None:
@@ -60,5 +60,5 @@ def parse_service_url(url: str) -> Target:
 
 
 def is_scalable(topic: str) -> bool:
-    """Tell whether a full name is that of a scalable topic: PR 25648."""
+    """Return whether a full name is that of a scalable topic: PR 25648."""
     return topic.startswith("topic://")

@@ -1,4 +1,4 @@
-"""What can be chosen, with the values that Pulsar's own clients begin with."""
+"""The options of clients, producers and consumers, with the defaults of Pulsar's own clients."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from refimpl.wire import compress
 from refimpl.wire.pulsar_api_pb2 import NONE, CommandSubscribe, ProducerAccessMode, Schema
 
 PartitionsUpdateListener = Callable[[tuple[str, ...], tuple[int, ...]], Awaitable[object] | None]
-"""Is called with topics and the number of partitions of each. Below `refimpl.net` what it returns is a `Pending`, or None."""
+"""Called with topics and the partition count of each. Below `refimpl.net` it returns a `Pending` or None."""
 
 CLIENT_VERSION = f"pulsar-conformance {version('pulsar-conformance')}"
 
 
 @dataclass(frozen=True)
 class ClientOptions:
-    """Choices for a whole client.
+    """Options of a client.
 
     Attributes:
-        token: Shown to the broker as the credential; called anew for each connection and each challenge. None: no credential.
-        operation_timeout: Seconds until a request without an answer fails, and until the first attempts to attach are given up.
-        connection_timeout: Seconds for dialling and handshake together.
-        keep_alive_interval: Seconds between two PING; a peer that is silent for one interval after a PING is given up.
-        listener_name: The broker's advertised listener to be used; None: its default.
-        client_version: What CONNECT calls the client.
+        token: Returns the authentication token; called for each connection and each challenge. None: no authentication.
+        operation_timeout: Seconds until an unanswered request fails, and until the first attempts to attach are given up.
+        connection_timeout: Seconds for connecting and handshake together.
+        keep_alive_interval: Seconds between two PINGs; the connection ends if the peer is silent for an interval after a PING.
+        listener_name: The advertised listener to use; None: the broker's default.
+        client_version: The client's version string in CONNECT.
     """
 
     token: Callable[[], str] | None = None
@@ -47,14 +47,14 @@ class ClientOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionGrowthOptions:
-    """What producers and consumers alike can choose about topics that get more partitions.
+    """Options of producers and consumers for topics that get more partitions.
 
     Attributes:
-        auto_update_partitions: Whether partitions that a topic gets later are attached to.
-        auto_update_partitions_interval: Seconds between two looks at their number, where the broker does not tell it.
-        enable_notification_for_partition_update: Whether the broker is asked to tell it (PIP-247), if it can.
-        partitions_update_listener: Is called with topics and their numbers of partitions whenever these are told, after new ones were
-            attached to; if it raises, or what it returns fails, the broker tells them again.
+        auto_update_partitions: Whether to attach to new partitions.
+        auto_update_partitions_interval: Seconds between two polls of the count, if the broker does not notify the client.
+        enable_notification_for_partition_update: Whether to watch the count (PIP-247), if the broker supports it.
+        partitions_update_listener: Called with topics and their partition counts after each notification, once new partitions are
+            attached. If it raises or its result fails, the broker resends the notification.
     """
 
     auto_update_partitions: bool = True
@@ -70,24 +70,25 @@ class PartitionGrowthOptions:
 
 @dataclass(frozen=True)
 class ProducerOptions(PartitionGrowthOptions):
-    """Choices for a producer, beside those of `PartitionGrowthOptions`.
+    """Options of a producer, in addition to `PartitionGrowthOptions`.
 
     Attributes:
-        name: The producer's name; None: the broker makes one up. With a name the sequence goes on where the last one of that name ended.
-        batching: Whether messages are put together.
-        batch_messages: Most messages in a batch.
-        batch_bytes: Most bytes of a batch, before compression.
-        batch_delay: Seconds that a message waits for others at most.
+        name: The producer's name; None: the broker generates one. A named producer continues the sequence ids of the last one with its
+            name.
+        batching: Whether to batch messages.
+        batch_messages: Maximum number of messages in a batch.
+        batch_bytes: Maximum size of a batch in bytes, before compression.
+        batch_delay: Maximum time in seconds that a message waits for others.
         compression: A `CompressionType`.
-        max_pending_messages: Most messages that may wait for their receipts.
+        max_pending_messages: Maximum number of messages that wait for their receipts.
         send_timeout: Seconds until a message without a receipt fails; 0: never.
-        access_mode: A `ProducerAccessMode`; those that wait for exclusive access are not supported.
-        schema: What the payloads are written by, for others to read them; see `avro_schema` and `json_schema`. None: it is not said.
-        properties: Shown to whoever looks at the topic's producers.
+        access_mode: A `ProducerAccessMode`; modes that wait for exclusive access are not supported.
+        schema: The schema of the payloads, see `avro_schema` and `json_schema`; None: none.
+        properties: The properties of the producer, which topic stats show.
         restrict_same_values_in_batch_properties: PIP-191: allowed values by property name. Only messages that agree in them share a
-            batch, whose header shows them to the broker's entry filters; empty: batches are made without regard to properties.
-        batch_of_one: PIP-191: how a batch of one message is written with that setting, see `UniformBatchesProfile`; None: as the client's
-            profile says.
+            batch, whose header shows them to the broker's entry filters; empty: properties do not matter.
+        batch_of_one: PIP-191: how to write a batch of one message with that setting, see `UniformBatchesProfile`; None: as in the
+            client's profile.
         batcher: `key_based`, a batch for each key, is not supported.
     """
 
@@ -125,25 +126,25 @@ class ProducerOptions(PartitionGrowthOptions):
 
 @dataclass(frozen=True)
 class ConsumerOptions(PartitionGrowthOptions):
-    """Choices for a consumer, beside those of `PartitionGrowthOptions`.
+    """Options of a consumer, in addition to `PartitionGrowthOptions`.
 
     Attributes:
         subscription: Its name.
         type: A `CommandSubscribe.SubType`.
-        initial_position: Where a new subscription begins, a `CommandSubscribe.InitialPosition`.
+        initial_position: Where a new subscription starts, a `CommandSubscribe.InitialPosition`.
         durable: Whether the broker keeps the subscription; a reader's is not.
-        start_message_id: After which message a subscription that is not durable begins.
-        queue_size: Messages that the broker may send ahead of the application.
-        name: The consumer's name; None: one is made up.
-        priority: Of shared consumers those with the lowest number are served first.
-        read_compacted: Whether only the last message of each key is wanted, of a compacted topic.
+        start_message_id: The message after which a non-durable subscription starts.
+        queue_size: Number of messages that the broker may send before the application receives them.
+        name: The consumer's name; None: the client generates one.
+        priority: The priority level; shared consumers with the lowest number receive messages first.
+        read_compacted: Whether to read only the last message of each key, on a compacted topic.
         force_topic_creation: Whether subscribing may create the topic.
-        negative_ack_delay: Seconds until a message that was refused is asked for again.
-        properties: Shown to whoever looks at the subscription's consumers.
-        subscription_properties: Kept with a subscription that is created.
-        schema: What the consumer reads by; None: whatever the topic has.
-        message_filter_policy: Which messages are wanted; None: all. All consumers of a subscription have the same.
-        without_message_filters: What to do where the broker has no message filters: `refuse` to subscribe, or `filter` here.
+        negative_ack_delay: Seconds before a negatively acknowledged message is redelivered.
+        properties: The properties of the consumer, which topic stats show.
+        subscription_properties: The properties of a new subscription.
+        schema: The schema of the consumer; None: any schema of the topic.
+        message_filter_policy: Which messages are wanted; None: all. All consumers of a subscription need the same policy.
+        without_message_filters: What to do if the broker has no message filters: `refuse` to subscribe, or `filter` in the client.
     """
 
     subscription: str
@@ -176,5 +177,5 @@ class ConsumerOptions(PartitionGrowthOptions):
 
     @property
     def ordered(self) -> bool:
-        """Tell whether messages come in their order, to one consumer at a time."""
+        """Return whether the subscription delivers messages in order to one consumer at a time."""
         return self.type in (CommandSubscribe.Exclusive, CommandSubscribe.Failover)

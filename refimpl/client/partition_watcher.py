@@ -1,4 +1,4 @@
-"""What lets a producer or consumer grow with its partitioned topic: PIP-247 tells the counts, here they are applied.
+"""Lets a producer or consumer grow with its partitioned topic: applies the partition counts of PIP-247.
 
 watch, or poll --> counts --> attach to new partitions --> tell the application --> result
 """
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 class PartitionUpdateWatcher:
-    """Follows the number of partitions of one topic.
+    """Follows the partition count of one topic.
 
     Args:
         core: The client.
         topic: Full name of the partitioned topic.
-        count: Its number of partitions, as far as known.
-        options: Those of the producer or consumer.
-        grow: Attaches to what is new among the partitions whose names it is given; raises ClientError if it could not.
+        count: The known partition count.
+        options: The options of the producer or consumer.
+        grow: Called with the names of all partitions to attach to the new ones; raises ClientError if it fails.
 
     Attributes:
-        watch: What is known of the topic.
+        watch: The watch.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class PartitionUpdateWatcher:
         self._driver.start()
 
     def close(self) -> None:
-        """Follow it no longer; a watcher at the broker is closed."""
+        """Stop following the topic, and close the watcher at the broker."""
         if self._applying is not None:
             self._applying.cancel()
         self._driver.close()  # pip247.client.closes
@@ -70,7 +70,7 @@ class PartitionUpdateWatcher:
         if (call := self.watch.next_call()) is not None:
             self._applying = self._scheduler.spawn(self._apply(call))
 
-    # The listener of the proposal: first the partitions are attached to, then the application is told
+    # The listener of the proposal: first attach to the partitions, then notify the application
 
     async def _apply(self, call: PartitionCounts) -> None:
         is_applied = False

@@ -1,4 +1,4 @@
-"""What an application produces with: the producers of one topic or of all its partitions, and who of them gets which message."""
+"""The producer of an application: a producer for each partition of a topic, and the routing of messages between them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def key_hash(key: str) -> int:
     """Hash a key as the Java client does by default, so that all clients agree on its partition.
 
     Returns:
-        The hash of the text as `java.lang.String` defines it, without its sign bit.
+        The hash code of `java.lang.String`, without the sign bit.
     """
     value = 0
     data = key.encode("utf-16-be", "surrogatepass")
@@ -30,12 +30,12 @@ def key_hash(key: str) -> int:
 
 
 class PartitionedProducer:
-    """Producers of the partitions of one topic; just one if it has none.
+    """The producers of the partitions of one topic; only one if it is not partitioned.
 
     Attributes:
         topic: Full name.
         members: The producers, by partition.
-        error: Why it has ended; None while it has not.
+        error: Why it has ended; None while it is open.
     """
 
     def __init__(self, core: ClientCore, topic: str, options: ProducerOptions) -> None:
@@ -48,10 +48,10 @@ class PartitionedProducer:
         self._watcher: PartitionUpdateWatcher | None = None
 
     async def add(self, topics: list[str]) -> None:
-        """Attach to topics, the next partitions.
+        """Attach to the next partitions.
 
         Raises:
-            ClientError: One of them can't be attached to; then the group is closed.
+            ClientError: Attaching to one of them failed; the group is closed.
         """
         added = [Producer(self._core, topic, self.options, self._ended) for topic in topics]
         try:
@@ -65,10 +65,10 @@ class PartitionedProducer:
         self.members += added
 
     def follow(self, count: int) -> None:
-        """Grow with the topic from now on, if that is wanted.
+        """Follow the partition count of the topic, if the options say so.
 
         Args:
-            count: Its number of partitions; 0: it is not partitioned, and stays so.
+            count: The partition count; 0: the topic is not partitioned, and stays so.
         """
         if count and self.options.auto_update_partitions and self.error is None:
             for producer in self.members:
@@ -76,13 +76,13 @@ class PartitionedProducer:
             self._watcher = PartitionUpdateWatcher(self._core, self.topic, count, self.options, self.grow)
 
     async def grow(self, topics: list[str]) -> None:
-        """Attach to the partitions that are new; up to the first that can't be, since messages are routed by number.
+        """Attach to new partitions, in order, up to the first failure, because messages are routed by partition index.
 
         Args:
             topics: All partitions.
 
         Raises:
-            ClientError: One of them can't be attached to; the group goes on without.
+            ClientError: Attaching to one of them failed; the group continues without it.
         """
         for producer in self.members:
             producer.retry_now()
@@ -99,16 +99,16 @@ class PartitionedProducer:
 
     @property
     def name(self) -> str:
-        """Return the producer's name; with partitions, that of the first."""
+        """Return the producer's name; for a partitioned topic, that of the first partition."""
         return self.members[0].name
 
     @property
     def stats(self) -> ProducerStats:
-        """Return what was sent, on all partitions together."""
+        """Return the stats of all partitions together."""
         return ProducerStats.total(producer.stats for producer in self.members)
 
     def route(self, message: OutgoingMessage) -> Producer:
-        """Choose the producer of a message: by its key, or else in turn.
+        """Choose the producer for a message: by its key, or else round-robin.
 
         Raises:
             ClientError: The group has ended.
@@ -130,10 +130,10 @@ class PartitionedProducer:
             await process
 
     def close(self) -> Pending[None]:
-        """Take no more messages, and leave once those under way have their receipts.
+        """Accept no more messages, and close once the sent messages have their receipts.
 
         Returns:
-            Comes when the brokers have confirmed it, or can't.
+            A result that comes when the brokers have confirmed it, or are unreachable.
         """
         first = self.error is None
         self._end(Closed("the producer is closed"))

@@ -1,4 +1,4 @@
-"""A consumer of all topics whose names match a pattern: PIP-145 decides which these are, here they are attached to and left.
+"""A consumer of all topics whose names match a pattern: it attaches to the topics that PIP-145 lists, and closes the others.
 
 watch --> topics come and go --> consumers come and go
 """
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from refimpl.client.client import ClientCore
 
 RETRY_SECONDS = 10.0
-"""Longest time until a listed topic that could not be attached to is tried again."""
+"""Maximum delay in seconds before the client retries a listed topic that it could not attach to."""
 
 
 def namespace_of_pattern(pattern: str) -> tuple[str, str]:
-    r"""Return the namespace of a pattern, and the pattern in full.
+    r"""Return the namespace of a pattern, and the full pattern.
 
     Args:
-        pattern: A local name's stands for one in public/default. `^` and `\Q` may precede the namespace.
+        pattern: A pattern without a namespace means public/default. `^` and `\Q` may precede the namespace.
 
     Raises:
-        ValueError: Its domain is not supported, or it names no namespace.
+        ValueError: Its domain is not supported, or it has no namespace.
     """
     plain = without_domain(pattern).removeprefix("^").removeprefix("\\Q")
     if "/" not in plain and "://" not in pattern:
@@ -51,13 +51,13 @@ class PatternConsumer(MultiTopicsConsumer):
 
     Args:
         core: The client.
-        pattern: Of the topics' names.
-        options: For each consumer; none of them creates a topic.
+        pattern: The pattern of the topic names.
+        options: Options of each consumer; consumers do not create topics.
         discovery_period: Seconds between two checks of the list.
-        on_topics: Is called with each change of the list.
+        on_topics: Called with each change of the list.
 
     Attributes:
-        watch: What is known of the topics.
+        watch: The watch.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class PatternConsumer(MultiTopicsConsumer):
 
     @property
     def topics(self) -> frozenset[str]:
-        """Return the full names of the topics that match, partitions by their own names."""
+        """Return the full names of the matching topics, with partitions listed individually."""
         return self.watch.topics
 
     @property
@@ -97,10 +97,10 @@ class PatternConsumer(MultiTopicsConsumer):
         return self.watch.topics_hash
 
     async def open(self) -> None:
-        """Begin; through when the first topics are attached to.
+        """Start, and wait until the consumers of the first list are attached.
 
         Raises:
-            ClientError: The list can't be had, or one of the topics can't be attached to; then the group is closed.
+            ClientError: The client can't get the list, or attaching to one of the topics failed; the group is closed.
         """
         seconds = self._core.options.operation_timeout
         try:
@@ -114,7 +114,7 @@ class PatternConsumer(MultiTopicsConsumer):
             raise
 
     def close(self) -> Pending[None]:
-        """Stop watching and leave all topics; comes when the brokers have confirmed it, or can't."""
+        """Close the watch and all consumers; the result comes when the brokers have confirmed it, or are unreachable."""
         if self.error is None:
             if self._retry_timer is not None:
                 self._retry_timer.cancel()
@@ -122,7 +122,7 @@ class PatternConsumer(MultiTopicsConsumer):
         return super().close()
 
     async def _locate(self) -> Connection:
-        """Find the broker by the pattern, as if it were a topic; one that will not place it may still answer itself."""
+        """Look up the broker with the pattern as a topic name; if that is refused, use the broker that was asked."""
         try:
             return await self._core.pool.locate(self.pattern)
         except BrokerRefused as error:
@@ -169,7 +169,7 @@ class PatternConsumer(MultiTopicsConsumer):
                 raise
 
     def _ended(self, consumer: Consumer, error: ClientError) -> None:
-        """Leave it at that if the topic has gone; if it is listed all the same, try again after a while."""
+        """Do nothing if the topic is no longer listed; otherwise retry after a delay."""
         if self.members.get(consumer.topic) is consumer:
             del self.members[consumer.topic]
             self._core.note(f"{consumer.topic} is left: {error}")

@@ -1,4 +1,4 @@
-"""The connections of a client, one for each target, and the questions that need no producer or consumer."""
+"""The connections of a client, one for each target, and lookups."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from refimpl.wire.pulsar_api_pb2 import CommandLookupTopic, CommandLookupTopicRe
 
 MAX_REDIRECTS = 20
 MAX_PARTITIONS = 10_000
-"""A broker that names more is taken to be broken: the client would make so many producers or consumers."""
+"""Maximum partition count that the client accepts from a broker, because it creates a producer or consumer for each."""
 
 
 class Pool:
-    """Connections by target; one that has ended is replaced when it is asked for again.
+    """Connections by target; an ended connection is replaced on the next request.
 
     Args:
-        scheduler: Tells the time.
-        service_url: Where a client asks first.
-        options: For all connections.
-        log: Gets one line for each connection that ends.
+        scheduler: The scheduler.
+        service_url: The service URL of the client.
+        options: Options for all connections.
+        log: Called with a line for each connection that ends.
     """
 
     def __init__(self, scheduler: Scheduler, service_url: str, options: ClientOptions, log: Callable[[str], None] | None = None) -> None:
@@ -40,7 +40,7 @@ class Pool:
         self._to_open: list[Connection] = []
 
     def take_to_open(self) -> list[Connection]:
-        """Return the connections that are to be dialled, once."""
+        """Return the connections to open; each is returned once."""
         taken, self._to_open = self._to_open, []
         return taken
 
@@ -50,11 +50,11 @@ class Pool:
         return [connection for connection in self._connections.values() if not connection.closing]
 
     async def connection(self, target: Target | None = None) -> Connection:
-        """Return the connection to a target, by default the service URL, when it is ready.
+        """Return the connection to a target, by default the service URL, once it is ready.
 
         Raises:
-            ConnectionLost: It could not be made.
-            BrokerRefused: The broker does not take the client.
+            ConnectionLost: The connection could not be opened.
+            BrokerRefused: The broker refused the client.
         """
         if self.closed:
             raise Closed("the client is closed")
@@ -70,10 +70,10 @@ class Pool:
         """Return the connection to the broker that serves a topic.
 
         Args:
-            topic: Its full name; or the pattern of a watcher, which brokers take for one (core.lookup.pattern-as-topic).
+            topic: The full name; or the pattern of a watcher, which brokers treat as a name (core.lookup.pattern-as-topic).
 
         Raises:
-            ClientError: No broker does, or can be reached.
+            ClientError: No broker serves it, or the broker can't be reached.
         """
         connection = await self.connection()
         authoritative = False
@@ -89,10 +89,10 @@ class Pool:
         raise ProtocolError(f"LOOKUP of {topic} was redirected {MAX_REDIRECTS} times")
 
     async def partitions(self, topic: str) -> int:
-        """Return how many partitions a topic has; 0: it is not partitioned.
+        """Return the partition count of a topic; 0: it is not partitioned.
 
         Raises:
-            ClientError: It is not known.
+            ClientError: The request failed.
         """
         connection = await self.connection()
         answer = await connection.request(CommandPartitionedTopicMetadata(topic=topic, metadata_auto_creation_enabled=True))
@@ -108,7 +108,7 @@ class Pool:
             connection.end(Closed("the client is closed"))
 
     def _target(self, answer: CommandLookupTopicResponse) -> Target:
-        """Read where an answer leads: through the service URL if it says so and names another broker.
+        """Return the target of a lookup answer: behind the service URL if the answer says so and names another broker.
 
         Source: observed on the Java client 4.2.4.
         """

@@ -1,6 +1,6 @@
 """A producer of one topic, or of one partition.
 
-send() --> batch --> entry --> SEND --> SEND_RECEIPT        an entry stays until its receipt, and is sent again after a reconnect
+send() --> batch --> entry --> SEND --> SEND_RECEIPT        an entry is kept until its receipt, and resent after a reconnect
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Producer(Attached):
     Args:
         core: The client.
         topic: Full name; not that of a partitioned topic.
-        options: What was chosen.
-        on_end: Is called when it has ended for good.
+        options: The options.
+        on_end: Called when it has ended permanently.
 
     Attributes:
-        stats: What it has sent.
+        stats: Counts of what it has sent.
     """
 
     kind = "producer_id"
@@ -79,17 +79,17 @@ class Producer(Attached):
         self._room: list[Pending[None]] = []
         self._expiry_timer: Timer | None = None
 
-    # What the application does
+    # For the application
 
     def send(self, message: OutgoingMessage) -> Pending[MessageId]:
         """Accept a message.
 
         Returns:
-            Comes with its receipt.
+            The message id, with the receipt.
 
         Raises:
-            InvalidMessage: It is larger than the broker takes.
-            QueueFull: Too many wait for their receipts.
+            InvalidMessage: It is larger than the broker accepts.
+            QueueFull: Too many messages wait for their receipts.
             ClientError: The producer has ended.
         """
         if self.error is not None:
@@ -108,29 +108,29 @@ class Producer(Attached):
 
     @property
     def has_room(self) -> bool:
-        """Tell whether a message is accepted now, or refused at once."""
+        """Return whether `send` would accept a message now."""
         return self._waiting < self.options.max_pending_messages or self.error is not None
 
     def room(self) -> Pending[None]:
-        """Return what comes as soon as another message may be accepted; others may be faster."""
+        """Return a result that comes as soon as `send` may accept a message; another caller may be first."""
         pending: Pending[None] = Pending(self._scheduler)
         self._room = [one for one in self._room if not one.done] + [pending]
         self._make_room()
         return pending
 
     async def flush(self) -> None:
-        """Send what waits for a batch, and wait until every message so far has its receipt or has failed."""
+        """Send the open batch, and wait until every message so far has its receipt or has failed."""
         self._close_batch()
         for receipt in [one.receipt for entry in self._unconfirmed.values() for one in entry.queued]:
             try:
                 await receipt
             except ClientError:
-                continue  # it is reported to those who sent the message
+                continue  # the sender of the message gets the error
 
-    # What the broker does
+    # Commands of the broker
 
     def received(self, frame: Frame) -> None:
-        """Take a command that names this producer."""
+        """Handle a command for this producer."""
         command = frame.command
         if command.type == BaseCommand.SEND_RECEIPT:
             self._confirmed(command.send_receipt)
@@ -140,7 +140,7 @@ class Producer(Attached):
             self.lose()
 
     def _confirmed(self, receipt: CommandSendReceipt) -> None:
-        """Take a receipt; its highest_sequence_id means nothing: core.client.highest-sequence-optional."""
+        """Handle a receipt, ignoring its highest_sequence_id: core.client.highest-sequence-optional."""
         oldest = next(iter(self._unconfirmed), None)
         if receipt.sequence_id in self._unconfirmed and receipt.sequence_id == oldest:
             self._unconfirmed.pop(oldest).confirm(MessageId.from_wire(receipt.message_id, self._partition))
@@ -162,7 +162,7 @@ class Producer(Attached):
         if self.connection is not None:
             self.connection.end(ProtocolError(f"{self.connection.target} sent {what} ({self.topic})"))
 
-    # The place on a connection
+    # Attachment
 
     async def _register(self, connection: Connection) -> None:
         request = CommandProducer(
@@ -237,7 +237,7 @@ class Producer(Attached):
 
     def _put(self, batch: Batch[Queued]) -> None:
         entry = encode_entry(batch, self.name, self._core.wall_clock_ms(), self.options.compression, self._schema_version)
-        if len(entry.payload) > self._max_message_size and len(batch.items) > 1:  # the header is not in what the batcher counts
+        if len(entry.payload) > self._max_message_size and len(batch.items) > 1:  # the batcher does not count the header
             for half in self._batcher.split(batch):
                 self._put(half)
         elif self._fits(entry):

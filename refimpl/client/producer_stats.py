@@ -1,4 +1,4 @@
-"""What a producer has sent, and what that cost: PIP-191 buys filtering by the header with smaller batches and longer headers."""
+"""What a producer has sent, and its cost: PIP-191 makes batches smaller and headers longer."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from refimpl.proposals.uniform_batches import Batch, Reason, header_bytes
 
 @dataclass(frozen=True)
 class ProducerStats:
-    """Counts of what was sent; what is sent again after a reconnect counts once.
+    """Counts of what was sent; an entry that is resent after a reconnect counts once.
 
     Attributes:
-        messages: That went out.
-        entries: That they went out in, batches and single messages.
-        entry_bytes: Of the entries, headers included, commands not.
-        header_bytes: Of these, what stands before the messages: checksum and MessageMetadata.
-        extracted_bytes: Of these, the extracted sets of PIP-191.
-        reasons: Number of entries by the reason why they went out when they did.
+        messages: Number of messages.
+        entries: Number of entries: batches and single messages.
+        entry_bytes: Bytes of the entries, with headers, without commands.
+        header_bytes: Bytes of the entries' headers: checksum and MessageMetadata.
+        extracted_bytes: Bytes of the extracted sets of PIP-191 in these headers.
+        reasons: Number of entries for each reason to send them.
     """
 
     messages: int = 0
@@ -31,17 +31,17 @@ class ProducerStats:
 
     @property
     def messages_per_entry(self) -> float:
-        """Return the mean size of a batch; 0: nothing was sent."""
+        """Return the mean number of messages per entry; 0: nothing was sent."""
         return self.messages / self.entries if self.entries else 0.0
 
     @property
     def bytes_per_message(self) -> float:
-        """Return the mean share of a message in the bytes of its entry."""
+        """Return the mean number of entry bytes per message."""
         return self.entry_bytes / self.messages if self.messages else 0.0
 
     @property
     def header_bytes_per_message(self) -> float:
-        """Return the mean share of a message in the header of its entry: the price of small batches."""
+        """Return the mean number of header bytes per message: the cost of small batches."""
         return self.header_bytes / self.messages if self.messages else 0.0
 
     def with_entry(self, entry: Entry, batch: Batch[Queued]) -> ProducerStats:

@@ -1,6 +1,6 @@
 """Requests that wait for their answers.
 
-An answer belongs to the request of its own kind with its `request_id`: ids may be used twice at a time in different kinds, and
+An answer belongs to the request of the same kind with the same `request_id`. Requests of different kinds may use the same id, and
 ERROR answers any of them (core.client.pending-by-kind).
 """
 
@@ -55,13 +55,13 @@ _OF_THE_CORE: Mapping[type[Message], tuple[str, ...]] = MappingProxyType(
 
 
 def answers() -> dict[type[Message], tuple[str, ...]]:
-    """Return what answers each request of a client, besides ERROR: names of the fields of `BaseCommand`."""
+    """Return the answers to each request of a client other than ERROR, by their fields in `BaseCommand`."""
     added = (one for proposal in proposals.PROPOSALS for one in proposal.commands if one.sender == "client" and one.answers)
     return {**_OF_THE_CORE, **{type(sub_message(command(one.name))): one.answers for one in added}}
 
 
 def refusal_of(answer: BaseCommand) -> BrokerRefused | None:
-    """Return why an answer says no; None if it says yes."""
+    """Return the error of an answer; None if the request succeeded."""
     if answer.type == BaseCommand.ERROR:
         return BrokerRefused(answer.error.error, answer.error.message)
     if answer.type == BaseCommand.LOOKUP_RESPONSE:
@@ -85,10 +85,10 @@ class _Waiting:
 
 
 class RequestTable:
-    """The requests of one connection that wait.
+    """The unanswered requests of one connection.
 
     Attributes:
-        kinds: The fields of `BaseCommand` that can be answers, besides ERROR.
+        kinds: The fields in `BaseCommand` of all possible answers other than ERROR.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -98,17 +98,17 @@ class RequestTable:
         self._waiting: dict[tuple[str, int], _Waiting] = {}
 
     def is_answered(self, message: Message) -> bool:
-        """Tell whether a command is a request."""
+        """Return whether a command is a request."""
         return type(message) in self._answers
 
     def expect(self, request: Message) -> Pending[BaseCommand]:
-        """Wait for the answer to a request.
+        """Register a request and return its pending answer.
 
         Returns:
-            The answer as it is, also if it is ERROR.
+            The answer, even if it is ERROR.
 
         Raises:
-            ValueError: Nothing answers such a command, or its id is in use.
+            ValueError: The command has no answer, or its id is in use.
         """
         names = self._answers.get(type(request))
         if names is None:
@@ -122,7 +122,7 @@ class RequestTable:
         return pending
 
     def answered(self, answer: BaseCommand) -> bool:
-        """Hand an answer to those who wait for it; tell whether anybody does."""
+        """Complete the request that an answer belongs to; return whether there is one."""
         request_id = cast(Any, sub_message(answer)).request_id
         names = self.kinds if answer.type == BaseCommand.ERROR else (command_name(answer),)
         waiting = next((found for name in names if (found := self._waiting.get((name, request_id)))), None)
@@ -134,7 +134,7 @@ class RequestTable:
         return True
 
     def fail_all(self, error: ClientError) -> None:
-        """Give up all of them."""
+        """Fail all requests."""
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
             one.pending.fail(error)

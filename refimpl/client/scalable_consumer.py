@@ -1,4 +1,4 @@
-"""Consumers of scalable topics: of one, or of all in a namespace that have certain properties, as PR 25648 tells of them.
+"""Consumers of scalable topics (PR 25648): of one topic, or of all topics of a namespace with certain properties.
 
 namespace --> watch --> topics come and go --> look up each --> its segments come and go --> a consumer for each segment
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from refimpl.client.client import ClientCore
 
 RETRY_SECONDS = 10.0
-"""How long a topic that can't be attached to, although it is listed, is left alone."""
+"""Seconds before the client retries a listed topic that it could not attach to."""
 
 
 class ScalableConsumer(MultiTopicsConsumer):
@@ -35,10 +35,10 @@ class ScalableConsumer(MultiTopicsConsumer):
 
     Args:
         core: The client.
-        options: For each consumer; none of them creates a topic.
+        options: Options of each consumer; consumers do not create topics.
 
     Attributes:
-        lookups: What is looked up, by the full name of the scalable topic.
+        lookups: The open lookups, by the full name of the scalable topic.
     """
 
     def __init__(self, core: ClientCore, options: ConsumerOptions) -> None:
@@ -47,14 +47,14 @@ class ScalableConsumer(MultiTopicsConsumer):
         self._segments: dict[str, dict[str, Pending[Connection]]] = {}  # by scalable topic and segment
 
     def close(self) -> Pending[None]:
-        """Leave all topics; comes when the brokers have confirmed it, or can't."""
+        """Close all consumers; the result comes when the brokers have confirmed it, or are unreachable."""
         lookups, self.lookups, self._segments = self.lookups, {}, {}
         for lookup in lookups.values():
             lookup.close()
         return super().close()
 
     def _add(self, topic: str) -> Process[None]:
-        """Begin to attach to a scalable topic; comes with the first consumers of all its segments."""
+        """Start to attach to a scalable topic; the result comes with the first consumers of all its segments."""
         lookup = SegmentLookup(self._core, topic, partial(self._apply_segments, topic), self._lookup_ended)
         self.lookups[topic] = lookup
         self._segments[topic] = {}
@@ -73,7 +73,7 @@ class ScalableConsumer(MultiTopicsConsumer):
         self._segments.pop(topic, None)
 
     def _apply_segments(self, topic: str, segments: Mapping[str, Segment]) -> None:
-        """Attach to segments that are new, and leave those that are gone."""
+        """Attach to new segments, and close the consumers of removed segments."""
         known = self._segments.get(topic, {})
         for name in [name for name in known if name not in segments]:
             del known[name]
@@ -94,27 +94,27 @@ class ScalableConsumer(MultiTopicsConsumer):
                 self._lost(topic, error)
 
     def _lost(self, topic: str, error: ClientError) -> None:
-        """Leave a topic that can't be attached to any more; the group ends with the last."""
+        """Remove a topic that is lost; the group ends with the last topic."""
         self._remove(topic)
         if not self.lookups:
             self._end(error)
 
 
 class NamespaceConsumer(ScalableConsumer):
-    """Consumers of all scalable topics in a namespace that have certain properties.
+    """Consumers of all scalable topics of a namespace with certain properties.
 
     Args:
         core: The client.
         namespace: "tenant/namespace".
-        options: For each consumer.
-        property_filters: What topics must have; none: all are wanted.
-        on_topics: Is called with each change of the set.
+        options: Options of each consumer.
+        property_filters: The properties that a topic must have; empty: all topics match.
+        on_topics: Called with each change of the set.
 
     Attributes:
-        watch: What is known of the topics.
+        watch: The watch.
 
     Raises:
-        ValueError: It is no namespace.
+        ValueError: The name is not that of a namespace.
     """
 
     def __init__(
@@ -138,14 +138,14 @@ class NamespaceConsumer(ScalableConsumer):
         )
         self._scheduler = core.scheduler
         self._on_topics = on_topics
-        self._driver = WatchDriver(core, self.watch, self._follow, name=namespace)  # any broker tells
+        self._driver = WatchDriver(core, self.watch, self._follow, name=namespace)  # any broker can answer
         self._first: Pending[None] = Pending(self._scheduler)
         self._adding: dict[str, Pending[None]] = {}
         self._retry_timer: Timer | None = None
 
     @property
     def topics(self) -> frozenset[str]:
-        """Return the full names of the topics that are selected, as far as the broker has told."""
+        """Return the full names of the known topics."""
         return self.watch.topics
 
     @property
@@ -154,10 +154,10 @@ class NamespaceConsumer(ScalableConsumer):
         return self.watch.topics_hash
 
     async def open(self) -> None:
-        """Begin; through when the topics of the first set are attached to.
+        """Start, and wait until the consumers of the first set are attached.
 
         Raises:
-            ClientError: The set can't be had, or one of the topics can't be attached to; then the group is closed.
+            ClientError: The client can't get the set, or attaching to one of the topics failed; the group is closed.
         """
         try:
             self.watch.start()
@@ -171,7 +171,7 @@ class NamespaceConsumer(ScalableConsumer):
             raise
 
     def close(self) -> Pending[None]:
-        """Stop watching and leave all topics; comes when the brokers have confirmed it, or can't."""
+        """Close the watch and all consumers; the result comes when the brokers have confirmed it, or are unreachable."""
         if self.error is None:
             if self._retry_timer is not None:
                 self._retry_timer.cancel()
@@ -179,7 +179,7 @@ class NamespaceConsumer(ScalableConsumer):
         return super().close()
 
     def _follow(self) -> None:
-        """Follow what the broker has told: pr25648.client.late-listener."""
+        """Apply the changes of the watch: pr25648.client.late-listener."""
         if self.watch.state is ScalableTopicsState.FAILED:
             self._first.fail(self._failure())
         if not self.watch.is_started or self.error is not None:
@@ -205,7 +205,7 @@ class NamespaceConsumer(ScalableConsumer):
     # Topics
 
     def _lost(self, topic: str, error: ClientError) -> None:
-        """Leave it at that if the topic has gone; if it is listed all the same, try again after a while."""
+        """Do nothing if the topic is no longer listed; otherwise retry after a delay."""
         self._remove(topic)
         self._core.note(f"{topic} is left: {error}")
         if self._retry_timer is None and self.error is None:

@@ -1,4 +1,4 @@
-"""What an application produces to a scalable topic with: the producers of its segments, and who of them gets which message."""
+"""The producer for a scalable topic: a producer for each segment, and the routing of messages between them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ScalableProducer(PartitionedProducer):
         """Attach to all segments.
 
         Raises:
-            ClientError: There is no such topic, or a segment can't be attached to; then the group is closed.
+            ClientError: The topic does not exist, or attaching to a segment failed; the group is closed.
         """
         try:
             await self._lookup.start()
@@ -66,7 +66,7 @@ class ScalableProducer(PartitionedProducer):
             raise
 
     def route(self, message: OutgoingMessage) -> Producer:
-        """Choose the producer of a message: by the range that the hash of its key is in, or else in turn.
+        """Choose the producer for a message: by the hash range of its key, or else round-robin.
 
         Raises:
             ClientError: The group has ended.
@@ -77,7 +77,7 @@ class ScalableProducer(PartitionedProducer):
         return super().route(message)
 
     def _apply(self, segments: Mapping[str, Segment]) -> None:
-        """Attach to segments that are new, and leave those that are gone once what was sent to them has its receipts."""
+        """Attach to new segments; close the producers of removed segments once their messages have receipts."""
         gone = [self._segments.pop(name)[1] for name in list(self._segments) if name not in segments]
         for name, segment in segments.items():
             if name not in self._segments:

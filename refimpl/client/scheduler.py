@@ -1,10 +1,10 @@
-"""Work that waits, without I/O: results to come, coroutines that await them, timers on a clock that is told.
+"""A scheduler without I/O: pending results, coroutines that await them, and timers. The caller sets the time.
 
-    with scheduler.entered(now):                # says what time it is, and runs what became ready on the way out
-        pending = scheduler.spawn(work())       # `async def` functions that await Pending and nothing else
+    with scheduler.entered(now):                # sets the time; at the end, runs what is ready
+        pending = scheduler.spawn(work())       # an `async def` function that awaits only Pending
 
-A coroutine goes on only inside `entered`, `tick` or `run_ready`, in the order in which what it waits for came in. So the same
-calls at the same times have the same result, and no event loop is involved.
+Coroutines run only inside `entered`, `tick` or `run_ready`, in the order in which their results came. Therefore the same calls at the
+same times have the same outcome. No event loop is involved.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 class Pending(Generic[T]):
-    """A result that is still to come. It comes once; what comes later is dropped.
+    """A result that is not there yet. It is set once; later results are ignored.
 
     Attributes:
-        done: Whether it has come.
+        done: Whether it has a result or an error.
         error: Why it failed; None while it has not.
     """
 
@@ -37,23 +37,23 @@ class Pending(Generic[T]):
         self.error: Exception | None = None
 
     def succeed(self, value: T) -> None:
-        """Give the result."""
+        """Set the result."""
         if not self.done:
             self._value = value
             self._finish()
 
     def fail(self, error: Exception) -> None:
-        """Give the reason why there is none."""
+        """Set the error."""
         if not self.done:
             self.error = error
             self._finish()
 
     def cancel(self) -> None:
-        """Give it up."""
+        """Cancel it."""
         self.fail(Closed("given up"))
 
     def on_done(self, call: Callable[[Pending[T]], None]) -> None:
-        """Have something called when the result is there; never at once."""
+        """Call a function when the result is there; never immediately."""
         if self.done:
             self._scheduler.soon(partial(call, self))
         else:
@@ -82,7 +82,7 @@ class Pending(Generic[T]):
 
 
 class Process(Pending[T]):
-    """A coroutine under way; its return value is the result."""
+    """A running coroutine; its return value is the result."""
 
     def __init__(self, scheduler: Scheduler, coroutine: Coroutine[Pending[Any], None, T]) -> None:
         super().__init__(scheduler)
@@ -90,13 +90,13 @@ class Process(Pending[T]):
         self._running = False
 
     def cancel(self) -> None:
-        """End the coroutine where it waits; its `finally` clauses run."""
+        """End the coroutine at its current `await`; its `finally` clauses run."""
         super().cancel()
         if not self._running:
             self._coroutine.close()
 
     def step(self, _: object = None) -> None:
-        """Go on until the coroutine waits again or is through."""
+        """Run until the coroutine waits again or is finished."""
         if self.done:
             return
         self._running = True
@@ -122,7 +122,7 @@ class Scheduler:
     """Runs processes and timers.
 
     Attributes:
-        now: The time, in seconds, as it was told last; it never goes back.
+        now: The current time in seconds; it never decreases.
     """
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class Scheduler:
 
     @contextmanager
     def entered(self, now: float) -> Iterator[None]:
-        """Tell the time for the length of a block, and run what is ready at its end."""
+        """Set the time for a block, and run what is ready at its end."""
         self.now = max(self.now, now)
         self._depth += 1
         try:
@@ -145,7 +145,7 @@ class Scheduler:
                 self.run_ready()
 
     def run_ready(self) -> None:
-        """Run what is ready, and what becomes ready by that."""
+        """Run everything that is ready, or becomes ready meanwhile."""
         if self._running:
             return
         self._running = True
@@ -156,11 +156,11 @@ class Scheduler:
             self._running = False
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Have something called when all that is ready already has run."""
+        """Call a function after everything that is already ready."""
         self._ready.append(call)
 
     def spawn(self, coroutine: Coroutine[Pending[Any], None, T]) -> Process[T]:
-        """Start a coroutine; it runs to its first wait at once."""
+        """Start a coroutine; it runs immediately to its first `await`."""
         process = Process(self, coroutine)
         process.step()
         return process
@@ -170,18 +170,18 @@ class Scheduler:
         return self._timers.at(when, call)
 
     def sleep(self, seconds: float) -> Pending[None]:
-        """Return what is there after a while."""
+        """Return a result that comes after some seconds."""
         pending: Pending[None] = Pending(self)
         self.call_at(self.now + seconds, lambda: pending.succeed(None))
         return pending
 
     def limit(self, pending: Pending[T], seconds: float, complaint: str) -> Pending[T]:
-        """Return the same result, or `TimedOut` if it takes too long; the original is left alone.
+        """Return the same result, or `TimedOut` if it takes too long; the original result is not cancelled.
 
         Args:
-            pending: What is waited for.
-            seconds: How long.
-            complaint: Text of the error, without the time.
+            pending: The result to wait for.
+            seconds: The time limit, in seconds.
+            complaint: The error message, without the time.
         """
         limited: Pending[T] = Pending(self)
         timer = self.call_at(self.now + seconds, lambda: limited.fail(TimedOut(f"{complaint} within {seconds:g} s")))

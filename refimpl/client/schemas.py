@@ -1,4 +1,4 @@
-"""Schemas as applications give them. The client sends them along and never encodes by them: payloads are bytes."""
+"""Schemas for applications. The client sends them to the broker but does not encode payloads with them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def avro_schema(definition: str | Mapping[str, Any]) -> Schema:
     """Return an Avro schema.
 
     Args:
-        definition: Of a record, as text or as what is in it.
+        definition: The definition of a record, as text or as parsed JSON.
     """
     return Schema(name="", type=Schema.Avro, schema_data=_bytes(definition))
 
@@ -22,7 +22,7 @@ def json_schema(definition: str | Mapping[str, Any]) -> Schema:
     """Return a schema of JSON objects.
 
     Args:
-        definition: In the language of Avro, as text or as what is in it.
+        definition: An Avro definition, as text or as parsed JSON.
     """
     return Schema(name="", type=Schema.Json, schema_data=_bytes(definition))
 

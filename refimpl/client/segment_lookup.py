@@ -1,4 +1,4 @@
-"""What a scalable topic is made of, as its broker says, and kept up to date over reconnects: PR 25648, commands 70 to 72."""
+"""The lookup of a scalable topic's segments, kept up to date across reconnects: PR 25648, commands 70 to 72."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from refimpl.client.client import ClientCore
 
 OnSegments = Callable[[dict[str, Segment]], None]
-"""Gets the active segments by the names of the topics that stand for them."""
+"""Called with the active segments, by the names of their topics."""
 
 
 class SegmentLookup(Attached):
-    """A look-up that stays open.
+    """A lookup that stays open.
 
     Args:
         core: The client.
-        topic: Full name; a scalable topic's, or an ordinary one's.
-        on_segments: Is called with each layout, also if nothing has changed.
-        on_end: Is called when it has ended for good.
+        topic: Full name of a scalable or an ordinary topic.
+        on_segments: Called with each layout, even if nothing has changed.
+        on_end: Called when the lookup has ended permanently.
     """
 
     kind = "session_id"
@@ -53,7 +53,7 @@ class SegmentLookup(Attached):
         super().lose(at_once=at_once)
 
     def received(self, frame: Frame) -> None:
-        """Take an update; the first on a connection is the answer."""
+        """Handle an update; the first one on a connection is the answer."""
         update = frame.command.scalableTopicUpdate
         if not self._answer.done:
             self._answer.succeed(update)
@@ -71,12 +71,12 @@ class SegmentLookup(Attached):
         update = await self._scheduler.limit(self._answer, seconds, f"the broker did not say what {self.topic} is made of")
         if update.HasField("error"):
             raise BrokerRefused(update.error, update.message)
-        self._epoch = None  # of another broker perhaps, which counts anew
+        self._epoch = None  # the next broker may count differently
         if not self._apply(update):
             raise ProtocolError(f"{connection.target} says not what {self.topic} is made of")
 
     def _apply(self, update: CommandScalableTopicUpdate) -> bool:
-        """Follow an update, unless it is an old one, or makes no sense."""
+        """Apply an update, unless it is outdated or invalid."""
         if not supersedes(update, self._epoch) or len(update.dag.segments) > MAX_PARTITIONS:  # pr25648.layout.client-epoch
             return False
         segments = active_segments(update)  # pr25648.layout.client-attaches
@@ -90,7 +90,7 @@ class SegmentLookup(Attached):
         return "look-up"
 
     async def _send_close_request(self, place: Connection | None) -> None:
-        """Tell the broker, which does not answer: pr25648.layout.close-silent."""
+        """Send the close, which the broker does not answer: pr25648.layout.close-silent."""
         if place is not None:
             place.send(self._close_request())
 
@@ -98,7 +98,7 @@ class SegmentLookup(Attached):
         return CommandScalableTopicClose(session_id=self.number)
 
     def _on_attached(self, connection: Connection) -> None:
-        """Nothing was interrupted."""
+        """Do nothing: there is nothing to resume."""
 
     def _on_end(self, error: ClientError) -> None:
         self._answer.fail(error)

@@ -1,4 +1,4 @@
-"""From a MESSAGE frame to messages: checksum, compression, batch, in this order."""
+"""Decodes a MESSAGE frame into messages: checks the checksum, decompresses the body, splits the batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Corrupt(Exception):
     """An entry that can't be read.
 
     Attributes:
-        validation_error: A `CommandAck.ValidationError`, with which it is acknowledged so that it does not come for ever.
+        validation_error: A `CommandAck.ValidationError` for its acknowledgement, so that the broker does not redeliver it forever.
     """
 
     def __init__(self, validation_error: int, reason: str) -> None:
@@ -24,14 +24,14 @@ class Corrupt(Exception):
 
 
 def open_messages(ack_set: Sequence[int], batch_size: int) -> int:
-    """Read which messages of a batch are still open.
+    """Return which messages of a batch are still open.
 
     Args:
-        ack_set: Words of 64 bits, signed, a set bit for an open message, as in CommandMessage; empty: all are open.
-        batch_size: Messages in the batch.
+        ack_set: Signed words of 64 bits, as in CommandMessage; a set bit is an open message. Empty: all are open.
+        batch_size: Number of messages in the batch.
 
     Returns:
-        A number with the same bits.
+        The bits as one number.
     """
     everything = (1 << batch_size) - 1
     if not ack_set:
@@ -41,16 +41,16 @@ def open_messages(ack_set: Sequence[int], batch_size: int) -> int:
 
 
 def unpack(frame: Frame, topic: str, partition: int, max_size: int) -> list[Message]:
-    """Take the messages out of an entry.
+    """Decode the messages of an entry.
 
     Args:
-        frame: With a MESSAGE.
-        topic: Where it comes from.
-        partition: Number of that partition; -1: it is none.
-        max_size: Most bytes that the entry may have when decompressed.
+        frame: A frame with a MESSAGE.
+        topic: The topic.
+        partition: The partition index; -1: the topic is not a partition.
+        max_size: Maximum size of the decompressed body, in bytes.
 
     Returns:
-        All its messages in their order, also those that are acknowledged already; the body of an encrypted one as it is.
+        All messages in order, including acknowledged ones; the body of an encrypted message is unchanged.
 
     Raises:
         Corrupt: It can't be read.

@@ -1,6 +1,6 @@
-"""A watch of a client, whatever its proposal: here its machine is kept on a connection.
+"""Drives the state machine of a watch, of any proposal, on a connection of the client.
 
-locate --> attach --> commands go out, commands and deadlines come in --> connection lost --> back off --> locate ...
+locate --> attach --> exchange commands, handle deadlines --> connection lost --> back off --> locate ...
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ MachineT = TypeVar("MachineT", bound=WatchMachine)
 
 
 def no_news() -> None:
-    """Be called for nothing."""
+    """Do nothing."""
 
 
 class WatchDriver(Generic[MachineT]):
-    """Keeps a machine on a connection until it is closed.
+    """Drives a machine on a connection until it is closed.
 
     Args:
         core: The client.
-        machine: What is to be sent, and when.
-        on_news: Is called whenever something has happened to the machine, before its commands are sent.
-        locate: Finds the connection; None: any broker will do, so the service URL is asked.
-        name: What the log calls it.
+        machine: The machine.
+        on_news: Called after each event of the machine, before its commands are sent.
+        locate: Finds the connection; None: use the service URL, because any broker can answer.
+        name: Its name in the log.
 
     Attributes:
         machine: The machine.
-        reason: Why there is no connection; None while there is one, and before the first attempt.
+        reason: Why there is no connection; None while there is one, or before the first attempt.
     """
 
     def __init__(
@@ -70,18 +70,18 @@ class WatchDriver(Generic[MachineT]):
         self._process: Process[None] | None = None
 
     def start(self) -> None:
-        """Begin; a machine that has a start of its own is started before."""
+        """Start driving; if the machine has a `start`, call that first."""
         self._process = self._scheduler.spawn(self._stay())
 
     def close(self) -> None:
-        """Close the machine; what it still has to tell the broker goes out."""
+        """Close the machine, and send its remaining commands."""
         if self._process is not None:
             self._process.cancel()
         self.machine.close()
         self.flush()
 
     def flush(self) -> None:
-        """Do what the machine wants; to be called after something happened to it that this driver can't know of."""
+        """Send the machine's commands and set its deadline; call this after using the machine directly."""
         self._on_news()
         self._send()
         if self.machine.is_closed:
@@ -95,7 +95,7 @@ class WatchDriver(Generic[MachineT]):
         self._timer = None if deadline is None else self._scheduler.call_at(deadline, self._due)
 
     def received(self, frame: Frame) -> None:
-        """Take a command that names the watch."""
+        """Handle a command for the watch."""
         self._take(frame.command)
 
     def connection_lost(self, connection: Connection) -> None:
@@ -117,7 +117,7 @@ class WatchDriver(Generic[MachineT]):
             else:
                 self._attach(connection)
                 await self._left
-            if self.reason is not None and self.machine.wants_connection:  # else the machine has its own pauses
+            if self.reason is not None and self.machine.wants_connection:  # otherwise the machine has its own delays
                 await self._scheduler.sleep(self._backoff.next())
 
     def _attach(self, connection: Connection) -> None:
@@ -127,7 +127,7 @@ class WatchDriver(Generic[MachineT]):
         connection.attach(*self.machine.address, self)
         self.machine.connected(connection.flags, self._scheduler.now)
         if not self._send():
-            self._backoff.reset()  # nothing that the broker could refuse
+            self._backoff.reset()  # it sends no request that the broker could refuse
         self.flush()
 
     def _lose(self, reason: ClientError | None) -> None:
@@ -144,7 +144,7 @@ class WatchDriver(Generic[MachineT]):
             self._left.succeed(None)
 
     def _send(self) -> bool:
-        """Send what the machine wants to be sent; tell whether that was anything."""
+        """Send the machine's commands; return whether there were any."""
         connection = self._connection
         if connection is None:
             return False

@@ -1,1 +1,1 @@
-"""The fast structures behind the rules: patterns for one name, sets of topics with their hash."""
+"""Fast data structures behind the rules: an index of patterns, and a set of topics with its hash."""

@@ -1,8 +1,8 @@
-r"""Patterns for topics: RE2 regular expressions, and one name against all patterns of a namespace.
+r"""Topic patterns: RE2 regular expressions, and an index of all patterns of a namespace.
 
-Most patterns are a name, or the beginning of names followed by `.*`; both are found in a dictionary. Any other pattern is
-filed under a text that each name it matches has to contain, so that RE2 sees only the few whose text is in the name; where
-many are filed under one text, they are compiled into one automaton, `re2.Set`.
+Most patterns are a name, or a prefix followed by `.*`; a dictionary finds both. Any other pattern is indexed by a text that all
+matching names contain, so that RE2 tries only the patterns whose text is in the name. Many patterns with the same text are compiled
+into one automaton, `re2.Set`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any
 import re2
 
 PATTERN_MEMORY = 1 << 20
-"""Bytes that RE2 may take for one pattern; a pattern that needs more is refused."""
+"""Memory limit of RE2 for one pattern, in bytes; a pattern that needs more is refused."""
 
 SET_MEMORY = 32 << 20
-"""Bytes that RE2 may take for one automaton of many patterns."""
+"""Memory limit of RE2 for an automaton of many patterns, in bytes."""
 
 SET_SIZE = 2000
-"""Most patterns in one automaton."""
+"""Maximum number of patterns in one automaton."""
 
 LOOSE = 32
-"""So many patterns are tried one by one before they are worth an automaton."""
+"""Number of patterns from which an automaton is faster than trying them individually."""
 
 _COMPILED = 1024
-"""So many patterns are kept compiled; any other is compiled again when it is needed."""
+"""Size of the cache of compiled patterns."""
 
 _LITERAL = r"[^\\.+*?()|\[\]{}^$]|\\[!-/:-@\[-`{-~]|\\Q(?:(?!\\E).)*(?:\\E|\Z)"
 _SIMPLE = re.compile(rf"(?s)\^?((?:{_LITERAL})*)(\.\*)?\$?\Z")
@@ -46,11 +46,11 @@ _EVERYTHING = "(?s).*"
 
 @dataclass(frozen=True, slots=True)
 class TopicsPattern:
-    """A pattern that compiles; made by `compile_pattern`.
+    """A valid pattern; made by `compile_pattern`.
 
     Attributes:
         text: The regular expression, without a topic domain.
-        literal: A text that each matching name contains; with `whole` it is the name, with `open_end` its beginning.
+        literal: A text that all matching names contain; with `whole` it is the name, with `open_end` its prefix.
         whole: The pattern matches `literal` only.
         open_end: The pattern is `literal` followed by `.*`.
     """
@@ -61,7 +61,7 @@ class TopicsPattern:
     open_end: bool = False
 
     def matches(self, name: str) -> bool:
-        """Tell whether the pattern fits a whole name: pip145.pattern.full-match.
+        """Return whether the pattern matches a whole name: pip145.pattern.full-match.
 
         Args:
             name: A topic without its domain and partition suffix: `tenant/namespace/local-name`.
@@ -78,7 +78,7 @@ def compile_pattern(text: str, known_prefix: str = "") -> TopicsPattern:
 
     Args:
         text: RE2 syntax, which has `\Q..\E` and `(?i)` but neither look-around nor back-references; without a topic domain.
-        known_prefix: All names begin with it, such as `tenant/namespace/`.
+        known_prefix: A prefix of all names, such as `tenant/namespace/`.
 
     Raises:
         ValueError: RE2 can't compile it, or needs more memory than a pattern may take.
@@ -108,7 +108,7 @@ def _options(memory: int) -> re2.Options:
 
 
 def _unescaped(literal: str) -> str:
-    """Return the text that a sequence of literal tokens stands for."""
+    """Return the text of a sequence of literal tokens."""
     return "".join(_character(token[0]) for token in re.finditer(f"(?s){_LITERAL}", literal))
 
 
@@ -119,7 +119,7 @@ def _character(token: str) -> str:
 
 
 def _required(text: str, known_prefix: str) -> str:
-    """Return the longest text found that each name must contain; empty if the pattern is not understood that far."""
+    """Return the longest known text that all matching names contain; empty if none is found."""
     best = run = ""
     depth = position = 0
     while position < len(text):
@@ -139,9 +139,9 @@ def _required(text: str, known_prefix: str) -> str:
 
 
 class PatternIndex:
-    """All patterns of a namespace, to find those that one name matches.
+    """All patterns of a namespace; finds those that match a name.
 
-    A pattern is compiled with others when a name first needs it; adding and removing patterns disturbs nothing that is compiled.
+    Patterns are compiled when a name first needs them; adding and removing patterns does not invalidate compiled ones.
     """
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class PatternIndex:
         return len(self._patterns)
 
     def add(self, pattern: TopicsPattern) -> None:
-        """Add a pattern; nothing happens if one with its text is there."""
+        """Add a pattern, unless there is one with the same text."""
         if pattern.text in self._patterns:
             return
         self._patterns[pattern.text] = pattern
@@ -167,7 +167,7 @@ class PatternIndex:
             self._others.setdefault(len(key), {}).setdefault(key, _Group()).add(pattern)
 
     def discard(self, text: str) -> None:
-        """Remove the pattern with a text, if it is there."""
+        """Remove the pattern with a text, if there is one."""
         pattern = self._patterns.pop(text, None)
         if pattern is None:
             return
@@ -184,7 +184,7 @@ class PatternIndex:
             _forget_empty(self._others, len(key))
 
     def matching(self, name: str) -> list[str]:
-        """Return the texts of the patterns that fit a name.
+        """Return the texts of the patterns that match a name.
 
         Args:
             name: `tenant/namespace/local-name`.
@@ -212,7 +212,7 @@ class PatternIndex:
 
 
 class _Group:
-    """Patterns filed under one text: compiled into automata of growing size, the newest ones loose."""
+    """Patterns with the same required text: compiled into automata of growing size; the newest ones are not compiled yet."""
 
     def __init__(self) -> None:
         self._loose: dict[str, TopicsPattern] = {}
@@ -240,7 +240,7 @@ class _Group:
                 yield pattern.text
 
     def _compile(self) -> None:
-        """Compile the loose patterns, together with automata that are not much larger or that have lost half of theirs."""
+        """Compile the new patterns, together with automata that are not much larger or that have lost half of their patterns."""
         patterns = self._loose
         self._loose = {}
         kept = []
@@ -256,10 +256,10 @@ class _Group:
 
 
 class _Automaton:
-    """Some patterns in one `re2.Set`; without one, they are tried one by one.
+    """Some patterns in one `re2.Set`; without a set, they are tried individually.
 
-    A set that runs out of memory reports no match. Therefore it also holds a pattern that fits everything: if that is missing
-    from the result, the result is void.
+    A set that runs out of memory reports no match. Therefore it also contains a pattern that matches everything: a result without
+    that pattern is invalid.
     """
 
     def __init__(self, patterns: list[TopicsPattern], compiled: re2.Set | None) -> None:
@@ -281,7 +281,7 @@ class _Automaton:
 
 
 def _automata(patterns: list[TopicsPattern]) -> list[_Automaton]:
-    """Compile patterns into as few automata as there is memory for."""
+    """Compile patterns into as few automata as the memory limit allows."""
     compiled = re2.Set.FullMatchSet(_options(SET_MEMORY))
     try:
         for pattern in patterns:

@@ -1,4 +1,4 @@
-"""The hash of a list of topics, and a set of topics whose hash is cheap to have after each change."""
+"""The hash of a list of topics, and a set of topics that updates its hash cheaply."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Iterable, Iterator
 from crc32c import crc32c as crc32c_from
 
 EMPTY_HASH = "00000000"
-"""The hash of no topics at all (pip145.hash.empty)."""
+"""The hash of an empty list (pip145.hash.empty)."""
 
 _BLOCK = 256
-"""Names per block when a set is made; a block that grows to twice as many is split."""
+"""Names per block of a new set; a block with twice as many is split."""
 
 
 def topics_hash(topics: Iterable[str]) -> str:
-    """Hash a list of topics as `topics_hash` carries it.
+    """Return the hash of a list of topics, for the field `topics_hash`.
 
     Args:
-        topics: Full topic names as they stand on the wire, with domain and with `-partition-N`; any order.
+        topics: Full topic names as on the wire, with domain and with `-partition-N`; in any order.
 
     Returns:
         Eight lower-case hexadecimal digits: the CRC32C of the names, sorted by UTF-16 code units and joined by commas,
         its four bytes in little-endian order. The empty list has the hash `00000000`.
 
-    Source: observed on Apache Pulsar 2.11.0 to 5.0.0-M1; the text of PIP-145 names no function.
+    Source: observed on Apache Pulsar 2.11.0 to 5.0.0-M1; the text of PIP-145 does not specify the function.
     """
     ordered = sorted(topics, key=_order)  # pip145.hash.utf16-order
     return _hexadecimal(crc32c_from(",".join(ordered).encode()))  # pip145.hash.value
@@ -37,7 +37,7 @@ def utf16_order(name: str) -> bytes:
 
 
 class TopicSet:
-    """Topics in the order of the hash, in blocks that keep their text, so that a change costs one block and a checksum.
+    """Topics in the order of the hash, in blocks with cached text, so that a change costs one block and a checksum.
 
     Args:
         topics: The first members; full names, any order.
@@ -50,7 +50,7 @@ class TopicSet:
         self._blocks = [ordered[start : start + _BLOCK] for start in range(0, len(ordered), _BLOCK)]
         self._texts: list[bytes | None] = [None] * len(self._blocks)
         self._sums = [0] * len(self._blocks)
-        self._valid = 0  # so many blocks from the start have a right sum
+        self._valid = 0  # number of leading blocks with a valid checksum
 
     def __len__(self) -> int:
         return sum(map(len, self._blocks))
@@ -69,7 +69,7 @@ class TopicSet:
         """Add a topic.
 
         Returns:
-            False if it was there already.
+            False if it was in the set already.
         """
         if not self._blocks:
             self._insert_block(0, [topic])
@@ -88,7 +88,7 @@ class TopicSet:
         """Remove a topic.
 
         Returns:
-            False if it was not there.
+            False if it was not in the set.
         """
         if topic not in self:
             return False
@@ -108,7 +108,7 @@ class TopicSet:
         for index in range(self._valid, last):
             self._sums[index] = crc32c_from(self._text(index), self._sums[index - 1] if index else 0)
         self._valid = last
-        whole = memoryview(self._text(last))[:-1]  # no comma behind the last name
+        whole = memoryview(self._text(last))[:-1]  # no comma after the last name
         return _hexadecimal(crc32c_from(whole, self._sums[last - 1] if last else 0))
 
     def _place(self, topic: str) -> tuple[int, list[str], int]:
@@ -139,7 +139,7 @@ def _hexadecimal(checksum: int) -> str:
 
 
 def _order(name: str) -> str:
-    """Return a text that sorts by code point as the name does by UTF-16 code units: the name itself for nearly all names."""
+    """Return a text whose order by code points is the name's order by UTF-16 code units; for nearly all names, the name itself."""
     if name.isascii() or max(name) <= "\uffff":
         return name
     data = name.encode("utf-16-le", "surrogatepass")

@@ -1,1 +1,1 @@
-"""The only package with sockets, an event loop and a clock: it carries bytes and time to the broker and the client, and back."""
+"""Sockets, the event loop and the clock, which only this package uses: it does the I/O for the broker and the client."""

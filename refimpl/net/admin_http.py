@@ -1,4 +1,4 @@
-"""The admin interface over HTTP: carries requests to `refimpl.broker.rest` and answers back, and decides nothing."""
+"""The admin interface over HTTP: passes requests to `refimpl.broker.rest` and sends the responses."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from refimpl.net.driver import Driver
 from refimpl.proposals.administration import AdminRequest
 
 BODY_LIMIT = 1024 * 1024
-"""Bytes of a request's body above which it is refused."""
+"""Maximum size of a request body, in bytes."""
 _SHUTDOWN_SECONDS = 1.0
 
 _SILENT = logging.Logger("refimpl.net.admin_http", logging.CRITICAL + 1)
 
 
 class AdminServer:
-    """Listens until it is closed.
+    """A server that listens until it is closed.
 
     Args:
-        driver: Drives the broker that is served.
+        driver: The driver of the broker.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -32,16 +32,16 @@ class AdminServer:
         self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
 
     async def listen(self, listening: socket.socket) -> None:
-        """Take requests.
+        """Start to accept requests.
 
         Args:
-            listening: A bound socket; it is closed with the server.
+            listening: A bound socket; the server closes it at the end.
         """
         await self._runner.setup()
         await web.SockSite(self._runner, listening).start()
 
     async def close(self) -> None:
-        """Take no more requests."""
+        """Stop accepting requests."""
         await self._runner.cleanup()
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:

@@ -49,22 +49,22 @@ T = TypeVar("T")
 
 
 class Client:
-    """A client of one Pulsar cluster; to be used as an asynchronous context manager.
+    """A client of one Pulsar cluster. Use it as an asynchronous context manager.
 
     Args:
         service_url: "pulsar://host:port" or "pulsar+ssl://host:port".
-        token: The credential, or a function that returns it for each connection; None: none.
-        tls: Trusted certificates and more for pulsar+ssl; None: those of the system.
-        options: Choices for the whole client; `token` above wins over the one in them.
+        token: The authentication token, or a function that returns it for each connection; None: no authentication.
+        tls: The TLS context for pulsar+ssl; None: the system's defaults.
+        options: Options of the client; `token` overrides theirs.
         dial: Opens connections instead of TCP; see `refimpl.net.client_memory` for brokers inside the process.
-        seed: Decides the jitter of delays and the names that are made up; None: the operating system does.
-        wall_clock_offset: What to add to the event loop's time to get seconds since 1970; None: asked of the system once.
-        profiles: Which reading of each proposal it speaks.
-        message_filters: What it can filter by itself where brokers don't.
-        log: Gets one line for each thing worth noting.
+        seed: Seed for jitter and generated names; None: a random one.
+        wall_clock_offset: Offset from the event loop's time to seconds since 1970; None: from the system clock.
+        profiles: Which reading of each proposal the client speaks.
+        message_filters: The message filters that the client can run if the broker does not.
+        log: Called with a line for each notable event.
 
     Raises:
-        ValueError: The service URL is none.
+        ValueError: The service URL is invalid.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Client:
         self._driver: ClientDriver | None = None
 
     async def __aenter__(self) -> Self:
-        """Begin; no connection is made before one is needed."""
+        """Start the client; it connects only when needed."""
         loop = asyncio.get_running_loop()
         offset = self._offset if self._offset is not None else time.time() - loop.time()
         self._driver = ClientDriver(self._core(random=random.Random(self._seed), wall_clock_offset=offset), self._dial)
@@ -115,16 +115,16 @@ class Client:
             await driver.close()
 
     async def create_producer(self, topic: str, options: ProducerOptions | None = None, **choices: Any) -> Producer:
-        """Produce to a topic, on all partitions or segments that it has.
+        """Create a producer for a topic, with all its partitions or segments.
 
         Args:
-            topic: Its name, in full or local.
-            options: What was chosen.
-            choices: The fields of `ProducerOptions`, instead.
+            topic: The topic's full or local name.
+            options: The options.
+            choices: Fields of `ProducerOptions`, instead of `options`.
 
         Raises:
-            ClientError: It can't be.
-            ValueError: The name or a choice is wrong.
+            ClientError: The operation failed.
+            ValueError: The name or an option is invalid.
         """
         driver = self._open()
         chosen = with_listener(driver, options or ProducerOptions(**choices))
@@ -132,16 +132,16 @@ class Client:
         return Producer(driver, group)
 
     async def subscribe(self, topic: str, subscription: str, **choices: Any) -> Consumer:
-        """Subscribe to a topic, with all partitions or segments that it has.
+        """Subscribe to a topic, with all its partitions or segments.
 
         Args:
-            topic: Its name, in full or local.
+            topic: The topic's full or local name.
             subscription: The subscription's name.
             choices: The other fields of `ConsumerOptions`.
 
         Raises:
-            ClientError: It can't be.
-            ValueError: The name or a choice is wrong.
+            ClientError: The operation failed.
+            ValueError: The name or an option is invalid.
         """
         return Consumer(self._open(), await self._subscribe(topic, ConsumerOptions(subscription, **choices)))
 
@@ -154,18 +154,18 @@ class Client:
         on_topics: Callable[[TopicChanges], None] | None = None,
         **choices: Any,
     ) -> PatternSubscription:
-        r"""Subscribe to all persistent topics whose names match a pattern, now and later.
+        r"""Subscribe to all current and future persistent topics whose names match a pattern.
 
         Args:
             pattern: Such as `persistent://public/default/orders-.*`; tenant and namespace are literal.
             subscription: The subscription's name, on each of them.
             discovery_period: Seconds between two checks of the list.
-            on_topics: Is called, by the event loop, after each change of the list.
+            on_topics: Called by the event loop after each change of the list.
             choices: The other fields of `ConsumerOptions`.
 
         Raises:
-            ClientError: It can't be.
-            ValueError: The pattern or a choice is wrong.
+            ClientError: The operation failed.
+            ValueError: The pattern or an option is invalid.
         """
         driver, options = self._open(), ConsumerOptions(subscription, **choices)
 
@@ -188,18 +188,18 @@ class Client:
         on_topics: Callable[[ScalableTopicChanges], None] | None = None,
         **choices: Any,
     ) -> NamespaceSubscription:
-        """Subscribe to all scalable topics in a namespace that have certain properties, now and later: PR 25648.
+        """Subscribe to all current and future scalable topics of a namespace that have certain properties: PR 25648.
 
         Args:
             namespace: "tenant/namespace".
             subscription: The subscription's name, on each of them.
-            property_filters: What topics must have, all of it exactly; none: all topics are wanted.
-            on_topics: Is called, by the event loop, after each change of the set.
+            property_filters: The properties that a topic must have, with equal values; empty: all topics match.
+            on_topics: Called by the event loop after each change of the set.
             choices: The other fields of `ConsumerOptions`.
 
         Raises:
-            ClientError: It can't be, such as with a broker that has no scalable topics.
-            ValueError: The namespace or a choice is wrong.
+            ClientError: The operation failed, for example because the broker does not support scalable topics.
+            ValueError: The namespace or an option is invalid.
         """
         driver, options = self._open(), ConsumerOptions(subscription, **choices)
 
@@ -214,16 +214,16 @@ class Client:
         return NamespaceSubscription(driver, group)
 
     async def create_reader(self, topic: str, start: MessageId = LATEST, **choices: Any) -> Reader:
-        """Read a topic without a subscription that stays.
+        """Create a reader, which reads a topic without a durable subscription.
 
         Args:
-            topic: Its name, in full or local.
-            start: After which message to begin; `EARLIEST` and `LATEST` are the ends of the topic.
+            topic: The topic's full or local name.
+            start: The message after which to start; `EARLIEST` and `LATEST` are the ends of the topic.
             choices: Other fields of `ConsumerOptions`.
 
         Raises:
-            ClientError: It can't be.
-            ValueError: The name or a choice is wrong.
+            ClientError: The operation failed.
+            ValueError: The name or an option is invalid.
         """
         driver = self._open()
         name = f"reader-{driver.core.random.getrandbits(40):010x}"
@@ -231,11 +231,11 @@ class Client:
         return Reader(driver, await self._subscribe(topic, options))
 
     def watch(self, machine: MachineT, on_news: Callable[[], None] | None = None) -> Watch[MachineT]:
-        """Keep any machine on a connection to the service URL, until it is closed or the client is.
+        """Drive a watch on a connection to the service URL, until the watch or the client is closed.
 
         Args:
             machine: The client's side of a watch, see `refimpl.proposals.watch_machine`.
-            on_news: Is called, by the event loop, after something has happened to it.
+            on_news: Called by the event loop after each event of the machine.
 
         Raises:
             Closed: The client is not open.

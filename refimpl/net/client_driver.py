@@ -1,9 +1,9 @@
-"""Drives a client: opens its connections, carries bytes between them and asyncio transports, and arms one timer.
+"""Drives a client: opens its connections, moves bytes between them and asyncio transports, and sets one timer.
 
 application, bytes, end of a connection, the timer -> ClientDriver -> ClientCore
 ClientCore -> ClientDriver -> Link.pump() of each connection
 
-The clock is the event loop's, so that the same client runs in real and in virtual time.
+The clock is the event loop's, so a client runs in real or in virtual time.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ T = TypeVar("T")
 OptionsT = TypeVar("OptionsT", bound=PartitionGrowthOptions)
 
 CLOSE_SECONDS = 1.0
-"""How long a transport has to send what is left, and to end."""
+"""Seconds for a transport to send the remaining bytes and to close."""
 
 
 class Transport(Protocol):
-    """What a connection needs of an asyncio transport."""
+    """The part of an asyncio transport that a connection uses."""
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
 
     def close(self) -> None:
-        """End after what was written."""
+        """Close after sending what was written."""
 
     def abort(self) -> None:
-        """End at once."""
+        """Close at once."""
 
 
 Dial = Callable[[str, int, Callable[[], asyncio.Protocol]], Awaitable[Any]]
-"""Opens a connection to host and port for a protocol made by the callable, whose `connection_made` gets a `Transport`."""
+"""Opens a connection to host and port. The callable makes the protocol; its `connection_made` gets a `Transport`."""
 
 
 class Link(asyncio.Protocol):
-    """Joins one connection to one transport.
+    """Connects a connection of the client to a transport.
 
     Attributes:
-        gone: Comes when the transport has ended, or was never made.
+        gone: A future that is done when the transport has ended, or could not be opened.
     """
 
     def __init__(self, driver: ClientDriver, connection: Connection) -> None:
@@ -66,25 +66,25 @@ class Link(asyncio.Protocol):
         except Exception as error:
             self._end(f"{type(error).__name__}: {error}")
         except asyncio.CancelledError:
-            self._end("given up")  # by pump(), nobody else has the task
+            self._end("given up")  # by pump(); nothing else has the task
 
     def connection_made(self, transport: Any) -> None:
-        """Take the transport."""
+        """Store the transport."""
         self._transport = transport
         self._connection.opened(self._driver.loop.time())
         self._driver.settle()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes."""
+        """Pass bytes to the connection."""
         self._connection.receive(data, self._driver.loop.time())
         self._driver.settle()
 
     def pause_writing(self) -> None:
-        """Hold bytes back."""
+        """Pause sending."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """Go on sending."""
+        """Resume sending."""
         self._paused = False
         self.pump()
 
@@ -93,7 +93,7 @@ class Link(asyncio.Protocol):
         self._end("the broker has ended the connection" if exc is None else f"{type(exc).__name__}: {exc}")
 
     def pump(self) -> None:
-        """Send what the connection has to send, and end when it has ended."""
+        """Send the connection's output, and close when it has ended."""
         if self.gone.done():
             return
         while self._transport is not None and not self._paused and (data := self._connection.data_to_send()):
@@ -120,7 +120,7 @@ class ClientDriver:
     """Drives one client on the running event loop.
 
     Args:
-        core: What is driven.
+        core: The client.
         dial: Opens connections.
     """
 
@@ -134,7 +134,7 @@ class ClientDriver:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Use the client in a block; what it has to do then is begun at the end."""
+        """Use the client in a block; at the end, start what it wants to do."""
         try:
             with self.core.entered(self.loop.time()):
                 yield
@@ -142,7 +142,7 @@ class ClientDriver:
             self.settle()
 
     def start(self, begin: Callable[[], Pending[T]]) -> tuple[Pending[T], asyncio.Future[T]]:
-        """Begin something, and return it together with a future of its result."""
+        """Start an operation, and return it together with a future of its result."""
         future: asyncio.Future[T] = self.loop.create_future()
         with self.entered():
             pending = begin()
@@ -150,7 +150,7 @@ class ClientDriver:
         return pending, future
 
     async def result(self, begin: Callable[[], Pending[T]], undo: Callable[[T], object] | None = None) -> T:
-        """Begin something and return its result; if the caller is cancelled it is given up, or undone."""
+        """Start an operation and return its result; if the caller is cancelled, cancel or undo the operation."""
         pending, future = self.start(begin)
         try:
             return await future
@@ -163,7 +163,7 @@ class ClientDriver:
             raise
 
     def awaited(self, awaitable: Awaitable[object]) -> Pending[None]:
-        """Return what comes when something of the event loop has come, and fails when that fails."""
+        """Return a pending result that completes or fails with an awaitable of the event loop."""
         pending: Pending[None] = Pending(self.core.scheduler)
         task = asyncio.ensure_future(awaitable)
         self._tasks.add(task)
@@ -171,7 +171,7 @@ class ClientDriver:
         return pending
 
     def settle(self) -> None:
-        """Open the connections that the client wants, let out what it has to send, and arm the timer for what it does next."""
+        """Open the client's new connections, send its output, and set the timer for its next deadline."""
         self._links += [Link(self, connection) for connection in self.core.connections_to_open()]
         for link in list(self._links):
             link.pump()
@@ -188,7 +188,7 @@ class ClientDriver:
         self.settle()
 
     async def close(self) -> None:
-        """Wait for the end of all transports, after the client has ended its connections, and stop the timer."""
+        """Stop the timer, and wait for all transports to close after the client has ended its connections."""
         self.settle()
         own = asyncio.current_task()
         for task in [task for task in self._tasks if task is not own]:
@@ -228,11 +228,11 @@ def _settle(future: asyncio.Future[T], pending: Pending[T]) -> None:
 
 
 def tcp_dial(tls: ssl.SSLContext | None, wanted: bool) -> Dial:
-    """Return what dials by TCP.
+    """Return a `Dial` for TCP.
 
     Args:
-        tls: Trusted certificates and more; None: those of the system.
-        wanted: Whether TLS is spoken.
+        tls: The TLS context; None: the system's defaults.
+        wanted: Whether to use TLS.
     """
     context = (tls or ssl.create_default_context()) if wanted else None
 

@@ -1,4 +1,4 @@
-"""Lets the client reach brokers inside the process, on any event loop.
+"""Connects the client to brokers inside the process, on any event loop.
 
 link = MemoryLink(broker)
 client = Client("pulsar://broker:6650", dial=memory_dial(link))
@@ -15,11 +15,11 @@ from refimpl.net.memory_link import MemoryLink
 
 
 class MemoryTransport(asyncio.Transport):
-    """A transport over one connection of a link.
+    """A transport over a connection of a link.
 
     Args:
-        link: Leads to the broker.
-        protocol: Whom the transport serves.
+        link: The link to the broker.
+        protocol: The protocol of the client.
     """
 
     def __init__(self, link: MemoryLink, protocol: asyncio.Protocol) -> None:
@@ -34,15 +34,15 @@ class MemoryTransport(asyncio.Transport):
         self._connection.send(bytes(data))
 
     def is_closing(self) -> bool:
-        """Tell whether it has ended or will."""
+        """Return whether it has ended or is closing."""
         return self._closing
 
     def close(self) -> None:
-        """End after what was written."""
+        """Close after sending what was written."""
         self._end("fin")
 
     def abort(self) -> None:
-        """End at once, as if the network had lost the connection."""
+        """Close at once, as if the network had lost the connection."""
         self._end("rst")
 
     def _end(self, how: Literal["fin", "rst"]) -> None:
@@ -58,10 +58,10 @@ class MemoryTransport(asyncio.Transport):
 
 
 def memory_dial(links: MemoryLink | Mapping[str, MemoryLink]) -> Dial:
-    """Return what dials brokers inside the process.
+    """Return a `Dial` for brokers inside the process.
 
     Args:
-        links: To the one broker, whatever the address; or the links by "host:port".
+        links: The link to the only broker, for any address; or the links by "host:port".
     """
 
     async def dial(host: str, port: int, protocol_factory: Callable[[], asyncio.Protocol]) -> MemoryTransport:

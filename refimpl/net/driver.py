@@ -1,10 +1,10 @@
-"""Drives a broker: tells it what arrives and what time it is, takes what it has to send, and arms one timer.
+"""Drives a broker: passes in bytes and the time, sends its output, and sets one timer.
 
     bytes, end of a connection, admin calls, the timer -> Driver -> Broker
     Broker -> Driver -> Wire.pump() of each session that has something to send
 
-Whatever carries the bytes (a socket, a link inside the process) is a `Wire`. The clock is the event loop's, so that the same
-broker runs in real and in virtual time.
+A `Wire` carries the bytes: a socket, or a link inside the process. The clock is the event loop's, so a broker runs in real or in
+virtual time.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from refimpl.proposals.administration import AdminRequest
 
 
 class Wire(Protocol):
-    """What carries the bytes of one connection."""
+    """Carries the bytes of one connection."""
 
     def pump(self) -> None:
-        """Take from the session what the peer takes, read on or stop as the session asks, and end when the session has ended."""
+        """Send the session's output, resume or pause reading as the session asks, and end when the session has ended."""
 
     def abort(self) -> None:
         """End at once."""
@@ -34,8 +34,8 @@ class Driver:
     """Drives one broker on the running event loop.
 
     Args:
-        broker: What is driven; nobody else calls its sessions.
-        log: Gets one line for each defect of the broker that would have been an unhandled exception.
+        broker: The broker; only this driver calls its sessions.
+        log: Called with a line for each unhandled exception of the broker.
     """
 
     def __init__(self, broker: Broker, *, log: Callable[[str], None] | None = None) -> None:
@@ -54,24 +54,24 @@ class Driver:
         return session
 
     def received(self, session: Session, data: bytes) -> None:
-        """Hand over bytes of a peer."""
+        """Pass bytes of a peer to its session."""
         if session in self._wires and session not in self._ended:
             self._guarded(session, lambda: session.receive(data, self.loop.time()))
 
     def ended(self, session: Session) -> None:
-        """Report that a peer has ended its connection; what the session still has to say can be sent."""
+        """Report that a peer has ended its connection; the session's output can still be sent."""
         if session in self._wires and session not in self._ended:
             self._ended.add(session)
             self._guarded(session, lambda: session.eof(self.loop.time()))
 
     def forget(self, session: Session) -> None:
-        """Report that a connection is no more, whoever ended it."""
+        """Report that a connection has ended on either side."""
         self.ended(session)
         self._wires.pop(session, None)
         self._ended.discard(session)
 
     def resumed(self, wire: Wire) -> None:
-        """Report that a peer takes bytes again."""
+        """Report that a peer reads again."""
         self.broker.tick(self.loop.time())
         wire.pump()
         self.settle()
@@ -87,8 +87,8 @@ class Driver:
         return response
 
     def settle(self) -> None:
-        """Let everything out that the broker has to send, and arm the timer for what it wants to do next."""
-        while sessions := self.broker.sessions_with_output():  # what one takes may let others have more
+        """Send the broker's output, and set the timer for its next deadline."""
+        while sessions := self.broker.sessions_with_output():  # sending to one session may give others more output
             for session in sessions:
                 if session in self._wires:
                     self._wires[session].pump()

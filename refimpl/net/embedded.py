@@ -1,12 +1,12 @@
-"""A broker inside a program, for the tests of people who write clients.
+"""A broker inside a program, for tests of clients.
 
-    with EmbeddedBroker() as broker:                 # in a thread of its own
+    with EmbeddedBroker() as broker:                 # in its own thread
         client = pulsar.Client(broker.service_url)
 
     async with EmbeddedBroker() as broker:           # on the running event loop
         ...
 
-It listens on free ports of 127.0.0.1, and several of them don't know of each other.
+It listens on free ports of 127.0.0.1. Several embedded brokers are independent of each other.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ T = TypeVar("T")
 
 
 class EmbeddedBroker:
-    """A broker on free ports of 127.0.0.1 for the length of a block; each block has a new, empty one.
+    """A broker on free ports of 127.0.0.1 for the duration of a block; each block starts a new, empty one.
 
     Args:
-        config: Settings by the names that Pulsar's broker.conf gives them.
-        profile: `default`, what real peers speak, or `as-written`, the text of the proposals.
-        entry_filters: By name; each is asked for a filter whenever a subscription is created, as those of installed distributions are.
+        config: Settings by their names in Pulsar's broker.conf.
+        profile: `default`: what real peers speak; `as-written`: the texts of the proposals.
+        entry_filters: Factories of entry filters by name, in addition to those of installed distributions; called for each subscription.
 
     Raises:
         ValueError: A setting or the profile is unknown.
@@ -58,21 +58,21 @@ class EmbeddedBroker:
 
     @property
     def service_url(self) -> str:
-        """Return where clients connect to."""
+        """Return the service URL for clients."""
         return self._running().service_url
 
     @property
     def admin_url(self) -> str:
-        """Return the base of the admin HTTP interface."""
+        """Return the base URL of the admin interface."""
         return self._running().admin_url
 
     @property
     def broker(self) -> Broker:
-        """Return the broker itself. It belongs to its event loop: from another thread use `call`."""
+        """Return the broker. Use it only on its event loop; from another thread, use `call`."""
         return self._running().driver.broker
 
     def call(self, function: Callable[[Broker], T]) -> T:
-        """Call a function with the broker, in the broker's thread, and return what it returns."""
+        """Call a function with the broker in the broker's thread, and return its result."""
         if self._runner is None:
             return self._apply(function)
 
@@ -113,7 +113,7 @@ class EmbeddedBroker:
         await block.__aexit__(kind, error, trace)
 
     def __enter__(self) -> Self:
-        """Start in a thread of its own."""
+        """Start in a new thread."""
         if self._block is not None:
             raise RuntimeError("the broker runs already")
         started: threading.Event = threading.Event()

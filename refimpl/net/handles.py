@@ -1,4 +1,4 @@
-"""What an application gets from a client for asyncio: producers, consumers, readers, watches."""
+"""The producers, consumers, readers and watches of the asyncio client."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ class Producer:
 
     @property
     def name(self) -> str:
-        """Return the producer's name; with partitions, that of the first."""
+        """Return the producer's name; for a partitioned topic, that of the first partition."""
         return self._group.name
 
     @property
     def partitions(self) -> int:
-        """Return the number of producers: one for each partition, or just one."""
+        """Return the number of producers: one for each partition, or one for a non-partitioned topic."""
         return len(self._group.members)
 
     @property
     def stats(self) -> ProducerStats:
-        """Return what was sent, on all partitions together: entries, bytes, and what their headers cost."""
+        """Return the stats of all partitions together: entries, bytes, and the size of headers."""
         return self._group.stats
 
     async def send(
@@ -62,20 +62,20 @@ class Producer:
         event_time: int | None = None,
         deliver_at: int | None = None,
     ) -> MessageId:
-        """Send a message and wait for its receipt, before that for room if too many wait already.
+        """Send a message and wait for its receipt; wait first if too many messages are pending.
 
         Args:
-            payload: The message itself.
-            properties: What to say about it.
+            payload: The payload.
+            properties: The properties.
             key: Messages with the same key go to the same partition.
             event_time: Milliseconds since 1970.
-            deliver_at: Milliseconds since 1970 before which shared subscriptions do not get it.
+            deliver_at: Milliseconds since 1970; shared subscriptions receive the message at this time or later.
 
         Returns:
-            Where it stands.
+            The message id.
 
         Raises:
-            ClientError: It was not stored, or there is no telling.
+            ClientError: The broker did not store the message, or the outcome is unknown.
         """
         message = OutgoingMessage(bytes(payload), dict(properties or {}), key, event_time, deliver_at)
         producer = self._group.route(message)
@@ -92,20 +92,20 @@ class Producer:
         event_time: int | None = None,
         deliver_at: int | None = None,
     ) -> asyncio.Future[MessageId]:
-        """Send a message without waiting; the arguments are those of `send`.
+        """Send a message without waiting, with the arguments of `send`.
 
         Returns:
-            Gets the message's place with its receipt.
+            A future of the message id, which comes with the receipt.
 
         Raises:
-            QueueFull: Too many wait for their receipts.
-            ClientError: It can't be sent.
+            QueueFull: Too many messages wait for their receipts.
+            ClientError: The message can't be sent.
         """
         message = OutgoingMessage(bytes(payload), dict(properties or {}), key, event_time, deliver_at)
         return self._driver.start(lambda: self._group.send(message))[1]
 
     async def room(self) -> None:
-        """Wait until `send_async` takes a message, whichever partition it goes to."""
+        """Wait until `send_async` accepts a message for any partition."""
         for producer in self._group.members:
             await self._room(producer)
 
@@ -118,7 +118,7 @@ class Producer:
         await self._driver.result(lambda: self._driver.core.scheduler.spawn(self._group.flush()))
 
     async def close(self) -> None:
-        """Wait for the receipts of what was sent, and leave."""
+        """Wait for the pending receipts, and close."""
         await self._driver.result(self._group.close)
 
     async def __aenter__(self) -> Self:
@@ -131,7 +131,7 @@ class Producer:
 
 
 class Consumer:
-    """Receives the messages of one subscription; made by `Client.subscribe`. Iterating over it ends when it is closed."""
+    """Receives the messages of one subscription; made by `Client.subscribe`. Iteration ends when it is closed."""
 
     def __init__(self, driver: ClientDriver, group: MultiTopicsConsumer) -> None:
         self._driver = driver
@@ -139,16 +139,16 @@ class Consumer:
 
     @property
     def attached(self) -> frozenset[str]:
-        """Return the full names of the topics that it receives from now, partitions by their own names."""
+        """Return the full names of the topics that it receives from, with partitions listed individually."""
         return frozenset(topic for topic, consumer in self._group.members.items() if consumer.connection is not None)
 
     @property
     def queued(self) -> int:
-        """Return how many messages wait to be received."""
+        """Return the number of messages in the receive queue."""
         return len(self._group.inbox)
 
     async def receive(self) -> Message:
-        """Wait for the next message; a cancelled wait loses none.
+        """Wait for the next message; cancelling the wait loses no message.
 
         Raises:
             ClientError: None will come.
@@ -161,7 +161,7 @@ class Consumer:
             await self._driver.result(self._group.inbox.arrival)
 
     async def acknowledge(self, message: Message | Iterable[Message]) -> None:
-        """Acknowledge messages; the broker hears of a batch when all of it is."""
+        """Acknowledge messages; a batch is acknowledged at the broker once all its messages are."""
         with self._driver.entered():
             for one in [message] if isinstance(message, Message) else message:
                 self._group.acknowledge(one)
@@ -176,20 +176,20 @@ class Consumer:
             self._group.acknowledge_cumulative(message)
 
     async def negative_acknowledge(self, message: Message) -> None:
-        """Have a message delivered again after `negative_ack_delay`; on an ordered subscription all that are not acknowledged."""
+        """Request redelivery of a message after `negative_ack_delay`; on an ordered subscription, of all unacknowledged messages."""
         with self._driver.entered():
             self._group.negative_acknowledge(message)
 
     async def redeliver(self) -> None:
-        """Have everything that is not acknowledged delivered again."""
+        """Request redelivery of all unacknowledged messages."""
         with self._driver.entered():
             self._group.redeliver()
 
     async def seek(self, position: Message | MessageId | int) -> None:
-        """Go on elsewhere.
+        """Seek to a position.
 
         Args:
-            position: A message, which comes next then; a message id if there is but one topic; `EARLIEST`, `LATEST`, or a
+            position: A message, which is the next one then; a message id if there is only one topic; `EARLIEST`, `LATEST`, or a
                 publish time in milliseconds since 1970, for all topics.
         """
         await self._spawn(self._group.seek(position))
@@ -214,7 +214,7 @@ class Consumer:
         await self._spawn(self._group.unsubscribe())
 
     async def close(self) -> None:
-        """Leave; the subscription stays, if it is durable."""
+        """Close; a durable subscription stays."""
         await self._driver.result(self._group.close)
 
     async def __aenter__(self) -> Self:
@@ -241,7 +241,7 @@ class Consumer:
 
 
 class Following(Consumer):
-    """Receives the messages of topics that come and go."""
+    """Receives the messages of a changing set of topics."""
 
     _group: PatternConsumer | NamespaceConsumer
 
@@ -250,12 +250,12 @@ class Following(Consumer):
 
     @property
     def topics(self) -> frozenset[str]:
-        """Return the full names of the topics that are followed, as the broker says; partitions by their own names."""
+        """Return the full names of the selected topics, with partitions listed individually."""
         return self._group.topics
 
     @property
     def topics_hash(self) -> str | None:
-        """Return the hash of that set."""
+        """Return the hash of `topics`."""
         return self._group.topics_hash
 
 
@@ -264,14 +264,14 @@ class PatternSubscription(Following):
 
 
 class NamespaceSubscription(Following):
-    """Receives the messages of all scalable topics that were selected; made by `Client.subscribe_namespace`."""
+    """Receives the messages of all selected scalable topics; made by `Client.subscribe_namespace`."""
 
 
 class Reader(Consumer):
-    """Reads a topic from a chosen place; made by `Client.create_reader`."""
+    """Reads a topic from a given position; made by `Client.create_reader`."""
 
     async def receive(self) -> Message:
-        """Wait for the next message; it is acknowledged at once.
+        """Wait for the next message, and acknowledge it.
 
         Raises:
             ClientError: None will come.
@@ -282,7 +282,7 @@ class Reader(Consumer):
 
 
 class Watch(Generic[MachineT]):
-    """Keeps a machine on a connection; made by `Client.watch`.
+    """Drives the machine of a watch; made by `Client.watch`.
 
     Attributes:
         machine: The machine.
@@ -294,11 +294,11 @@ class Watch(Generic[MachineT]):
         self._watch = watch
 
     def flush(self) -> None:
-        """Let out what the machine has to say, after the application has told it something."""
+        """Send the machine's commands, after the application has used it directly."""
         with self._driver.entered():
             self._watch.flush()
 
     def close(self) -> None:
-        """End the watch, telling the broker."""
+        """Close the watch at the broker."""
         with self._driver.entered():
             self._watch.close()

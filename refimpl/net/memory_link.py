@@ -1,11 +1,11 @@
-"""Connections to a broker inside one process, without sockets, on any event loop.
+"""Connections to a broker inside the process, without sockets, on any event loop.
 
     link = MemoryLink(Broker(...))
     connection = link.connect(on_data, on_closed)
     connection.send(bytes)
 
-Bytes reach the broker at once, and what it sends arrives with the next turn of the loop. With `Faults` bytes are late, in
-other pieces, or lost with their connection: the same ones in every run with the same seed.
+Bytes reach the broker at once, and its output arrives in the next iteration of the loop. `Faults` delay bytes, split them, or lose
+them with their connection, in the same way in every run with the same seed.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from refimpl.net.driver import Driver
 from refimpl.proposals.administration import AdminRequest
 
 BUFFERED = 256 * 1024
-"""Bytes that are under way to a peer at a time; more stay with the session."""
+"""Maximum number of bytes in flight to a peer; the rest stays in the session."""
 
 
 @dataclass(frozen=True)
 class Faults:
-    """What goes wrong on the way.
+    """Simulated network faults.
 
     Attributes:
-        seed: Decides what happens to each connection, by the order in which they are opened.
-        delay: Shortest and longest time that a piece is under way, in seconds; pieces stay in order.
-        largest_piece: Bytes are split into pieces of 1 to so many bytes; 0: they are not split.
-        cut_after: A connection is lost after so many bytes in both directions, at least and at most; None: never.
+        seed: Seed for the faults of each connection, in the order in which the connections are opened.
+        delay: Minimum and maximum delay of a piece, in seconds; pieces stay in order.
+        largest_piece: Maximum size of the pieces that bytes are split into; 0: they are not split.
+        cut_after: Minimum and maximum number of bytes, both directions together, after which a connection is lost; None: never.
     """
 
     seed: int = 0
@@ -48,7 +48,7 @@ NO_FAULTS = Faults()
 
 
 class _Lane:
-    """What is under way in one direction; None stands for the end of the connection."""
+    """Bytes in flight in one direction; None marks the end of the connection."""
 
     def __init__(self, driver: Driver, faults: Faults, seed: str, arrived: Callable[[], None]) -> None:
         self._loop = driver.loop
@@ -61,7 +61,7 @@ class _Lane:
         self.size = 0
 
     def put(self, data: bytes | None) -> None:
-        """Send on the way."""
+        """Send bytes, or the end of the connection."""
         for piece in self._pieces(data):
             self._last = max(self._last, self._loop.time() + self._random.uniform(*self._faults.delay))
             self._queue.append((self._last, piece))
@@ -79,7 +79,7 @@ class _Lane:
 
     @property
     def ready(self) -> bool:
-        """Tell whether something has arrived."""
+        """Return whether something has arrived."""
         return bool(self._queue) and self._queue[0][0] <= self._loop.time()
 
     def take(self) -> Iterator[bytes | None]:
@@ -99,16 +99,16 @@ class _Lane:
         self._arrived()
 
     def clear(self) -> None:
-        """Lose everything."""
+        """Drop everything."""
         self._queue.clear()
         self.size = 0
 
 
 class MemoryConnection:
-    """Both ends of one connection: `send`, `close`, `reading` and `drain` are the peer's, the rest is the broker's.
+    """Both ends of one connection: the peer uses `send`, `close`, `reading` and `drain`, the broker uses the rest.
 
     Attributes:
-        open: Whether neither side has ended it, as the peer sees it.
+        open: Whether the connection is open, from the peer's view.
     """
 
     def __init__(
@@ -134,13 +134,13 @@ class MemoryConnection:
         self._session = driver.connect(self)
 
     def send(self, data: bytes) -> None:
-        """Send bytes to the broker; a connection that has ended takes them silently."""
+        """Send bytes to the broker; an ended connection drops them silently."""
         if self.open and not self._peer_ended and data:
             self._to_broker.put(data)
             self._arrive_at_broker()
 
     def close(self, how: Literal["fin", "rst", "half"] = "fin") -> None:
-        """End the connection from the peer's side; after `half` what the broker sends still arrives."""
+        """End the connection from the peer's side; after `half`, the broker's output still arrives."""
         if not self.open or self._peer_ended:
             self.open = self.open and how == "half"
             return
@@ -157,7 +157,7 @@ class MemoryConnection:
 
     @property
     def reading(self) -> bool:
-        """Tell whether the peer takes bytes; set to False, they pile up at the broker."""
+        """Return whether the peer reads; while it is False, bytes queue up at the broker."""
         return self._peer_reads
 
     @reading.setter
@@ -167,12 +167,12 @@ class MemoryConnection:
             self._to_peer.wake()
 
     def drain(self) -> None:
-        """Deliver all that has arrived at the peer, now instead of with the next turn of the loop."""
+        """Deliver everything that has arrived at the peer now, not in the next iteration of the loop."""
         while self._to_peer.ready and self._peer_reads and not self._delivering:
             self._arrive_at_peer()
 
     def pump(self) -> None:
-        """Take what the session has to send."""
+        """Send the session's output."""
         while not self._broker_ended and self._to_peer.size < BUFFERED and (data := self._session.data_to_send()):
             self._to_peer.put(data)
         if self._session.closing and not self._broker_ended and self._to_peer.size < BUFFERED:
@@ -234,12 +234,12 @@ class MemoryConnection:
 
 
 class MemoryLink:
-    """A broker, reached inside the process; to be made while an event loop runs.
+    """A link to a broker inside the process. Create it while an event loop runs.
 
     Args:
-        broker: What is reached.
-        faults: What goes wrong on the way.
-        log: Gets one line for each defect of the broker.
+        broker: The broker.
+        faults: The network faults to simulate.
+        log: Called with a line for each unhandled exception of the broker.
     """
 
     def __init__(self, broker: Broker, *, faults: Faults = NO_FAULTS, log: Callable[[str], None] | None = None) -> None:
@@ -256,8 +256,8 @@ class MemoryLink:
         """Open a connection.
 
         Args:
-            on_data: Gets bytes that arrive.
-            on_closed: Is called once when the broker has ended the connection (`fin`) or it was lost (`rst`).
+            on_data: Called with the bytes that arrive.
+            on_closed: Called once, when the broker has ended the connection (`fin`) or it was lost (`rst`).
         """
         return MemoryConnection(self._driver, self._faults, next(self._numbers), on_data, on_closed)
 
@@ -266,5 +266,5 @@ class MemoryLink:
         return self._driver.admin(request)
 
     def close(self) -> None:
-        """Lose all connections and stop the broker's timer."""
+        """Drop all connections and stop the broker's timer."""
         self._driver.close()

@@ -1,4 +1,4 @@
-"""The binary protocol over TCP, and over TLS if there is a context."""
+"""The binary protocol over TCP or TLS."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import cast
 from refimpl.net.driver import Driver
 
 BUFFERED = 256 * 1024
-"""Bytes that wait in this process for a peer that reads slowly; more stay with the session."""
+"""Maximum number of buffered bytes for a slow peer; the rest stays in the session."""
 LINGER_SECONDS = 5.0
-"""How long a peer may take for the last bytes of a connection that has ended here."""
+"""Seconds for a peer to read the last bytes of a connection that the broker has ended."""
 _ACCEPT_TURNS = 3
-"""Turns of the loop after which each connection that was accepted has got its wire."""
+"""Iterations of the event loop after which each accepted connection has its wire."""
 
 
 class SocketWire(asyncio.Protocol):
@@ -34,11 +34,11 @@ class SocketWire(asyncio.Protocol):
         self._server.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Hand bytes over."""
+        """Pass bytes to the session."""
         self._driver.received(self._session, data)
 
     def eof_received(self) -> None:
-        """Hand the end over; the transport closes once what the session still had to say is written."""
+        """Tell the session; the transport closes once the session's output is written."""
         self._driver.ended(self._session)
         self._close_soon()
 
@@ -50,16 +50,16 @@ class SocketWire(asyncio.Protocol):
         self._server.ended(self)
 
     def pause_writing(self) -> None:
-        """Take nothing more from the session: the peer does not read."""
+        """Pause sending: the peer does not read."""
         self._writable = False
 
     def resume_writing(self) -> None:
-        """Go on: the peer has read. With the next turn of the loop, since a transport can't bear to be closed inside this call."""
+        """Resume sending in the next iteration of the loop, because a transport must not be closed inside this call."""
         self._writable = True
         self._driver.loop.call_soon(self._driver.resumed, self)
 
     def pump(self) -> None:
-        """Write what the session has to send while the peer takes it."""
+        """Write the session's output while the peer reads it."""
         while self._writable and not self._transport.is_closing() and (data := self._session.data_to_send()):
             self._transport.write(data)
         if self._transport.is_closing():
@@ -78,7 +78,7 @@ class SocketWire(asyncio.Protocol):
         self._transport.abort()
 
     def close(self) -> None:
-        """End the connection from this side, once what is written has arrived."""
+        """End the connection from this side, once the written bytes have arrived."""
         self._close_soon()
         self._transport.close()
 
@@ -88,10 +88,10 @@ class SocketWire(asyncio.Protocol):
 
 
 class Server:
-    """Listens until it is closed.
+    """A server that listens until it is closed.
 
     Args:
-        driver: Drives the broker that is served.
+        driver: The driver of the broker.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -102,29 +102,29 @@ class Server:
         self._server: asyncio.Server | None = None
 
     async def listen(self, listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:
-        """Take connections.
+        """Start to accept connections.
 
         Args:
-            listening: A bound socket; it is closed with the server.
-            tls: Context of a TLS server; None: plain TCP.
+            listening: A bound socket; the server closes it at the end.
+            tls: The TLS context; None: plain TCP.
         """
         self._server = await self._driver.loop.create_server(lambda: SocketWire(self._driver, self), sock=listening, ssl=tls)
 
     def opened(self, wire: SocketWire) -> None:
-        """Note a connection."""
+        """Add a connection."""
         self._wires.add(wire)
         self._all_ended.clear()
         if self._closing:
             wire.close()
 
     def ended(self, wire: SocketWire) -> None:
-        """Note that a connection is no more."""
+        """Remove a connection."""
         self._wires.discard(wire)
         if not self._wires:
             self._all_ended.set()
 
     async def close(self) -> None:
-        """Take no more connections, end all that are open and wait until they have ended."""
+        """Stop accepting connections, end the open ones and wait until they have ended."""
         self._closing = True
         if self._server is not None:
             self._server.close()

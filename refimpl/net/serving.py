@@ -1,4 +1,4 @@
-"""A broker on the network: the binary protocol and the admin interface of one broker, for as long as a block lasts."""
+"""Serves a broker on the network for the duration of a block: the binary protocol and the admin interface."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from refimpl.store import MemoryStore
 
 @dataclass(frozen=True)
 class Serving:
-    """A broker that is served.
+    """A running broker on the network.
 
     Attributes:
-        driver: Drives the broker; to be used on its event loop only.
+        driver: The driver of the broker; use it only on its event loop.
         service_url: "pulsar://127.0.0.1:PORT", or "pulsar+ssl://...".
         admin_url: "http://127.0.0.1:PORT".
     """
@@ -53,23 +53,23 @@ async def serving(
     """Serve a broker.
 
     Args:
-        configuration: Its settings.
-        profiles: Which reading of each proposal it speaks.
-        store: What an earlier broker left.
-        host: Address to listen at; it stands in the answers to LOOKUP, too.
+        configuration: The settings.
+        profiles: Which reading of each proposal the broker speaks.
+        store: The store, for example that of an earlier broker.
+        host: The address to listen on, which the answers to LOOKUP contain.
         port: TCP port of the binary protocol; 0: a free one.
         admin_port: TCP port of the admin interface; 0: a free one.
-        tls: Context of a TLS server for the binary protocol; None: plain TCP.
-        filter_registry: The message filters that consumers may ask for; None: `installed_message_filters`.
-        log: Gets one line for each thing worth noting.
-        entry_filters: By name, asked behind the built-in ones and those that installed distributions register.
+        tls: The TLS context for the binary protocol; None: plain TCP.
+        filter_registry: The available message filters; None: `installed_message_filters`.
+        log: Called with a line for each notable event.
+        entry_filters: Entry filters by name; they run after the built-in ones and those of installed distributions.
 
     Returns:
-        Where it is reached; it takes connections already.
+        The running broker; it accepts connections already.
 
     Raises:
         OSError: A port is in use; `filename` names it.
-        ValueError: The configuration contradicts itself.
+        ValueError: Settings of the configuration contradict each other.
     """
     async with contextlib.AsyncExitStack() as stack:
         service, admin = (stack.enter_context(_listening(host, number)) for number in (port, admin_port))
@@ -97,10 +97,10 @@ async def serving(
 
 
 def installed_message_filters(log: Callable[[str], None] | None = None) -> FilterRegistry:
-    """Return the built-in message filters and those that installed distributions register as entry points.
+    """Return the built-in message filters and those of installed distributions.
 
     Args:
-        log: Gets one line for each entry point that can't be used.
+        log: Called with a line for each entry point that fails to load.
     """
     registry = FilterRegistry(message_filter.BUILT_IN, entry_points(group=message_filter.ENTRY_POINT_GROUP))
     if log is not None:
@@ -110,10 +110,10 @@ def installed_message_filters(log: Callable[[str], None] | None = None) -> Filte
 
 
 def installed_entry_filters(log: Callable[[str], None] | None = None) -> Mapping[str, EntryFilterFactory]:
-    """Return the built-in entry filters and those that installed distributions register as entry points.
+    """Return the built-in entry filters and those of installed distributions.
 
     Args:
-        log: Gets one line for each entry point that can't be used.
+        log: Called with a line for each entry point that fails to load.
     """
     installed = entry_points(group=uniform_batches.ENTRY_POINT_GROUP)
     return uniform_batches.with_entry_points(installed, log or (lambda _: None))

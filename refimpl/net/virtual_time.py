@@ -1,9 +1,9 @@
-"""An event loop in which time does not pass while something can be done, and jumps to the next timer when nothing can.
+"""An event loop in virtual time: time stands still while callbacks are ready, and then jumps to the next timer.
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(main())        # sleeps of minutes take no time, in the right order, the same in every run
 
-What runs on it must wait for timers and for each other only: the loop takes no sockets, and knows nothing of other threads.
+Tasks on it may wait only for timers and for each other: the loop supports neither sockets nor other threads.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from collections.abc import Callable
 from typing import Any
 
 LIMIT_SECONDS = 7 * 24 * 3600.0
-"""Virtual time after which something is taken to go in circles."""
+"""Virtual seconds after which the loop gives up, because it probably never ends."""
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Waits for nothing: the loop asks it to wait for its next timer, and it lets the time pass at once."""
+    """A selector that never waits: when the loop asks it to wait for the next timer, it advances the time."""
 
     def __init__(self, passed: Callable[[float | None], None]) -> None:
         super().__init__()
         self._passed = passed
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """Take the loop's own wake-up pipe, and nothing else."""
+        """Accept only the loop's own wake-up pipe."""
         if self.get_map():
             raise RuntimeError("a loop in virtual time takes no sockets: connect through a MemoryLink")
         return super().register(fileobj, events, data)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return what is ready; if nothing is, let the time pass."""
+        """Return what is ready; if nothing is, advance the time."""
         ready = super().select(0)
         if not ready and timeout != 0:
             self._passed(timeout)
@@ -40,7 +40,7 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop in virtual time, which begins at 0.
+    """An event loop in virtual time, which starts at 0.
 
     Args:
         limit: Virtual seconds after which the loop gives up.

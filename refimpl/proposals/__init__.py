@@ -1,4 +1,4 @@
-"""The proposals, one package each: what changes on the wire, the rules, the side of the broker and that of the client; all without I/O."""
+"""The proposals, a package for each: changes on the wire, rules, the broker's side, the client's side. None of them does I/O."""
 
 from typing import Any
 
@@ -12,4 +12,4 @@ PROPOSALS: tuple[Proposal[Any], ...] = (
     scalable_topics.PROPOSAL,
     uniform_batches.PROPOSAL,
 )
-"""All that this project implements; another one is a package, and a line here."""
+"""All proposals of this project. To add one, add its package and a line here."""

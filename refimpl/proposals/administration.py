@@ -1,4 +1,4 @@
-"""Calls of the admin interface: what comes in, and what an extension adds to it."""
+"""The admin interface: requests, and the routes that an extension adds."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from refimpl.proposals.refused import AdminRefused
 
 @dataclass(frozen=True)
 class AdminRequest:
-    """A request.
+    """An admin request.
 
     Attributes:
         method: "GET", "PUT", ...
-        path: From its first slash on, still percent-encoded, without the query.
+        path: The path from its first slash on, percent-encoded, without the query.
         query: Decoded parameters.
-        filters: All values of the parameter `property`, which may come several times.
-        body: As it was sent.
-        token: What the caller authenticates with.
+        filters: All values of the parameter `property`, which may be repeated.
+        body: The body as sent.
+        token: The caller's token; None: there is none.
     """
 
     method: str
@@ -33,7 +33,7 @@ class AdminRequest:
     filters: tuple[str, ...] = ()
 
     def json(self) -> Any:
-        """Return the parsed body; None if there is none.
+        """Return the parsed body; None if there is no body.
 
         Raises:
             AdminRefused: 400.
@@ -46,7 +46,7 @@ class AdminRequest:
             raise AdminRefused(HTTPStatus.BAD_REQUEST, f"malformed JSON: {error}") from None
 
     def table(self) -> dict[str, Any]:
-        """Return the parsed body, an object; empty if there is none.
+        """Return the parsed body, a JSON object; empty if there is no body.
 
         Raises:
             AdminRefused: 400.
@@ -58,7 +58,7 @@ class AdminRequest:
 
 
 Access = Literal["anybody", "cluster", "tenant", "lookup"]
-"""Who may: everybody who is authenticated, super-users, who administers the tenant of the path, who may use the namespace of the path."""
+"""Who may call: any authenticated role, superusers, admins of the tenant in the path, or roles that may use the namespace in the path."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class AdminPath:
 
     Attributes:
         method: The HTTP method.
-        template: Path; what stands in braces matches one part of it, `{domain}` only a topic domain.
-        access: Who may.
+        template: The path; a name in braces matches one segment of it, `{domain}` only a topic domain.
+        access: Who may call it.
     """
 
     method: str
@@ -76,7 +76,7 @@ class AdminPath:
     access: Access = field(default="tenant", kw_only=True)
 
     def match(self, parts: list[str]) -> dict[str, str] | None:
-        """Return what the parts of a path fill into the braces; None: they don't fit."""
+        """Return the values of the names in braces; None: the path does not match."""
         wanted = self.template.split("/")[1:]
         if len(wanted) != len(parts):
             return None
@@ -93,10 +93,10 @@ class AdminPath:
 
 @dataclass(frozen=True)
 class ExtensionRoute(AdminPath):
-    """What a method on a path means that an extension adds.
+    """A route that an extension adds.
 
     Attributes:
-        carry_out: Gets what the path fills into the braces, and the request; returns what is answered as JSON, None: 204.
+        carry_out: Called with the values from the path and with the request. Returns the JSON of the response; None: 204.
             Raises `AdminRefused`.
     """
 

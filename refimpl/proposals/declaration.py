@@ -1,4 +1,4 @@
-"""What a proposal says of itself, once: broker, client, probe, engine, site and notebooks read it here."""
+"""The declaration of a proposal. Broker, client, probe, engine, site and notebooks all read it."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ ProfileT_co = TypeVar("ProfileT_co", covariant=True)
 
 
 class MakesExtension(Protocol):
-    """Makes what a proposal adds to a broker."""
+    """Makes the extension that a proposal adds to a broker."""
 
     def __call__(self, host: Host, profile: Any, plugins: Any = None, /) -> Extension:
-        """Make it.
+        """Make the extension.
 
         Args:
             host: The broker.
-            profile: Which reading of the proposal it speaks.
-            plugins: What else whoever made the broker gave for this proposal; None: nothing.
+            profile: Which reading of the proposal the broker speaks.
+            plugins: Plugins for this proposal that the broker was created with, such as filters; None: none.
         """
 
 
 @dataclass(frozen=True)
 class Capability:
-    """Something that a peer can do since the proposal, and that cases may require.
+    """Something that a peer with the proposal can do, and that a case may require.
 
     Attributes:
-        name: As cases and target files name it.
-        meaning: How it is found out, in one line.
-        flag: The field of `FeatureFlags` in CONNECTED that tells it; empty: no flag does.
-        declared: A target has to declare it, since nothing on the wire tells.
+        name: Its name in cases and target files.
+        meaning: How to detect it, in one line.
+        flag: The field of `FeatureFlags` in CONNECTED that announces it; empty: no flag does.
+        declared: Whether a target has to declare it, because nothing on the wire shows it.
     """
 
     name: str
@@ -46,11 +46,11 @@ class Command:
     """A command that the proposal adds to the protocol.
 
     Attributes:
-        name: Its field in `BaseCommand`.
-        number: Of its type.
-        sender: Who sends it.
-        answers: The fields in `BaseCommand` of what answers it, besides ERROR; empty: nothing does.
-        addressed_by: Of a command that the broker sends unasked, the field that names whose it is.
+        name: The name of its field in `BaseCommand`.
+        number: The number of its type.
+        sender: The side that sends it.
+        answers: The answers to it other than ERROR, by their fields in `BaseCommand`; empty: it is not answered.
+        addressed_by: For a command that the broker pushes: the field that names the watcher or session it is for.
     """
 
     name: str
@@ -65,13 +65,13 @@ class Proposal(Generic[ProfileT_co]):
     """A proposal.
 
     Attributes:
-        register: Its clause register, which begins each of its clause ids.
-        name: How people call it.
-        title: What it is about, in a few words.
-        address: Where its text can be read.
-        capabilities: What a peer can do that knows it.
-        commands: What it adds to the protocol.
-        broker: Makes what it adds to a broker.
+        register: The name of its clause register, the first part of its clause ids.
+        name: Its usual name.
+        title: Its subject in a few words.
+        address: The public address of its text.
+        capabilities: What a peer with the proposal can do.
+        commands: The commands that it adds to the protocol.
+        broker: Makes its extension of the broker.
         profiles: Its two readings: `default` is what real peers speak or what is settled, `as-written` follows the text.
     """
 
@@ -86,5 +86,5 @@ class Proposal(Generic[ProfileT_co]):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Return the feature flags that it adds to CONNECTED."""
+        """Return the feature flags that the proposal adds to CONNECTED."""
         return tuple(capability.flag for capability in self.capabilities if capability.flag)

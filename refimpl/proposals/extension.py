@@ -1,7 +1,7 @@
-"""What a proposal adds to a broker, and what it may ask of it.
+"""The interface between a broker and the proposals: `Extension` for the proposal, `Host` for the broker.
 
-`Broker` makes an `Extension` for each proposal that it knows, by `PROPOSAL.broker`, and calls its methods; it names no proposal. Both
-stand here, below the broker, so that a proposal needs nothing of it but `Host`. An extension overrides what it uses:
+`Broker` creates an `Extension` for each proposal by `PROPOSAL.broker` and calls its methods; it names no proposal. A proposal uses
+only `Host`, not the broker's modules. An extension overrides the methods that it needs:
 
     class Greeting(Extension):
         def __init__(self, host: Host, profile: Profile, plugins: object = None) -> None:
@@ -35,20 +35,20 @@ from refimpl.wire.pulsar_api_pb2 import (
 
 
 class Connection(Hashable, Protocol):
-    """A connection of a peer."""
+    """The connection of a peer."""
 
     @property
     def role(self) -> str | None:
-        """Who the peer is; None with authentication off."""
+        """The role of the peer; None if authentication is off."""
 
     def send(self, message: Message) -> None:
         """Queue a command."""
 
 
 CommandHandler = Callable[[Any, Any], Message | None]
-"""Carries out a command: connection and request to the answer; None: nothing answers.
+"""Handles a command: gets the connection and the request, and returns the answer; None: the command is not answered.
 
-Raises `Refused`: ERROR answers. Raises `ProtocolViolation`: the connection ends."""
+`Refused` is answered with ERROR; `ProtocolViolation` closes the connection."""
 
 
 class Host(Protocol):
@@ -56,53 +56,53 @@ class Host(Protocol):
 
     @property
     def configuration(self) -> Configuration:
-        """Its settings."""
+        """The settings of the broker."""
 
     @property
     def store(self) -> MemoryStore:
-        """What it keeps; `store.kept` has room for what an extension keeps."""
+        """The store of the broker; an extension keeps its own data in `store.kept`."""
 
     @property
     def service_url(self) -> str:
-        """Where clients reach it."""
+        """The service URL for clients."""
 
     @property
     def now(self) -> float:
-        """The time of the call that is being carried out, in seconds."""
+        """The time of the current call, in seconds."""
 
     def log(self, line: str) -> None:
-        """Tell the person who runs it something."""
+        """Write a line to the broker's log."""
 
     def persistent_topics(self, namespace: str) -> list[str]:
-        """Return the persistent topics of a namespace, each partition by itself; none if there is no such namespace."""
+        """Return the persistent topics of a namespace, with partitions listed individually; empty if the namespace does not exist."""
 
     def partition_count(self, topic: str) -> int:
-        """Return the number of partitions of a topic, by full name; 0: it is not partitioned, or there is none."""
+        """Return the partition count of a topic, given by full name; 0: it is not partitioned, or does not exist."""
 
     def ordinary_topic_name(self, text: str) -> TopicName:
-        """Read the name of an ordinary topic; refuses with InvalidTopicName what can't be one."""
+        """Parse the name of an ordinary topic; refuse an invalid name with InvalidTopicName."""
 
     def newest_schema(self, name: TopicName) -> Schema | None:
-        """Return the newest schema of a topic; None: it has none, or does not exist."""
+        """Return the newest schema of a topic; None: the topic has no schema, or does not exist."""
 
     def schema_of_version(self, name: TopicName, version: bytes) -> Schema | None:
-        """Return the schema of a version as it is written on the wire; None: the topic has no such version."""
+        """Return a schema by its version as written on the wire; None: the topic has no such version."""
 
     def check_listing(self, namespace: str) -> None:
-        """Let a request about the topics of a namespace pass, as far as its form and the limit of requests in flight go."""
+        """Check a request about the topics of a namespace: the name of the namespace, and the limit of requests in flight."""
 
     def may_list(self, connection: Connection, namespace: str) -> bool:
-        """Tell whether a connection may see which topics a namespace has."""
+        """Return whether a connection may list the topics of a namespace."""
 
     def may_look_up(self, connection: Connection, namespace: str) -> bool:
-        """Tell whether a connection may see where the topics of a namespace are, and how many partitions they have."""
+        """Return whether a connection may look up the topics of a namespace and their partition counts."""
 
     def unload(self, name: TopicName) -> None:
-        """Close the producers and consumers of a topic; it stays."""
+        """Close the producers and consumers of a topic; the topic stays."""
 
 
 class EntryVerdict(Enum):
-    """What becomes of an entry."""
+    """What the broker does with an entry."""
 
     ACCEPT = "it is sent to the consumer"
     REJECT = "it is acknowledged, and no consumer gets it"
@@ -110,65 +110,65 @@ class EntryVerdict(Enum):
 
 
 class EntryJudge:
-    """What judges the entries of one subscription before they are sent; the defaults let everything pass.
+    """Judges the entries of one subscription before they are sent; by default it accepts every entry.
 
     Attributes:
-        opens_entries: It reads payloads. Those that look at headers only are asked before.
+        opens_entries: Whether it reads payloads. Judges that read only headers run first.
     """
 
     opens_entries = False
 
     def check_joins(self, requested: object) -> None:
-        """Let a consumer join that has asked for something, as `Extension.requested` gave it; or refuse."""
+        """Accept or refuse a consumer, given the result of `Extension.requested` for its SUBSCRIBE."""
 
     def joined(self, consumer: Hashable, requested: object) -> None:
-        """Record a consumer that `check_joins` has passed."""
+        """Add a consumer that `check_joins` has accepted."""
 
     def left(self, consumer: Hashable) -> None:
-        """Record that a consumer is gone."""
+        """Remove a consumer."""
 
     def judge(self, consumer: Hashable, index: int, entry: Entry, cursor: Cursor, now: float) -> EntryVerdict:  # noqa: ARG002
-        """Judge an entry that a consumer would be sent now.
+        """Judge an entry before it is sent to a consumer.
 
         Args:
-            consumer: Who would be sent it.
-            index: Of the entry.
-            entry: As it is stored.
-            cursor: What the subscription has acknowledged; messages of a batch may be acknowledged here, and are not sent then.
+            consumer: The consumer that would receive the entry.
+            index: The index of the entry in its topic.
+            entry: The entry as stored.
+            cursor: The cursor of the subscription. The judge may acknowledge messages of a batch here, which are then not sent.
             now: Seconds.
 
         Returns:
-            REJECT: the caller acknowledges the entry. RESCHEDULE: it offers the entry again at `next_deadline`.
+            REJECT: the caller acknowledges the entry. RESCHEDULE: the caller asks again at `next_deadline`.
         """
         return EntryVerdict.ACCEPT
 
     def next_deadline(self) -> float | None:
-        """Return when `due` has something; None: never."""
+        """Return when to call `due` next, in seconds; None: no entry is waiting."""
         return None
 
     def due(self, now: float) -> Iterable[int]:  # noqa: ARG002
-        """Return the indexes of the entries that are to be offered again now."""
+        """Return the indexes of the rescheduled entries whose delay is over."""
         return ()
 
     def reset(self) -> None:
-        """Forget which entries are to be offered again."""
+        """Forget the rescheduled entries."""
 
     def stats(self) -> Mapping[str, int]:
-        """Return counters, as the statistics of the subscription show them."""
+        """Return counters for the stats of the subscription."""
         return {}
 
 
 class Extension:
-    """What a proposal adds to a broker; the defaults add nothing.
+    """What a proposal adds to a broker; by default nothing.
 
     Args:
         host: The broker.
 
     Attributes:
-        commands: What carries out the commands that it adds, by their fields in `BaseCommand`.
-        domains: Of topic names, such as `segment` of `segment://...`.
-        routes: What it adds to the admin interface.
-        admin: The same as methods; None: it adds nothing.
+        commands: The handlers of the commands that it adds, by their fields in `BaseCommand`.
+        domains: The topic domains that it adds, such as `segment` for `segment://...`.
+        routes: The routes that it adds to the admin interface.
+        admin: An object with the admin operations as methods; None: it adds none.
     """
 
     commands: Mapping[str, CommandHandler] = MappingProxyType({})
@@ -180,30 +180,30 @@ class Extension:
         self.host = host
 
     def advertise(self, flags: FeatureFlags) -> None:
-        """Set its feature flags in CONNECTED."""
+        """Set the feature flags of the proposal for CONNECTED."""
 
     def disconnected(self, connection: Connection) -> None:
-        """Forget a connection that has ended."""
+        """Handle the end of a connection."""
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        """Return when to call `tick` next, in seconds; None: no deadline is set."""
         return None
 
     def tick(self, now: float) -> None:
         """Do what is due."""
 
-    # What has changed
+    # Notifications about topics
 
     def topic_created(self, topic: str) -> None:
-        """Record a new persistent topic or partition, by its full name."""
+        """Handle the creation of a persistent topic or partition, given by full name."""
 
     def topic_deleted(self, topic: str) -> None:
-        """Record that a persistent topic or partition is gone, by its full name."""
+        """Handle the deletion of a persistent topic or partition, given by full name."""
 
     def partitions_changed(self, topic: str) -> None:
-        """Record that a topic, by its full name, has another number of partitions than before."""
+        """Handle a change of the partition count of a topic, given by full name."""
 
-    # Requests that are older than the proposal
+    # Hooks into existing requests
 
     def list_topics(
         self,
@@ -213,50 +213,50 @@ class Extension:
         """Answer GET_TOPICS_OF_NAMESPACE in place of the broker; None: the broker answers.
 
         Args:
-            request: Its namespace is valid and may be listed.
+            request: The request; its namespace is valid, and the connection may list it.
             topics: Full names of the topics that have the mode of the request.
         """
         return None
 
     def requested(self, request: CommandSubscribe, name: TopicName) -> object:  # noqa: ARG002
-        """Read what a SUBSCRIBE asks of the proposal, before anything is created for it; or refuse."""
+        """Parse what a SUBSCRIBE asks of this proposal, or refuse it; nothing has been created yet."""
         return None
 
     def entry_judge(self, properties: Mapping[str, str], *, is_new: bool) -> EntryJudge | None:  # noqa: ARG002
-        """Return what judges the entries of a subscription; None: nothing does.
+        """Return the judge of a subscription's entries; None: no judge is needed.
 
         Args:
-            properties: Those of the subscription.
-            is_new: It is about to be created, and may be refused. If not, the properties are what they are.
+            properties: The properties of the subscription.
+            is_new: Whether the subscription is being created. Only then may the properties be refused.
         """
         return None
 
-    # Topics of its own domains
+    # Topics of the extension's own domains
 
     def topic_name(self, text: str) -> TopicName:
-        """Read a name of one of its domains; refuses with InvalidTopicName what can't be one."""
+        """Parse a topic name of one of these domains; refuse an invalid name with InvalidTopicName."""
         raise NotImplementedError
 
     def exists(self, name: TopicName) -> bool:
-        """Tell whether one of its topics exists."""
+        """Return whether a topic of these domains exists."""
         raise NotImplementedError
 
     def stored_topic(self, name: TopicName) -> StoredTopic | None:
-        """Return what holds the messages of one of its topics; None: it does not exist. Refuses if it holds none."""
+        """Return the stored topic; None: it does not exist. Refuse a topic that can't hold messages."""
         raise NotImplementedError
 
     def topics_of(self, namespace: str) -> Iterable[str]:  # noqa: ARG002
-        """Return its topics in a namespace, by full name."""
+        """Return the full names of these topics in a namespace."""
         return ()
 
     def delete_topics(self, namespace: str) -> None:
-        """Delete its topics in a namespace, which goes."""
+        """Delete these topics in a namespace that is being deleted."""
 
     def unload_topics(self, namespace: str) -> None:
-        """Close the producers and consumers of its topics in a namespace."""
+        """Close the producers and consumers of these topics in a namespace."""
 
 
 def send_all(updates: Iterable[tuple[Hashable, Message]]) -> None:
-    """Send what the state machine of a proposal has to tell: to each connection its command, in order."""
+    """Send each command to its connection, in order."""
     for connection, update in updates:
         cast("Connection", connection).send(update)

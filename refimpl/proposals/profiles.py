@@ -1,4 +1,4 @@
-"""Which reading of each proposal is spoken: what real peers do, or the texts as written."""
+"""The profiles: whether a peer follows what real peers do, or the text of each proposal as written."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Profiles:
     """The profile of each proposal: `profiles[PROPOSAL]`.
 
     Attributes:
-        name: Of the reading that every proposal declares.
-        changed: Profiles that are others than the declared ones, by register.
+        name: The name of the profile that applies to every proposal.
+        changed: Profiles that replace the named one, by register.
     """
 
     name: str
@@ -28,27 +28,27 @@ class Profiles:
         return cast(ProfileT, self.changed.get(proposal.register, proposal.profiles[self.name]))
 
     def replacing(self, proposal: Proposal[ProfileT], profile: ProfileT) -> Profiles:
-        """Return these profiles, one of them replaced."""
+        """Return a copy with the profile of one proposal replaced."""
         return Profiles(self.name, {**self.changed, proposal.register: profile})
 
 
 DEFAULT = Profiles("default")
-"""What real peers speak, and the settled readings of what no release has."""
+"""What real peers speak; the settled readings for proposals that no release implements."""
 
 AS_WRITTEN = Profiles("as-written")
-"""What the texts say."""
+"""The texts as written."""
 
 PROFILES: Mapping[str, Profiles] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
-"""Both, by name."""
+"""Both profiles, by name."""
 _EARLIER_NAMES = {"letter": "as-written"}
 
 
 def profile_name(text: str) -> str:
-    """Return the name of a profile as it is now: `as-written` was called `letter`, which users may still write."""
+    """Return the current name of a profile. Users may still write `letter`, the earlier name of `as-written`."""
     return _EARLIER_NAMES.get(text, text)
 
 
 def choices(profile: type, field: str) -> tuple[object, ...]:
-    """Return the values that a field of a proposal's profile can have."""
+    """Return the possible values of a field of a proposal's profile."""
     hint = get_type_hints(profile)[field]
     return (True, False) if hint is bool else get_args(hint)

@@ -1,12 +1,12 @@
-"""What is refused, decided where the rule is: requests, connections, admin calls."""
+"""Exceptions for requests, connections and admin calls that a rule refuses."""
 
 
 class Refused(Exception):
-    """A request that is answered by ERROR, or by the failed form of its own answer.
+    """A refused request. The answer is ERROR, or the failed form of the request's own response.
 
     Args:
         code: A value of `ServerError`.
-        message: What is wrong, for the person who reads the client's log.
+        message: The reason, for the reader of the client's log.
     """
 
     def __init__(self, code: int, message: str) -> None:
@@ -16,15 +16,15 @@ class Refused(Exception):
 
 
 class ProtocolViolation(Exception):
-    """A peer broke a rule that ends its connection without an answer."""
+    """A peer broke the protocol; its connection is closed without an answer."""
 
 
 class AdminRefused(Exception):
-    """An admin call that is refused.
+    """A refused admin call.
 
     Args:
         status: The HTTP status.
-        reason: What is wrong, for the person who reads it.
+        reason: The reason, for the caller.
     """
 
     def __init__(self, status: int, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The shape of the tables that the clients' machines follow."""
+"""Transition tables for the clients' state machines."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ SendT = TypeVar("SendT", bound=Enum)
 
 
 class IncompleteTable(ValueError):
-    """A state and an event for which a table does not say what happens, or says it twice."""
+    """A pair of state and event that a table does not cover, or covers twice."""
 
 
 @dataclass(frozen=True)
 class Transition(Generic[StateT, EventT, SendT]):
-    """One row of a table.
+    """One row of a transition table.
 
     Attributes:
-        state: Where the machine stands.
-        event: What happens to it.
-        target: Where it stands then.
-        send: What it sends.
-        when: A condition, which is asked about the machine; None: in any case. The first row that applies counts.
+        state: The state before the event.
+        event: The event.
+        target: The state after the event.
+        send: The command to send; None: nothing.
+        when: A condition on the machine; None: always. The first row whose condition holds applies.
     """
 
     state: StateT
@@ -37,19 +37,19 @@ class Transition(Generic[StateT, EventT, SendT]):
 
     @property
     def condition(self) -> str:
-        """Return the name of the condition; empty: there is none."""
+        """Return the name of the condition; empty if there is none."""
         return "" if self.when is None else self.when.__name__
 
 
 class Table(Generic[StateT, EventT, SendT]):
-    """A table, to be followed. It says of each state and event what happens.
+    """A transition table. It covers every pair of state and event.
 
     Args:
-        rows: Those of one state and event stand together; the last of them has no condition.
-        ignored: The events that change nothing, by state.
+        rows: The transitions. Rows of one state and event are adjacent; only the last of them has no condition.
+        ignored: The events that each state ignores.
 
     Raises:
-        IncompleteTable: A state and an event are in neither, or in both, or only have rows with conditions.
+        IncompleteTable: A pair is in neither argument or in both, or has only rows with conditions.
     """
 
     def __init__(self, rows: Iterable[Transition[StateT, EventT, SendT]], ignored: Mapping[StateT, Collection[EventT]]) -> None:
@@ -72,10 +72,10 @@ class Table(Generic[StateT, EventT, SendT]):
                     raise IncompleteTable(f"{_named(state, event)} has to have a row, or else to be ignored")
 
     def row(self, machine: object, state: StateT, event: EventT) -> Transition[StateT, EventT, SendT] | None:
-        """Return the row that applies to a machine; None: the event is ignored.
+        """Return the row that applies to a machine; None: the state ignores the event.
 
         Raises:
-            IncompleteTable: They are not a state and an event of this table.
+            IncompleteTable: The table does not cover this pair.
         """
         if (state, event) in self._ignored:
             return None
@@ -84,7 +84,7 @@ class Table(Generic[StateT, EventT, SendT]):
         return next(row for row in self._rows[state, event] if row.when is None or row.when(machine))
 
     def ignores(self, state: StateT, event: EventT) -> bool:
-        """Tell whether an event changes nothing in a state."""
+        """Return whether a state ignores an event."""
         return (state, event) in self._ignored
 
 

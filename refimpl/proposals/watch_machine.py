@@ -1,16 +1,17 @@
-"""What all clients' sides of watches have in common: a broker tells of something, and of each change, as long as a connection lasts.
+"""The common interface of the client's side of every watch.
 
-Each proposal that has a watch has a machine of this kind, without input and output. Whoever carries bytes drives it:
+A watch is a request that the broker answers with the current value and then with each change, until the connection ends. Each
+proposal that has a watch has a state machine with this interface, which does no I/O. A driver calls it:
 
     machine.connected(flags, now)                       # a connection is ready
-    machine.received(command, now)                      # a command that names it, or answers a request of its
+    machine.received(command, now)                      # a command for this watch
     machine.tick(now)                                   # `next_deadline` has come
-    machine.disconnected(now)                           # the connection is lost, or could not be made
-    machine.close()                                     # nobody is interested any more
+    machine.disconnected(now)                           # the connection is lost, or could not be opened
+    machine.close()                                     # nobody needs the watch any more
     for message in machine.commands_to_send(new_request_id, now): ...       # after each of these
 
-`refimpl.client.watch_driver` does so on the connections of a client, and notebooks in virtual time. What a machine has learned is its
-own: `TopicListWatch.take_changes`, `PartitionWatch.next_call`.
+`refimpl.client.watch_driver` drives machines on the connections of a client; notebooks drive them in virtual time. Each machine has
+its own methods for what it has learned, such as `TopicListWatch.take_changes` and `PartitionWatch.next_call`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from refimpl.wire.pulsar_api_pb2 import BaseCommand, FeatureFlags
 
 
 class Registration(Enum):
-    """What a client knows of its watcher at the broker, on the present connection."""
+    """What the client knows about its watcher at the broker, on the current connection."""
 
     NONE = "the broker has none"
     ASKED = "it was asked for, and the answer is not there"
@@ -42,42 +43,42 @@ class WatchMachine(Protocol):
 
     @property
     def wants_connection(self) -> bool:
-        """Tell whether a connection is wanted, and there is none."""
+        """Return whether the watch needs a connection and has none."""
 
     @property
     def is_closed(self) -> bool:
-        """Tell whether it has ended for good: it sends nothing more, and what it is told changes nothing."""
+        """Return whether the watch has ended: it sends nothing more, and further events change nothing."""
 
     def connected(self, flags: FeatureFlags | None, now: float) -> None:
-        """Handle a new connection, to any broker of the cluster.
+        """Handle a new connection to any broker of the cluster.
 
         Args:
-            flags: Those of CONNECTED; None: it had none.
+            flags: Feature flags of CONNECTED; None: it had none.
             now: Seconds.
         """
 
     def disconnected(self, now: float) -> None:
-        """Handle the loss of the connection, or that none could be made."""
+        """Handle the loss of the connection, or a failed attempt to open one."""
 
     def received(self, command: BaseCommand, now: float) -> None:
-        """Take a command from the broker; one that is not for this watch, or comes too late, is ignored."""
+        """Handle a command from the broker; ignore it if it is not for this watch, or comes too late."""
 
     def commands_to_send(self, new_request_id: Callable[[], int], now: float) -> list[Message]:
-        """Return what is to be sent now, in this order.
+        """Return what to send now, in this order.
 
         Args:
-            new_request_id: Gives a number that no other request of the connection has.
+            new_request_id: Returns an id that no other request of the connection has.
             now: Seconds.
 
         Returns:
-            Sub-messages, each to be wrapped into its command.
+            Sub-messages; the caller wraps each one into a BaseCommand.
         """
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        """Return when to call `tick` next, in seconds; None: no deadline is set."""
 
     def tick(self, now: float) -> None:
         """Do what is due."""
 
     def close(self) -> None:
-        """End the watch, since nobody is interested any more; what is still to be sent tells the broker."""
+        """Close the watch; `commands_to_send` then returns the close command."""

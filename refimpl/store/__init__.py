@@ -1,4 +1,4 @@
-"""What a broker keeps when it stops: tenants, namespaces, topics with their messages, and cursors."""
+"""The persistent state of a broker: tenants, namespaces, topics with their messages, and cursors."""
 
 from refimpl.store.memory import Cursor, Entry, MemoryStore, StoredNamespace, StoredTopic
 

@@ -1,7 +1,7 @@
-"""The store in memory. A second broker on the same store finds everything that the first one left.
+"""The store in memory. A second broker on the same store finds the state of the first one.
 
-Messages are counted in entries: an entry is what one SEND brought, a single message or a batch. An index is the place
-of an entry in its topic, from 0; it is the `entryId` on the wire.
+An entry is the content of one SEND: a single message or a batch. The index of an entry is its position in its topic, from 0; it is
+the `entryId` on the wire.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class Entry:
     """One stored SEND.
 
     Attributes:
-        data: Checksum, metadata and body as they were sent.
-        messages: How many messages it holds.
-        batch: It is a batch, perhaps of one message.
+        data: Checksum, metadata and body as sent.
+        messages: Number of messages.
+        batch: Whether it is a batch, even of one message.
         publish_time: Milliseconds since 1970, by the producer's clock.
     """
 
@@ -32,13 +32,13 @@ class Entry:
 
 @dataclass(slots=True)
 class Cursor:
-    """What a subscription has acknowledged.
+    """The cursor of a subscription: what it has acknowledged.
 
     Attributes:
         mark_delete: Every entry below this index is acknowledged.
-        acknowledged: Acknowledged entries from this index on.
-        open_messages: Of batches that are acknowledged in part, the indexes of the messages that are not.
-        properties: Given by the SUBSCRIBE that created the subscription.
+        acknowledged: Individually acknowledged entries from this index on.
+        open_messages: For each partly acknowledged batch, the indexes of the unacknowledged messages.
+        properties: The properties in the SUBSCRIBE that created the subscription.
     """
 
     mark_delete: int = 0
@@ -47,7 +47,7 @@ class Cursor:
     properties: dict[str, str] = field(default_factory=dict)
 
     def is_acknowledged(self, index: int) -> bool:
-        """Tell whether an entry is acknowledged as a whole."""
+        """Return whether an entry is acknowledged as a whole."""
         return index < self.mark_delete or index in self.acknowledged
 
     def acknowledge(self, index: int) -> None:
@@ -70,7 +70,7 @@ class Cursor:
             self.mark_delete += 1
 
     def acknowledge_in_part(self, index: int, open_messages: Iterable[int]) -> None:
-        """Acknowledge messages of a batch: only those that were open before and are open in this report stay open."""
+        """Acknowledge messages of a batch: a message stays open only if it was open before and is in `open_messages`."""
         left = frozenset(open_messages)
         if index in self.open_messages:
             left &= self.open_messages[index]
@@ -80,7 +80,7 @@ class Cursor:
             self.open_messages[index] = left
 
     def reset(self, index: int) -> None:
-        """Go to an index: what is before it counts as acknowledged, nothing else does."""
+        """Reset to an index: exactly the entries before it are acknowledged."""
         self.mark_delete = index
         self.acknowledged.clear()
         self.open_messages.clear()
@@ -91,7 +91,7 @@ class StoredTopic:
     """A persistent topic, or one partition of one.
 
     Attributes:
-        ledger_id: The first half of the id of each of its messages.
+        ledger_id: The ledger id of all its messages.
     """
 
     ledger_id: int
@@ -105,9 +105,9 @@ class StoredNamespace:
 
     Attributes:
         topics: Persistent topics by full name; each partition is one.
-        partitioned: Number of partitions by full name of the partitioned topic, of both domains.
+        partitioned: Partition counts by full name of the partitioned topic, in both domains.
         permissions: Allowed actions by role.
-        schemas: Schemas in the order of their versions, by topic: without domain and partition.
+        schemas: Schemas in the order of their versions, by topic name without domain and partition.
     """
 
     topics: dict[str, StoredTopic] = field(default_factory=dict)
@@ -117,12 +117,12 @@ class StoredNamespace:
 
 
 class MemoryStore:
-    """Everything, by name.
+    """The whole state of a broker.
 
     Attributes:
-        tenants: Roles that administer a tenant, by tenant.
-        namespaces: By "tenant/namespace".
-        kept: What a proposal keeps, by its register.
+        tenants: Admin roles, by tenant.
+        namespaces: Namespaces, by "tenant/namespace".
+        kept: The state of each proposal, by register.
     """
 
     def __init__(self) -> None:
@@ -132,11 +132,11 @@ class MemoryStore:
         self._ledgers = 0
 
     def create_topic(self, namespace: str, topic: str) -> StoredTopic:
-        """Create an empty topic in a namespace that exists."""
+        """Create an empty topic in an existing namespace."""
         stored = self.namespaces[namespace].topics[topic] = self.new_topic()
         return stored
 
     def new_topic(self) -> StoredTopic:
-        """Return an empty topic, which whoever asks for it keeps."""
+        """Return an empty topic, which the caller stores."""
         self._ledgers += 1
         return StoredTopic(self._ledgers)

@@ -1,4 +1,4 @@
-"""A frame taken apart for people: each byte in exactly one line, with what it means.
+"""An annotated dump of a frame: each byte is in exactly one line, with its meaning.
 
     0000  0000000d  total size 13
     0004  00000009  command size 9
@@ -7,7 +7,7 @@
     0013  0808        request_id = 8
     0015  100d        watcher_id = 13
 
-Damaged frames too: what is wrong stands in a line that starts with `!`.
+Damaged frames work, too: a line that starts with `!` describes the defect.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from refimpl.wire.schema import descriptor_of, inner_message
 __all__ = ["Line", "annotate", "format_lines", "line_notation"]
 
 _SHOWN = 32
-"""Bytes of one line that are written out; a longer one ends in `..`."""
+"""Maximum number of bytes shown in a line; a longer line ends in `..`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Line:
         offset: Of the first byte, from the start of the frame.
         size: Number of bytes; 0 for a remark.
         hex: The bytes, shortened if there are many.
-        text: What they mean; two spaces in front for each message they are inside of. Defects start with `!`.
+        text: Their meaning, indented by two spaces for each enclosing message. Defects start with `!`.
     """
 
     offset: int

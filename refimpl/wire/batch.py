@@ -24,7 +24,7 @@ class SingleMessage:
 
 
 def is_batch(metadata: MessageMetadata) -> bool:
-    """Tell whether the body is a batch.
+    """Return whether the body is a batch.
 
     The field decides, not its value: some clients write a batch of one as a batch, some as a plain message without it.
 

@@ -16,7 +16,7 @@ from refimpl.wire.errors import WireError
 from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, CompressionType
 
 MAX_UNCOMPRESSED_SIZE = 5 * 1024 * 1024
-"""Bytes; a broker's default `maxMessageSize`. Nobody may ask for more memory than this by naming a size."""
+"""A broker's default `maxMessageSize`, in bytes. It limits the memory that a peer can request by a declared size."""
 
 
 def compress(body: bytes, compression: int) -> bytes:
@@ -49,7 +49,7 @@ def decompress(body: bytes, compression: int, uncompressed_size: int, *, limit: 
     """Decompress a body.
 
     Args:
-        body: As it stands in the payload.
+        body: The body as it is in the payload.
         compression: A `CompressionType`. For NONE the size is not looked at: some clients send it, some do not.
         uncompressed_size: Bytes that must come out.
         limit: The most bytes that may come out; no more memory than that is taken, whatever the body holds.

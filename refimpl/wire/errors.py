@@ -1,4 +1,4 @@
-"""The one error for bytes that are not what they should be."""
+"""The error for malformed bytes."""
 
 from __future__ import annotations
 

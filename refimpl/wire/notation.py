@@ -1,4 +1,4 @@
-"""A command on one line, for people: `WATCH_TOPIC_LIST_CLOSE{request_id: 8, watcher_id: 13}`.
+"""A command on one line, for readers: `WATCH_TOPIC_LIST_CLOSE{request_id: 8, watcher_id: 13}`.
 
 Fields that are present, in the order of their numbers; text quoted as in JSON, enum values by name, bytes as `0x0a0b`.
 """
@@ -20,7 +20,7 @@ def line_notation(command: Frame | BaseCommand) -> str:
     """Write a command as one line.
 
     Args:
-        command: A command, or a frame; of a frame's payload the length is told.
+        command: A command, or a frame; the line has the length of a frame's payload.
 
     Returns:
         The line, without an end of line.

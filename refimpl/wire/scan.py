@@ -1,7 +1,7 @@
 """Read encoded protobuf field by field, with the place of each field and of each defect.
 
-The generated code decodes fast but says of bad input only that it is bad. This scanner is slow and says where; it
-serves error messages and annotated dumps, never the decoding itself.
+The generated code decodes fast, but reports only that the input is malformed. This scanner is slow and reports where. It is used for
+error messages and annotated dumps, not for decoding.
 
     message = field*                      field = tag value
     tag     = varint (number << 3 | kind) kinds: 0 varint, 1 eight bytes, 2 length and bytes, 3 and 4 group, 5 four bytes

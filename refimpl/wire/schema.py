@@ -1,4 +1,4 @@
-"""What the generated descriptors say of a field, asked in a way that every supported protobuf release answers.
+"""Information about fields from the generated descriptors, for every supported protobuf release.
 
 Newer releases warn about `FieldDescriptor.label` and older ones have nothing else; the descriptor's own message has
 labels in all of them. Their type stubs differ too, hence the casts.
@@ -32,7 +32,7 @@ def fields_of(message: Message | type[Message]) -> dict[int, FieldDescriptor]:
 
 
 def is_repeated(field: FieldDescriptor) -> bool:
-    """Tell whether a field may occur any number of times."""
+    """Return whether a field may occur any number of times."""
     return _labels(cast(Any, field).containing_type)[field.number] == FieldDescriptorProto.LABEL_REPEATED
 
 

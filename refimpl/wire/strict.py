@@ -1,4 +1,4 @@
-"""Parse one protobuf message and accept nothing that a later reader would stumble over.
+"""Parse one protobuf message strictly.
 
 The generated code leaves three things open: required fields may be missing, text that is not UTF-8 comes out as bytes,
 and an error has no place. Here all three are a `WireError` with an offset.
@@ -77,7 +77,7 @@ def defect(descriptor: Descriptor, data: bytes, offset: int = 0) -> WireError:
 
 
 def is_text(message: Message) -> bool:
-    """Tell whether every text in a message is UTF-8: where it is not the generated code yields bytes."""
+    """Return whether every text in a message is UTF-8: where it is not the generated code yields bytes."""
     for name, repeated, is_message in _text_fields(descriptor_of(message)):
         if is_message and not repeated and not message.HasField(name):
             continue

@@ -1,20 +1,26 @@
-"""PR 7629: a filter that a consumer gives the broker when it subscribes.
+"""PR 7629: a message filter that the consumer chooses and the broker runs.
 
-A consumer that wants few of the messages of a busy topic gets all of them and throws most away. The proposal lets the broker do
-that: it sends the messages that match, and acknowledges the others on behalf of the consumer. What it changes on the wire:
+A consumer that wants few messages of a busy topic receives all of them and discards most. With this proposal the broker filters:
+it delivers the messages that match, and acknowledges the others on behalf of the subscription. On the wire:
 
-    CONNECTED      feature flag supports_message_filter
-    SUBSCRIBE      filter_meta: the name of a filter class, and its properties
-    MESSAGE        ack_set: of a batch, the messages that match (the field is older than the proposal)
+    CONNECTED (3)    broker   feature_flags 7629: supports_message_filter
+    SUBSCRIBE (4)    client   filter_meta: which filter to run
+    MESSAGE (9)      broker   ack_set: which messages of a batch match; the field is older than the proposal
 
-No release of Apache Pulsar has it, and the number that the text gives to the new field was taken by another one later; here the
-flag and the field have private numbers, 7629. A broker that does not know them ignores both and delivers everything, so a client
-looks at the flag.
+    message      field                      type        meaning
+    SUBSCRIBE    7629 filter_meta           FilterMeta  absent: no filter
+    FilterMeta   1 filter_class_name        string      name of the filter, such as `REGEX_FILTER`
+                 2 filter_properties        KeyValue*   settings of the filter, such as a regular expression
+    MESSAGE      4 ack_set                  int64*      one bit for each message of the batch, lowest first; 1: deliver it
 
-The filters stand in `kinds` and `avro`, the rules that both sides share in `rules`.
-The broker's side is `MessageFilterBroker`, with a `SubscriptionMessageFilter` for each subscription, in `broker`; the client's is
-`ConsumerFilter`, in `client`. All are synchronous, without input and output. Sources: the text of PR 7629, and the
-settled reading of what it leaves open. Where the two contradict each other, a `MessageFilterProfile` says which is followed.
+No release of Apache Pulsar implements the proposal, and a later release assigned the field number in the text to another field.
+This project uses the private number 7629 for the flag and the field. A broker that does not know them ignores both and delivers
+every message, so a client checks the flag before it relies on the filter.
+
+`rules` has the rules that both sides share; `kinds` and `avro` have the filters. The broker's side is in `broker`
+(`MessageFilterBroker`, with a `SubscriptionMessageFilter` for each subscription), the client's side in `client` (`ConsumerFilter`).
+All are synchronous and do no I/O. Sources: the text of PR 7629, and this project's settled reading of what it leaves open. Where the
+two contradict each other, a `MessageFilterProfile` selects one.
 """
 
 from refimpl.proposals.declaration import Capability, Proposal

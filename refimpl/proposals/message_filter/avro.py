@@ -1,9 +1,8 @@
-"""PR 7629, the filter that reads messages by their schema: BasicAvroFilter, for Avro and for JSON schemas.
+"""PR 7629, the filter that decodes messages with their schema: BasicAvroFilter, for Avro and JSON schemas.
 
-A schema may come from anyone who may subscribe, and a payload from anyone who may produce. fastavro follows both as far as they
-lead: a payload of a recursive schema ends the process at a few thousand levels, and an array of values that take no bytes has as
-many elements as it says. So a schema is looked at before any payload is read by it, and of a payload only the fields that the
-filter asks for become values.
+Schemas and payloads come from untrusted clients, and fastavro does not limit what they cost: a payload of a recursive schema crashes
+the process at a few thousand levels, and an array whose values take no bytes can claim any number of elements. Therefore the
+filter checks a schema before it decodes a payload with it, and decodes only the fields that it compares.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from refimpl.proposals.message_filter.kinds import Candidate, InvalidFilter, Sch
 from refimpl.wire.pulsar_api_pb2 import Schema
 
 MAX_SCHEMA_DEPTH = 32
-"""Deepest nesting of types that is served; a recursive type has no depth."""
+"""Maximum nesting of types; a recursive type is refused."""
 
 _MAX_JSON_DEPTH = 5 * MAX_SCHEMA_DEPTH
 _SCALARS = frozenset({"boolean", "int", "long", "float", "double", "bytes", "string"})
 _UNREADABLE = (EOFError, LookupError, ValueError, OverflowError, RecursionError, SchemaResolutionError)
-"""What fastavro and json make of bytes that they can't read, and fastavro of a wanted field that is no scalar."""
+"""Errors of fastavro and json for bytes that they can't decode, and of fastavro for a field that is not a scalar."""
 _NO_TYPE = frozenset({"default", "doc", "aliases", "order", "logicalType", "precision", "scale"})
 
 
 class BasicAvroFilter:
-    """Wants messages that have certain texts in certain fields.
+    """Matches messages whose fields have the given texts.
 
     Args:
-        properties: Expected text by name of a top-level field; all have to be equal. At least one.
-        schemas: `current` is needed, and is of type Avro or JSON.
+        properties: The expected text of each top-level field. At least one; all have to be equal.
+        schemas: `current` is required and has the type Avro or JSON.
 
     Raises:
         InvalidFilter: pr7629.avro.needs-schema, .needs-field, .schema-refused.
@@ -57,10 +56,10 @@ class BasicAvroFilter:
             raise InvalidFilter(f"the schema can't be served: {error}") from None
 
     def matches(self, message: Candidate) -> bool:
-        """Tell whether all fields are equal: pr7629.avro.all-fields-equal, .missing-field, .other-type, .undecodable.
+        """Return whether all fields are equal: pr7629.avro.all-fields-equal, .missing-field, .other-type, .undecodable.
 
         Raises:
-            Undecidable: The message was written with a schema that is not known, or that can't be read by.
+            Undecidable: The message was written with an unknown schema, or with one that the filter refuses.
         """
         version = message.metadata.schema_version
         reader = self._reader_of(version) if version else self._reader
@@ -71,7 +70,7 @@ class BasicAvroFilter:
         return all(found.get(name) == text for name, text in self._expected.items())
 
     def _reader_of(self, version: bytes) -> _Reader:
-        """Return the reader for the schema that a message was written with: pr7629.avro.writer-schema, .unknown-version."""
+        """Return the reader for the writer schema of a message: pr7629.avro.writer-schema, .unknown-version."""
         reader = self._readers.get(version)
         if reader is not None:
             return reader
@@ -86,7 +85,7 @@ class BasicAvroFilter:
 
 
 class _AvroReader:
-    """Reads the wanted fields of Avro records; all others are skipped, and no value is made of them: pr7629.avro.trailing-octets."""
+    """Decodes the wanted fields of Avro records, and skips all others: pr7629.avro.trailing-octets."""
 
     def __init__(self, written: Any, wanted: Any) -> None:
         self._written = written
@@ -98,7 +97,7 @@ class _AvroReader:
 
 
 class _JsonReader:
-    """Reads JSON objects."""
+    """Decodes JSON objects."""
 
     def fields(self, payload: bytes) -> Mapping[str, object]:
         found = json.loads(payload.decode(), parse_int=_no_text, parse_float=_no_text)
@@ -111,14 +110,14 @@ _Reader = _AvroReader | _JsonReader
 
 
 def _no_text(_: str) -> None:
-    """Make nothing of a number: no text is equal to it, and long ones take long to convert."""
+    """Return None for a number: it never equals a text, and converting a long one is slow."""
 
 
 def _reader(schema: Schema, wanted: Mapping[str, str]) -> _Reader:
-    """Return what reads payloads of a schema: pr7629.avro.avro-and-json.
+    """Return a reader for payloads of a schema: pr7629.avro.avro-and-json.
 
     Raises:
-        ValueError: The schema is of another type, malformed, or not safe to read by.
+        ValueError: The schema has another type, is malformed, or is not safe to decode with.
     """
     if schema.type == Schema.Json:
         return _JsonReader()
@@ -128,7 +127,7 @@ def _reader(schema: Schema, wanted: Mapping[str, str]) -> _Reader:
         written = parse_schema(_types_only(json.loads(schema.schema_data.decode())))
     except RecursionError:
         raise ValueError("it is nested too deep") from None
-    except Exception as error:  # fastavro meets malformed definitions with errors of many kinds
+    except Exception as error:  # fastavro raises many kinds of errors for malformed definitions
         raise ValueError(f"it is no Avro schema: {error}") from None
     if not isinstance(written, dict) or written.get("type") != "record":
         raise ValueError("it is no record")
@@ -141,7 +140,7 @@ def _type_name(schema: Schema) -> str:
 
 
 def _types_only(definition: Any, depth: int = 0) -> Any:
-    """Return a schema's definition without what is no type: a logical type's values would not be those on the wire."""
+    """Return a schema's definition without logical types, whose values differ from those on the wire."""
     if depth > _MAX_JSON_DEPTH:
         raise ValueError("it is nested too deep")
     if isinstance(definition, dict):
@@ -152,7 +151,7 @@ def _types_only(definition: Any, depth: int = 0) -> Any:
 
 
 class _Shape(NamedTuple):
-    """How deep a type is nested, and whether its values take no bytes."""
+    """The nesting depth of a type, and whether its values take no bytes."""
 
     depth: int
     empty: bool
@@ -163,17 +162,17 @@ _NOTHING = _Shape(1, empty=True)
 
 
 def _shape(kind: Any, named: dict[str, _Shape | None], depth: int) -> _Shape:
-    """Look at a type of a parsed schema: pr7629.avro.schema-safe, .hostile-payload.
+    """Check a type of a parsed schema: pr7629.avro.schema-safe, .hostile-payload.
 
-    Each value of an accepted one costs time in proportion to its bytes, and little stack.
+    Decoding a value of an accepted type takes time proportional to its bytes, and little stack.
 
     Args:
         kind: The type.
-        named: Shapes by full name; None while a type is being looked at.
-        depth: At which it stands.
+        named: Shapes by full name; None while a type is being checked.
+        depth: The depth of the type in the schema.
 
     Raises:
-        ValueError: It is recursive or nested too deep, or something in it other than a branch of a union takes no bytes.
+        ValueError: It is recursive or nested too deeply, or a value in it takes no bytes and is not a branch of a union.
     """
     if depth > MAX_SCHEMA_DEPTH:
         raise ValueError(f"types are nested more than {MAX_SCHEMA_DEPTH} deep")
@@ -221,10 +220,10 @@ def _filled(kind: Any, named: dict[str, _Shape | None], depth: int) -> _Shape:
 
 
 def _projection(written: dict[str, Any], wanted: Mapping[str, str]) -> Any:
-    """Return the schema to read with: of the wanted fields what can be text, and every scalar beside it.
+    """Return the reader schema: for each wanted field, its text type and every other scalar type.
 
     Raises:
-        ValueError: A wanted field may be text or bytes, which fastavro reads as one and the same.
+        ValueError: A wanted field may be text or bytes, which fastavro does not distinguish.
     """
     enums: dict[str, Any] = {}
     _collect_enums(written, enums)
@@ -244,7 +243,7 @@ def _projection(written: dict[str, Any], wanted: Mapping[str, str]) -> Any:
 
 
 def _name_of(kind: Any) -> str:
-    """Return what a branch of a union is called: a primitive type, a named type, array or map."""
+    """Return the name of a branch of a union: a primitive type, a named type, array or map."""
     if isinstance(kind, str):
         return kind
     inner = kind["type"]

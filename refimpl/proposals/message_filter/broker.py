@@ -1,6 +1,6 @@
-"""PR 7629, the broker's side: which messages of an entry a subscription's consumers get.
+"""PR 7629, the broker's side: which messages of an entry the consumers of a subscription receive.
 
-`MessageFilterBroker` and `SubscriptionMessageFilter` are the rules of the broker; `MessageFilterExtension` joins them to one.
+`MessageFilterBroker` and `SubscriptionMessageFilter` have the rules; `MessageFilterExtension` connects them to a broker.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _NO_SCHEMAS = SchemaAccess()
 
 
 class MessageFilterBroker:
-    """The broker's side: builds the filters that consumers ask for. One per broker.
+    """The broker's side: builds the filters that consumers ask for. A broker has one.
 
     Args:
-        registry: The filters that may be asked for.
-        profile: Whom to follow where text and settled reading differ.
-        max_message_size: Most bytes that a body may have when decompressed; of one with more, nothing is judged.
+        registry: The available filters.
+        profile: Which reading to follow where the text and the settled reading differ.
+        max_message_size: Maximum size of a decompressed body, in bytes; a larger one is not judged.
     """
 
     def __init__(
@@ -54,18 +54,18 @@ class MessageFilterBroker:
         self._max_message_size = max_message_size
 
     def advertise(self, flags: FeatureFlags) -> None:
-        """Set the feature flag of this proposal; it depends on nothing that the client says: pr7629.flag.set."""
+        """Set the feature flag of this proposal; it does not depend on the client: pr7629.flag.set."""
         flags.supports_message_filter = True
 
     def requested(self, request: CommandSubscribe, schemas: SchemaAccess = _NO_SCHEMAS) -> RequestedFilter | None:
         """Build the filter that a SUBSCRIBE asks for, before anything is created for it: pr7629.subscribe.nothing-created.
 
         Args:
-            request: If it has a schema, that takes the place of the topic's: pr7629.avro.subscribe-schema.
-            schemas: Those of the topic, if it exists.
+            request: The request. Its schema, if any, replaces the topic's: pr7629.avro.subscribe-schema.
+            schemas: The schemas of the topic, if it exists.
 
         Returns:
-            None if it asks for none: pr7629.subscribe.without-filter.
+            None if it asks for no filter: pr7629.subscribe.without-filter.
 
         Raises:
             Refused: NotAllowedError: pr7629.subscribe.refused.
@@ -77,19 +77,19 @@ class MessageFilterBroker:
         return requested_filter(request.filter_meta, self._registry, schemas)
 
     def subscription(self) -> SubscriptionMessageFilter:
-        """Return the part that belongs to one subscription."""
+        """Return a new filter state for one subscription."""
         return SubscriptionMessageFilter(self._profile, self._max_message_size)
 
 
 class SubscriptionMessageFilter:
-    """What filters the entries of one subscription; made by `MessageFilterBroker.subscription`.
+    """Filters the entries of one subscription; made by `MessageFilterBroker.subscription`.
 
     Args:
-        profile: Whether the subscription has a filter, or each consumer.
-        max_message_size: Most bytes that a body may have when decompressed.
+        profile: Whether the subscription has one filter, or each consumer has its own.
+        max_message_size: Maximum size of a decompressed body, in bytes.
 
     Attributes:
-        counters: All messages that were judged, whatever filter was in force.
+        counters: Counts of the judged messages, for all filters.
     """
 
     def __init__(self, profile: MessageFilterProfile, max_message_size: int) -> None:
@@ -99,10 +99,10 @@ class SubscriptionMessageFilter:
         self._filters: dict[Hashable, RequestedFilter | None] = {}  # by consumer
 
     def check_joins(self, requested: RequestedFilter | None) -> None:
-        """Let a consumer join, whose filter is built already: pr7629.scope.bad-before-busy.
+        """Check whether a consumer may join. Its filter has been built before: pr7629.scope.bad-before-busy.
 
         Args:
-            requested: Its filter; None: it has none.
+            requested: The consumer's filter; None: it has none.
 
         Raises:
             Refused: ConsumerBusy: pr7629.scope.other-filter, .no-filter, .free-when-empty.
@@ -111,29 +111,29 @@ class SubscriptionMessageFilter:
             raise Refused(ConsumerBusy, "A consumer with another message filter, or with none, is connected to the subscription")
 
     def joined(self, consumer: Hashable, requested: RequestedFilter | None) -> None:
-        """Record a consumer that `check_joins` has passed."""
+        """Add a consumer that `check_joins` has accepted."""
         in_force = next(iter(self._filters.values()), requested) if self._profile.filter_scope == "subscription" else requested
         self._filters[consumer] = in_force  # pr7629.scope.one-filter, .per-consumer
 
     def left(self, consumer: Hashable) -> None:
-        """Record that a consumer is gone."""
+        """Remove a consumer."""
         self._filters.pop(consumer, None)  # pr7629.scope.one-leaves
 
     def judge(self, consumer: Hashable, data: bytes, open_messages: frozenset[int] | None = None) -> EntryJudgement:
-        """Judge an entry that a consumer would be sent now, having permits: pr7629.permits.judged-with-permits.
+        """Judge an entry before it is sent to a consumer that has permits: pr7629.permits.judged-with-permits.
 
-        What the judgement rejects has to be acknowledged for the subscription at once, whole entries by themselves
-        (pr7629.ack.individual, .not-again) and messages of a batch by their indexes (pr7629.ack.indexes, .merged). It costs no
-        permits (pr7629.permits.free); what is delivered costs one for each open message (pr7629.permits.open-messages). The bytes of
-        the entry go out as they are (pr7629.deliver.unchanged).
+        The caller acknowledges rejected messages for the subscription at once: whole entries individually (pr7629.ack.individual,
+        .not-again), messages of a batch by their indexes (pr7629.ack.indexes, .merged). Rejected messages use no permits
+        (pr7629.permits.free); a delivered entry uses one for each open message (pr7629.permits.open-messages). The bytes of the entry
+        are sent unchanged (pr7629.deliver.unchanged).
 
         Args:
-            consumer: Who would be sent it.
-            data: Everything that follows the command in its frame.
-            open_messages: Of a batch, the indexes of the messages that are not acknowledged; None: all of them.
+            consumer: The consumer that would receive the entry.
+            data: Everything after the command in its frame.
+            open_messages: For a batch, the indexes of the unacknowledged messages; None: all of them.
 
         Returns:
-            ACCEPT, counted nowhere, for a consumer without a filter.
+            For a consumer without a filter: ACCEPT, which is not counted.
         """
         requested = self._filters.get(consumer)
         if requested is None:
@@ -148,8 +148,8 @@ class MessageFilterExtension(Extension):
 
     Args:
         host: The broker.
-        profile: Which reading is spoken.
-        registry: The filters that may be asked for; None: the built-in ones.
+        profile: Which reading the broker speaks.
+        registry: The available filters; None: the built-in ones.
 
     Attributes:
         filters: Builds the filters.
@@ -166,20 +166,20 @@ class MessageFilterExtension(Extension):
         self.filters.advertise(flags)
 
     def requested(self, request: CommandSubscribe, name: TopicName) -> RequestedFilter | None:
-        """Build the filter that a SUBSCRIBE asks for; it sees the topic's schemas, later ones included."""
+        """Build the filter that a SUBSCRIBE asks for; it can read all schemas of the topic, including later ones."""
         schemas = SchemaAccess(self.host.newest_schema(name), lambda version: self.host.schema_of_version(name, version))
         return self.filters.requested(request, schemas)
 
     def entry_judge(self, properties: Mapping[str, str], *, is_new: bool) -> EntryJudge:  # noqa: ARG002
-        """Return what judges by the filters of consumers."""
+        """Return a judge that runs the message filters of the consumers."""
         return PayloadJudge(self.filters.subscription())
 
 
 class PayloadJudge(EntryJudge):
-    """What judges the entries of a subscription.
+    """Judges the entries of a subscription.
 
     Args:
-        message_filter: The filters in force.
+        message_filter: The filters of the subscription.
     """
 
     opens_entries = True
@@ -188,24 +188,24 @@ class PayloadJudge(EntryJudge):
         self.message_filter = message_filter
 
     def check_joins(self, requested: object) -> None:
-        """Let a consumer join that asks for a message filter, or for none."""
+        """Check whether a consumer with this filter, or without one, may join."""
         self.message_filter.check_joins(cast("RequestedFilter | None", requested))
 
     def joined(self, consumer: Hashable, requested: object) -> None:
-        """Record a consumer."""
+        """Add a consumer."""
         self.message_filter.joined(consumer, cast("RequestedFilter | None", requested))
 
     def left(self, consumer: Hashable) -> None:
-        """Record that a consumer is gone."""
+        """Remove a consumer."""
         self.message_filter.left(consumer)
 
     def judge(self, consumer: Hashable, index: int, entry: Entry, cursor: Cursor, now: float) -> EntryVerdict:  # noqa: ARG002
-        """Judge an entry; of a batch that is wanted in part, the rest is acknowledged: pr7629.ack.indexes, .merged."""
+        """Judge an entry; in a batch that matches in part, acknowledge the other messages: pr7629.ack.indexes, .merged."""
         judgement = self.message_filter.judge(consumer, entry.data, cursor.open_messages.get(index))
         if judgement.outcome is EntryOutcome.PARTIAL:
             cursor.acknowledge_in_part(index, judgement.open_messages or ())
         return EntryVerdict.REJECT if judgement.outcome is EntryOutcome.REJECT else EntryVerdict.ACCEPT
 
     def stats(self) -> Mapping[str, int]:
-        """Return the counters of messages."""
+        """Return the counters for topic stats."""
         return self.message_filter.counters.stats()

@@ -1,8 +1,8 @@
-"""PR 7629, the client's side: what a consumer wants, and who sees to it.
+"""PR 7629, the client's side: which messages a consumer wants, and which side filters them.
 
-A policy says what is wanted. On each connection the broker's feature flag decides who filters: the broker; the client, if it was
-told to step in; or nobody, and then the consumer does not subscribe, since it would get what it must not. `TRANSITIONS` has all of
-it as a table.
+A policy describes the wanted messages. On each connection, the broker's feature flag decides which side filters: the broker; or
+the client, if it is configured to; or neither. If neither does, the consumer does not subscribe, because it would receive unwanted
+messages. `TRANSITIONS` is the state machine.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _NO_SCHEMAS = SchemaAccess()
 class MessageFilterPolicy:
     """Which messages a consumer wants: the name of a filter, and its properties.
 
-    The static functions make policies for the built-in filters; any other filter is named in full, as the broker knows it.
+    The static methods make policies for the built-in filters. Any other filter needs its name in the broker's registry.
 
     Attributes:
         class_name: The filter's name in the broker's registry.
-        properties: What the filter is told.
+        properties: The settings of the filter.
     """
 
     class_name: str
@@ -56,10 +56,10 @@ class MessageFilterPolicy:
 
     @staticmethod
     def regex_filter_policy(pattern: str | re.Pattern[str]) -> MessageFilterPolicy:
-        """Want payloads that a regular expression fits as a whole: pr7629.client.policies.
+        """Want messages whose whole payload matches a regular expression: pr7629.client.policies.
 
         Args:
-            pattern: RE2 syntax. Of a compiled pattern the text is taken; flags would not reach the broker, so it may have none.
+            pattern: RE2 syntax. A compiled pattern is sent as its text; it can't have flags, because they would not reach the broker.
 
         Raises:
             ValueError: The pattern has flags.
@@ -72,7 +72,7 @@ class MessageFilterPolicy:
 
     @staticmethod
     def bytes_prefix_filter_policy(prefix: bytes | str) -> MessageFilterPolicy:
-        """Want payloads that begin with some bytes; a text stands for its UTF-8 bytes."""
+        """Want messages whose payload starts with a prefix; a text means its UTF-8 bytes."""
         try:
             text = prefix if isinstance(prefix, str) else prefix.decode()
         except UnicodeDecodeError:
@@ -81,17 +81,17 @@ class MessageFilterPolicy:
 
     @staticmethod
     def basic_avro_filter_policy(fields: Mapping[str, str]) -> MessageFilterPolicy:
-        """Want messages with certain texts in certain top-level fields, by the name of the field; the topic needs a schema."""
+        """Want messages whose top-level fields have the given texts, by field name; the topic needs a schema."""
         return MessageFilterPolicy(BASIC_AVRO_FILTER, fields)
 
     def filter_meta(self) -> FilterMeta:
-        """Return what SUBSCRIBE carries: pr7629.client.sends-meta."""
+        """Return the FilterMeta for SUBSCRIBE: pr7629.client.sends-meta."""
         pairs = [KeyValue(key=key, value=value) for key, value in self.properties.items()]
         return FilterMeta(filter_class_name=self.class_name, filter_properties=pairs)
 
 
 class MessageFilterState(Enum):
-    """Who filters."""
+    """Which side filters."""
 
     OFFLINE = "there is no connection"
     BROKER = "the broker filters"
@@ -100,7 +100,7 @@ class MessageFilterState(Enum):
 
 
 class MessageFilterEvent(Enum):
-    """What happens to a consumer with a policy."""
+    """The events of a consumer with a policy."""
 
     OFFERED = "a connection whose broker sets supports_message_filter"
     NOT_OFFERED = "a connection whose broker does not"
@@ -108,7 +108,7 @@ class MessageFilterEvent(Enum):
 
 
 def steps_in(consumer: ConsumerFilter) -> bool:
-    """Tell whether the client filters by itself where the broker does not: pr7629.client.filters-itself."""
+    """Return whether the client filters when the broker does not: pr7629.client.filters-itself."""
     return consumer.without_support == "filter"
 
 
@@ -122,7 +122,7 @@ TRANSITIONS: tuple[Transition[MessageFilterState, MessageFilterEvent, Enum], ...
     Transition(_State.CLIENT, _Event.DISCONNECTED, _State.OFFLINE),
     Transition(_State.REFUSED, _Event.DISCONNECTED, _State.OFFLINE),
 )
-"""The client as a table."""
+"""The transitions of the client."""
 
 IGNORED: Mapping[MessageFilterState, tuple[MessageFilterEvent, ...]] = MappingProxyType(
     {
@@ -132,7 +132,7 @@ IGNORED: Mapping[MessageFilterState, tuple[MessageFilterEvent, ...]] = MappingPr
         _State.REFUSED: (_Event.OFFERED, _Event.NOT_OFFERED),
     }
 )
-"""What changes nothing."""
+"""The events that each state ignores."""
 
 _TABLE = Table(TRANSITIONS, IGNORED)
 
@@ -141,15 +141,15 @@ class ConsumerFilter:
     """The filter of one consumer.
 
     Args:
-        policy: What is wanted.
-        without_support: What to do with a broker that does not filter: `refuse` to subscribe, or `filter` here.
-        registry: The filters that the client can apply by itself.
-        max_message_size: Most bytes that a body may have when decompressed.
+        policy: Which messages are wanted.
+        without_support: What to do if the broker does not filter: `refuse` to subscribe, or `filter` in the client.
+        registry: The filters that the client can run.
+        max_message_size: Maximum size of a decompressed body, in bytes.
 
     Attributes:
-        state: Who filters now.
-        without_support: What to do with a broker that does not filter.
-        counters: What was judged here.
+        state: Which side filters on the current connection.
+        without_support: What to do if the broker does not filter.
+        counters: Counts of the messages that the client has judged.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class ConsumerFilter:
         """Handle a new connection: pr7629.client.each-connection.
 
         Args:
-            flags: Those of CONNECTED; None: it had none.
+            flags: Feature flags of CONNECTED; None: it had none.
         """
         self.disconnected()
         offered = flags is not None and flags.supports_message_filter
@@ -183,14 +183,14 @@ class ConsumerFilter:
         self._happened(MessageFilterEvent.DISCONNECTED)
 
     def prepare(self, request: CommandSubscribe, schemas: SchemaAccess | None = None) -> None:
-        """Complete a SUBSCRIBE for the present connection.
+        """Add the filter to a SUBSCRIBE for the current connection.
 
         Args:
             request: The SUBSCRIBE.
-            schemas: Those of the topic, as far as the client knows them; used only where it filters by itself.
+            schemas: The schemas of the topic that the client knows; needed only if the client filters.
 
         Raises:
-            Refused: NotAllowedError: it must not be sent: pr7629.client.needs-flag. Or the client is to step in, but can't build the
+            Refused: NotAllowedError: the client must not subscribe (pr7629.client.needs-flag), or it should filter and can't build the
                 filter.
         """
         if self.state is MessageFilterState.BROKER:
@@ -202,16 +202,16 @@ class ConsumerFilter:
             raise Refused(NotAllowedError, f"The broker has no message filters, so {name} would let everything through")
 
     def judge(self, data: bytes, open_messages: frozenset[int] | None = None) -> EntryJudgement | None:
-        """Judge an entry that has come, if that is left to the client.
+        """Judge a received entry if the client filters.
 
-        What the judgement rejects has to be acknowledged, and its permits returned: pr7629.client.own-acks.
+        The caller acknowledges the rejected messages and returns their permits: pr7629.client.own-acks.
 
         Args:
-            data: Everything that follows the command in its frame.
-            open_messages: Of a batch, the indexes that `ack_set` names; None: it names none.
+            data: Everything after the command in its frame.
+            open_messages: For a batch, the indexes in `ack_set`; None: there is no `ack_set`.
 
         Returns:
-            None if the broker has filtered, or nobody was asked to: before `prepare`.
+            None if the broker filters, or before `prepare`.
         """
         if self.state is not MessageFilterState.CLIENT or self._own is None:
             return None

@@ -1,7 +1,7 @@
-"""PR 7629, the filters themselves: what a filter is, the two that look at bytes, and the registry that knows all by name.
+"""PR 7629, the filters: their interface, the two filters that read bytes, and the registry of all filters.
 
-A client names a filter by the Java class that the text gives it. Here such a name is a key of a registry and nothing else: no name
-that a client sends is ever loaded as code.
+A client names a filter by its Java class in the text. Here the name is only a key of a registry: the broker never loads code by
+a name that a client sends.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ PACKAGE = "org.apache.pulsar.broker.service.filtering"
 REGEX_FILTER = f"{PACKAGE}.RegexFilter"
 BYTES_PREFIX_FILTER = f"{PACKAGE}.BytesPrefixFilter"
 BASIC_AVRO_FILTER = f"{PACKAGE}.BasicAvroFilter"
-"""The names of the built-in filters. The text shows the first in full; the others stand in the same package."""
+"""The names of the built-in filters. The text gives the first one in full; the others are in the same package."""
 
 REGEX_KEY = "regex_filter_pattern_key"
 PREFIX_KEY = "bytes_prefix_filter_prefix"
 PREFIX_BASE64_KEY = "bytes_prefix_filter_prefix_base64"
-"""Keys of filter_properties. The text has the first; it names none for the prefix."""
+"""Keys of filter_properties. The text names only the first."""
 
 REGEX_MAX_LENGTH = 1000
-"""Longest regular expression of a filter, in characters."""
+"""Maximum length of a regular expression, in characters."""
 
 ENTRY_POINT_GROUP = "pulsar_conformance.message_filters"
-"""The group in which other distributions register filters; an entry point's name is the name of the filter class."""
+"""The entry point group for filters of other distributions; the name of an entry point is the name of the filter class."""
 
 
 class InvalidFilter(Exception):
-    """A filter that can't be built from its properties.
+    """The properties of a filter are invalid.
 
     Args:
-        reason: What is wrong, for the person who wrote the properties.
-        key: The property that it is about; None: about none in particular.
+        reason: The reason, for the author of the properties.
+        key: The key of the invalid property; None: no single property is wrong.
     """
 
     def __init__(self, reason: str, key: str | None = None) -> None:
@@ -50,17 +50,17 @@ class InvalidFilter(Exception):
 
 
 class Undecidable(Exception):
-    """A message that a filter can't judge; it is delivered and counted, so that nothing is lost silently."""
+    """A filter can't judge a message. The broker delivers and counts it, so that no message is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A message to be judged.
+    """A message to judge.
 
     Attributes:
-        payload: Its bytes, decompressed.
-        metadata: The header of its entry.
-        single: Its own header inside a batch; None: it is not in a batch.
+        payload: The payload, decompressed.
+        metadata: The header of the entry.
+        single: The message's own header in a batch; None: it is not in a batch.
     """
 
     payload: bytes
@@ -73,8 +73,8 @@ class SchemaAccess:
     """The schemas of a topic, as a filter needs them.
 
     Attributes:
-        current: The schema of SUBSCRIBE, else the topic's newest; None: neither exists.
-        of_version: Gives the schema of a version that a message names in its metadata; None: the topic has no such version.
+        current: The schema in SUBSCRIBE, or else the newest schema of the topic; None: neither exists.
+        of_version: Returns a schema by the version in a message's metadata; None: the topic has no such version.
     """
 
     current: Schema | None = None
@@ -83,22 +83,22 @@ class SchemaAccess:
 
 @runtime_checkable
 class MessageFilter(Protocol):
-    """Decides for one consumer or subscription. It must give the same answer whenever it is asked about the same message."""
+    """Judges messages for one consumer or subscription. It must always give the same answer for the same message."""
 
     def matches(self, message: Candidate) -> bool:
-        """Tell whether a message is wanted.
+        """Return whether a message matches.
 
         Raises:
-            Undecidable: It can't be told. Any other exception counts as this one.
+            Undecidable: The filter can't judge it. Any other exception has the same effect.
         """
 
 
 FilterFactory = Callable[[Mapping[str, str], SchemaAccess], MessageFilter]
-"""Builds a filter from its properties; raises `InvalidFilter`. A class whose constructor takes these two is one."""
+"""Builds a filter from properties and schemas, or raises `InvalidFilter`. A class with such a constructor is a factory."""
 
 
 class EntryPoint(Protocol):
-    """What is needed of `importlib.metadata.EntryPoint`."""
+    """The part of `importlib.metadata.EntryPoint` that the registry uses."""
 
     @property
     def name(self) -> str:
@@ -109,13 +109,13 @@ class EntryPoint(Protocol):
 
 
 class RegexFilter:
-    """Wants messages whose whole payload fits a regular expression.
+    """Matches messages whose whole payload matches a regular expression.
 
-    The payload is text if it is valid UTF-8, else each byte is the character of that number: pr7629.regex.text, .octets.
+    The payload is decoded as UTF-8 if it is valid, or else as Latin-1: pr7629.regex.text, .octets.
 
     Args:
         properties: `regex_filter_pattern_key`: RE2 syntax; `.` does not match a newline.
-        schemas: Not looked at.
+        schemas: Not used.
 
     Raises:
         InvalidFilter: pr7629.properties.missing-key, .unknown-key, pr7629.regex.invalid, .length-limit.
@@ -132,7 +132,7 @@ class RegexFilter:
         self._compiled = _compiled(pattern)
 
     def matches(self, message: Candidate) -> bool:
-        """Tell whether the whole payload fits: pr7629.regex.whole-payload, .newline, .linear."""
+        """Return whether the whole payload matches: pr7629.regex.whole-payload, .newline, .linear."""
         data = message.payload
         if not _is_utf8(data):
             data = data.decode("latin-1").encode()
@@ -162,12 +162,12 @@ def _is_utf8(data: bytes) -> bool:
 
 
 class BytesPrefixFilter:
-    """Wants messages whose payload begins with some bytes; a shorter payload does not: pr7629.prefix.match, .shorter.
+    """Matches messages whose payload starts with a prefix; a shorter payload does not match: pr7629.prefix.match, .shorter.
 
     Args:
-        properties: One of `bytes_prefix_filter_prefix`, as text that stands for its UTF-8 bytes (pr7629.prefix.text-key), and
-            `bytes_prefix_filter_prefix_base64` (pr7629.prefix.base64-key). An empty prefix is one: pr7629.prefix.empty.
-        schemas: Not looked at.
+        properties: Either `bytes_prefix_filter_prefix`, a text that means its UTF-8 bytes (pr7629.prefix.text-key), or
+            `bytes_prefix_filter_prefix_base64` (pr7629.prefix.base64-key). The prefix may be empty: pr7629.prefix.empty.
+        schemas: Not used.
 
     Raises:
         InvalidFilter: pr7629.properties.missing-key, .unknown-key, pr7629.prefix.one-key, .invalid.
@@ -182,7 +182,7 @@ class BytesPrefixFilter:
         self.prefix = properties[PREFIX_KEY].encode() if PREFIX_KEY in properties else _bytes(properties[PREFIX_BASE64_KEY])
 
     def matches(self, message: Candidate) -> bool:
-        """Tell whether the payload begins with the prefix."""
+        """Return whether the payload starts with the prefix."""
         return message.payload.startswith(self.prefix)
 
 
@@ -194,10 +194,10 @@ def _bytes(text: str) -> bytes:
 
 
 def only_keys(properties: Mapping[str, str], *known: str) -> None:
-    """Check that there are no other keys: pr7629.properties.unknown-key.
+    """Refuse unknown keys: pr7629.properties.unknown-key.
 
     Raises:
-        InvalidFilter: There is one; names the first.
+        InvalidFilter: There is an unknown key; the error names the first.
     """
     for key in properties:
         if key not in known:
@@ -205,15 +205,15 @@ def only_keys(properties: Mapping[str, str], *known: str) -> None:
 
 
 class FilterRegistry:
-    """The filters that clients may ask for, by the name of their class: pr7629.class.extensible.
+    """The available filters, by class name: pr7629.class.extensible.
 
     Args:
-        factories: By name.
-        entry_points: Further ones, such as `importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)` gives them; they are loaded
-            now, and never again. One whose name is taken does not count.
+        factories: The factories, by name.
+        entry_points: More factories, such as those in `importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)`. They are loaded
+            once, now. An entry point whose name is taken is ignored.
 
     Attributes:
-        problems: Why a name can't be used although an entry point has it, by name.
+        problems: The entry points that failed to load: the reason, by name.
     """
 
     def __init__(self, factories: Mapping[str, FilterFactory], entry_points: Iterable[EntryPoint] = ()) -> None:
@@ -229,7 +229,7 @@ class FilterRegistry:
             return
         try:
             factory = entry_point.load()
-        except Exception as error:  # code of others, of which one piece must not keep the rest from working
+        except Exception as error:  # third-party code: one failure must not affect the others
             self.problems[name] = f"it can't be loaded: {type(error).__name__}: {error}"
             return
         if not callable(factory):
@@ -239,14 +239,14 @@ class FilterRegistry:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names that can be used."""
+        """The names of the available filters."""
         return frozenset(self._factories)
 
     def build(self, name: str, properties: Mapping[str, str], schemas: SchemaAccess) -> MessageFilter:
         """Build a filter.
 
         Raises:
-            InvalidFilter: There is none of that name (pr7629.class.unknown), or the properties don't fit it.
+            InvalidFilter: No filter has this name (pr7629.class.unknown), or the properties are invalid.
         """
         factory = self._factories.get(name)
         if factory is None:

@@ -1,10 +1,10 @@
-"""PR 7629, the rules that both sides share: where text and reference differ, what a FilterMeta asks for, and how an entry is judged.
+"""PR 7629, the rules that both sides share: the profiles, how to read a FilterMeta, and how to judge an entry.
 
-An entry is what one SEND brought. Each of its messages that is not acknowledged yet is judged by itself:
+An entry is what one SEND carries. Each of its messages that is not acknowledged yet is judged on its own:
 
-    all of them wanted     ACCEPT    the entry is delivered as it is
-    none of them           REJECT    the entry is acknowledged on behalf of the subscription
-    some of them           PARTIAL   the entry is delivered, and `ack_set` names those that are wanted
+    all messages match     ACCEPT     deliver the entry unchanged
+    no message matches     REJECT     acknowledge the entry on behalf of the subscription
+    some messages match    PARTIAL    deliver the entry with an `ack_set` that names the messages that match
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from refimpl.wire.pulsar_api_pb2 import FilterMeta, KeyValue, MessageMetadata, N
 BUILT_IN: Mapping[str, FilterFactory] = MappingProxyType(
     {REGEX_FILTER: RegexFilter, BYTES_PREFIX_FILTER: BytesPrefixFilter, BASIC_AVRO_FILTER: BasicAvroFilter}
 )
-"""The filters that every broker with filters has: pr7629.class.built-in."""
+"""The filters that every broker with this proposal has: pr7629.class.built-in."""
 
 BUILT_IN_REGISTRY = FilterRegistry(BUILT_IN)
-"""These and no others."""
+"""A registry of the built-in filters only."""
 
 _SHOWN = 200
-"""Longest part of a name or a reason that a refusal repeats, in characters."""
+"""Maximum number of characters of a name or a reason that an error message repeats."""
 
 
 @dataclass(frozen=True)
 class MessageFilterProfile:
-    """What is spoken where the settled reading is another than the text of PR 7629."""
+    """Which reading of PR 7629 a peer speaks, where the settled one differs from the text."""
 
     filter_scope: Literal["subscription", "consumer"]
     """What has one filter: the subscription, so that a consumer with another filter, or with none, is refused with ConsumerBusy
@@ -57,23 +57,23 @@ class MessageFilterProfile:
 
 
 DEFAULT = MessageFilterProfile(filter_scope="subscription")
-"""The settled reading; no release of Apache Pulsar has this proposal."""
+"""The settled reading; no release of Apache Pulsar implements this proposal."""
 
 AS_WRITTEN = MessageFilterProfile(filter_scope="consumer")
 """What the text says."""
 
 PROFILES: Mapping[str, MessageFilterProfile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
-"""Both, by name."""
+"""Both profiles, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedFilter:
-    """A filter that a SUBSCRIBE asks for, built. Two are equal if they have the same name and the same properties.
+    """The filter that a SUBSCRIBE asks for. Two are equal if they have the same name and the same properties.
 
     Attributes:
-        class_name: Its name in the registry.
-        properties: As in the request; their order does not matter.
-        filter: What judges.
+        class_name: The filter's name in the registry.
+        properties: The properties in the request; their order does not matter.
+        filter: The filter itself.
     """
 
     class_name: str
@@ -85,7 +85,7 @@ def requested_filter(meta: FilterMeta, registry: FilterRegistry, schemas: Schema
     """Build the filter that a FilterMeta describes.
 
     Raises:
-        Refused: NotAllowedError, with the key in its message: pr7629.subscribe.refused.
+        Refused: NotAllowedError; its message names the key: pr7629.subscribe.refused.
     """
     name = meta.filter_class_name
     try:
@@ -113,7 +113,7 @@ def _clipped(text: str) -> str:
 
 
 class EntryOutcome(Enum):
-    """What becomes of an entry."""
+    """What the broker does with an entry."""
 
     ACCEPT = "deliver it"
     REJECT = "acknowledge it"
@@ -122,15 +122,15 @@ class EntryOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EntryJudgement:
-    """An entry, judged.
+    """The verdict on one entry.
 
     Attributes:
-        outcome: What becomes of it.
-        open_messages: Indexes of the messages that stay open, for `ack_set`; None: all of them.
-        accepted: Messages that are wanted.
-        rejected: Messages that are not.
-        undecidable: Messages that are delivered because it can't be told.
-        reason: Why the first of these can't; empty if there are none.
+        outcome: What the broker does with the entry.
+        open_messages: Indexes of the messages to deliver, for `ack_set`; None: all of them.
+        accepted: Number of messages that match.
+        rejected: Number of messages that do not match.
+        undecidable: Number of messages that the filter can't judge; they are delivered.
+        reason: Why the filter can't judge the first of these; empty if there are none.
     """
 
     outcome: EntryOutcome
@@ -141,37 +141,51 @@ class EntryJudgement:
     reason: str = ""
 
 
-@dataclass(slots=True)
-class FilterCounters:
-    """Messages that were judged, each time that they were: pr7629.stats.counters, .by-messages, .again.
+def _judge_each(message_filter: MessageFilter, candidates: list[Candidate], open_messages: frozenset[int] | None) -> EntryJudgement:
+    wanted: set[int] = set()
+    accepted = rejected = undecidable = 0
+    reason = ""
+    for index, candidate in enumerate(candidates):
+        if open_messages is not None and index not in open_messages:  # pr7629.judge.acknowledged-not-judged
+            continue
+        try:
+            matches = message_filter.matches(candidate)
+        except Exception as error:  # pr7629.judge.filter-fails: third-party code; no message is lost, and dispatch continues
+            undecidable += 1
+            reason = reason or f"{type(error).__name__}: {error}"
+        else:
+            accepted += bool(matches)
+            rejected += not matches
+            if not matches:
+                continue
+        wanted.add(index)
+    if not wanted:  # pr7629.judge.none-matches
+        return EntryJudgement(EntryOutcome.REJECT, frozenset(), accepted, rejected, undecidable, reason)
+    if not rejected:  # pr7629.judge.all-match
+        return EntryJudgement(EntryOutcome.ACCEPT, open_messages, accepted, rejected, undecidable, reason)
+    return EntryJudgement(EntryOutcome.PARTIAL, frozenset(wanted), accepted, rejected, undecidable, reason)  # pr7629.judge.some-match
 
-    Attributes:
-        processed: All; the sum of the other three.
-        accepted: Those that matched.
-        rejected: Those that did not; acknowledged and not delivered.
-        undecidable: Those that were delivered without having been judged.
+
+def _candidates(payload: Payload, max_size: int) -> list[Candidate]:
+    """Split an entry into its messages: pr7629.judge.compressed, .batch-each, .unbatched.
+
+    Raises:
+        WireError: The body can't be decompressed, or the batch can't be decoded.
     """
+    metadata = payload.metadata
+    body = decompress(payload.body, metadata.compression, metadata.uncompressed_size, limit=max_size)
+    if not is_batch(metadata):
+        return [Candidate(body, metadata)]
+    return [Candidate(one.body, metadata, one.metadata) for one in decode_batch(body, metadata.num_messages_in_batch)]
 
-    processed: int = 0
-    accepted: int = 0
-    rejected: int = 0
-    undecidable: int = 0
 
-    def add(self, judgement: EntryJudgement) -> None:
-        """Count a judgement."""
-        self.accepted += judgement.accepted
-        self.rejected += judgement.rejected
-        self.undecidable += judgement.undecidable
-        self.processed += judgement.accepted + judgement.rejected + judgement.undecidable
-
-    def stats(self) -> dict[str, int]:
-        """Return them under the names that topic stats have for them; those of entry filters are others."""
-        return {
-            "messageFilterProcessedMsgCount": self.processed,
-            "messageFilterAcceptedMsgCount": self.accepted,
-            "messageFilterRejectedMsgCount": self.rejected,
-            "messageFilterUndecidableMsgCount": self.undecidable,
-        }
+def _unreadable(metadata: MessageMetadata) -> str:
+    """Return why only the consumer can read a message; empty: the broker can read it, too."""
+    if metadata.encryption_keys:  # pr7629.judge.encrypted
+        return "it is encrypted"
+    if metadata.num_chunks_from_msg > 1:  # pr7629.judge.chunked
+        return "it is a chunk of a message"
+    return ""
 
 
 def judge(
@@ -184,10 +198,10 @@ def judge(
     """Judge an entry.
 
     Args:
-        message_filter: What its messages have to match.
+        message_filter: The filter that messages have to match.
         data: Everything that follows the command in its frame: checksum, metadata, body.
         open_messages: Of a batch, the indexes of the messages that are not acknowledged; None: all of them.
-        max_size: Most bytes that its body may have when decompressed.
+        max_size: Maximum size of its decompressed body, in bytes.
     """
     try:
         payload = parse_payload(data)
@@ -212,48 +226,34 @@ def _undecidable(count: int, open_messages: frozenset[int] | None, reason: str) 
     return EntryJudgement(EntryOutcome.ACCEPT, open_messages, undecidable=count, reason=reason)
 
 
-def _unreadable(metadata: MessageMetadata) -> str:
-    """Tell why nobody but the consumer can read a message; empty: the broker can."""
-    if metadata.encryption_keys:  # pr7629.judge.encrypted
-        return "it is encrypted"
-    if metadata.num_chunks_from_msg > 1:  # pr7629.judge.chunked
-        return "it is a chunk of a message"
-    return ""
+@dataclass(slots=True)
+class FilterCounters:
+    """Counters of judged messages; a message counts each time it is judged: pr7629.stats.counters, .by-messages, .again.
 
-
-def _candidates(payload: Payload, max_size: int) -> list[Candidate]:
-    """Take an entry apart: pr7629.judge.compressed, .batch-each, .unbatched.
-
-    Raises:
-        WireError: It does not decompress, or its batch can't be read.
+    Attributes:
+        processed: All messages; the sum of the other three.
+        accepted: Messages that matched.
+        rejected: Messages that did not match; acknowledged and not delivered.
+        undecidable: Messages that the filter could not judge; delivered.
     """
-    metadata = payload.metadata
-    body = decompress(payload.body, metadata.compression, metadata.uncompressed_size, limit=max_size)
-    if not is_batch(metadata):
-        return [Candidate(body, metadata)]
-    return [Candidate(one.body, metadata, one.metadata) for one in decode_batch(body, metadata.num_messages_in_batch)]
 
+    processed: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    undecidable: int = 0
 
-def _judge_each(message_filter: MessageFilter, candidates: list[Candidate], open_messages: frozenset[int] | None) -> EntryJudgement:
-    wanted: set[int] = set()
-    accepted = rejected = undecidable = 0
-    reason = ""
-    for index, candidate in enumerate(candidates):
-        if open_messages is not None and index not in open_messages:  # pr7629.judge.acknowledged-not-judged
-            continue
-        try:
-            matches = message_filter.matches(candidate)
-        except Exception as error:  # pr7629.judge.filter-fails: code of others; nothing is lost, and dispatch goes on
-            undecidable += 1
-            reason = reason or f"{type(error).__name__}: {error}"
-        else:
-            accepted += bool(matches)
-            rejected += not matches
-            if not matches:
-                continue
-        wanted.add(index)
-    if not wanted:  # pr7629.judge.none-matches
-        return EntryJudgement(EntryOutcome.REJECT, frozenset(), accepted, rejected, undecidable, reason)
-    if not rejected:  # pr7629.judge.all-match
-        return EntryJudgement(EntryOutcome.ACCEPT, open_messages, accepted, rejected, undecidable, reason)
-    return EntryJudgement(EntryOutcome.PARTIAL, frozenset(wanted), accepted, rejected, undecidable, reason)  # pr7629.judge.some-match
+    def add(self, judgement: EntryJudgement) -> None:
+        """Add the verdict on one entry."""
+        self.accepted += judgement.accepted
+        self.rejected += judgement.rejected
+        self.undecidable += judgement.undecidable
+        self.processed += judgement.accepted + judgement.rejected + judgement.undecidable
+
+    def stats(self) -> dict[str, int]:
+        """Return the counters under their names in topic stats. Entry filters have other names."""
+        return {
+            "messageFilterProcessedMsgCount": self.processed,
+            "messageFilterAcceptedMsgCount": self.accepted,
+            "messageFilterRejectedMsgCount": self.rejected,
+            "messageFilterUndecidableMsgCount": self.undecidable,
+        }

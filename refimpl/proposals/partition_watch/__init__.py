@@ -1,28 +1,45 @@
 """PIP-247: notifications when the number of partitions of a topic changes.
 
-A client that produces to a partitioned topic, or consumes from one, has to learn of new partitions. Without PIP-247 it asks for
-the number of each topic once a minute. What the proposal changes on the wire:
+A client that produces to or consumes from a partitioned topic has to discover new partitions. Without PIP-247 it asks for the
+partition count of each topic once a minute. The proposal changes this on the wire:
 
-    CONNECTED                        feature flag supports_partition_update_watchers
-    WATCH_PARTITION_UPDATE           tell me how many partitions these topics have, and each change from now on
-    WATCH_PARTITION_UPDATE_SUCCESS   the counts now; the first that is told of a watcher
-    PARTITION_UPDATE                 some count has changed: all counts of the watcher, and their version
-    PARTITION_UPDATE_RESULT          the client has applied that version, or could not
-    WATCH_PARTITION_UPDATE_CLOSE     no more changes; answered by SUCCESS
+    CONNECTED (3)                           broker   feature_flags 247: supports_partition_update_watchers
+    WATCH_PARTITION_UPDATE (2471)           client   opens a watcher: the counts of these topics now, and each change from now on
+    WATCH_PARTITION_UPDATE_SUCCESS (2472)   broker   the counts now; always the first command of a watcher
+    PARTITION_UPDATE (2473)                 broker   a count has changed: all counts of the watcher, with a version
+    PARTITION_UPDATE_RESULT (2474)          client   the client has applied that version, or failed to
+    WATCH_PARTITION_UPDATE_CLOSE (2475)     client   closes the watcher; the broker answers with SUCCESS
 
-The field `partition` is a number of partitions; 0: the topic is not partitioned, or does not exist (pip247.watch.count). At most
-one update of a watcher waits for its result. It is sent again when the result is a failure, or does not come in time, and a
-newer one takes its place:
+    command                           field                     type                 meaning
+    WATCH_PARTITION_UPDATE            1 request_id              uint64
+                                      2 watcher_id              uint64               chosen by the client, unique on its connection
+                                      3 topics                  string*
+    WATCH_PARTITION_UPDATE_SUCCESS    1 request_id              uint64
+                                      2 watcher_id              uint64
+                                      3 topic_with_partition    TopicWithPartition*
+    PARTITION_UPDATE                  1 version                 uint64               from 1, for each watcher
+                                      2 watcher_id              uint64
+                                      3 topic_with_partition    TopicWithPartition*
+    PARTITION_UPDATE_RESULT           1 version                 uint64               of the update
+                                      2 success                 bool
+                                      3 watcher_id              uint64
+    WATCH_PARTITION_UPDATE_CLOSE      1 request_id              uint64
+                                      2 watcher_id              uint64
+    TopicWithPartition                1 topic                   string
+                                      2 partition               uint32               number of partitions, not an index; 0: the topic
+                                                                                     is not partitioned, or does not exist
+
+At most one update of a watcher is in flight. The broker resends it when the client reports a failure, or does not answer in time. A
+newer update replaces it:
 
     SETTLED --changed--> IN_FLIGHT --success--> SETTLED
                          IN_FLIGHT --failure--> WAITING --time--> IN_FLIGHT
-                         IN_FLIGHT --time-----> IN_FLIGHT         (as it is, or with newer counts)
+                         IN_FLIGHT --time-----> IN_FLIGHT         (the same update, or one with newer counts)
                          any       --changed--> IN_FLIGHT         (the next version)
 
-The rules behind both sides stand in `rules`. The broker's side is `PartitionWatchBroker`, in `broker`; the client's is
-`PartitionWatch`, in `client`. Both are synchronous, without input and output. The proposal was never merged:
-the numbers of its commands and of its flag are this project's, and what its text leaves open is settled here. Where the text
-as written is another reading, a `PartitionWatchProfile` says which is followed.
+`rules` has the rules behind both sides, `broker` the broker's side (`PartitionWatchBroker`) and `client` the client's side
+(`PartitionWatch`). All are synchronous and do no I/O. The proposal was never merged: this project chose the numbers of the commands
+and of the flag, and settles what the text leaves open. Where the text as written differs, a `PartitionWatchProfile` selects a reading.
 """
 
 from refimpl.proposals.declaration import Capability, Command, Proposal

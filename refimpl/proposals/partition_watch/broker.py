@@ -1,6 +1,6 @@
-"""PIP-247, the broker's side: it keeps the watchers of all connections, with what they were sent.
+"""PIP-247, the broker's side: it keeps the watchers of all connections and the delivery of their updates.
 
-`PartitionWatchBroker` is the state machine; `PartitionWatchExtension` joins it to a broker.
+`PartitionWatchBroker` is the state machine; `PartitionWatchExtension` connects it to a broker.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from refimpl.wire.pulsar_api_pb2 import (
 
 
 class Delivery(Enum):
-    """How far a watcher's last update has come."""
+    """The delivery state of a watcher's last update."""
 
     SETTLED = "nothing waits for a result"
     IN_FLIGHT = "an update waits for its result"
@@ -52,7 +52,7 @@ class Delivery(Enum):
 
 
 class News(Enum):
-    """What happens to a watcher."""
+    """The events of a watcher."""
 
     CHANGED = "a count has changed"
     DONE = "the client has applied the update in flight"
@@ -66,12 +66,12 @@ DELIVERIES: Mapping[tuple[Delivery, News], Delivery] = MappingProxyType(
         (Delivery.IN_FLIGHT, News.CHANGED): Delivery.IN_FLIGHT,  # pip247.update.replaces
         (Delivery.WAITING, News.CHANGED): Delivery.IN_FLIGHT,  # pip247.update.replaces-waiting
         (Delivery.IN_FLIGHT, News.DONE): Delivery.SETTLED,  # pip247.result.success
-        (Delivery.IN_FLIGHT, News.FAILED): Delivery.WAITING,  # pip247.result.failure; the first time for no time at all
+        (Delivery.IN_FLIGHT, News.FAILED): Delivery.WAITING,  # pip247.result.failure; the first time without a delay
         (Delivery.IN_FLIGHT, News.DUE): Delivery.IN_FLIGHT,  # pip247.timeout.resend
         (Delivery.WAITING, News.DUE): Delivery.IN_FLIGHT,  # pip247.result.failure-backoff
     }
 )
-"""A watcher at the broker as a table. Who gets to IN_FLIGHT is sent an update."""
+"""The transitions of a watcher at the broker. Each transition to IN_FLIGHT sends an update."""
 
 IMPOSSIBLE = frozenset(
     {
@@ -82,29 +82,29 @@ IMPOSSIBLE = frozenset(
         (Delivery.WAITING, News.FAILED),
     }
 )
-"""What can't happen: a result counts only while an update is in flight (`judge_result`), and no time runs while all is settled."""
+"""Pairs that can't occur: a result counts only while an update is in flight (`judge_result`), and SETTLED has no deadline."""
 
 
 class PartitionWatchBroker:
-    """The broker's side: answers requests for watchers, and keeps the watchers of all connections with what they were sent.
+    """The broker's side: keeps the watchers of all connections and delivers their updates.
 
-    Registering a watcher and reading its counts are one step, so no change falls between them: pip247.watch.listener-first.
+    Registering a watcher and reading its counts is one atomic step, so no change is lost between them: pip247.watch.listener-first.
 
     Args:
-        count_of: Gives the number of partitions of a topic by its full name; 0: it is not partitioned, or there is none. Each change
-            has to be told by `changed`.
-        full_name: Gives the full name of a topic as a request names it; refuses with InvalidTopicName what can't be one.
+        count_of: Returns the partition count of a topic, given by full name; 0: it is not partitioned, or does not exist. The caller
+            reports each change to `changed`.
+        full_name: Returns the full name of a topic in a request; refuses an invalid name with InvalidTopicName.
         profile: Which reading to follow.
         enabled: `enableNotificationForPartitionUpdate`.
         result_timeout: `notificationForPartitionUpdateTimeoutSeconds`.
-        max_watchers: Most watchers of one connection.
-        max_topics: Most topics of the watchers of one connection together.
-        max_frame_size: Largest frame that a client takes, in bytes.
-        may_watch: Tells whether a connection may look up a topic, by its full name; a watcher for one of whose topics it no longer may
-            ends, without a word, when it would be sent an update. None: each may.
+        max_watchers: Maximum number of watchers per connection.
+        max_topics: Maximum number of topics of all watchers of one connection together.
+        max_frame_size: Maximum size of a frame that clients accept, in bytes.
+        may_watch: Returns whether a connection may look up a topic, given by full name. If it no longer may for one of a watcher's
+            topics, the watcher ends silently at its next update. None: every connection may.
 
     Attributes:
-        unexpected_results: How many results came for updates that did not exist, or for no watcher.
+        unexpected_results: Number of results for unknown updates or unknown watchers.
 
     Raises:
         ValueError: The time-out is not above 0.
@@ -136,7 +136,7 @@ class PartitionWatchBroker:
         self._max_frame_size = max_frame_size
         self._may_watch = may_watch or _anybody
         self._watchers: dict[Hashable, dict[int, _Watcher]] = {}  # by connection and watcher_id
-        self._topics: dict[Hashable, int] = {}  # how many the watchers of a connection have together
+        self._topics: dict[Hashable, int] = {}  # number of topics of all watchers of a connection
         self._by_topic: dict[str, dict[_Watcher, None]] = {}  # by full name
         self._alarms: list[tuple[float, int, _Watcher]] = []
         self._numbers = itertools.count()
@@ -146,23 +146,23 @@ class PartitionWatchBroker:
         flags.supports_partition_update_watchers = self._enabled
 
     def watcher_count(self, connection: Hashable) -> int:
-        """Return how many watchers a connection has."""
+        """Return the number of watchers of a connection."""
         return len(self._watchers.get(connection, ()))
 
     # Requests
 
     def watch(self, connection: Hashable, request: CommandWatchPartitionUpdate) -> CommandWatchPartitionUpdateSuccess:
-        """Register a watcher; one of the same id on the connection is replaced, and what it was sent last needs no result any more.
+        """Open a watcher. It replaces one with the same id on the connection, whose last update needs no result any more.
 
         Args:
-            connection: Whose watcher; ids belong to their connection (pip247.watch.id-per-connection).
-            request: As it came; nothing of it has been checked.
+            connection: The connection of the watcher; each connection has its own ids (pip247.watch.id-per-connection).
+            request: The request, unchecked.
 
         Returns:
-            The answer; it has to be sent before any update that follows (pip247.watch.success-first).
+            The answer. Send it before any update (pip247.watch.success-first).
 
         Raises:
-            Refused: The request can't be served; nothing has changed (pip247.watch.nothing-after-error, .repeat-refused).
+            Refused: The request fails and changes nothing (pip247.watch.nothing-after-error, .repeat-refused).
         """
         if not self._enabled:  # pip247.watch.switched-off
             raise Refused(NotAllowedError, "Notifications for partition updates are switched off at this broker")
@@ -185,7 +185,7 @@ class PartitionWatchBroker:
         )
 
     def _names(self, request: CommandWatchPartitionUpdate) -> dict[str, str]:
-        """Return the names of a request as they are spelled there, by full name."""
+        """Return the topic names of a request as the client wrote them, by full name."""
         names: dict[str, str] = {}
         for topic in request.topics:  # pip247.watch.invalid-name
             names.setdefault(self._full_name(topic), topic)  # pip247.watch.order, pip247.watch.duplicates, pip247.watch.names-echoed
@@ -202,15 +202,15 @@ class PartitionWatchBroker:
             raise Refused(TooManyRequests, f"The partition update watchers of one connection may have {self._max_topics} topics")
 
     def result(self, connection: Hashable, result: CommandPartitionUpdateResult, now: float) -> CommandPartitionUpdate | None:
-        """Take the result of an update.
+        """Handle the result of an update.
 
         Args:
-            connection: Who sends it.
-            result: As it came.
+            connection: The connection that sent the result.
+            result: The result, unchecked.
             now: Seconds.
 
         Returns:
-            What to send to the connection; None: nothing.
+            The update to send to the connection; None: nothing.
         """
         watcher = self._watchers.get(connection, {}).get(result.watcher_id)  # pip247.result.unknown-watcher
         judgement = judge_result(watcher.in_flight if watcher is not None else None, result.version, success=result.success)
@@ -225,28 +225,28 @@ class PartitionWatchBroker:
         return self._happened(watcher, News.FAILED, now)
 
     def close(self, connection: Hashable, request: CommandWatchPartitionUpdateClose) -> CommandSuccess:
-        """End a watcher; one that does not exist is closed already: pip247.close.answer, pip247.close.unknown, pip247.close.silence."""
+        """Close a watcher; closing an unknown watcher succeeds: pip247.close.answer, pip247.close.unknown, pip247.close.silence."""
         watcher = self._watchers.get(connection, {}).get(request.watcher_id)
         if watcher is not None:
             self._drop(watcher)
         return CommandSuccess(request_id=request.request_id)
 
     def disconnected(self, connection: Hashable) -> None:
-        """End all watchers of a connection: pip247.watch.dropped-with-connection."""
+        """Remove all watchers of a connection: pip247.watch.dropped-with-connection."""
         for watcher in list(self._watchers.get(connection, {}).values()):
             self._drop(watcher)
 
     # Changes and time
 
     def changed(self, topic: str, now: float) -> list[tuple[Hashable, CommandPartitionUpdate]]:
-        """Record that the number of partitions of a topic may have changed.
+        """Handle a possible change of a topic's partition count.
 
         Args:
-            topic: Full name; of the partitioned topic.
+            topic: Full name of the partitioned topic.
             now: Seconds.
 
         Returns:
-            The connections to tell, and what; to be sent in this order.
+            The connections to notify and the command for each, in the order of sending.
         """
         updates: list[tuple[Hashable, CommandPartitionUpdate]] = []
         for watcher in list(self._by_topic.get(topic, ())):  # pip247.update.every-watcher
@@ -257,13 +257,13 @@ class PartitionWatchBroker:
         return updates
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        """Return when to call `tick` next, in seconds; None: no deadline is set."""
         while self._alarms:
             when, number, watcher = self._alarms[0]
             if watcher.deadline == when:
                 return when
             heapq.heappop(self._alarms)
-            if watcher.alarm != number:  # one that rings earlier was set after this one
+            if watcher.alarm != number:  # a later alarm with an earlier deadline replaced this one
                 continue
             watcher.alarm = None
             if watcher.deadline is not None:
@@ -274,7 +274,7 @@ class PartitionWatchBroker:
         """Do what is due.
 
         Returns:
-            The connections to tell, and what; to be sent in this order.
+            The connections to notify and the command for each, in the order of sending.
         """
         updates: list[tuple[Hashable, CommandPartitionUpdate]] = []
         while (deadline := self.next_deadline()) is not None and deadline <= now:
@@ -286,7 +286,7 @@ class PartitionWatchBroker:
         return updates
 
     def _happened(self, watcher: _Watcher, news: News, now: float) -> CommandPartitionUpdate | None:
-        """Follow the table."""
+        """Apply the transition table."""
         watcher.delivery = DELIVERIES[watcher.delivery, news]
         if watcher.delivery is Delivery.SETTLED:
             watcher.deadline = None
@@ -300,7 +300,7 @@ class PartitionWatchBroker:
         return self._update(watcher, now)
 
     def _update(self, watcher: _Watcher, now: float) -> CommandPartitionUpdate | None:
-        """Return the update for a watcher, with the counts of now: pip247.timeout.reads-again, pip247.result.failure-reads-again."""
+        """Return an update with the current counts: pip247.timeout.reads-again, pip247.result.failure-reads-again."""
         if not all(self._may_watch(watcher.connection, topic) for topic in watcher.names):  # pip247.watch.permission-revoked
             self._drop(watcher)
             return None
@@ -318,7 +318,7 @@ class PartitionWatchBroker:
         return {topic: self._count_of(topic) for topic in topics}
 
     def _wake(self, watcher: _Watcher, when: float) -> None:
-        """Set the deadline of a watcher; an alarm that rings too early sets itself anew, so that acknowledgements cost no alarm."""
+        """Set the deadline of a watcher. An alarm that fires too early is set again, so that a result costs no new alarm."""
         earlier = watcher.deadline is not None and when < watcher.deadline
         watcher.deadline = when
         if watcher.alarm is None or earlier:
@@ -344,15 +344,15 @@ class PartitionWatchBroker:
 
 
 class _Watcher:
-    """A watcher, and what it was told last.
+    """A watcher and its last update.
 
     Attributes:
-        names: Spellings of the request by full name, in its order.
-        counts: As they were told last, by full name, in the same order.
-        version: Of the last update; 0 before the first.
-        failures: Failed results since the last success.
-        deadline: When something is due; None: never.
-        alarm: Number of the alarm that rings at the deadline or before; None: none is set.
+        names: Topic names as the client wrote them, by full name, in the order of the request.
+        counts: The counts in the last update, by full name, in the same order.
+        version: The version of the last update; 0 before the first.
+        failures: Number of failed results since the last success.
+        deadline: When the next action is due, in seconds; None: never.
+        alarm: The number of the alarm that fires at the deadline or before; None: no alarm is set.
     """
 
     __slots__ = ("alarm", "connection", "counts", "deadline", "delivery", "failures", "names", "version", "watcher_id")
@@ -370,11 +370,11 @@ class _Watcher:
 
     @property
     def in_flight(self) -> int | None:
-        """The version that waits for its result; None: none does."""
+        """The version of the update in flight; None: there is none."""
         return self.version if self.delivery is Delivery.IN_FLIGHT else None
 
     def topics_with_partitions(self) -> list[TopicWithPartition]:
-        """Return the topics in the order of the request, each with the count that was told last."""
+        """Return the topics in the order of the request, each with the count in the last update."""
         return [TopicWithPartition(topic=spelling, partition=self.counts[topic]) for topic, spelling in self.names.items()]
 
 
@@ -412,19 +412,19 @@ class PartitionWatchExtension(Extension):
         self.watches.advertise(flags)
 
     def disconnected(self, connection: Connection) -> None:
-        """Forget a connection: pip247.watch.dropped-with-connection."""
+        """Remove the watchers of a connection: pip247.watch.dropped-with-connection."""
         self.watches.disconnected(connection)
 
     def next_deadline(self) -> float | None:
-        """Return when an update waits no longer for its result."""
+        """Return when the next update times out or is due for resending, in seconds."""
         return self.watches.next_deadline()
 
     def tick(self, now: float) -> None:
-        """Send updates again whose results did not come."""
+        """Resend the updates that are due."""
         send_all(self.watches.tick(now))
 
     def partitions_changed(self, topic: str) -> None:
-        """Tell the watchers; new partitions exist by now: pip247.update.on-change, pip247.update.partitions-exist."""
+        """Notify the watchers; the new partitions already exist: pip247.update.on-change, pip247.update.partitions-exist."""
         send_all(self.watches.changed(topic, self.host.now))
 
     def _full_name(self, topic: str) -> str:

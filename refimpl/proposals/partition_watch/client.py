@@ -1,9 +1,9 @@
-"""PIP-247, the client's side: what a producer or consumer of partitioned topics asks, and what it makes of the answers.
+"""PIP-247, the client's side: how a producer or consumer keeps the partition counts of its topics up to date.
 
-Where the broker offers watchers, one is registered; its success and its updates are handed to a listener, one at a time, and the
-outcome of an update goes back as its result. Elsewhere the counts are asked for once in an interval. `TRANSITIONS` has all of it
-as a table. Beside what every `WatchMachine` needs, the listener has to be called: by `tell`, or, if it takes its time, by who holds
-the watch, with what `next_call` returns; `called` says how it went.
+If the broker supports watchers, the client opens one. It passes the counts of the success and of each update to a listener, one
+call at a time, and sends the outcome of an update as its result. Otherwise it polls the counts once per interval. `TRANSITIONS` is
+the state machine. Unlike other watches, this one needs a caller for its listener: either `tell` calls it, or, if the listener is
+asynchronous, the caller passes it the value of `next_call` and reports the outcome to `called`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from refimpl.wire.pulsar_api_pb2 import (
 
 
 class PartitionWatchState(Enum):
-    """Where a client stands."""
+    """The states of a client."""
 
     OFFLINE = "there is no connection"
     REGISTERING = "a watcher is asked for"
@@ -57,7 +57,7 @@ class PartitionWatchState(Enum):
 
 
 class PartitionWatchEvent(Enum):
-    """What happens to it."""
+    """The events of this state machine."""
 
     CONNECTED = "there is a connection"
     DISCONNECTED = "the connection is lost"
@@ -72,7 +72,7 @@ class PartitionWatchEvent(Enum):
 
 
 class PartitionWatchSend(Enum):
-    """What it sends, beside results."""
+    """The commands that this state machine sends, other than results."""
 
     WATCH = "WATCH_PARTITION_UPDATE"
     POLL = "PARTITIONED_METADATA for each topic"
@@ -80,17 +80,17 @@ class PartitionWatchSend(Enum):
 
 
 def watches(watch: PartitionWatch) -> bool:
-    """Tell whether a watcher can be asked for: pip247.client.needs-flag, pip247.client.switched-off, pip247.client.refused."""
+    """Return whether the client can open a watcher: pip247.client.needs-flag, pip247.client.switched-off, pip247.client.refused."""
     return watch.watches
 
 
 def in_doubt(watch: PartitionWatch) -> bool:
-    """Tell whether the broker may have a watcher of which the client has heard nothing: a request of it was given up."""
+    """Return whether the broker may have a watcher that the client does not know, because a request timed out."""
     return watch.registration is Registration.DOUBTFUL
 
 
 def may_have_watcher(watch: PartitionWatch) -> bool:
-    """Tell whether the broker may have a watcher, which is to be closed then: pip247.client.closes."""
+    """Return whether the broker may have a watcher, which the client then closes: pip247.client.closes."""
     return watch.registration is not Registration.NONE
 
 
@@ -130,7 +130,7 @@ TRANSITIONS: tuple[Transition[PartitionWatchState, PartitionWatchEvent, Partitio
     Transition(_State.WAITING, _Event.CLOSE, _State.CLOSED, _Send.CLOSE, when=may_have_watcher),
     Transition(_State.WAITING, _Event.CLOSE, _State.CLOSED),
 )
-"""The client as a table."""
+"""The transitions of the client."""
 
 _ANSWERS = (_Event.WATCHED, _Event.REFUSED, _Event.FAILED)
 _OUTCOMES = (_Event.APPLIED, _Event.UNAPPLIED)
@@ -147,7 +147,7 @@ IGNORED: Mapping[PartitionWatchState, tuple[PartitionWatchEvent, ...]] = Mapping
         _State.CLOSED: tuple(_Event),
     }
 )
-"""What changes nothing: the counts are asked for once more anyway, and nobody has asked for such an answer."""
+"""The events that a state ignores: the client will ask again anyway, or the answer belongs to no request."""
 
 _TABLE = Table(TRANSITIONS, IGNORED)
 _WITHOUT_WATCHER = (_State.POLLING, _State.WAITING)
@@ -155,11 +155,11 @@ _WITHOUT_WATCHER = (_State.POLLING, _State.WAITING)
 
 @dataclass(frozen=True)
 class PartitionCounts:
-    """What the listener is called with.
+    """The argument of the listener.
 
     Attributes:
-        topics: Names, as the client was given them.
-        counts: The number of partitions of each, in the same order; never less than in an earlier call that succeeded.
+        topics: Topic names, as the application gave them.
+        counts: The partition count of each topic, in the same order; never lower than in an earlier call that succeeded.
     """
 
     topics: tuple[str, ...]
@@ -168,13 +168,13 @@ class PartitionCounts:
 
 @dataclass(frozen=True)
 class _Told:
-    """What a broker has told, on its way to the listener.
+    """Counts from the broker that wait for the listener.
 
     Attributes:
-        source: The kind of command that told it.
-        success: After how many successes and ends of connections that was.
-        counts: By topic.
-        version: That of an update.
+        source: The type of the command that had the counts.
+        success: The number of successes and lost connections before it.
+        counts: The counts, by topic.
+        version: The version of an update.
     """
 
     source: type[CommandWatchPartitionUpdateSuccess | CommandPartitionUpdate | CommandPartitionedTopicMetadataResponse]
@@ -188,8 +188,8 @@ class _Update:
     """The newest update since the last success.
 
     Attributes:
-        version: Its version; 0: there was none.
-        is_applied: What the listener made of it; None: it has not finished.
+        version: The version; 0: there was no update.
+        is_applied: Whether the listener succeeded; None: it has not finished.
     """
 
     version: int = 0
@@ -197,23 +197,23 @@ class _Update:
 
 
 class PartitionWatch:
-    """The numbers of partitions of some topics, as far as a broker tells; a `WatchMachine`.
+    """Keeps the partition counts of some topics; a `WatchMachine`.
 
     Args:
-        topics: Their names; they go to the broker as they are.
-        watcher_id: Unique among the watchers of the client's connections; it is kept over reconnects.
-        counts: What is known already, such as from the look-ups that the producer or consumer began with.
+        topics: Topic names; sent to the broker unchanged.
+        watcher_id: Unique among the watchers of the client; it stays the same across reconnects.
+        counts: The known counts, such as from the lookups of the producer or consumer.
         profile: Which reading to follow.
         enabled: `enableNotificationForPartitionUpdate` of the producer or consumer; False: always poll.
         poll_interval: Seconds between two polls (`autoUpdatePartitionsInterval`).
-        reconcile_period: Seconds after which a watcher's counts are read again, if the profile does that.
-        operation_timeout: Seconds after which an unanswered request for a watcher has failed.
+        reconcile_period: Seconds between two requests for the counts of a watcher, if the profile reconciles.
+        operation_timeout: Seconds after which an unanswered watch request fails.
 
     Attributes:
-        state: Where it stands.
-        watches: Whether a watcher can be asked for on this connection.
-        registration: What is known of the watcher at the broker; only a confirmed one's updates count.
-        failure: Why the last request for a watcher failed; None: it did not.
+        state: The current state.
+        watches: Whether the client can open a watcher on this connection.
+        registration: The state of the watcher at the broker; updates count only once it is confirmed.
+        failure: Why the last watch request failed; None: it succeeded.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class PartitionWatch:
         self._poll_interval = poll_interval
         self._reconcile_period = reconcile_period if profile.reconciles else None  # pip247.client.reconciles, .no-task-beside-watch
         self._timeout = operation_timeout
-        self._success = 0  # how often a success, or the end of a connection, has made what was told before void
+        self._success = 0  # number of successes and lost connections; each makes earlier counts void
         self._update = _Update()
         self._next: _Told | None = None
         self._running: tuple[_Told, PartitionCounts] | None = None
@@ -254,29 +254,29 @@ class PartitionWatch:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers of partitions that the listener has taken, by topic; 0: none that is known."""
+        """The partition counts that the listener has applied, by topic; 0: unknown."""
         return dict(self._counts)
 
     @property
     def address(self) -> tuple[str, int]:
-        """Return by which field the broker's commands name it, and the number there."""
+        """Return the field by which the broker's commands address it, and the value of that field."""
         return "watcher_id", self.watcher_id
 
     @property
     def wants_connection(self) -> bool:
-        """Whether a connection is wanted, and there is none."""
+        """Whether the watch needs a connection and has none."""
         return self.state is PartitionWatchState.OFFLINE
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has ended for good."""
+        """Whether it has ended and will not start again."""
         return self.state is PartitionWatchState.CLOSED
 
     def connected(self, flags: FeatureFlags | None, now: float) -> None:
-        """Handle a new connection, to any broker of the cluster: pip247.client.reconnects, pip247.client.other-broker.
+        """Handle a new connection to any broker of the cluster: pip247.client.reconnects, pip247.client.other-broker.
 
         Args:
-            flags: Those of CONNECTED; None: it had none.
+            flags: Feature flags of CONNECTED; None: it had none.
             now: Seconds.
         """
         self.disconnected(now)
@@ -286,7 +286,7 @@ class PartitionWatch:
         self._happened(PartitionWatchEvent.CONNECTED, now)
 
     def disconnected(self, now: float) -> None:
-        """Handle the loss of the connection; what it still owed is void, and the counts stay."""
+        """Handle the loss of the connection: drop unanswered requests and pending results, keep the counts."""
         self._forget_registration()
         self.registration = Registration.NONE
         self._watch_request = None
@@ -295,7 +295,7 @@ class PartitionWatch:
         self._happened(PartitionWatchEvent.DISCONNECTED, now)
 
     def close(self) -> None:
-        """End the watch, since nobody is interested any more; a watcher is closed: pip247.client.closes."""
+        """Close the watch and its watcher at the broker: pip247.client.closes."""
         self._outbox.clear()
         self._results.clear()
         self._polls.clear()
@@ -303,7 +303,7 @@ class PartitionWatch:
         self._happened(PartitionWatchEvent.CLOSE, None)
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        """Return when to call `tick` next, in seconds; None: no deadline is set."""
         polls = [self._poll_due] if self.state in _WITHOUT_WATCHER else []
         return min((when for when in [self._due, *polls] if when is not None), default=None)
 
@@ -325,14 +325,14 @@ class PartitionWatch:
             self._happened(PartitionWatchEvent.DUE, now)
 
     def commands_to_send(self, new_request_id: Callable[[], int], now: float) -> list[Message]:
-        """Return what is to be sent now, in this order.
+        """Return what to send now, in this order.
 
         Args:
-            new_request_id: Gives a number that no other request of the connection has.
+            new_request_id: Returns an id that no other request of the connection has.
             now: Seconds.
 
         Returns:
-            Sub-messages, each to be wrapped into its command.
+            Sub-messages; the caller wraps each one into a BaseCommand.
         """
         messages: list[Message] = list(self._results)
         for send in self._outbox:
@@ -345,7 +345,7 @@ class PartitionWatch:
                 self._due = now + self._timeout
                 messages.append(CommandWatchPartitionUpdate(request_id=self._watch_request, watcher_id=self.watcher_id, topics=self.topics))
             else:
-                self.registration = Registration.NONE  # whatever was asked for before ends with it
+                self.registration = Registration.NONE  # the close ends any earlier request, too
                 messages.append(CommandWatchPartitionUpdateClose(request_id=new_request_id(), watcher_id=self.watcher_id))
         self._results.clear()
         self._outbox.clear()
@@ -357,10 +357,10 @@ class PartitionWatch:
             self._polls[request_id] = topic
             yield CommandPartitionedTopicMetadata(topic=topic, request_id=request_id, metadata_auto_creation_enabled=False)
 
-    # What the broker tells
+    # Commands of the broker
 
     def received(self, command: BaseCommand, now: float) -> None:
-        """Take a command from the broker; one that is not for this watcher, or comes too late, is ignored."""
+        """Handle a command from the broker; ignore it if it is not for this watcher, or comes too late."""
         name = command_name(command)
         if self.state is PartitionWatchState.CLOSED:
             return
@@ -419,7 +419,7 @@ class PartitionWatch:
         return {one.topic: one.partition for one in told if one.topic in self._counts}  # pip247.client.foreign-topic
 
     def _forget_registration(self) -> None:
-        """Let versions start again; results of what was told so far are no longer owed: pip247.client.versions-restart."""
+        """Restart the versions; earlier updates need no result any more: pip247.client.versions-restart."""
         self._success += 1
         self._update = _Update()
         self._results.clear()
@@ -427,7 +427,7 @@ class PartitionWatch:
     # The listener
 
     def next_call(self) -> PartitionCounts | None:
-        """Return what the listener is to be called with now; None: nothing, or it has not finished (pip247.client.one-call)."""
+        """Return the argument of the next listener call; None: there is none, or a call is running (pip247.client.one-call)."""
         if self._running is not None or self._next is None:
             return None
         told, self._next = self._next, None
@@ -439,19 +439,19 @@ class PartitionWatch:
         return call
 
     def tell(self, listener: Callable[[PartitionCounts], bool], now: float) -> None:
-        """Call a listener that takes counts and says at once whether it could apply them, as often as there are some."""
+        """Call a synchronous listener until no counts are left; it returns whether it has applied them."""
         while (told := self.next_call()) is not None:
             self.called(listener(told), now)
 
     def called(self, success: bool, now: float) -> None:
-        """Handle the end of the listener's call.
+        """Handle the end of a listener call.
 
         Args:
-            success: Its outcome.
+            success: Whether the listener has applied the counts.
             now: Seconds.
 
         Raises:
-            ValueError: It was not called.
+            ValueError: No call is running.
         """
         if self._running is None:
             raise ValueError("the listener was not called")
@@ -479,14 +479,14 @@ class PartitionWatch:
         self._happened(event, now)
 
     def _happened(self, event: PartitionWatchEvent, now: float | None) -> None:
-        """Follow the table."""
+        """Apply the transition table."""
         row = _TABLE.row(self, self.state, event)
         if row is None:
             return
         self.state = row.target
         if row.send is not None:
             self._outbox.append(row.send)
-        if event is not PartitionWatchEvent.POLL_DUE:  # which has a time of its own
+        if event is not PartitionWatchEvent.POLL_DUE:  # which has its own deadline
             self._due = self._deadline(now) if now is not None else None
         if self.state in _WITHOUT_WATCHER and self._poll_due is None and self._told_at is not None:
             self._poll_due = self._told_at + self._poll_interval

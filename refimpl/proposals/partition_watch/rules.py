@@ -1,4 +1,4 @@
-"""PIP-247, the rules behind both sides: where text and reading differ, what a result says, when and as what an update is resent."""
+"""PIP-247, the rules behind both sides: the profiles, versions of updates, the meaning of results, and when to resend an update."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Literal
 from refimpl.backoff import delay
 
 RESULT_TIMEOUT = 10.0
-"""Seconds that an update waits for its result (`notificationForPartitionUpdateTimeoutSeconds`; the text's default)."""
+"""Seconds until an update without a result is resent (`notificationForPartitionUpdateTimeoutSeconds`; the text's default)."""
 
 POLL_INTERVAL = 60.0
 """Seconds between two polls of a client without a watcher (`autoUpdatePartitionsInterval`)."""
 
 RECONCILE_PERIOD = 600.0
-"""Seconds after which a client has its watcher's counts read again."""
+"""Seconds between two requests of a client for the counts of its watcher."""
 
 WATCHERS_PER_CONNECTION = 20_000
-"""Most watchers that one connection may have."""
+"""Maximum number of watchers per connection."""
 
 TOPICS_PER_CONNECTION = 200_000
-"""Most topics that the watchers of one connection may have together."""
+"""Maximum number of topics of all watchers of one connection together."""
 
 _LARGEST_COUNT_BYTES = 5
 _FRAME_AND_IDS_BYTES = 64
@@ -31,7 +31,7 @@ _FRAME_AND_IDS_BYTES = 64
 
 @dataclass(frozen=True)
 class PartitionWatchProfile:
-    """Which reading of PIP-247 is spoken where there are two."""
+    """Which reading of PIP-247 a peer speaks, where there are two."""
 
     failed_result: Literal["backoff", "at_once"]
     """When an update whose result is a failure is sent again: at once the first time and then after delays that double, or, as the
@@ -48,69 +48,20 @@ class PartitionWatchProfile:
 
 
 DEFAULT = PartitionWatchProfile(failed_result="backoff", reconciles=True, resend_version="counts")
-"""The settled reading. No release of Apache Pulsar speaks PIP-247."""
+"""The settled reading; no release of Apache Pulsar implements PIP-247."""
 
 AS_WRITTEN = PartitionWatchProfile(failed_result="at_once", reconciles=False, resend_version="counts")
 """What the text says."""
 
 PROFILES: Mapping[str, PartitionWatchProfile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
-"""Both, by name."""
-
-
-class ResultJudgement(Enum):
-    """What a PARTITION_UPDATE_RESULT means."""
-
-    LATE = "an older update was replaced before its result came; nothing follows"
-    DONE = "the update in flight was applied"
-    FAILED = "the update in flight was not applied"
-    UNEXPECTED = "there is no such update; nothing follows, but it is counted"
-
-
-def judge_result(in_flight: int | None, version: int, *, success: bool) -> ResultJudgement:
-    """Tell what a result means.
-
-    Args:
-        in_flight: Version of the update that waits for its result; None: none does.
-        version: That of the result.
-        success: Whether the client has applied it.
-    """
-    if in_flight is None or version > in_flight:  # pip247.result.nothing-in-flight, pip247.result.higher
-        return ResultJudgement.UNEXPECTED
-    if version < in_flight:  # pip247.result.lower
-        return ResultJudgement.LATE
-    return ResultJudgement.DONE if success else ResultJudgement.FAILED  # pip247.result.success, pip247.result.failure
-
-
-def resend_delay(failures: int, longest: float, profile: PartitionWatchProfile = DEFAULT) -> float:
-    """Return how many seconds an update that failed waits until it is sent again.
-
-    Args:
-        failures: Failed results of the watcher since the last success, this one included.
-        longest: Most seconds that it waits.
-        profile: Which reading to follow.
-    """
-    if failures <= 1 or profile.failed_result == "at_once":  # pip247.result.failure, pip247.result.failure-at-once
-        return 0.0
-    return delay(failures - 1, longest=longest)  # pip247.result.failure-backoff
-
-
-def next_version(version: int, *, is_different: bool, profile: PartitionWatchProfile = DEFAULT) -> int:
-    """Return the version of the update that is sent now.
-
-    Args:
-        version: That of the last update, 0 before the first.
-        is_different: Whether some count differs from the counts that were sent last.
-        profile: Which reading to follow.
-    """
-    # pip247.version.from-one, pip247.version.grows, pip247.version.same-counts, pip247.version.each-sending
-    return version + 1 if is_different or profile.resend_version == "each" else version
+"""Both profiles, by name."""
 
 
 def largest_frame(topics: Iterable[str]) -> int:
-    """Return how many bytes a frame with topics and their counts may have at most, be they success or update.
+    """Return the maximum size in bytes of a success or an update with these topics: pip247.watch.too-large.
 
     Args:
-        topics: Names as they are sent.
+        topics: Topic names as they are sent.
     """
     data = _FRAME_AND_IDS_BYTES
     for topic in topics:
@@ -124,6 +75,55 @@ def _varint(number: int) -> int:
     return max(1, -(-number.bit_length() // 7))
 
 
+def next_version(version: int, *, is_different: bool, profile: PartitionWatchProfile = DEFAULT) -> int:
+    """Return the version of the next update.
+
+    Args:
+        version: Version of the last update; 0 before the first.
+        is_different: Whether a count has changed since the last update.
+        profile: Which reading to follow.
+    """
+    # pip247.version.from-one, pip247.version.grows, pip247.version.same-counts, pip247.version.each-sending
+    return version + 1 if is_different or profile.resend_version == "each" else version
+
+
+class ResultJudgement(Enum):
+    """What a PARTITION_UPDATE_RESULT means."""
+
+    LATE = "an older update was replaced before its result came; nothing follows"
+    DONE = "the update in flight was applied"
+    FAILED = "the update in flight was not applied"
+    UNEXPECTED = "there is no such update; nothing follows, but it is counted"
+
+
+def judge_result(in_flight: int | None, version: int, *, success: bool) -> ResultJudgement:
+    """Return what a result means for the update in flight.
+
+    Args:
+        in_flight: Version of the update that waits for its result; None: no update is in flight.
+        version: Version that the result names.
+        success: Whether the client has applied the update.
+    """
+    if in_flight is None or version > in_flight:  # pip247.result.nothing-in-flight, pip247.result.higher
+        return ResultJudgement.UNEXPECTED
+    if version < in_flight:  # pip247.result.lower
+        return ResultJudgement.LATE
+    return ResultJudgement.DONE if success else ResultJudgement.FAILED  # pip247.result.success, pip247.result.failure
+
+
+def resend_delay(failures: int, longest: float, profile: PartitionWatchProfile = DEFAULT) -> float:
+    """Return the number of seconds before a failed update is resent.
+
+    Args:
+        failures: Number of failed results since the last success, including this one.
+        longest: Maximum delay, in seconds.
+        profile: Which reading to follow.
+    """
+    if failures <= 1 or profile.failed_result == "at_once":  # pip247.result.failure, pip247.result.failure-at-once
+        return 0.0
+    return delay(failures - 1, longest=longest)  # pip247.result.failure-backoff
+
+
 def count_in_force(known: int, told: int) -> int:
-    """Return the number of partitions that a client works with: it grows, and never shrinks (pip247.client.shrinking)."""
+    """Return the partition count that a client uses: it grows, and never shrinks (pip247.client.shrinking)."""
     return max(known, told)

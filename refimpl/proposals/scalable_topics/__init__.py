@@ -1,21 +1,31 @@
 """PR 25648: a watch over the scalable topics of a namespace.
 
-A scalable topic, `topic://tenant/namespace/name`, has properties, and is stored in segments that clients produce to and consume
-from. A consumer of many of them, selected by their properties, has to learn which there are. What the proposal adds to the wire:
+A scalable topic, `topic://tenant/namespace/name`, has properties and consists of segments. Clients produce to and consume from the
+segments. A consumer that selects scalable topics by their properties has to discover which topics exist. The proposal adds a watch:
 
-    CONNECTED                       feature flag supports_scalable_topics
-    WATCH_SCALABLE_TOPICS           tell me which topics of a namespace have these properties, and each change from now on;
-                                    current_hash: that of the set that I have
-    WATCH_SCALABLE_TOPICS_UPDATE    snapshot: the whole set; diff: what came and what went; or an error, which ends the watch
-    WATCH_SCALABLE_TOPICS_CLOSE     no more changes; not answered
+    CONNECTED (3)                        broker   feature_flags 8: supports_scalable_topics
+    WATCH_SCALABLE_TOPICS (76)           client   opens a watch: the topics with these properties now, and each change from now on
+    WATCH_SCALABLE_TOPICS_UPDATE (77)    broker   the whole set, or a change of it, or an error; an error ends the watch
+    WATCH_SCALABLE_TOPICS_CLOSE (78)     client   closes the watch; not answered
 
-If current_hash is that of the set, nothing is sent at all: silence means that the client is up to date.
+    command                         field                 type        meaning
+    WATCH_SCALABLE_TOPICS           1 watch_id            uint64      chosen by the client, unique on its connection
+                                    2 namespace           string      tenant/namespace
+                                    3 property_filters    KeyValue*   a topic must have all of them
+                                    4 current_hash        string      hash of the set that the client has; optional
+    WATCH_SCALABLE_TOPICS_UPDATE    1 watch_id            uint64
+                                    2 snapshot            message     1 topics: the whole set
+                                    3 diff                message     1 added, 2 removed: what has changed
+                                    4 error               enum        `ServerError`
+                                    5 message             string      the reason for the error
+    WATCH_SCALABLE_TOPICS_CLOSE     1 watch_id            uint64
 
-The rules that both sides share stand in `rules`. The broker's side is `ScalableTopicsBroker`, in `broker`; the client's is
-`ScalableTopicsWatch`, in `client`. How a client finds the segments of one topic is in `layout`. All
-are synchronous, without input and output. Sources: the text of PR 25648, and Apache Pulsar 5.0.0-M1 as observed, which settles
-what the text leaves open. Where the two contradict each other, a `ScalableTopicsProfile` says which is followed. The text's `consumer_name`
-is on no wire.
+If current_hash is the hash of the set, the broker sends nothing: silence means that the client is up to date.
+
+`rules` has the rules that both sides share, `broker` the broker's side (`ScalableTopicsBroker`) and `client` the client's side
+(`ScalableTopicsWatch`). `layout` shows how a client finds the segments of one topic; `admin` has the admin calls. All are synchronous
+and do no I/O. Sources: the text of PR 25648, and Apache Pulsar 5.0.0-M1 as observed, which settles what the text leaves open. Where
+the two contradict each other, a `ScalableTopicsProfile` selects one. The text also names a `consumer_name`, which no command carries.
 """
 
 from refimpl.indexes.topics_hash import EMPTY_HASH, topics_hash

@@ -1,10 +1,10 @@
-"""PR 25648, what administrators do with scalable topics.
+"""PR 25648, the admin operations on scalable topics.
 
-Statuses and reasons are those that Apache Pulsar 5.0.0-M1 was observed to answer with, with these differences:
+Statuses and reasons are as observed on Apache Pulsar 5.0.0-M1, with these differences:
 
-    a name is decoded, as that of any topic; it may not be blank, and not that of a partition
-    the properties of a topic can be changed, for which 5.0.0-M1 has no call
-    a namespace with scalable topics is not empty, and takes them with it when it is deleted by force
+    a name is percent-decoded, like that of any topic; it can't be blank, or end like a partition
+    one more call changes the properties of a topic
+    a namespace with scalable topics is not empty; deleting it by force deletes them, too
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from refimpl.proposals.scalable_topics.broker import ScalableTopicsExtension, StoredScalableTopic
 
 MOST_SEGMENTS = 10_000
-"""More segments than this are refused, so that one call can't fill the memory."""
+"""Maximum number of segments, so that one call can't exhaust the memory."""
 
 _NAMESPACE = "/admin/v2/scalable/{tenant}/{namespace}"
 _TOPIC = f"{_NAMESPACE}/{{topic}}"
@@ -33,7 +33,7 @@ class ScalableTopicsAdmin:
     """The operations. Topics are given by full name, `topic://tenant/namespace/name`.
 
     Args:
-        scalable: Has the records.
+        scalable: The extension, which has the records.
 
     Raises:
         AdminRefused: In every method: the status and the reason.
@@ -44,7 +44,7 @@ class ScalableTopicsAdmin:
 
     @property
     def routes(self) -> tuple[ExtensionRoute, ...]:
-        """Return where the operations are found."""
+        """Return the routes of the operations."""
         return (
             ExtensionRoute("GET", _NAMESPACE, lambda path, request: self.scalable_topics(_namespace(path), request.filters)),
             ExtensionRoute("PUT", _TOPIC, self._create),
@@ -61,7 +61,7 @@ class ScalableTopicsAdmin:
         self.create_scalable_topic(_topic(path), _properties(request), segments=_segments(request))
 
     def create_scalable_topic(self, topic: str, properties: Mapping[str, str] | None = None, *, segments: int = 1) -> None:
-        """Create a scalable topic, also in a namespace that does not exist."""
+        """Create a scalable topic; the namespace need not exist."""
         if not is_scalable_topic(topic) or partitioned_topic_name(topic) != topic:
             raise AdminRefused(412, f"Invalid topic name: {topic}")
         try:
@@ -75,12 +75,12 @@ class ScalableTopicsAdmin:
         self._scalable.create(topic, properties or {}, segments)
 
     def set_scalable_topic_properties(self, topic: str, properties: Mapping[str, str]) -> None:
-        """Give a scalable topic these properties and no others; the reference's own operation."""
+        """Replace the properties of a scalable topic. Only the reference broker has this operation."""
         self._record(topic)
         self._scalable.change(topic, properties)
 
     def scalable_topic(self, topic: str) -> dict[str, Any]:
-        """Return what a scalable topic is made of, and its properties."""
+        """Return the layout of a scalable topic, and its properties."""
         record = self._record(topic)
         layout = first_layout(topic, record.segments)
         segments = {
@@ -100,14 +100,14 @@ class ScalableTopicsAdmin:
         """List the scalable topics of a namespace.
 
         Args:
-            namespace: Need not exist.
+            namespace: The namespace; it need not exist.
             filters: Properties that a topic must have, each as key=value.
         """
         wanted = dict(_filter(text) for text in filters)
         return [topic for topic in self._scalable.topics_of(namespace) if fits(self._record(topic).properties, wanted)]
 
     def delete_scalable_topic(self, topic: str) -> None:
-        """Delete a scalable topic, also one that is in use."""
+        """Delete a scalable topic, even if it is in use."""
         self._record(topic)
         self._scalable.delete(topic)
 
@@ -127,7 +127,7 @@ def _topic(path: Mapping[str, str]) -> str:
 
 
 def _filter(text: str) -> tuple[str, str]:
-    """Read a property that a topic must have: pr25648.admin.list."""
+    """Parse a property filter: pr25648.admin.list."""
     key, _, value = text.partition("=")
     if not key or not value:
         raise AdminRefused(412, f"property filter must be in the form key=value, got: {text}")

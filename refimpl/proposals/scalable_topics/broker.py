@@ -1,8 +1,8 @@
-"""PR 25648, the broker's side: it keeps the watches of all connections, with the changes that they are due.
+"""PR 25648, the broker's side: it keeps the watches of all connections and their pending changes.
 
-`ScalableTopicsBroker` is the state machine; `ScalableTopicsExtension` keeps the records of scalable topics and joins the machines of
-watches and look-ups to a broker. What is looked up and watched is `topic://tenant/namespace/name`; what is produced to and consumed
-from, as any topic, are its segments, such as `segment://tenant/namespace/name/0000-ffff-0`.
+`ScalableTopicsBroker` is the state machine of the watches. `ScalableTopicsExtension` keeps the records of scalable topics, and
+connects the state machines of watches and lookups to a broker. Clients look up and watch `topic://tenant/namespace/name`. They
+produce to and consume from its segments, such as `segment://tenant/namespace/name/0000-ffff-0`, like any other topic.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ from refimpl.wire.pulsar_api_pb2 import (
 class ScalableTopicsBroker:
     """The broker's side: keeps the watches of all connections.
 
-    Watches of one namespace with the same filters share their set; each has its own window.
+    Watches with the same namespace and filters share one set of topics; each watch has its own window.
 
     Args:
-        topics_of: Gives the full names of the scalable topics of a namespace; nothing for one that does not exist
+        topics_of: Returns the full names of the scalable topics of a namespace; empty if the namespace does not exist
             (pr25648.namespace.only, .unknown).
-        properties_of: Gives the properties of a scalable topic; None if there is none of that name.
-        profile: Whom to follow where text and peers differ.
+        properties_of: Returns the properties of a scalable topic; None: there is no such topic.
+        profile: Which reading to follow where the text and real peers differ.
         enabled: `scalableTopicsEnabled`.
-        max_watches: Most watches of one connection; one more is refused with TooManyRequests.
-        may_watch: Tells whether a connection may list a namespace, or raises `Refused`. A watch whose connection may not any more
-            ends, without a word, when there is something to tell. None: each may.
+        max_watches: Maximum number of watches per connection; the broker refuses more with TooManyRequests.
+        may_watch: Returns whether a connection may list a namespace, or raises `Refused`. If it no longer may, its watches end
+            silently at the next diff. None: every connection may.
 
-    The times that it is given must not decrease.
+    The `now` of successive calls must not decrease.
     """
 
     def __init__(
@@ -90,28 +90,28 @@ class ScalableTopicsBroker:
         self._may_watch = may_watch or _anybody
         self._selections: dict[str, dict[frozenset[tuple[str, str]], _Selection]] = {}  # by namespace and filters
         self._sessions: dict[Hashable, dict[int, _Session]] = {}  # by connection and watch_id
-        self._armed: OrderedDict[_Session, float] = OrderedDict()  # the ends of the windows; windows are equally long
+        self._armed: OrderedDict[_Session, float] = OrderedDict()  # end of each window; all windows have the same length
 
     def advertise(self, flags: FeatureFlags) -> None:
         """Set the feature flag of this proposal: pr25648.flag.advertised, .switched-off."""
         flags.supports_scalable_topics = self._enabled
 
     def watch_count(self, connection: Hashable) -> int:
-        """Return how many watches a connection has: pr25648.watch.several."""
+        """Return the number of watches of a connection: pr25648.watch.several."""
         return len(self._sessions.get(connection, ()))
 
     def watch(self, connection: Hashable, request: CommandWatchScalableTopics) -> CommandWatchScalableTopicsUpdate | None:
-        """Open a watch; an older one with the same id on the connection ends: pr25648.watch.repeated-id.
+        """Open a watch; it replaces one with the same id on the connection: pr25648.watch.repeated-id.
 
         Args:
-            connection: Whose watch; ids belong to their connection (pr25648.watch.id-per-connection).
-            request: Any; what is wrong with it is said in the update (pr25648.error.in-update).
+            connection: The connection of the watch; each connection has its own ids (pr25648.watch.id-per-connection).
+            request: The request, unchecked; the update carries errors (pr25648.error.in-update).
 
         Returns:
-            The whole set or an error, to be sent before anything that `tick` gives (pr25648.watch.snapshot-first); None: the client
-            has the set already, and nothing is sent (pr25648.hash.silence).
+            The whole set or an error. Send it before the updates of `tick` (pr25648.watch.snapshot-first). None: the client
+            already has the set, send nothing (pr25648.hash.silence).
         """
-        known = self.watch_count(connection) - self._drop(connection, request.watch_id)  # also if refused: pr25648.error.ends-watch
+        known = self.watch_count(connection) - self._drop(connection, request.watch_id)  # even if refused: pr25648.error.ends-watch
         try:
             self._check(connection, request, known)
             current = self._open(connection, request)
@@ -126,7 +126,7 @@ class ScalableTopicsBroker:
         return CommandWatchScalableTopicsUpdate(watch_id=request.watch_id, snapshot=ScalableTopicsSnapshot(topics=current))
 
     def _check(self, connection: Hashable, request: CommandWatchScalableTopics, known: int) -> None:
-        """Look for what is wrong in the order of Apache Pulsar 5.0.0-M1."""
+        """Check a request, in the order of Apache Pulsar 5.0.0-M1."""
         if not self._enabled:  # pr25648.error.switched-off
             raise Refused(NotAllowedError, "Scalable topics are disabled on this broker")
         if not is_namespace(request.namespace):
@@ -137,21 +137,21 @@ class ScalableTopicsBroker:
             raise Refused(TooManyRequests, f"This connection has {self._max_watches} scalable topics watches, which is the limit")
 
     def close(self, connection: Hashable, request: CommandWatchScalableTopicsClose) -> None:
-        """End a watch; nothing answers, and one that does not exist is closed already: pr25648.close.silent, .unknown, .id-free."""
+        """Close a watch. There is no answer; an unknown watch is ignored: pr25648.close.silent, .unknown, .id-free."""
         self._drop(connection, request.watch_id)
 
     def disconnected(self, connection: Hashable) -> None:
-        """End all watches of a connection: pr25648.watch.dropped-with-connection."""
+        """Remove all watches of a connection: pr25648.watch.dropped-with-connection."""
         for watch_id in list(self._sessions.get(connection, ())):
             self._drop(connection, watch_id)
 
     def notified(self, path: str, now: float) -> None:
-        """Record that something in the metadata store was created, modified or deleted.
+        """Handle a notification that a node of the metadata store was created, modified or deleted.
 
-        The record is read now, so that what is told is what is there: pr25648.diff.on-create, .on-delete, .on-property-change.
+        The record is read now, so that the diff shows the current state: pr25648.diff.on-create, .on-delete, .on-property-change.
 
         Args:
-            path: As `record_path` gives it; other paths are of no interest.
+            path: The path of the node; paths other than those of `record_path` are ignored.
             now: Seconds.
         """
         topic = topic_of_path(path)
@@ -172,14 +172,14 @@ class ScalableTopicsBroker:
                     self._armed.setdefault(session, now + COALESCING_SECONDS)  # pr25648.diff.window, .window-fixed
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        """Return when to call `tick` next, in seconds; None: no deadline is set."""
         return next(iter(self._armed.values()), None)
 
     def tick(self, now: float) -> list[tuple[Hashable, CommandWatchScalableTopicsUpdate]]:
-        """End the windows that are due.
+        """Close the windows that have ended.
 
         Returns:
-            The connections to tell, and what; to be sent in this order.
+            The connections to notify and the command for each, in the order of sending.
         """
         updates: list[tuple[Hashable, CommandWatchScalableTopicsUpdate]] = []
         while (deadline := self.next_deadline()) is not None and deadline <= now:
@@ -212,7 +212,7 @@ class ScalableTopicsBroker:
         return selection.topics
 
     def _listed(self, selection: _Selection) -> TopicSet:
-        """List what is selected. What changes meanwhile is read again afterwards: pr25648.watch.listener-first."""
+        """List the matching topics. Changes during the listing are read again afterwards: pr25648.watch.listener-first."""
         topics = TopicSet(topic for topic in self._topics_of(selection.namespace) if self._selects(selection, topic))
         while selection.raced:
             topic, _ = selection.raced.popitem()
@@ -227,7 +227,7 @@ class ScalableTopicsBroker:
         return properties is not None and fits(properties, selection.filters)
 
     def _drop(self, connection: Hashable, watch_id: int) -> bool:
-        """End a watch, with what it had still to tell; False: there was none."""
+        """Remove a watch and its pending changes; False: there was none."""
         sessions = self._sessions.get(connection, {})
         session = sessions.pop(watch_id, None)
         if session is None:
@@ -246,7 +246,7 @@ class ScalableTopicsBroker:
 
 
 class _Selection:
-    """What a namespace and filters select, and who watches it; `topics` is None while it is being listed."""
+    """The set of topics for a namespace and filters, with its watches; `topics` is None while the topics are listed."""
 
     __slots__ = ("filters", "namespace", "raced", "sessions", "topics")
 
@@ -259,7 +259,7 @@ class _Selection:
 
 
 class _Session:
-    """One watch, and what it has still to tell."""
+    """A watch and its pending changes."""
 
     __slots__ = ("changes", "connection", "selection", "watch_id")
 
@@ -282,12 +282,12 @@ def _anybody(connection: Hashable, namespace: str) -> bool:  # noqa: ARG001
 
 @dataclass(slots=True)
 class StoredScalableTopic:
-    """A scalable topic.
+    """The record of a scalable topic.
 
     Attributes:
-        properties: What it is selected by.
-        segments: How many it has.
-        topics: What its segments hold, by full name, as far as anybody has used them.
+        properties: The properties that filters compare.
+        segments: The number of segments.
+        topics: The stored topics of the segments that have been used, by full name.
     """
 
     properties: dict[str, str] = field(default_factory=dict)
@@ -296,12 +296,12 @@ class StoredScalableTopic:
 
 
 class ScalableTopicsExtension(Extension):
-    """What PR 25648 adds to a broker. Whoever changes a scalable topic goes through `create`, `change` and `delete`.
+    """What PR 25648 adds to a broker. All changes of scalable topics go through `create`, `change` and `delete`.
 
     Attributes:
-        watches: Who watches which namespaces.
-        layouts: Who has looked up which topics.
-        admin: What administrators do.
+        watches: The watches.
+        layouts: The open lookups.
+        admin: The admin operations.
     """
 
     domains = (SCALABLE, SEGMENT)
@@ -309,7 +309,7 @@ class ScalableTopicsExtension(Extension):
     def __init__(self, host: Host, profile: ScalableTopicsProfile, _: object = None) -> None:
         super().__init__(host)
         enabled = host.configuration.scalable_topics_enabled
-        # by "tenant/namespace", which need not exist, as on Apache Pulsar 5.0.0-M1, and full name
+        # by "tenant/namespace" and full name; as on Apache Pulsar 5.0.0-M1, the namespace need not exist
         self._records: dict[str, dict[str, StoredScalableTopic]] = host.store.kept.setdefault("pr25648", {})
         self.watches = ScalableTopicsBroker(
             self.topics_of,
@@ -339,37 +339,37 @@ class ScalableTopicsExtension(Extension):
         self.watches.advertise(flags)
 
     def disconnected(self, connection: Connection) -> None:
-        """Forget a connection: pr25648.watch.dropped-with-connection."""
+        """Remove the watches and lookups of a connection: pr25648.watch.dropped-with-connection."""
         self.watches.disconnected(connection)
         self.layouts.disconnected(connection)
 
     def next_deadline(self) -> float | None:
-        """Return when a window ends."""
+        """Return when the next window ends, in seconds."""
         return self.watches.next_deadline()
 
     def tick(self, now: float) -> None:
-        """Tell what is due: pr25648.diff.window."""
+        """Send the diffs of the windows that have ended: pr25648.diff.window."""
         send_all(self.watches.tick(now))
 
     # Records
 
     def record(self, topic: str) -> StoredScalableTopic | None:
-        """Return what is stored of a scalable topic; None: there is none of that full name."""
+        """Return the record of a scalable topic, given by full name; None: there is no such topic."""
         return self._records.get(namespace_of(topic), {}).get(topic)
 
     def create(self, topic: str, properties: Mapping[str, str], segments: int) -> None:
-        """Create a scalable topic that does not exist: pr25648.diff.on-create, .layout.pushed."""
+        """Create a scalable topic, which must not exist: pr25648.diff.on-create, .layout.pushed."""
         self._records.setdefault(namespace_of(topic), {})[topic] = StoredScalableTopic(dict(properties), segments)
         self._changed(topic)
         send_all(self.layouts.changed(topic))
 
     def change(self, topic: str, properties: Mapping[str, str]) -> None:
-        """Give a scalable topic that exists other properties: pr25648.diff.on-property-change."""
+        """Replace the properties of an existing scalable topic: pr25648.diff.on-property-change."""
         self._records[namespace_of(topic)][topic].properties = dict(properties)
         self._changed(topic)
 
     def delete(self, topic: str) -> None:
-        """Delete a scalable topic that exists, with its segments: core.push.topic-deleted, pr25648.diff.on-delete."""
+        """Delete an existing scalable topic with its segments: core.push.topic-deleted, pr25648.diff.on-delete."""
         self._unload(topic)
         namespace = namespace_of(topic)
         del self._records[namespace][topic]
@@ -383,21 +383,21 @@ class ScalableTopicsExtension(Extension):
     # Topics of the two domains
 
     def topic_name(self, text: str) -> TopicName:
-        """Read the name of a scalable topic or of a segment."""
+        """Parse the name of a scalable topic or of a segment."""
         return parse_scalable_topic(text)
 
     def exists(self, name: TopicName) -> bool:
-        """Tell whether a scalable topic, or a segment, exists."""
+        """Return whether a scalable topic or a segment exists."""
         return self.segment(name.full) is not None if name.domain == SEGMENT else self.record(name.full) is not None
 
     def stored_topic(self, name: TopicName) -> StoredTopic | None:
-        """Return what a segment holds; a scalable topic holds nothing itself."""
+        """Return the stored topic of a segment; refuse a scalable topic, which holds no messages itself."""
         if name.domain == SCALABLE:
             raise Refused(NotAllowedError, f"{name.full} is a scalable topic: look up its segments, and use those")
         return self.segment(name.full)
 
     def segment(self, name: str) -> StoredTopic | None:
-        """Return what a segment holds; None: there is none of that name: pr25648.layout.segment-unknown."""
+        """Return the stored topic of a segment; None: there is no such segment: pr25648.layout.segment-unknown."""
         topic, segment = parse_segment_topic(name) or ("", None)
         record = self.record(topic)
         layout = self._layout(topic)
@@ -408,7 +408,7 @@ class ScalableTopicsExtension(Extension):
         return record.topics[name]
 
     def topics_of(self, namespace: str) -> Iterable[str]:
-        """Return the scalable topics of a namespace, by full name; none if there is no such namespace."""
+        """Return the full names of the scalable topics of a namespace; empty if the namespace does not exist."""
         return sorted(self._records.get(namespace, ()))
 
     def delete_topics(self, namespace: str) -> None:
@@ -417,7 +417,7 @@ class ScalableTopicsExtension(Extension):
             self.delete(topic)
 
     def unload_topics(self, namespace: str) -> None:
-        """Close the producers and consumers of all segments in a namespace; watches stay."""
+        """Close the producers and consumers of all segments in a namespace; watches stay open."""
         for topic in self.topics_of(namespace):
             self._unload(topic)
 
@@ -436,7 +436,7 @@ class ScalableTopicsExtension(Extension):
 
 
 def _refuse_subscribe(_: Connection, request: CommandScalableTopicSubscribe) -> CommandScalableTopicSubscribeResponse:
-    """Refuse to assign segments to a consumer, which is no part of the proposal."""
+    """Refuse to assign segments to a consumer, which is not part of the proposal."""
     answer = CommandScalableTopicSubscribeResponse(request_id=request.request_id, error=NotAllowedError)
     answer.message = "ScalableTopicSubscribe is not supported by this broker"
     return answer

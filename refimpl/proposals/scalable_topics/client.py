@@ -1,7 +1,7 @@
-"""PR 25648, the client's side: one watch, kept over reconnects.
+"""PR 25648, the client's side: one watch, kept across reconnects.
 
-The first request has no hash, and the first snapshot is what `start()` waits for. Each later connection gets the hash of the known
-set; what comes back then is a snapshot, or nothing, if nothing has changed. `TRANSITIONS` has all of it as a table.
+The first request has no hash, and `start()` waits for the first snapshot. After a reconnect, the client sends the hash of its set.
+The broker then sends a snapshot, or nothing if the set has not changed. `TRANSITIONS` is the state machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from refimpl.wire.pulsar_api_pb2 import (
 
 
 class ScalableTopicsState(Enum):
-    """Where a watch stands."""
+    """The states of a watch."""
 
     NEW = "nobody has started it"
     CONNECTING = "a connection is wanted"
@@ -48,7 +48,7 @@ class ScalableTopicsState(Enum):
 
 
 class ScalableTopicsEvent(Enum):
-    """What happens to it."""
+    """The events of this state machine."""
 
     START = "somebody is interested"
     CONNECTED = "there is a connection to a broker that supports it"
@@ -62,24 +62,24 @@ class ScalableTopicsEvent(Enum):
 
 
 class ScalableTopicsSend(Enum):
-    """What it sends."""
+    """The commands that this state machine sends."""
 
     WATCH = "WATCH_SCALABLE_TOPICS, with the hash of the known set if there is one"
     CLOSE = "WATCH_SCALABLE_TOPICS_CLOSE"
 
 
 def knows_topics(watch: ScalableTopicsWatch) -> bool:
-    """Tell whether there is a set whose hash can be sent: pr25648.client.hash-on-reconnect."""
+    """Return whether the client has a set whose hash it can send: pr25648.client.hash-on-reconnect."""
     return watch.is_started
 
 
 def survives_loss(watch: ScalableTopicsWatch) -> bool:
-    """Tell whether a lost connection is replaced: pr25648.client.reconnects, .early-loss-fails, .early-loss-retries."""
+    """Return whether the client reconnects: pr25648.client.reconnects, .early-loss-fails, .early-loss-retries."""
     return watch.is_started or watch.profile.loss_before_first_set == "retries"
 
 
 def may_have_watch(watch: ScalableTopicsWatch) -> bool:
-    """Tell whether the broker may have a watch, which is to be closed then: pr25648.client.closes."""
+    """Return whether the broker may have the watch, which the client then closes: pr25648.client.closes."""
     return watch.registration is not Registration.NONE
 
 
@@ -115,7 +115,7 @@ TRANSITIONS: tuple[Transition[ScalableTopicsState, ScalableTopicsEvent, Scalable
     Transition(_State.WAITING, _Event.DUE, _State.CONNECTING),
     Transition(_State.WAITING, _Event.CLOSE, _State.CLOSED),
 )
-"""The client as a table."""
+"""The transitions of the client."""
 
 _CONNECTIONS = (_Event.CONNECTED, _Event.UNSUPPORTED)
 _UPDATES = (_Event.SNAPSHOT, _Event.DIFF, _Event.ERROR)
@@ -132,30 +132,30 @@ IGNORED: Mapping[ScalableTopicsState, tuple[ScalableTopicsEvent, ...]] = Mapping
         _State.CLOSED: tuple(_Event),
     }
 )
-"""What changes nothing: it was started already, the connection is an older one, or the broker tells of a watch that has ended."""
+"""The events that a state ignores: a second start, an event of an older connection, or a command for a watch that has ended."""
 
 _TABLE = Table(TRANSITIONS, IGNORED)
 
 
 class ScalableTopicsWatch:
-    """The scalable topics of a namespace that have certain properties, as far as a broker tells; a `WatchMachine`.
+    """Keeps the set of the scalable topics of a namespace that have certain properties; a `WatchMachine`.
 
-    Whoever holds it makes a connection when `wants_connection` says so, and calls `connected` or `disconnected` with the outcome.
-    `start()` is through when `is_started`, and has failed when the state is FAILED, for the reason that `failure` gives.
+    The caller opens a connection when `wants_connection` is true, and then calls `connected` or `disconnected`. `start()` has
+    succeeded when `is_started` is true. It has failed when the state is FAILED; `failure` has the reason.
 
     Args:
         namespace: `tenant/namespace`.
-        watch_id: Unique among the watches of the client's connections; it is kept over reconnects.
-        random: Decides how much of a pause is cut off.
-        property_filters: Properties that a topic must have; none: all topics are watched.
-        profile: Whom to follow where text and peers differ.
-        operation_timeout: Seconds after which the first set has to be there.
+        watch_id: Unique among the watches of the client; it stays the same across reconnects.
+        random: Source of the jitter of retry delays.
+        property_filters: Properties that a topic must have; empty: all topics match.
+        profile: Which reading to follow where the text and real peers differ.
+        operation_timeout: Seconds to wait for the first set.
 
     Attributes:
-        state: Where it stands.
-        profile: Whom to follow.
-        registration: What is known of the watch at the broker.
-        failure: What went wrong last; None: nothing has, since the broker told something.
+        state: The current state.
+        profile: Which reading the watch follows.
+        registration: The state of the watch at the broker.
+        failure: The last failure; None: there was none since the last command of the broker.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class ScalableTopicsWatch:
         self._random = random
         self._timeout = operation_timeout
         self._topics: TopicSet | None = None
-        self._changes = FoldedChanges("cancels_out")  # that nobody has taken yet
+        self._changes = FoldedChanges("cancels_out")  # not taken by the caller yet
         self._outbox: list[ScalableTopicsSend] = []
         self._deadline: float | None = None
         self._failures = 0
@@ -187,43 +187,43 @@ class ScalableTopicsWatch:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The known topics; empty also as long as the first set has not come."""
+        """The known topics; empty before the first set."""
         return frozenset(self._topics or ())
 
     @property
     def topics_hash(self) -> str | None:
-        """The hash of the known topics; None: the first set has not come."""
+        """The hash of the known topics; None before the first set."""
         return None if self._topics is None else self._topics.hash
 
     @property
     def is_started(self) -> bool:
-        """Whether the first set has come: pr25648.client.start-resolves."""
+        """Whether the client has received the first set: pr25648.client.start-resolves."""
         return self._topics is not None
 
     @property
     def wants_connection(self) -> bool:
-        """Whether a connection is to be made now."""
+        """Whether the caller should open a connection now."""
         return self.state is ScalableTopicsState.CONNECTING
 
     @property
     def address(self) -> tuple[str, int]:
-        """Return by which field the broker's commands name it, and the number there."""
+        """Return the field by which the broker's commands address it, and the value of that field."""
         return "watch_id", self.watch_id
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has ended for good."""
+        """Whether it has ended and will not start again."""
         return self.state in (ScalableTopicsState.FAILED, ScalableTopicsState.CLOSED)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the watch."""
         self._happened(ScalableTopicsEvent.START, None)
 
     def connected(self, flags: FeatureFlags | None, now: float) -> None:
-        """Handle the connection that was wanted.
+        """Handle a new connection.
 
         Args:
-            flags: Those of CONNECTED; None: it had none.
+            flags: Feature flags of CONNECTED; None: it had none.
             now: Seconds.
         """
         if flags is not None and flags.supports_scalable_topics:
@@ -233,17 +233,17 @@ class ScalableTopicsWatch:
             self._failed(ScalableTopicsEvent.UNSUPPORTED, refusal, now)
 
     def disconnected(self, now: float) -> None:
-        """Handle the loss of the connection, or that it could not be made; the known topics stay."""
+        """Handle the loss of the connection, or a failed attempt to open one; keep the known topics."""
         self.registration = Registration.NONE
         self._outbox.clear()
         self._failed(ScalableTopicsEvent.LOST, Refused(ServiceNotReady, "the connection is lost, or could not be made"), now)
 
     def close(self) -> None:
-        """End the watch, since nobody is interested any more; the broker is told: pr25648.client.closes."""
+        """Close the watch, also at the broker: pr25648.client.closes."""
         self._happened(ScalableTopicsEvent.CLOSE, None)
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        """Return when to call `tick` next, in seconds; None: no deadline is set."""
         return self._deadline
 
     def tick(self, now: float) -> None:
@@ -256,14 +256,14 @@ class ScalableTopicsWatch:
             self._happened(ScalableTopicsEvent.DUE, now)
 
     def commands_to_send(self, new_request_id: Callable[[], int], now: float) -> list[Message]:  # noqa: ARG002
-        """Return what is to be sent now, in this order.
+        """Return what to send now, in this order.
 
         Args:
-            new_request_id: Is not needed: the requests of this proposal have no numbers.
+            new_request_id: Not used: the commands of this proposal have no request ids.
             now: Seconds.
 
         Returns:
-            Sub-messages, each to be wrapped into its command.
+            Sub-messages; the caller wraps each one into a BaseCommand.
         """
         messages = [self._message(send) for send in self._outbox]
         self._outbox.clear()
@@ -282,7 +282,7 @@ class ScalableTopicsWatch:
         )
 
     def received(self, command: BaseCommand, now: float) -> None:
-        """Take a command from the broker; one that is not for this watch, or comes out of turn, is ignored."""
+        """Handle a command from the broker; ignore it if it is not for this watch, or comes out of turn."""
         if command_name(command) != "watchScalableTopicsUpdate":
             return
         update: CommandWatchScalableTopicsUpdate = command.watchScalableTopicsUpdate
@@ -300,9 +300,9 @@ class ScalableTopicsWatch:
             self._told(ScalableTopicsEvent.DIFF, now)
 
     def take_changes(self) -> ScalableTopicChanges | None:
-        """Return how the topics have changed since they were asked for last, or since the first set; None: they have not.
+        """Return the changes since the last call, or since the first set; None: nothing has changed.
 
-        So that somebody who listens only after `start()` misses nothing: pr25648.client.late-listener.
+        A caller that asks only after `start()` misses nothing: pr25648.client.late-listener.
         """
         return self._changes.take()
 
@@ -319,7 +319,7 @@ class ScalableTopicsWatch:
                 self._changes.add(topic)
 
     def _apply(self, diff: ScalableTopicsDiff) -> None:
-        """Apply a diff, what was removed first: pr25648.client.removed-first, .duplicates-harmless."""
+        """Apply a diff, removals first: pr25648.client.removed-first, .duplicates-harmless."""
         assert self._topics is not None
         for topic in diff.removed:
             if self._topics.remove(topic):
@@ -334,7 +334,7 @@ class ScalableTopicsWatch:
         self._happened(event, now)
 
     def _failed(self, event: ScalableTopicsEvent, refusal: Refused, now: float) -> None:
-        """Handle a failure. A watch that held longer than the pause before it was a success: silence is no failure."""
+        """Handle a failure. A watch that lasted longer than the delay before it counts as a success, even without a command."""
         if _TABLE.ignores(self.state, event):
             return
         if self._opened_at is not None and now - self._opened_at > self._pause:  # pr25648.client.backoff-reset
@@ -344,7 +344,7 @@ class ScalableTopicsWatch:
         self._happened(event, now)
 
     def _happened(self, event: ScalableTopicsEvent, now: float | None) -> None:
-        """Follow the table."""
+        """Apply the transition table."""
         row = _TABLE.row(self, self.state, event)
         if row is None:
             return

@@ -1,17 +1,17 @@
-"""PR 25648, what its topics are made of: how a client finds the segments of a scalable topic, commands 70 to 72.
+"""PR 25648, layouts: how a client finds the segments of a scalable topic, with the commands 70 to 72.
 
-    SCALABLE_TOPIC_LOOKUP     session_id, topic: what is the topic made of?
-    SCALABLE_TOPIC_UPDATE     dag: epoch, segments with their ranges of hashes, and who serves them; or an error
+    SCALABLE_TOPIC_LOOKUP     session_id, topic: look up the layout of the topic
+    SCALABLE_TOPIC_UPDATE     dag: epoch, segments with their hash ranges, and their brokers; or an error
     SCALABLE_TOPIC_CLOSE      no more updates; not answered
 
-A topic's messages are spread over its segments by the hash of their keys, 0 to 65535. Each segment is a topic that the ordinary
-commands produce to and consume from:
+The hash of a message's key, 0 to 65535, selects its segment. Each segment is a topic that clients produce to and consume from with
+the ordinary commands:
 
     topic://tenant/namespace/name                          the scalable topic
     segment://tenant/namespace/name/0000-ffff-0            its segment 0, with the hashes 0000 to ffff
 
-Splitting and merging of segments is not part of the proposal: here a layout changes only when a topic of the same name is created
-again. Source: observed on Apache Pulsar 5.0.0-M1.
+Splitting and merging of segments is not part of the proposal: here, a layout changes only when a topic is deleted and created again.
+Source: observed on Apache Pulsar 5.0.0-M1.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _SEGMENT = re.compile(r"segment://(?P<topic>.+)/(?P<start>[0-9a-f]{4})-(?P<end>[
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a scalable topic.
+    """A segment of a scalable topic.
 
     Attributes:
         number: Unique within the topic, from 0.
-        start: The lowest hash that belongs to it.
-        end: The highest.
+        start: The lowest hash in its range.
+        end: The highest hash in its range.
         created_at_ms: Milliseconds since 1970.
-        legacy_topic: The ordinary topic that stands in for it; empty: it has its own, `segment_topic`.
+        legacy_topic: The ordinary topic that serves as this segment; empty: it has its own topic, see `segment_topic`.
     """
 
     number: int
@@ -68,12 +68,12 @@ class Segment:
 
 @dataclass(frozen=True)
 class Layout:
-    """What a scalable topic is made of.
+    """The layout of a scalable topic.
 
     Attributes:
         topic: Full name, `topic://tenant/namespace/name`.
-        segments: Together they have each hash once.
-        epoch: Grows with each change of the layout; 0 is the first.
+        segments: The segments; their ranges cover each hash once.
+        epoch: The version of the layout, from 0; it grows with each change.
     """
 
     topic: str
@@ -82,15 +82,15 @@ class Layout:
 
 
 def first_layout(topic: str, segments: int = 1, created_at_ms: int = 0) -> Layout:
-    """Return the layout of a new topic: equal ranges, the last one with the rest (pr25648.layout.covers-hashes).
+    """Return the layout of a new topic: equal ranges, the last one with the remainder (pr25648.layout.covers-hashes).
 
     Args:
         topic: Full name.
-        segments: How many; at least 1.
+        segments: The number of segments; at least 1.
         created_at_ms: Milliseconds since 1970.
 
     Raises:
-        ValueError: The number is out of range; the text is that of Apache Pulsar 5.0.0-M1 for a number that is too low.
+        ValueError: The number is out of range. If it is too low, the text is that of Apache Pulsar 5.0.0-M1.
     """
     if segments < 1:
         raise ValueError("numInitialSegments must be >= 1")
@@ -104,12 +104,12 @@ def first_layout(topic: str, segments: int = 1, created_at_ms: int = 0) -> Layou
 
 
 def segment_topic(topic: str, segment: Segment) -> str:
-    """Return the name that clients produce to and consume from: pr25648.layout.segment-name."""
+    """Return the topic of a segment, which clients produce to and consume from: pr25648.layout.segment-name."""
     return segment.legacy_topic or f"segment://{topic.removeprefix('topic://')}/{segment.start:04x}-{segment.end:04x}-{segment.number}"
 
 
 def parse_segment_topic(name: str) -> tuple[str, Segment] | None:
-    """Return the scalable topic and the segment that a `segment://` name stands for; None: it is none."""
+    """Return the scalable topic and the segment of a `segment://` name; None: the name is not a segment's."""
     found = _SEGMENT.fullmatch(name)
     if found is None:
         return None
@@ -119,7 +119,7 @@ def parse_segment_topic(name: str) -> tuple[str, Segment] | None:
 
 
 def parse_scalable_topic(text: str) -> TopicName:
-    """Read the name of a scalable topic or of a segment.
+    """Parse the name of a scalable topic or of a segment.
 
     Raises:
         Refused: InvalidTopicName.
@@ -131,31 +131,31 @@ def parse_scalable_topic(text: str) -> TopicName:
 
 
 def active_segments(update: CommandScalableTopicUpdate) -> dict[str, Segment]:
-    """Return the segments that a client attaches to, by the names of their topics: pr25648.layout.client-attaches."""
+    """Return the segments that a client attaches to, by topic name: pr25648.layout.client-attaches."""
     active = (one for one in update.dag.segments if one.state == ACTIVE)
     segments = (Segment(one.segment_id, one.hash_start, one.hash_end, legacy_topic=one.legacy_topic_name) for one in active)
     return {segment_topic(update.resolved_topic_name, segment): segment for segment in segments}
 
 
 def supersedes(update: CommandScalableTopicUpdate, known_epoch: int | None) -> bool:
-    """Tell whether a client applies an update; brokers repeat an epoch unasked: pr25648.layout.client-epoch.
+    """Return whether a client applies an update; brokers may push the same epoch again: pr25648.layout.client-epoch.
 
     Args:
-        update: Without an error.
-        known_epoch: Of the layout that the client has; None: it has none.
+        update: An update without an error.
+        known_epoch: The epoch of the client's layout; None: it has none.
     """
     return update.HasField("dag") and (known_epoch is None or update.dag.epoch >= known_epoch)
 
 
 class LayoutBroker:
-    """The broker's side: answers look-ups of scalable topics, and keeps who wants to know of changes.
+    """The broker's side: answers lookups of scalable topics, and keeps the lookups to notify of changes.
 
     Args:
-        layout_of: Gives the layout of a scalable topic, by its full name; None: there is no such topic.
-        service_url: Where the segments are served: pulsar://.. or pulsar+ssl://...
+        layout_of: Returns the layout of a scalable topic, given by full name; None: there is no such topic.
+        service_url: The service URL of the segments: pulsar://... or pulsar+ssl://...
         enabled: `scalableTopicsEnabled`.
-        max_sessions: Most open look-ups of one connection; one more is refused with TooManyRequests.
-        may_look_up: Tells whether a connection may look up topics of a namespace. None: each may.
+        max_sessions: Maximum number of open lookups per connection; the broker refuses more with TooManyRequests.
+        may_look_up: Returns whether a connection may look up topics of a namespace. None: every connection may.
     """
 
     def __init__(
@@ -176,13 +176,13 @@ class LayoutBroker:
         self._interested: dict[str, dict[tuple[Hashable, int], None]] = {}  # by scalable topic
 
     def session_count(self, connection: Hashable) -> int:
-        """Return how many look-ups of a connection are open."""
+        """Return the number of open lookups of a connection."""
         return len(self._sessions.get(connection, ()))
 
     def lookup(self, connection: Hashable, request: CommandScalableTopicLookup) -> CommandScalableTopicUpdate:
-        """Answer what a topic is made of, and keep its client posted; an older look-up with the same id ends.
+        """Answer with the layout of a topic, and push later changes; the lookup replaces one with the same id.
 
-        An ordinary topic has one segment, which is itself: pr25648.layout.ordinary-topic. Nothing is created:
+        An ordinary topic has one segment, the topic itself: pr25648.layout.ordinary-topic. A lookup creates no topic:
         pr25648.layout.not-created.
         """
         self._drop(connection, request.session_id)
@@ -197,22 +197,22 @@ class LayoutBroker:
         return self._update(request.session_id, layout)
 
     def close(self, connection: Hashable, request: CommandScalableTopicClose) -> None:
-        """End a look-up; nothing answers, and one that does not exist is closed already: pr25648.layout.close-silent."""
+        """Close a lookup. There is no answer; an unknown lookup is ignored: pr25648.layout.close-silent."""
         self._drop(connection, request.session_id)
 
     def disconnected(self, connection: Hashable) -> None:
-        """End all look-ups of a connection."""
+        """Remove all lookups of a connection."""
         for session_id in list(self._sessions.get(connection, ())):
             self._drop(connection, session_id)
 
     def changed(self, topic: str) -> list[tuple[Hashable, CommandScalableTopicUpdate]]:
-        """Record that a topic has another layout: pr25648.layout.pushed. Of a topic that is gone nothing is told.
+        """Handle a change of a layout: pr25648.layout.pushed. A deleted topic causes no update.
 
         Args:
             topic: Full name, `topic://tenant/namespace/name`.
 
         Returns:
-            The connections to tell, and what.
+            The connections to notify, and the command for each.
         """
         layout = self._layout_of(topic)
         if layout is None:  # pr25648.layout.deletion-silent
@@ -237,7 +237,7 @@ class LayoutBroker:
         return layout
 
     def _update(self, session_id: int, layout: Layout) -> CommandScalableTopicUpdate:
-        """Return what tells of a layout: pr25648.layout.answer, .brokers, .resolved-name."""
+        """Return the update with a layout: pr25648.layout.answer, .brokers, .resolved-name."""
         tls = self._service_url if self._service_url.startswith("pulsar+ssl:") else None
         dag = ScalableTopicDAG(
             epoch=layout.epoch,
@@ -269,14 +269,14 @@ def _segment_info(segment: Segment) -> SegmentInfoProto:
         hash_start=segment.start,
         hash_end=segment.end,
         state=ACTIVE,
-        created_at_epoch=0,  # none is ever split or merged
+        created_at_epoch=0,  # segments are never split or merged
         created_at_ms=segment.created_at_ms,
         legacy_topic_name=segment.legacy_topic or None,
     )
 
 
 def _names_of(text: str) -> tuple[str, str]:
-    """Return the scalable topic of a name, and, if that stands for an ordinary topic, the name of this; else an empty text.
+    """Return the scalable topic of a name, and the ordinary topic that it stands for; empty if it stands for none.
 
     Raises:
         Refused: InvalidTopicName: pr25648.layout.invalid-name.
@@ -291,6 +291,6 @@ def _names_of(text: str) -> tuple[str, str]:
 
 
 def is_scalable_topic(topic: str) -> bool:
-    """Tell whether a text that begins with topic:// can be the full name of a scalable topic."""
+    """Return whether a text that starts with topic:// is a valid full name of a scalable topic."""
     parts = topic.removeprefix("topic://").split("/", 2)
     return len(parts) == 3 and is_namespace("/".join(parts[:2])) and bool(parts[2].strip())

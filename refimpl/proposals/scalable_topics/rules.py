@@ -1,4 +1,4 @@
-"""PR 25648, the rules that both sides share: where text and peers differ, which topics are selected, how changes are folded."""
+"""PR 25648, the rules that both sides share: the profiles, which topics match, how changes are merged into a diff, and when to retry."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from refimpl.backoff import delay
 from refimpl.wire.pulsar_api_pb2 import KeyValue
 
 COALESCING_SECONDS = 0.05
-"""Length of the window, from the first change in it, whose changes go out as one diff (text: 50 ms)."""
+"""Length of the window whose changes are sent as one diff, from its first change on (text: 50 ms)."""
 
 WATCHES_PER_CONNECTION = 20_000
-"""Most watches that one connection may have."""
+"""Maximum number of watches per connection."""
 
 _RECORDS = "/topics/"
 
 
 @dataclass(frozen=True)
 class ScalableTopicsProfile:
-    """What is spoken where real peers do otherwise than the text of PR 25648."""
+    """Which reading of PR 25648 a peer speaks, where real peers differ from the text."""
 
     coalescing: Literal["last_wins", "cancels_out"]
     """What a diff says of a topic that changed more than once within a window: only the last change, also where the client knows
@@ -41,28 +41,28 @@ AS_WRITTEN = ScalableTopicsProfile(coalescing="cancels_out", loss_before_first_s
 """What the text says."""
 
 PROFILES: Mapping[str, ScalableTopicsProfile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
-"""Both, by name."""
-
-
-def filters_of(pairs: Iterable[KeyValue]) -> dict[str, str]:
-    """Return the filters of a request; of a key that comes twice the last value counts: pr25648.filter.repeated-key."""
-    return {pair.key: pair.value for pair in pairs}
+"""Both profiles, by name."""
 
 
 def fits(properties: Mapping[str, str], filters: Mapping[str, str]) -> bool:
-    """Tell whether a topic has each property that is asked for, with just that value.
+    """Return whether a topic has all properties that the filters ask for.
 
-    All filters have to hold (pr25648.filter.all-hold), texts are compared as they are (pr25648.filter.exact, .empty-value), and
-    without filters every topic fits (pr25648.filter.none).
+    All filters have to match (pr25648.filter.all-hold), values have to be equal (pr25648.filter.exact, .empty-value), and
+    without filters every topic matches (pr25648.filter.none).
     """
     return all(properties.get(key) == value for key, value in filters.items())
 
 
+def filters_of(pairs: Iterable[KeyValue]) -> dict[str, str]:
+    """Return the filters of a request; the last value of a repeated key counts: pr25648.filter.repeated-key."""
+    return {pair.key: pair.value for pair in pairs}
+
+
 def record_path(topic: str) -> str:
-    """Return where the metadata store keeps a scalable topic's record.
+    """Return the path of a scalable topic's record in the metadata store.
 
     Args:
-        topic: Full name, `topic://tenant/namespace/local-name`; the local name may have slashes.
+        topic: Full name, `topic://tenant/namespace/local-name`; the local name may contain slashes.
     """
     tenant, namespace, local = topic.removeprefix("topic://").split("/", 2)
     return f"{_RECORDS}{tenant}/{namespace}/{quote(local, safe='')}"
@@ -71,8 +71,8 @@ def record_path(topic: str) -> str:
 def topic_of_path(path: str) -> str | None:
     """Return the scalable topic whose record is at a path of the metadata store.
 
-    None for anything else: what lies below a record, such as its subscriptions and the lock of its controller, is no
-    topic (pr25648.diff.direct-children).
+    Return None for any other path. The nodes below a record, such as its subscriptions and the lock of its controller, are
+    not topics (pr25648.diff.direct-children).
     """
     parts = path.removeprefix(_RECORDS).split("/")
     if not path.startswith(_RECORDS) or len(parts) != 3 or not all(parts):
@@ -80,23 +80,13 @@ def topic_of_path(path: str) -> str | None:
     return f"topic://{parts[0]}/{parts[1]}/{unquote(parts[2])}"
 
 
-def retry_delay(failures: int, random: Random) -> float:
-    """Return how long a client waits before it comes back, in seconds: pr25648.client.backoff, .backoff-jitter.
-
-    Args:
-        failures: How often it has failed since the last success, apart from this time.
-        random: Decides how much is cut off, up to a tenth, so that many clients do not come back at once.
-    """
-    return delay(failures + 1, random=random)  # text: 100 ms, doubled with each failure up to 30 s, less up to a tenth
-
-
 @dataclass(frozen=True)
 class ScalableTopicChanges:
-    """How a set of topics has changed.
+    """A change of a set of topics.
 
     Attributes:
-        added: Full names; to be added after `removed` has been removed.
-        removed: Full names. One that is in both is another topic of the same name.
+        added: Full names. Remove the topics in `removed` first, then add these.
+        removed: Full names. A name in both was deleted and created again.
     """
 
     added: tuple[str, ...]
@@ -104,10 +94,10 @@ class ScalableTopicChanges:
 
 
 class FoldedChanges:
-    """Changes of a set that wait to be told, folded into one.
+    """The changes of a set since the last diff, merged into one.
 
     Args:
-        rule: How changes of one topic are folded, as `ScalableTopicsProfile.coalescing`.
+        rule: How to merge several changes of one topic, see `ScalableTopicsProfile.coalescing`.
     """
 
     __slots__ = ("_added", "_removed", "_rule")
@@ -118,21 +108,31 @@ class FoldedChanges:
         self._removed: dict[str, None] = {}
 
     def add(self, topic: str) -> None:
-        """Record that a topic has come into the set."""
+        """Record that a topic joined the set."""
         if self._rule == "last_wins":  # pr25648.diff.last-wins
             self._removed.pop(topic, None)
-        self._added[topic] = None  # pr25648.diff.both: what was removed stays removed
+        self._added[topic] = None  # pr25648.diff.both: a removal within the window stays
 
     def remove(self, topic: str) -> None:
-        """Record that a topic has left the set."""
+        """Record that a topic left the set."""
         came_within = topic in self._added
         self._added.pop(topic, None)
         if self._rule == "last_wins" or not came_within:  # else pr25648.diff.cancels-out
             self._removed[topic] = None
 
     def take(self) -> ScalableTopicChanges | None:
-        """Return what is to be told, in the order of the changes, and begin anew; None: nothing (pr25648.diff.never-empty)."""
+        """Return the merged changes in their order, and clear them; None: there are none (pr25648.diff.never-empty)."""
         changes = ScalableTopicChanges(tuple(self._added), tuple(self._removed))
         self._added.clear()
         self._removed.clear()
         return changes if changes.added or changes.removed else None
+
+
+def retry_delay(failures: int, random: Random) -> float:
+    """Return the number of seconds before a client reconnects: pr25648.client.backoff, .backoff-jitter.
+
+    Args:
+        failures: Number of failures since the last success, without this one.
+        random: Source of the jitter: the delay is shortened by up to a tenth, so that many clients do not reconnect at once.
+    """
+    return delay(failures + 1, random=random)  # text: 100 ms, doubled with each failure up to 30 s, shortened by up to a tenth

@@ -1,20 +1,41 @@
 """PIP-145: a filter, a hash and watchers for the list of a namespace's topics.
 
-A client that subscribes to a pattern needs the topics that match. Before PIP-145 it asked for all topics of the namespace, once
-a minute, and filtered them itself. What the proposal changes on the wire:
+A consumer that subscribes to a pattern needs the list of the topics that match. Before PIP-145, the client asked for all topics of
+the namespace once a minute and filtered the list itself. The proposal changes this on the wire:
 
-    GET_TOPICS_OF_NAMESPACE             topics_pattern: list what matches only; topics_hash: the list that the client has
-    GET_TOPICS_OF_NAMESPACE_RESPONSE    filtered: the pattern was applied; topics_hash: of this list; changed=false: you have it
-    CONNECTED                           feature flags supports_topic_watchers and supports_topic_watcher_reconcile
-    WATCH_TOPIC_LIST                    tell me what matches now, and each change from now on
-    WATCH_TOPIC_LIST_SUCCESS            what matches, with its hash; no topics if the client's hash is this one
-    WATCH_TOPIC_UPDATE                  a topic came or went; the hash of the whole set after it
-    WATCH_TOPIC_LIST_CLOSE              no more changes; answered by SUCCESS
+    CONNECTED (3)                           broker   feature_flags 4 and 7: supports_topic_watchers, supports_topic_watcher_reconcile
+    GET_TOPICS_OF_NAMESPACE (32)            client   asks for a list; two fields are new
+    GET_TOPICS_OF_NAMESPACE_RESPONSE (33)   broker   returns the list; three fields are new
+    WATCH_TOPIC_LIST (64)                   client   opens a watcher: the matching topics now, and each change from now on
+    WATCH_TOPIC_LIST_SUCCESS (65)           broker   the matching topics; no topics if the client's hash is the current one
+    WATCH_TOPIC_UPDATE (66)                 broker   a topic was created or deleted
+    WATCH_TOPIC_LIST_CLOSE (67)             client   closes the watcher; the broker answers with SUCCESS
 
-The rules that both sides share stand in `rules`. The broker's side is `TopicListBroker`, in `broker`; the client's is
-`TopicListWatch`, in `client`. Both are synchronous, without input and output. Sources: the text of PIP-145, and Apache
-Pulsar 4.2.4 as observed, which settles what the text leaves open. Where the two contradict each other, a `TopicListProfile` says which is
-followed.
+    command                             field                type      meaning
+    GET_TOPICS_OF_NAMESPACE             4 topics_pattern     string    list only the topics that match
+                                        5 topics_hash        string    hash of the list that the client has
+    GET_TOPICS_OF_NAMESPACE_RESPONSE    3 filtered           bool      the broker applied the pattern
+                                        4 topics_hash        string    hash of this list
+                                        5 changed            bool      false: the client has this list, `topics` is empty
+    WATCH_TOPIC_LIST                    1 request_id         uint64
+                                        2 watcher_id         uint64    chosen by the client, unique on its connection
+                                        3 namespace          string    tenant/namespace
+                                        4 topics_pattern     string
+                                        5 topics_hash        string    hash of the list that the client has; optional
+    WATCH_TOPIC_LIST_SUCCESS            1 request_id         uint64
+                                        2 watcher_id         uint64
+                                        3 topic              string*   full names
+                                        4 topics_hash        string    hash of the matching topics
+    WATCH_TOPIC_UPDATE                  1 watcher_id         uint64    there is no request_id: the broker pushes it
+                                        2 new_topics         string*
+                                        3 deleted_topics     string*
+                                        4 topics_hash        string    hash of the matching topics after the change
+    WATCH_TOPIC_LIST_CLOSE              1 request_id         uint64
+                                        2 watcher_id         uint64
+
+`rules` has the rules that both sides share, `broker` the broker's side (`TopicListBroker`) and `client` the client's side
+(`TopicListWatch`). All are synchronous and do no I/O. Sources: the text of PIP-145, and Apache Pulsar 4.2.4 as observed, which
+settles what the text leaves open. Where the two contradict each other, a `TopicListProfile` selects one.
 """
 
 from refimpl.indexes.topics_hash import EMPTY_HASH, topics_hash, utf16_order

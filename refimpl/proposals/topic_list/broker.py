@@ -1,6 +1,6 @@
-"""PIP-145, the broker's side: it answers requests for lists, and keeps the watchers of all connections.
+"""PIP-145, the broker's side: it answers list requests and keeps the watchers of all connections.
 
-`TopicListBroker` is the state machine; `TopicListExtension` joins it to a broker.
+`TopicListBroker` is the state machine; `TopicListExtension` connects it to a broker.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from refimpl.wire.pulsar_api_pb2 import (
 
 
 class TopicListBroker:
-    """The broker's side: answers requests for lists, and keeps the watchers of all connections.
+    """The broker's side: answers list requests and keeps the watchers of all connections.
 
-    Listing and watching are one step, so no change falls between them: a set is right from the moment that its watcher exists.
-    Watchers of one namespace and pattern share their set.
+    Listing the topics and registering the watcher is one atomic step, so no change is lost between them. Watchers with the same
+    namespace and pattern share one set of topics.
 
     Args:
-        topics_of: Gives the full names of the existing persistent topics of a namespace: partitions by their own names, system
-            topics too; nothing for a namespace that does not exist. Each change from then on has to be told by `created` or `deleted`.
-        profile: Whom to follow where text and peers differ.
+        topics_of: Returns the full names of the persistent topics of a namespace, with partitions listed individually and with
+            system topics; empty if the namespace does not exist. The caller reports each later change to `created` or `deleted`.
+        profile: Which reading to follow where the text and real peers differ.
         pattern_max_length: `subscriptionPatternMaxLength`, in UTF-16 code units.
         evaluation_enabled: `enableBrokerSideSubscriptionPatternEvaluation`; the text calls it enableBrokerSideTopicFiltering.
-        watchers_enabled: `enableBrokerTopicListWatcher`; it only hides the watchers.
-        max_watchers: Most watchers of one connection; one more is refused with TooManyRequests.
-        may_watch: Tells whether a connection may still list a namespace; its watchers end, without a word, at the first change for
-            which it may not. None: each may.
+        watchers_enabled: `enableBrokerTopicListWatcher`; off, the broker does not announce watchers but still serves them.
+        max_watchers: Maximum number of watchers per connection; the broker refuses more with TooManyRequests.
+        may_watch: Returns whether a connection may list a namespace. If it no longer may, its watchers end silently at the next
+            change. None: every connection may.
     """
 
     def __init__(
@@ -86,23 +86,23 @@ class TopicListBroker:
         return self._watchers_enabled and (self._evaluation_enabled or not self._profile.switch_clears_flag)
 
     def advertise(self, flags: FeatureFlags) -> None:
-        """Set the feature flags of this proposal; they depend on nothing that the client says: pip145.flag.whatever-client."""
+        """Set the feature flags of this proposal; they do not depend on the client: pip145.flag.whatever-client."""
         flags.supports_topic_watchers = self.offers_watchers
         flags.supports_topic_watcher_reconcile = self.offers_watchers  # pip145.flag.reconcile
 
     def watcher_count(self, connection: Hashable) -> int:
-        """Return how many watchers a connection has."""
+        """Return the number of watchers of a connection."""
         return len(self._watchers.get(connection, ()))
 
     def get_topics(self, request: CommandGetTopicsOfNamespace, topics: Iterable[str]) -> CommandGetTopicsOfNamespaceResponse:
         """Answer a request for the topics of a namespace.
 
         Args:
-            request: Its namespace is valid and may be listed.
-            topics: Full names of the topics that have the mode of the request; the answer keeps their order.
+            request: The request; its namespace is valid, and the connection may list it.
+            topics: Full names of the topics that match the mode of the request; the answer keeps their order.
 
         Raises:
-            Refused: The pattern can't be evaluated: pip145.list.error-keeps-connection.
+            Refused: The broker can't evaluate the pattern: pip145.list.error-keeps-connection.
         """
         pattern = self._filter_of(request)
         listed = visible_topics(topics, pattern)
@@ -134,17 +134,17 @@ class TopicListBroker:
         return self._profile.pattern_length_limited and pattern_length(pattern) > self._pattern_max_length
 
     def watch(self, connection: Hashable, request: CommandWatchTopicList) -> CommandWatchTopicListSuccess:
-        """Register a watcher, or, if its id is in use on the connection, check what its client knows.
+        """Open a watcher. If its id is already in use on the connection, only compare the client's hash.
 
         Args:
-            connection: Whose watcher; ids belong to their connection (pip145.watch.id-per-connection).
-            request: Its namespace is valid and may be listed.
+            connection: The connection of the watcher; each connection has its own ids (pip145.watch.id-per-connection).
+            request: The request; its namespace is valid, and the connection may list it.
 
         Returns:
-            The answer; it has to be sent before any update that follows (pip145.update.after-success).
+            The answer. Send it before any update (pip145.update.after-success).
 
         Raises:
-            Refused: The request can't be served; nothing has changed (pip145.watch.id-free-after-error, .reconcile-refused).
+            Refused: The request fails and changes nothing (pip145.watch.id-free-after-error, .reconcile-refused).
         """
         pattern = self._watched_pattern(request)
         selection = self._watchers.get(connection, {}).get(request.watcher_id)
@@ -157,7 +157,7 @@ class TopicListBroker:
             selection = self._select(request.namespace, pattern)
             selection.watchers[connection, request.watcher_id] = None
             self._watchers.setdefault(connection, {})[request.watcher_id] = selection
-        # A watcher that was there keeps its namespace and pattern: pip145.watch.reconcile-keeps
+        # An existing watcher keeps its namespace and pattern: pip145.watch.reconcile-keeps
         current = selection.topics.hash
         known = request.HasField("topics_hash") and request.topics_hash == current  # pip145.watch.equal-hash, pip145.watch.other-hash
         return CommandWatchTopicListSuccess(
@@ -165,7 +165,7 @@ class TopicListBroker:
         )
 
     def _watched_pattern(self, request: CommandWatchTopicList) -> TopicsPattern:
-        """Return the pattern of a request; what is wrong is looked for in the order of Apache Pulsar 4.2.4."""
+        """Return the pattern of a request. The checks are in the order of Apache Pulsar 4.2.4."""
         try:
             text = without_domain(request.topics_pattern)
         except ValueError:  # pip145.watch.domain-unsupported
@@ -181,7 +181,7 @@ class TopicListBroker:
             raise Refused(InvalidTopicName, f"Invalid topics pattern: {error}") from None
 
     def close(self, connection: Hashable, request: CommandWatchTopicListClose) -> CommandSuccess | CommandWatchTopicListSuccess:
-        """End a watcher; one that does not exist is closed already: pip145.close.unknown."""
+        """Close a watcher; closing an unknown watcher succeeds: pip145.close.unknown."""
         self._drop(connection, request.watcher_id)
         if self._profile.close_answer == "success":  # pip145.close.answer
             return CommandSuccess(request_id=request.request_id)
@@ -190,23 +190,23 @@ class TopicListBroker:
         )
 
     def disconnected(self, connection: Hashable) -> None:
-        """End all watchers of a connection: pip145.watch.dropped-with-connection."""
+        """Remove all watchers of a connection: pip145.watch.dropped-with-connection."""
         for watcher_id in list(self._watchers.get(connection, ())):
             self._drop(connection, watcher_id)
 
     def created(self, topic: str) -> list[tuple[Hashable, CommandWatchTopicUpdate]]:
-        """Record a new topic or partition: pip145.update.on-create.
+        """Handle the creation of a topic or partition: pip145.update.on-create.
 
         Args:
-            topic: Full name; of a partition its own.
+            topic: Full name of the topic or of the partition.
 
         Returns:
-            The connections to tell, and what; to be sent in this order.
+            The connections to notify and the command for each, in the order of sending.
         """
         return self._announce(topic, is_new=True)
 
     def deleted(self, topic: str) -> list[tuple[Hashable, CommandWatchTopicUpdate]]:
-        """Record that a topic or partition is gone: pip145.update.on-delete. As `created`."""
+        """Handle the deletion of a topic or partition, like `created`: pip145.update.on-delete."""
         return self._announce(topic, is_new=False)
 
     def _announce(self, topic: str, *, is_new: bool) -> list[tuple[Hashable, CommandWatchTopicUpdate]]:
@@ -233,7 +233,7 @@ class TopicListBroker:
         return updates
 
     def _select(self, namespace: str, pattern: TopicsPattern) -> _Selection:
-        """Return the set that a namespace and a pattern select; it is kept while it has watchers."""
+        """Return the set of topics for a namespace and a pattern; it exists as long as it has watchers."""
         selections = self._selections.setdefault(namespace, {})
         selection = selections.get(pattern.text)
         if selection is None:
@@ -258,7 +258,7 @@ class TopicListBroker:
 
 
 class _Selection:
-    """What a namespace and a pattern select, and who watches it."""
+    """The set of topics for a namespace and a pattern, with its watchers."""
 
     __slots__ = ("namespace", "text", "topics", "watchers")
 
@@ -274,7 +274,7 @@ def _anybody(connection: Hashable, namespace: str) -> bool:  # noqa: ARG001
 
 
 class TopicListExtension(Extension):
-    """What PIP-145 adds to a broker. That a namespace is unloaded is no change of its list: pip145.update.survives-unload.
+    """What PIP-145 adds to a broker. Unloading a namespace does not change its list: pip145.update.survives-unload.
 
     Attributes:
         lists: The state machine.
@@ -298,22 +298,22 @@ class TopicListExtension(Extension):
         self.lists.advertise(flags)
 
     def disconnected(self, connection: Connection) -> None:
-        """Forget a connection: pip145.watch.dropped-with-connection."""
+        """Remove the watchers of a connection: pip145.watch.dropped-with-connection."""
         self.lists.disconnected(connection)
 
     def list_topics(self, request: CommandGetTopicsOfNamespace, topics: Iterable[str]) -> CommandGetTopicsOfNamespaceResponse:
-        """Answer with filter and hash.
+        """Answer with the filtered list and its hash.
 
-        Form, permission and mode have been looked at: pip145.list.malformed-namespace, .unauthorized, .mode-non-persistent.
+        The broker has checked namespace, permission and mode: pip145.list.malformed-namespace, .unauthorized, .mode-non-persistent.
         """
         return self.lists.get_topics(request, topics)
 
     def topic_created(self, topic: str) -> None:
-        """Tell the watchers, of each new partition by its own name: pip145.update.on-create, pip145.update.partitioned."""
+        """Notify the watchers; each new partition counts as a topic: pip145.update.on-create, pip145.update.partitioned."""
         send_all(self.lists.created(topic))
 
     def topic_deleted(self, topic: str) -> None:
-        """Tell the watchers: pip145.update.on-delete."""
+        """Notify the watchers: pip145.update.on-delete."""
         send_all(self.lists.deleted(topic))
 
     def _watch(self, connection: Connection, request: CommandWatchTopicList) -> CommandWatchTopicListSuccess:

@@ -1,8 +1,8 @@
-"""PIP-145, the client's side: what a pattern consumer asks, and what it makes of the answers.
+"""PIP-145, the client's side: how a pattern consumer keeps its list of topics up to date.
 
-The first list comes from GET_TOPICS_OF_NAMESPACE. If the broker offers watchers, one is registered then; what it tells is checked
-once in a period, since a change can get lost on the way. Otherwise the list is asked for once in a period. `TRANSITIONS` has
-all of it as a table.
+The client gets the first list with GET_TOPICS_OF_NAMESPACE. If the broker supports watchers, the client then opens one, and checks
+its list once per period, because an update can be lost. Otherwise it polls the list once per period. `TRANSITIONS` is the
+state machine.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from refimpl.wire.pulsar_api_pb2 import (
 )
 
 FIRST_RETRY = 0.2
-"""Seconds until a request that failed is made again; they double with each failure, up to the discovery period."""
+"""Seconds before a failed request is repeated; the delay doubles with each failure, up to the discovery period."""
 
 
 class TopicListState(Enum):
-    """Where a pattern consumer's watch stands."""
+    """The states of a pattern consumer's watch."""
 
     OFFLINE = "there is no connection"
     LISTING = "a list is asked for"
@@ -55,7 +55,7 @@ class TopicListState(Enum):
 
 
 class TopicListEvent(Enum):
-    """What happens to it."""
+    """The events of this state machine."""
 
     CONNECTED = "there is a connection"
     DISCONNECTED = "the connection is lost"
@@ -70,7 +70,7 @@ class TopicListEvent(Enum):
 
 
 class TopicListSend(Enum):
-    """What it sends."""
+    """The commands that this state machine sends."""
 
     LIST = "GET_TOPICS_OF_NAMESPACE with the known hash"
     LIST_ANEW = "GET_TOPICS_OF_NAMESPACE without a hash"
@@ -79,7 +79,7 @@ class TopicListSend(Enum):
 
 
 class TopicListOffer(Enum):
-    """What the present broker does, as far as the client makes use of it."""
+    """What the current broker supports, of what the client uses."""
 
     LISTS = "it answers requests for a list"
     WATCHERS = "it tells of changes, too"
@@ -87,27 +87,27 @@ class TopicListOffer(Enum):
 
 
 def knows_topics_and_watches(watch: TopicListWatch) -> bool:
-    """Tell whether a watcher can be asked for at once, with the hash of what is known: pip145.client.watch-hash-on-reconnect."""
+    """Return whether the client can open a watcher at once, with the hash of its list: pip145.client.watch-hash-on-reconnect."""
     return watch.topics_hash is not None and watches(watch)
 
 
 def watches(watch: TopicListWatch) -> bool:
-    """Tell whether a watcher can be asked for: pip145.client.watch-needs-flag, pip145.client.list-polls-without-watch."""
+    """Return whether the client can open a watcher: pip145.client.watch-needs-flag, pip145.client.list-polls-without-watch."""
     return watch.offer is not TopicListOffer.LISTS
 
 
 def reconciles(watch: TopicListWatch) -> bool:
-    """Tell whether the set is checked by a repeated request for the watcher, and not by a list: pip145.client.watch-periodic."""
+    """Return whether the client checks its list by repeating the watch request, not by a new list: pip145.client.watch-periodic."""
     return watch.offer is TopicListOffer.CHECKS
 
 
 def awaits_answer(watch: TopicListWatch) -> bool:
-    """Tell whether a request is on its way. A close has to follow its answer: some brokers suffer from one that overtakes it."""
+    """Return whether a request is unanswered. The close waits for the answer: some brokers fail if the close comes first."""
     return watch.asked is not None
 
 
 def may_have_watcher(watch: TopicListWatch) -> bool:
-    """Tell whether the broker may have a watcher, which is to be closed then: pip145.client.watch-close."""
+    """Return whether the broker may have a watcher, which the client then closes: pip145.client.watch-close."""
     return watch.registration is not Registration.NONE
 
 
@@ -159,7 +159,7 @@ TRANSITIONS: tuple[Transition[TopicListState, TopicListEvent, TopicListSend], ..
     Transition(_State.CLOSING, _Event.FAILED, _State.CLOSED),
     Transition(_State.CLOSING, _Event.DISCONNECTED, _State.CLOSED),
 )
-"""The client as a table."""
+"""The transitions of the client."""
 
 _LIST_ANSWERS = (_Event.LISTED,)
 _WATCH_ANSWERS = (_Event.WATCHED, _Event.DOUBTED, _Event.REFUSED)
@@ -178,14 +178,14 @@ IGNORED: Mapping[TopicListState, tuple[TopicListEvent, ...]] = MappingProxyType(
         _State.CLOSED: tuple(_Event),
     }
 )
-"""What changes nothing: the set is compared already or will be soon, and nobody has asked for such an answer."""
+"""The events that a state ignores: a check is already under way or planned, or the answer belongs to no request."""
 
 _TABLE = Table(TRANSITIONS, IGNORED)
 
 
 @dataclass(frozen=True)
 class TopicChanges:
-    """How the set of topics has changed; full names, partitions by their own names, in the order of the hash."""
+    """A change of the set of topics: full names, with partitions listed individually, in the order of the hash."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
@@ -193,12 +193,12 @@ class TopicChanges:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A request that is not answered yet.
+    """An unanswered request.
 
     Attributes:
-        send: What it is.
-        request_id: Its number.
-        topics_hash: What it carries; None: nothing.
+        send: The kind of request.
+        request_id: The id of the request.
+        topics_hash: The hash in the request; None: it has no hash.
     """
 
     send: TopicListSend
@@ -207,25 +207,25 @@ class _Asked:
 
 
 class TopicListWatch:
-    """The topics of a namespace that match a pattern, as far as a broker tells; a `WatchMachine`.
+    """Keeps the list of the topics of a namespace that match a pattern; a `WatchMachine`.
 
     Args:
         namespace: `tenant/namespace`.
-        topics_pattern: RE2 syntax, with or without a topic domain; it goes to the broker as it is.
-        watcher_id: Unique among the watchers of the client's connections; it is kept over reconnects.
-        profile: Whom to follow where text and peers differ.
-        discovery_period: Seconds between two lists, or two checks of what the watcher told (`patternAutoDiscoveryPeriod`).
-        operation_timeout: Seconds after which an unanswered request has failed.
-        mode: Kind of topics to list; only persistent ones can be watched.
-        polling_only: Register no watcher, as for a client that uses HTTP for look-ups.
+        topics_pattern: RE2 syntax, with or without a topic domain; sent to the broker unchanged.
+        watcher_id: Unique among the watchers of the client; it stays the same across reconnects.
+        profile: Which reading to follow where the text and real peers differ.
+        discovery_period: Seconds between two polls, or two checks of a watched list (`patternAutoDiscoveryPeriod`).
+        operation_timeout: Seconds after which an unanswered request fails.
+        mode: The kind of topics to list; only persistent topics can be watched.
+        polling_only: Open no watcher, like a client that uses HTTP for lookups.
 
     Attributes:
-        state: Where it stands.
-        offer: What the broker does.
-        registration: What is known of the watcher at the broker; only a confirmed one's updates count.
-        registrations: How often a watcher was confirmed, on connections before this one.
-        asked: The request that is not answered yet; None: each is.
-        failure: Why the last request failed; None: it did not.
+        state: The current state.
+        offer: What the broker supports.
+        registration: The state of the watcher at the broker; updates count only once it is confirmed.
+        registrations: How many earlier connections had a confirmed watcher.
+        asked: The unanswered request; None: there is none.
+        failure: Why the last request failed; None: it succeeded.
 
     Raises:
         ValueError: The pattern does not compile.
@@ -259,7 +259,7 @@ class TopicListWatch:
         self._polling_only = polling_only or mode != CommandGetTopicsOfNamespace.PERSISTENT
         self._pattern = compile_pattern(without_domain(topics_pattern), f"{namespace}/")
         self._topics: TopicSet | None = None
-        self._list_hash: str | None = None  # of the last list, if that was not filtered by the broker
+        self._list_hash: str | None = None  # of the last list, if the broker did not filter it
         self._changes: deque[TopicChanges] = deque()
         self._to_send: TopicListSend | None = None
         self._deadline: float | None = None
@@ -267,34 +267,34 @@ class TopicListWatch:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Return by which field the broker's commands name it, and the number there."""
+        """Return the field by which the broker's commands address it, and the value of that field."""
         return "watcher_id", self.watcher_id
 
     @property
     def topics(self) -> frozenset[str]:
-        """The known topics; empty also as long as there was no list yet."""
+        """The known topics; empty before the first list."""
         return frozenset(self._topics or ())
 
     @property
     def topics_hash(self) -> str | None:
-        """The hash of the known topics; None: there was no list yet."""
+        """The hash of the known topics; None before the first list."""
         return None if self._topics is None else self._topics.hash
 
     @property
     def wants_connection(self) -> bool:
-        """Whether a connection is wanted, and there is none."""
+        """Whether the watch needs a connection and has none."""
         return self.state is TopicListState.OFFLINE
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has ended for good."""
+        """Whether it has ended and will not start again."""
         return self.state is TopicListState.CLOSED
 
     def connected(self, flags: FeatureFlags | None, now: float) -> None:
         """Handle a new connection.
 
         Args:
-            flags: Those of CONNECTED; None: it had none.
+            flags: Feature flags of CONNECTED; None: it had none.
             now: Seconds.
         """
         self.disconnected(now)
@@ -309,18 +309,18 @@ class TopicListWatch:
         return TopicListOffer.CHECKS if checks else TopicListOffer.WATCHERS
 
     def disconnected(self, now: float) -> None:
-        """Handle the loss of the connection; what it still owed is void, and the known topics stay."""
+        """Handle the loss of the connection: drop the unanswered request, keep the known topics."""
         self.registrations += self.registration is Registration.CONFIRMED
         self.registration = Registration.NONE
         self.asked = self._to_send = None
         self._happened(TopicListEvent.DISCONNECTED, now)
 
     def close(self) -> None:
-        """End the watch, since nobody is interested any more; a watcher is closed: pip145.client.watch-close."""
+        """Close the watch and its watcher at the broker: pip145.client.watch-close."""
         self._happened(TopicListEvent.CLOSE, None)
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has to be called, in seconds; None: never, unless something happens."""
+        """Return when to call `tick` next, in seconds; None: no deadline is set."""
         return self._deadline
 
     def tick(self, now: float) -> None:
@@ -335,14 +335,14 @@ class TopicListWatch:
             self._failed(Refused(0, "the broker has not answered in time"), TopicListEvent.FAILED, now)
 
     def commands_to_send(self, new_request_id: Callable[[], int], now: float) -> list[Message]:
-        """Return what is to be sent now.
+        """Return what to send now.
 
         Args:
-            new_request_id: Gives a number that no other request of the connection has.
+            new_request_id: Returns an id that no other request of the connection has.
             now: Seconds.
 
         Returns:
-            Sub-messages, each to be wrapped into its command.
+            Sub-messages; the caller wraps each one into a BaseCommand.
         """
         send, self._to_send = self._to_send, None
         if send is None:
@@ -379,7 +379,7 @@ class TopicListWatch:
         )
 
     def received(self, command: BaseCommand, now: float) -> None:
-        """Take a command from the broker; one that is not for this watcher, or comes too late, is ignored."""
+        """Handle a command from the broker; ignore it if it is not for this watcher, or comes too late."""
         name = command_name(command)
         if name == "watchTopicUpdate":
             self._updated(command.watchTopicUpdate, now)
@@ -391,11 +391,11 @@ class TopicListWatch:
             self._error(command.error, now)
 
     def take_changes(self) -> TopicChanges | None:
-        """Return how the topics have changed by a command that was received, the oldest first; None: no more is to be told."""
+        """Return the oldest change that the caller has not taken yet; None: there is none."""
         return self._changes.popleft() if self._changes else None
 
     def _answered(self, request_id: int, *, is_watch: bool) -> _Asked | None:
-        """Return the request that an answer belongs to; None: that of another, or of an older connection."""
+        """Return the request that an answer belongs to; None: it is for another watch, or an older connection."""
         asked = self.asked
         if asked is None or asked.request_id != request_id or (asked.send is TopicListSend.WATCH) is not is_watch:
             return None
@@ -452,7 +452,7 @@ class TopicListWatch:
         if self._answered(error.request_id, is_watch=False) is not None:
             self._failed(refusal, TopicListEvent.FAILED, now)
         elif self._answered(error.request_id, is_watch=True) is not None:
-            if self.registration is Registration.ASKED:  # a refused check leaves the watcher as it was
+            if self.registration is Registration.ASKED:  # after a refused check, the watcher still exists
                 self.registration = Registration.NONE
             if error.error == NotAllowedError:  # pip145.client.watch-refused
                 self.offer = TopicListOffer.LISTS
@@ -482,7 +482,7 @@ class TopicListWatch:
         self._happened(event, now)
 
     def _happened(self, event: TopicListEvent, now: float | None) -> None:
-        """Follow the table; now is None with CLOSE only, which begins no new delay."""
+        """Apply the transition table; `now` is None only for CLOSE, which starts no delay."""
         row = _TABLE.row(self, self.state, event)
         if row is None:
             return

@@ -1,4 +1,4 @@
-"""PIP-145, the rules that both sides share: where text and peers differ, which topics count, and what a pattern fits."""
+"""PIP-145, the rules that both sides share: the profiles, which topics a list shows, and how a pattern is read."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ PATTERN_MAX_LENGTH = 50
 """Longest pattern that a broker evaluates, in UTF-16 code units (`subscriptionPatternMaxLength`; observed default)."""
 
 WATCHERS_PER_CONNECTION = 20_000
-"""Most watchers that one connection may have."""
+"""Maximum number of watchers per connection."""
 
 _DOMAIN_HEAD = re.compile(r"(?s)(.*?)(non-persistent|persistent)\Z")
 
 
 @dataclass(frozen=True)
 class TopicListProfile:
-    """What is spoken where real peers do otherwise than the text of PIP-145."""
+    """Which reading of PIP-145 a peer speaks, where real peers differ from the text."""
 
     close_answer: Literal["success", "watch_topic_list_success"]
     """What answers WATCH_TOPIC_LIST_CLOSE: SUCCESS, or, as the text has it, WATCH_TOPIC_LIST_SUCCESS without topics and with
@@ -59,16 +59,35 @@ AS_WRITTEN = TopicListProfile(
 """What the text says."""
 
 PROFILES: Mapping[str, TopicListProfile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
-"""Both, by name."""
+"""Both profiles, by name."""
+
+
+def visible_topics(topics: Iterable[str], pattern: TopicsPattern | None = None) -> list[str]:
+    """Return the topics that a list shows, in the given order: pip145.list.system-hidden.
+
+    Args:
+        topics: Full names; partitions by their own names (pip145.list.partitions).
+        pattern: Leave out topics that do not match it; None: keep all.
+    """
+    shown = (topic for topic in topics if not is_system_topic(topic))
+    return [topic for topic in shown if pattern is None or pattern.matches(matched_name(topic))]
+
+
+def matched_name(topic: str) -> str:
+    """Return the part of a topic name that patterns match, `tenant/namespace/local-name`.
+
+    The domain is removed (pip145.pattern.name-without-domain), and so is a partition suffix (pip145.pattern.partitioned-name).
+    """
+    return partitioned_topic_name(topic).partition("://")[2]
 
 
 def without_domain(pattern: str) -> str:
-    r"""Remove the topic domain from a pattern, keeping what stands before it, such as `^` or `\Q`.
+    r"""Remove the topic domain from a pattern; keep what precedes it, such as `^` or `\Q`.
 
     Raises:
-        ValueError: The pattern has a `://` whose head does not end in `persistent` or `non-persistent`, or nothing behind it.
+        ValueError: The text before `://` does not end in `persistent` or `non-persistent`, or nothing follows the `://`.
 
-    Source: observed on Apache Pulsar 3.0.7 and later; the domain of a pattern takes no part in the match.
+    Source: observed on Apache Pulsar 3.0.7 and later; the match ignores the domain of a pattern.
     """
     if "://" not in pattern:
         return pattern
@@ -82,24 +101,5 @@ def without_domain(pattern: str) -> str:
 
 
 def pattern_length(pattern: str) -> int:
-    """Return the length of a pattern in the unit of the limit, UTF-16 code units: pip145.pattern.length-unit."""
+    """Return the length of a pattern in UTF-16 code units, the unit of the limit: pip145.pattern.length-unit."""
     return len(pattern.encode("utf-16-be", "surrogatepass")) // 2
-
-
-def matched_name(topic: str) -> str:
-    """Return what a pattern is compared with, `tenant/namespace/local-name`.
-
-    The domain is left out (pip145.pattern.name-without-domain), and so is a partition's number (pip145.pattern.partitioned-name).
-    """
-    return partitioned_topic_name(topic).partition("://")[2]
-
-
-def visible_topics(topics: Iterable[str], pattern: TopicsPattern | None = None) -> list[str]:
-    """Return the topics that a list shows, in their order.
-
-    Args:
-        topics: Full names; partitions by their own names (pip145.list.partitions).
-        pattern: Those that it does not fit are left out.
-    """
-    shown = (topic for topic in topics if not is_system_topic(topic))
-    return [topic for topic in shown if pattern is None or pattern.matches(matched_name(topic))]

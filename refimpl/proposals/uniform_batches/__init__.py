@@ -1,23 +1,25 @@
-"""PIP-191: batches whose messages agree in the properties that an entry filter looks at.
+"""PIP-191: batches whose messages agree in the properties that an entry filter reads.
 
-An entry filter at the broker sees the header of an entry. If the entry is a batch, the properties of its messages stand inside,
-where a filter can't see them without taking the batch apart. The proposal lets the producer choose properties and values
-(`restrictSameValuesInBatchProperties`): only messages that agree in them share a batch, and its header repeats them.
+An entry filter on the broker reads the header of an entry. The properties of batched messages are inside the batch, where the
+filter can't see them without decoding the batch. With this proposal the producer selects properties and values
+(`restrictSameValuesInBatchProperties`). Only messages that agree in them share a batch, and the header of the batch repeats them:
 
-    MessageMetadata.properties          of a batch: the extracted set, which each of its messages has
-    SingleMessageMetadata.properties    all properties of the message, as ever
+    message                  field           of an entry      content
+    MessageMetadata          4 properties    batch            the extracted set, which all its messages have in common
+                             4 properties    single message   all properties of the message, as without the proposal
+    SingleMessageMetadata    1 properties    batch            all properties of the message, as without the proposal
 
-No command, field or feature flag is new: any broker stores such an entry, any client reads it. That is also the weakness:
-nothing in an entry says that its producer used the setting. Stock Java, Python and C++ clients leave the header of a batch
-without properties, stock Go clients put those of the first message there, and all of them put all properties of an unbatched
-message there.
+There is no new command, field or feature flag: every broker stores such an entry, and every client reads it. The price is that
+nothing in an entry shows whether its producer used the setting. Other clients differ in what they write into the header of a batch:
+Java, Python and C++ clients write no properties, Go clients write those of the first message.
 
-    property and value allowed?     --> extracted set --> same as in the open batch?  yes: joins it
-                                                                                      no: the batch goes out, a new one begins
+    message --> extracted set: the properties and values that the setting allows
+                    same set as the open batch       --> the message joins the batch
+                    another set                      --> the batch is sent, and the message opens a new one
 
-The rules stand in `rules`. The producer's side is `UniformBatcher`, in `client`. The broker's is an entry filter that reads the header,
-in `broker`. Both are synchronous, without input and output. Sources: the text of PIP-191, which was never merged; what it leaves
-open is settled here, and where there are two readings a `UniformBatchesProfile` says which is followed.
+`rules` has the rules, `client` the producer's side (`UniformBatcher`), and `broker` an entry filter that reads the header. All are
+synchronous and do no I/O. Source: the text of PIP-191, which was never merged; this project settles what it leaves open. Where there
+are two readings, a `UniformBatchesProfile` selects one.
 """
 
 from refimpl.proposals.declaration import Capability, Proposal

@@ -1,17 +1,17 @@
-"""PIP-191, the broker's side: entry filters, and the one that compares properties.
+"""PIP-191, the broker's side: entry filters, and the built-in filter that compares properties.
 
-An entry filter says of each entry, before it is sent to a consumer, what becomes of it. It sees the header of the entry and the
-properties of the subscription, and never opens a batch (pip191.filter.header-only): its verdict holds for all messages of the
-entry (pip191.filter.whole-entry).
+An entry filter judges each entry before the broker sends it to a consumer. It reads the header of the entry and the properties of
+the subscription, and never decodes a batch (pip191.filter.header-only). Its verdict applies to all messages of the entry
+(pip191.filter.whole-entry):
 
-    ACCEPT        it is sent
-    REJECT        the broker acknowledges it for the subscription; it costs no permits
-    RESCHEDULE    it is offered again after a second, it alone
+    ACCEPT      the broker sends the entry
+    REJECT      the broker acknowledges the entry for the subscription; it uses no permits
+    RESCHEDULE  the broker tries this entry again after a second
 
-`SubscriptionEntryFilters` asks the filters of one subscription and counts; the dispatcher does what it says. `PropertyEntryFilter` is
-built in, others are a small class and a function (`EntryFilter`, `EntryFilterFactory`). Sources: PIP-191 and PIP-105, and Apache
-Pulsar 4.2.4 as observed. Two things that happened there are left out: a filter that raised an error stopped its subscription for
-good, and on an exclusive or failover subscription RESCHEDULE sent again everything that was not acknowledged, once a second.
+`SubscriptionEntryFilters` runs the filters of one subscription and counts their verdicts; the dispatcher applies them.
+`PropertyEntryFilter` is built in; another filter needs a class and a factory (`EntryFilter`, `EntryFilterFactory`). Sources: PIP-191,
+PIP-105, and Apache Pulsar 4.2.4 as observed, with two differences. There, a filter that raised an error stopped its subscription
+permanently. And on an exclusive or failover subscription, RESCHEDULE redelivered all unacknowledged entries once a second.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from refimpl.wire import WireError, parse_payload
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata, NotAllowedError
 
 PREFIX = "entry-filter."
-"""Begins the name of a subscription property that asks for values of an entry's property: `entry-filter.region` = `eu,us`."""
+"""Prefix of a subscription property that selects entries by a property: `entry-filter.region` = `eu,us`."""
 
 MISSING = "entry-filter-missing"
-"""Subscription property: what becomes of an entry whose header lacks a property that is asked for; `accept` (default) or `reject`."""
+"""Subscription property: the verdict on an entry without one of the selected properties; `accept` (default) or `reject`."""
 
 ENTRY_POINT_GROUP = "pulsar_conformance.entry_filters"
-"""The group in which other distributions register filters; what an entry point names is an `EntryFilterFactory`."""
+"""The entry point group for filters of other distributions; an entry point refers to an `EntryFilterFactory`."""
 
 RESCHEDULE_DELAY = 1.0
-"""Seconds until an entry is offered again (`dispatcherEntryFilterRescheduledMessageDelay`; observed default)."""
+"""Seconds before a rescheduled entry is tried again (`dispatcherEntryFilterRescheduledMessageDelay`; observed default)."""
 
 
 class EntryFilter(Protocol):
     """Judges the entries of one subscription."""
 
     def judge(self, metadata: MessageMetadata) -> EntryVerdict | None:
-        """Say what becomes of an entry.
+        """Judge an entry.
 
         Args:
-            metadata: Its header. Of a batch the properties are whatever its producer put there; `num_messages_in_batch` is
-                present if it is one.
+            metadata: The header. In a batch, the properties are what its producer wrote; `num_messages_in_batch` is
+                present only in a batch.
 
         Returns:
             None counts as ACCEPT (pip191.filter.no-verdict).
@@ -59,18 +59,18 @@ class EntryFilter(Protocol):
 
 
 EntryFilterFactory = Callable[[Mapping[str, str]], EntryFilter | None]
-"""Makes a filter for a subscription with these properties; None: they do not ask for it. Raises ValueError for bad properties."""
+"""Makes a filter from the properties of a subscription; None: they do not ask for it. Raises ValueError if they are invalid."""
 
 
 class PropertyEntryFilter:
-    """Accepts an entry if each property that is asked for has one of the values that are asked for.
+    """Accepts an entry if each selected property has one of the selected values.
 
-    A property that the header lacks does not count, unless `entry-filter-missing` is `reject`. So where a producer may extract
-    the versions 1 and 2, a filter on version 1 also lets messages of version 5 pass: their header has no version.
+    A property that is missing from the header is accepted, unless `entry-filter-missing` is `reject`. So if the producer's setting
+    allows the versions 1 and 2, a filter on version 1 also accepts messages of version 5, because their header has no version.
 
     Args:
-        wanted: Values by property name.
-        missing: What becomes of an entry whose header lacks one of the names.
+        wanted: The selected values, by property name.
+        missing: The verdict on an entry whose header lacks a selected property.
     """
 
     def __init__(self, wanted: Mapping[str, frozenset[str]], missing: EntryVerdict = EntryVerdict.ACCEPT) -> None:
@@ -79,13 +79,13 @@ class PropertyEntryFilter:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Self | None:
-        """Make the filter that a subscription's properties ask for: pip191.filter.switched-on.
+        """Make the filter for the properties of a subscription: pip191.filter.switched-on.
 
         Args:
-            properties: `entry-filter.NAME` = values separated by commas, taken as they stand (pip191.filter.values-exact).
+            properties: `entry-filter.NAME` = values separated by commas, used exactly as written (pip191.filter.values-exact).
 
         Returns:
-            None if no property is asked for (pip191.filter.off).
+            None if no property is selected (pip191.filter.off).
 
         Raises:
             ValueError: A name is empty, or `entry-filter-missing` is neither `accept` nor `reject` (pip191.filter.invalid).
@@ -99,7 +99,7 @@ class PropertyEntryFilter:
         return cls(wanted, missing) if wanted else None
 
     def judge(self, metadata: MessageMetadata) -> EntryVerdict:
-        """Compare the header's properties with what is asked for."""
+        """Compare the properties in the header with the selected values."""
         header = {one.key: one.value for one in metadata.properties}  # pip191.filter.repeated-name
         for name, values in self._wanted.items():
             if name not in header:
@@ -111,15 +111,15 @@ class PropertyEntryFilter:
 
 
 BUILT_IN: Mapping[str, EntryFilterFactory] = MappingProxyType({"PropertyEntryFilter": PropertyEntryFilter.of})
-"""Filters that every broker has, by name."""
+"""The built-in filters, by name."""
 
 
 def with_entry_points(entry_points: Iterable[EntryPoint], log: Callable[[str], None] = lambda _: None) -> dict[str, EntryFilterFactory]:
-    """Return the filters that every broker has, followed by those that other distributions register, in the order of their names.
+    """Return the built-in filters, followed by those of other distributions in the order of their names.
 
     Args:
-        entry_points: Such as `importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)` gives them.
-        log: Gets one line for each that can't be used; the others work.
+        entry_points: Entry points, such as `importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)`.
+        log: Called with a line for each entry point that fails to load; the others work.
     """
     found = dict(BUILT_IN)
     for entry_point in sorted(entry_points, key=lambda one: one.name):
@@ -129,7 +129,7 @@ def with_entry_points(entry_points: Iterable[EntryPoint], log: Callable[[str], N
             continue
         try:
             factory = entry_point.load()
-        except Exception as error:  # code of others, of which one piece must not keep the rest from working
+        except Exception as error:  # third-party code: one failure must not affect the others
             log(f"entry filter {name} of {entry_point.value} is left out: {type(error).__name__}: {error}")
             continue
         if callable(factory):
@@ -140,20 +140,20 @@ def with_entry_points(entry_points: Iterable[EntryPoint], log: Callable[[str], N
 
 
 def filters_of(properties: Mapping[str, str], factories: Mapping[str, EntryFilterFactory] = BUILT_IN) -> dict[str, EntryFilter]:
-    """Return the filters that a subscription's properties ask for, by name, in the order in which they are asked.
+    """Return the filters for the properties of a subscription, by name, in the order of their execution.
 
     Args:
-        properties: Those of the SUBSCRIBE that creates the subscription: pip191.filter.properties-of-first.
-        factories: By name.
+        properties: The properties in the SUBSCRIBE that creates the subscription: pip191.filter.properties-of-first.
+        factories: The factories, by name.
 
     Raises:
-        Refused: NotAllowedError: they can't be used; nothing may be created (pip191.filter.invalid).
+        Refused: NotAllowedError: the properties are invalid; do not create the subscription (pip191.filter.invalid).
     """
     found: dict[str, EntryFilter] = {}
     for name, factory in factories.items():
         try:
             made = factory(properties)
-        except Exception as error:  # a filter of somebody else may raise anything
+        except Exception as error:  # third-party code may raise anything
             raise Refused(NotAllowedError, f"Entry filter {name}: {error}") from None
         if made is not None:
             found[name] = made
@@ -162,12 +162,12 @@ def filters_of(properties: Mapping[str, str], factories: Mapping[str, EntryFilte
 
 @dataclass
 class FilterCounts:
-    """What the filters of a subscription have said; counted in messages, a batch by its size: pip191.stats.messages.
+    """Counters of the verdicts of a subscription's filters, in messages: pip191.stats.messages.
 
     `processed` is the sum of `accepted`, `rejected` and `rescheduled`: pip191.stats.sum.
 
     Attributes:
-        failed: Of the accepted ones, those that were accepted because a filter failed.
+        failed: Accepted messages that were accepted because a filter failed.
     """
 
     processed: int = 0
@@ -177,7 +177,7 @@ class FilterCounts:
     failed: int = 0
 
     def stats(self) -> dict[str, int]:
-        """Return them under the names of Pulsar's statistics; the last has none there."""
+        """Return the counters under Pulsar's names in topic stats; Pulsar has no name for the last one."""
         return {
             "filterProcessedMsgCount": self.processed,
             "filterAcceptedMsgCount": self.accepted,
@@ -188,18 +188,18 @@ class FilterCounts:
 
 
 class SubscriptionEntryFilters:
-    """The filters of one subscription, and the entries that it has put off.
+    """The filters of one subscription, and its rescheduled entries.
 
-    Entries are named by their index. It is to be asked each time that an entry is about to be sent, also again
+    Entries are identified by their index. The caller asks before each delivery of an entry, including redeliveries
     (pip191.filter.each-delivery), and only while a consumer has permits (pip191.filter.needs-permits).
 
     Args:
-        filters: From `filters_of`; asked in their order until one does not accept (pip191.filter.chain).
-        delay: Seconds until an entry that was put off is offered again.
-        log: Gets one line when a filter fails for the first time.
+        filters: The filters, from `filters_of`. They run in order until one does not accept (pip191.filter.chain).
+        delay: Seconds before a rescheduled entry is tried again.
+        log: Called with a line when a filter fails for the first time.
 
     Attributes:
-        counts: What has been said so far.
+        counts: Counts of the verdicts.
     """
 
     def __init__(
@@ -221,9 +221,9 @@ class SubscriptionEntryFilters:
         delay: float = RESCHEDULE_DELAY,
         log: Callable[[str], None] = lambda _: None,
     ) -> Self:
-        """Return what judges for a subscription that exists, be its properties good or not.
+        """Return the filters of an existing subscription, whose properties may be invalid.
 
-        With properties that can't be used each entry counts as one whose filter failed, so that nothing is lost.
+        With invalid properties, the filter fails for each entry, so that all entries are delivered.
         """
         try:
             filters = filters_of(properties, factories)
@@ -233,22 +233,22 @@ class SubscriptionEntryFilters:
 
     @property
     def active(self) -> bool:
-        """Tell whether there is any filter; if not, every entry is sent and nothing is counted."""
+        """Return whether there is any filter; without one, every entry is accepted and not counted."""
         return bool(self._filters)
 
     def judge(self, index: int, data: bytes, messages: int, now: float) -> EntryVerdict:
-        """Say what becomes of an entry, and count it.
+        """Judge an entry and count the verdict.
 
         Args:
-            index: Of the entry.
-            data: Everything behind the SEND command, as it was stored.
-            messages: How many it holds.
+            index: The index of the entry.
+            data: Everything after the SEND command, as stored.
+            messages: The number of messages in the entry.
             now: Seconds, on a clock that never goes back.
 
         Returns:
-            REJECT: the caller acknowledges it, without permits (pip191.filter.reject-acknowledged,
+            REJECT: the caller acknowledges the entry and uses no permits (pip191.filter.reject-acknowledged,
             pip191.filter.reject-no-permits).
-            RESCHEDULE: it is not sent; `due` names it when it is time (pip191.filter.reschedule-delay).
+            RESCHEDULE: the caller does not send the entry; `due` returns it after the delay (pip191.filter.reschedule-delay).
         """
         if not self.active:
             return EntryVerdict.ACCEPT
@@ -288,10 +288,10 @@ class SubscriptionEntryFilters:
         return EntryVerdict.ACCEPT
 
     def due(self, now: float) -> list[int]:
-        """Return the entries that are to be offered again now.
+        """Return the rescheduled entries whose delay is over.
 
-        The caller counts one more redelivery for each (pip191.filter.reschedule-counted) and asks `judge` again. It leaves out what a
-        cumulative acknowledgement has passed since: pip191.filter.cumulative-passes.
+        For each, the caller counts a redelivery (pip191.filter.reschedule-counted) and asks `judge` again. It skips entries that a
+        cumulative acknowledgement has passed since then: pip191.filter.cumulative-passes.
         """
         due = list(itertools.takewhile(lambda index: self._waiting[index] <= now, self._waiting))
         for index in due:
@@ -299,16 +299,16 @@ class SubscriptionEntryFilters:
         return due
 
     def next_deadline(self) -> float | None:
-        """Return when `due` has something; None: nothing was put off."""
+        """Return when to call `due` next, in seconds; None: no entry is rescheduled."""
         return next(iter(self._waiting.values()), None)
 
     def reset(self) -> None:
-        """Forget what was put off: the subscription goes on elsewhere and meets these entries again, or never."""
+        """Forget the rescheduled entries, after the subscription's position was reset."""
         self._waiting.clear()
 
 
 class _Unusable:
-    """Stands for filters that can't be made."""
+    """Replaces filters with invalid properties."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -322,11 +322,11 @@ class UniformBatchesExtension(Extension):
 
     Args:
         host: The broker.
-        profile: Of the producer's side; brokers have one reading.
-        entry_filters: What makes entry filters for subscriptions, by name; None: the built-in ones.
+        profile: The producer's profile; brokers have only one reading.
+        entry_filters: The factories of entry filters, by name; None: the built-in ones.
 
     Attributes:
-        entry_filters: The same.
+        entry_filters: The factories of entry filters, by name.
     """
 
     def __init__(self, host: Host, profile: UniformBatchesProfile, entry_filters: Mapping[str, EntryFilterFactory] | None = None) -> None:  # noqa: ARG002
@@ -334,7 +334,7 @@ class UniformBatchesExtension(Extension):
         self.entry_filters = entry_filters if entry_filters is not None else BUILT_IN
 
     def entry_judge(self, properties: Mapping[str, str], *, is_new: bool) -> EntryJudge:
-        """Return what judges by the properties of the subscription; those of a new one have to be good: pip191.filter.invalid."""
+        """Return the judge for the properties of a subscription. A new one is refused if they are invalid: pip191.filter.invalid."""
         delay, log = self.host.configuration.dispatcher_entry_filter_rescheduled_message_delay / 1000, self.host.log
         if is_new:
             return HeaderJudge(SubscriptionEntryFilters(filters_of(properties, self.entry_filters), delay=delay, log=log))
@@ -342,10 +342,10 @@ class UniformBatchesExtension(Extension):
 
 
 class HeaderJudge(EntryJudge):
-    """What judges the entries of a subscription.
+    """Runs the entry filters of a subscription.
 
     Args:
-        filters: The filters, and what they have put off.
+        filters: The filters and the rescheduled entries.
     """
 
     def __init__(self, filters: SubscriptionEntryFilters) -> None:
@@ -356,17 +356,17 @@ class HeaderJudge(EntryJudge):
         return self.filters.judge(index, entry.data, entry.messages, now)
 
     def next_deadline(self) -> float | None:
-        """Return when `due` has something."""
+        """Return when to call `due` next, in seconds; None: no entry is rescheduled."""
         return self.filters.next_deadline()
 
     def due(self, now: float) -> Iterable[int]:
-        """Return the entries that are to be offered again now."""
+        """Return the rescheduled entries whose delay is over."""
         return self.filters.due(now)
 
     def reset(self) -> None:
-        """Forget what was put off."""
+        """Forget the rescheduled entries."""
         self.filters.reset()
 
     def stats(self) -> Mapping[str, int]:
-        """Return the counters of messages."""
+        """Return the counters for topic stats."""
         return self.filters.counts.stats()

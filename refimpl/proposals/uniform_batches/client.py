@@ -1,4 +1,4 @@
-"""PIP-191, the producer's side: only messages that agree in the chosen properties share a batch."""
+"""PIP-191, the producer's side: only messages with the same extracted set share a batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Reason(Enum):
-    """Why a batch goes out."""
+    """Why a batch is sent."""
 
     OTHER_SET = "the next message has another extracted set"
     OTHER_KIND = "the next message has another schema, or belongs to another transaction"
@@ -28,12 +28,12 @@ class Reason(Enum):
 
 @dataclass(frozen=True)
 class Batch(Generic[T]):
-    """What goes out as one entry.
+    """Messages that are sent as one entry.
 
     Attributes:
-        items: Its messages, in the order in which they came; at least one.
-        header: The extracted set, to be the header's properties; None: the header is written as without the proposal.
-        reason: Why it goes out.
+        items: The messages, in the order of sending; at least one.
+        header: The extracted set, for the properties of the header; None: write the header as without the proposal.
+        reason: Why the batch is sent.
     """
 
     items: tuple[T, ...]
@@ -42,16 +42,16 @@ class Batch(Generic[T]):
 
     @property
     def is_batch(self) -> bool:
-        """Tell whether it is written as a batch, be it of one: pip191.header.batch-of-one."""
+        """Return whether to write it as a batch, even if it has one message: pip191.header.batch-of-one."""
         return self.header is not None or len(self.items) > 1
 
 
 def write_header(metadata: MessageMetadata, batch: Batch[T]) -> None:
-    """Make the header of an entry that of a batch: pip191.header.extracted-set.
+    """Write the header of a batch: pip191.header.extracted-set.
 
     Args:
-        metadata: Without properties and count so far; the rest is left as it is.
-        batch: It `is_batch`.
+        metadata: The header, without properties and message count; other fields do not change.
+        batch: A batch for which `is_batch` is true.
     """
     metadata.num_messages_in_batch = len(batch.items)
     metadata.properties.extend(KeyValue(key=name, value=value) for name, value in batch.header or ())
@@ -59,13 +59,13 @@ def write_header(metadata: MessageMetadata, batch: Batch[T]) -> None:
 
 @dataclass
 class BatchCounts:
-    """What the setting costs: many small entries, and headers that repeat properties.
+    """The cost of the setting: more and smaller entries, and headers that repeat properties.
 
     Attributes:
-        messages: That went out.
-        entries: That they went out in.
-        header_bytes: Of extracted sets in headers.
-        reasons: Number of entries by the reason why they went out.
+        messages: Number of messages sent.
+        entries: Number of entries sent.
+        header_bytes: Bytes of extracted sets in headers.
+        reasons: Number of entries for each reason.
     """
 
     messages: int = 0
@@ -75,21 +75,21 @@ class BatchCounts:
 
 
 class UniformBatcher(Generic[T]):
-    """Puts a producer's messages together, strictly in their order: pip191.batch.order, pip191.batch.consecutive.
+    """Batches the messages of a producer, strictly in their order: pip191.batch.order, pip191.batch.consecutive.
 
-    What it returns has to be sent at once and in this order. Only one batch is open at any time: a container with a batch for
-    each extracted set would have larger batches and send messages out of order, which the text rejects.
+    The caller sends the returned batches at once and in order. Only one batch is open at any time. A container with an open batch for
+    each extracted set would make larger batches, but send messages out of order, which the text rejects.
 
     Args:
-        allowed: From `allowed_values`; empty: batches are made without regard to properties.
-        max_messages: Most messages in a batch.
-        max_bytes: Most bytes in a batch, as `add` is told them.
-        delay: Seconds that the first message of a batch waits for others at most.
-        profile: Which reading is spoken.
+        allowed: The setting, from `allowed_values`; empty: properties do not matter.
+        max_messages: Maximum number of messages in a batch.
+        max_bytes: Maximum size of a batch: the sum of the sizes given to `add`.
+        delay: Maximum time in seconds that the first message of a batch waits for others.
+        profile: Which reading the producer speaks.
 
     Attributes:
-        max_bytes: May be changed at any time, as when a broker takes less; holds from the next message on.
-        counts: What has gone out.
+        max_bytes: May change at any time, for example when a broker has a lower limit; applies from the next message on.
+        counts: Counts of what was sent.
 
     Raises:
         ValueError: A limit is below 1, or the delay below 0.
@@ -132,19 +132,19 @@ class UniformBatcher(Generic[T]):
         is_chunked: bool = False,
         kind: Hashable = None,
     ) -> list[Batch[T]]:
-        """Take a message.
+        """Add a message.
 
         Args:
-            item: The message, as the caller knows it.
-            properties: What the application said about it.
-            size: Bytes that it counts for.
-            now: Seconds. A batch whose time is up still takes messages until `tick` is told so.
-            has_delivery_time: It is not to be delivered before a time.
-            is_chunked: It is one of several pieces of a message.
-            kind: What else has to be equal within a batch: schema version, transaction.
+            item: The message, in the caller's representation.
+            properties: The properties of the message.
+            size: The size of the message, in bytes.
+            now: Seconds. A batch whose delay is over still accepts messages until `tick` is called.
+            has_delivery_time: Whether the message has a delivery time.
+            is_chunked: Whether it is a chunk of a message.
+            kind: Other values that all messages of a batch share: schema version, transaction.
 
         Returns:
-            What goes out now: the batch that was open, this message if it goes out with it or on its own, both, or nothing.
+            The batches to send now: the open batch, possibly with this message, and this message alone if it can't be batched.
         """
         if has_delivery_time or is_chunked:  # pip191.batch.delivery-time, pip191.batch.chunks
             return [*self.flush(Reason.UNBATCHABLE), self._sent((item,), None, Reason.UNBATCHABLE)]
@@ -161,7 +161,7 @@ class UniformBatcher(Generic[T]):
         return sent
 
     def _against(self, extracted: Extracted, size: int, kind: Hashable) -> Reason | None:
-        """Return why a message can't join the open batch; None if it can, or if none is open."""
+        """Return why a message can't join the open batch; None if it can, or if no batch is open."""
         if not self._items:
             return None
         if extracted != self._extracted:  # pip191.batch.same-set, pip191.batch.none-extracted
@@ -174,7 +174,7 @@ class UniformBatcher(Generic[T]):
         """Close the open batch: pip191.trigger.flush.
 
         Returns:
-            The batch, or nothing if none is open.
+            The batch; empty if none is open.
         """
         if not self._items:
             return []
@@ -182,13 +182,13 @@ class UniformBatcher(Generic[T]):
         return [self._sent(items, self._header(items, self._extracted if self._allowed else None), reason)]
 
     def split(self, batch: Batch[T]) -> list[Batch[T]]:
-        """Divide a batch that has more bytes than it may once it is written with its header: pip191.trigger.octets.
+        """Split a batch that is too large once its header is added: pip191.trigger.octets.
 
         Args:
-            batch: The one that was made last, of two messages at least.
+            batch: The last returned batch, with at least two messages.
 
         Returns:
-            Two, which go out in its place; each has its header.
+            Two batches to send instead; each has its own header.
         """
         self._count(batch, -1)
         middle = len(batch.items) // 2
@@ -196,11 +196,11 @@ class UniformBatcher(Generic[T]):
         return [self._sent(items, self._header(items, batch.header), Reason.OCTETS) for items in halves]
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has to be called; None: no batch is open."""
+        """Return when to call `tick` next, in seconds; None: no batch is open."""
         return self._deadline
 
     def tick(self, now: float) -> list[Batch[T]]:
-        """Close the open batch if its time is up: pip191.trigger.delay. As `flush`."""
+        """Close the open batch if its delay is over, like `flush`: pip191.trigger.delay."""
         return self.flush(Reason.DELAY) if self._deadline is not None and self._deadline <= now else []
 
     def _header(self, items: tuple[T, ...], extracted: Extracted | None) -> Extracted | None:

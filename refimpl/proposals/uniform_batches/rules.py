@@ -1,4 +1,4 @@
-"""PIP-191, the rules: where there are two readings, what a setting allows, and what of a message goes into the header of its batch."""
+"""PIP-191, the rules: the profiles, what the setting allows, and which properties go into the header of a batch."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Literal
 from refimpl.wire.pulsar_api_pb2 import KeyValue
 
 Allowed = Mapping[str, frozenset[str]]
-"""The producer's setting: allowed values by property name."""
+"""The producer's setting: the allowed values of each property."""
 
 Extracted = tuple[tuple[str, str], ...]
-"""The extracted set of a message: pairs of name and value in the order of the setting, so that equal sets are equal tuples."""
+"""The extracted set of a message: names and values in the order of the setting, so that equal sets are equal tuples."""
 
 
 @dataclass(frozen=True)
 class UniformBatchesProfile:
-    """What is spoken where PIP-191 can be read in two ways."""
+    """Which reading of PIP-191 a peer speaks, where there are two."""
 
     batch_of_one: Literal["batch", "java_single"]
     """How a batch that has one message when it goes out is written: as a batch, which is what the table of the text shows, or
@@ -27,23 +27,23 @@ class UniformBatchesProfile:
 
 
 DEFAULT = UniformBatchesProfile(batch_of_one="batch")
-"""What this project settled on."""
+"""The settled reading."""
 
 AS_WRITTEN = UniformBatchesProfile(batch_of_one="batch")
-"""What the text says: in this it agrees."""
+"""The text as written, which agrees with the settled reading."""
 
 PROFILES: Mapping[str, UniformBatchesProfile] = MappingProxyType({"default": DEFAULT, "as-written": AS_WRITTEN})
-"""Both, by name."""
+"""Both profiles, by name."""
 
 
 def allowed_values(setting: Mapping[str, Iterable[str]]) -> Allowed:
     """Check a producer's setting.
 
     Args:
-        setting: Allowed values by property name; empty: the proposal is off (pip191.setting.empty-is-off).
+        setting: Allowed values of each property; empty: the proposal is off (pip191.setting.empty-is-off).
 
     Raises:
-        ValueError: A name is empty, or its values are one text where a list of texts is meant (pip191.setting.invalid).
+        ValueError: A name is empty, or its values are not a list of strings (pip191.setting.invalid).
     """
     setting_name = "restrict_same_values_in_batch_properties"
     if not isinstance(setting, Mapping):
@@ -62,21 +62,21 @@ def allowed_values(setting: Mapping[str, Iterable[str]]) -> Allowed:
 
 
 def check_combination(allowed: Allowed, *, key_based: bool) -> None:
-    """Refuse what does not go together.
+    """Refuse settings that exclude each other.
 
     Raises:
-        ValueError: Batches by key and batches by properties are both asked for (pip191.setting.not-with-key-based).
+        ValueError: The setting is combined with key-based batching (pip191.setting.not-with-key-based).
     """
     if allowed and key_based:
         raise ValueError("restrict_same_values_in_batch_properties can't be combined with key-based batching")
 
 
 def extracted_set(properties: Mapping[str, str] | Iterable[tuple[str, str]], allowed: Allowed) -> Extracted:
-    """Return the pairs of a message that the setting allows: pip191.extract.pairs.
+    """Return the properties of a message that the setting allows: pip191.extract.pairs.
 
     Args:
-        properties: Of the message. A repeated name counts by its last value (pip191.extract.repeated-name); the order does not
-            matter (pip191.extract.order).
+        properties: Properties of the message. The last value of a repeated name counts (pip191.extract.repeated-name); the order does
+            not matter (pip191.extract.order).
         allowed: The setting. Names and values are compared exactly (pip191.extract.exact).
     """
     last = dict(properties)
@@ -84,7 +84,7 @@ def extracted_set(properties: Mapping[str, str] | Iterable[tuple[str, str]], all
 
 
 def header_bytes(header: Extracted | None) -> int:
-    """Return how many bytes an extracted set takes up in an entry."""
+    """Return the number of bytes of an extracted set in the header of an entry."""
     return sum(1 + _varint_size(size) + size for size in (KeyValue(key=name, value=value).ByteSize() for name, value in header or ()))
 
 
