@@ -11,7 +11,7 @@
    Most stretches are a single batch and done.
 4. In the others batches begin at first, next(first), next(next(first)), ..: the only part that is sequential. Stretches are cut
    into pieces of 256 messages, and the values of `next` in each are collected (sorting puts them in order, since they never decrease). The
-   function `aggregate` jumps through one piece after the other and notes where it enters each; then the pieces are processed
+   function `aggregate` jumps through one piece after the other and notes where it enters each; then the pieces are gone through
    for all beginnings, each by itself.
 5. A running sum over the beginnings numbers the batches.
 

@@ -74,7 +74,7 @@ def without_partition(topics: pa.Array) -> pa.Array:
 
 
 def matched_names(topics: pa.Array) -> pa.Array:
-    """Return the names that patterns are compared with."""
+    """Return what patterns are compared with."""
     names = without_partition(topics)
     rest = names
     known = None

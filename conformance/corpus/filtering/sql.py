@@ -86,7 +86,7 @@ def without_partition() -> Column:
 
 
 def matched_name() -> Column:
-    """Return the names that patterns are compared with."""
+    """Return what patterns are compared with."""
     name = without_partition()
     place = F.instr(name, "://")
     return F.when(place > 0, name.substr(place + 3, F.lit(LONGEST_NAME))).otherwise("")
