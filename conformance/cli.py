@@ -1,4 +1,4 @@
-"""The command line: what commands are called and take. Arguments are checked here, before anything heavy is imported or loaded."""
+"""The command line: commands and their options. Arguments are checked here, before anything heavy is imported or loaded."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def show_(
 
 @app.command()
 def explain(clause: Annotated[str, typer.Argument(help="clause id")]) -> None:
-    """Explain a clause: what must hold, why, where it comes from, which cases test it, who keeps it."""
+    """Explain a clause: what must hold, why, where it comes from, which cases test it, which targets satisfy it."""
     case = clause.partition("[")[0]
     if case in names.case_ids():
         stop(EXIT_USAGE, f"{case} is a case, not a clause: `show {clause}` shows it and its clauses")
@@ -238,7 +238,7 @@ def doctor(
     tls_trust_certs: TrustOption = None,
     clean: Annotated[bool, typer.Option(help="remove namespaces that interrupted runs left over")] = False,
 ) -> None:
-    """Check a target for what would spoil a run, and remove leftovers."""
+    """Check a target for problems that would spoil a run, and remove leftovers."""
     import asyncio
 
     from conformance.running.doctor import examine

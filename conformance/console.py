@@ -1,4 +1,4 @@
-"""Where commands write, and how they end early."""
+"""The consoles of commands, and how commands end early."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ err = Console(stderr=True)
 
 
 def stop(code: int, text: str) -> NoReturn:
-    """Say what is wrong and end with an exit code."""
+    """Print an error and end with an exit code."""
     err.print(text, style="bold red", highlight=False, markup=False, soft_wrap=True)
     raise typer.Exit(code)
 
 
 def check_choice(option: str, value: str, allowed: Sequence[str]) -> None:
-    """End unless the value of an option is one of those that it can have."""
+    """End unless the value of an option is one of its choices."""
     if value not in allowed:
         stop(EXIT_USAGE, f"{option} is one of {', '.join(allowed)}; not {value!r}")

@@ -1,4 +1,4 @@
-"""Ids of cases and clauses as the names and lines of files give them: what a user writes is checked before anything is loaded."""
+"""Ids of cases and clauses, from the names and lines of files: so that user input is checked before anything is loaded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def clause_ids(home: Path = HOME) -> list[str]:
 
 
 def is_selected(ids: Iterable[str], patterns: Iterable[str]) -> bool:
-    """Tell whether one of the ids fits one of the globs (without globs: anything does), and none fits a glob after `!`."""
+    """Tell whether one of the ids matches one of the globs (without globs: any id does), and none matches a glob after `!`."""
     listed, known = list(patterns), list(ids)
     wanted = [pattern for pattern in listed if not pattern.startswith("!")] or ["*"]
     return _fits(known, wanted) and not _fits(known, [pattern[1:] for pattern in listed if pattern.startswith("!")])
@@ -43,7 +43,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def glob_meant(word: str, ids: Iterable[str]) -> str | None:
-    """Return the glob or id that a mistyped glob was meant to be; None if nothing is close.
+    """Return the glob or id that a mistyped glob probably stands for; None if nothing is close.
 
     Args:
         word: What the user wrote, such as `core`, `core.frame` or `pip-145/**`.
@@ -60,10 +60,10 @@ def glob_meant(word: str, ids: Iterable[str]) -> str | None:
 
 
 def glob_problem(patterns: Iterable[str], home: Path = HOME) -> str | None:
-    """Say which glob fits no case and no clause, and what may have been meant; None if each fits something.
+    """Say which glob matches no case and no clause, with a suggestion; None if each matches something.
 
     Args:
-        patterns: Globs as `--select` takes them; a leading `!` leaves out what fits.
+        patterns: Globs as `--select` takes them; a leading `!` excludes matches.
         home: A folder that holds `clauses` and `transcripts`.
     """
     listed = list(patterns)

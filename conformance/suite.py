@@ -25,7 +25,7 @@ FRESH_KINDS = ("namespace", "missing-namespace", "name")
 
 @dataclass(frozen=True)
 class Suite:
-    """Everything that is tested and how."""
+    """All clauses and cases."""
 
     registers: Sequence[m.Register]
     fragments: Mapping[str, m.Fragment]
@@ -44,7 +44,7 @@ class Suite:
 
     @cached_property
     def cases_of(self) -> dict[str, list[str]]:
-        """Return for every clause the cases that cite it."""
+        """Return the cases that cite each clause."""
         citing: dict[str, list[str]] = {clause: [] for clause in self.clauses}
         for transcript in self.transcripts.values():
             for clause in transcript.clauses:
@@ -63,9 +63,9 @@ class Suite:
         return {}
 
     def select(self, patterns: Iterable[str], level: m.Level | None = None, profile: str = "default") -> list[m.Transcript]:
-        """Return the cases whose id or one of whose clauses fits one of the globs; all without globs.
+        """Return the cases whose id, or one of whose clauses, matches one of the globs; all without globs.
 
-        A leading `!` leaves out what fits.
+        A leading `!` excludes matches.
         """
         listed = list(patterns)
         return [
@@ -77,7 +77,7 @@ class Suite:
         ]
 
     def select_clauses(self, patterns: Iterable[str]) -> list[m.Clause]:
-        """Return the clauses whose id or one of whose cases fits one of the globs; see `select`."""
+        """Return the clauses whose id, or one of whose cases, matches one of the globs; see `select`."""
         listed = list(patterns)
         return [clause for clause in self.clauses.values() if is_selected((clause.id, *self.cases_of[clause.id]), listed)]
 
@@ -87,11 +87,11 @@ def load_suite(home: Path = HOME, *, checked: bool = True) -> Suite:
 
     Args:
         home: A folder that holds `clauses` and `transcripts`.
-        checked: Whether files are checked against each other, frames against the schema, and every case is compiled. Without it each
-            file is read strictly all the same: enough to show something, not to judge a target.
+        checked: Whether to check files against each other and frames against the schema, and to compile every case. Otherwise each
+            file is still read strictly: enough to show a case, not to judge a target.
 
     Raises:
-        SourceProblem: Anything is wrong in any file; all of it is named, each with file and line.
+        SourceProblem: There is an error in a file. All errors are named, each with file and line.
     """
     problems: list[str] = []
     registers = list(_load_all(m.Register, sorted((home / "clauses").glob("*.yaml")), home, problems))
@@ -188,7 +188,7 @@ def case_problems(case: m.Transcript, source: Source, suite: Suite) -> Iterator[
 
 
 def _step_problems(item: m.Transcript | m.Fragment, source: Source) -> Iterator[str]:
-    """Check every frame, admin call and clause that stands anywhere in the steps."""
+    """Check every frame, admin call and clause anywhere in the steps."""
     for place, step in walk_steps(listed(item.steps, "steps")):
         for where, frame in step.frames():
             yield from (source.problem((*place, *where, *inner), text) for inner, text in frames.problems(frame))

@@ -1,1 +1,1 @@
-"""What the commands do. What they are called and take is in `conformance.cli`, which imports these modules when a command is given."""
+"""The implementation of the commands. Their names and options are in `conformance.cli`, which imports these modules on demand."""

@@ -1,4 +1,4 @@
-"""The suite, logs and baselines for commands: what is wrong with them ends the command."""
+"""Loads the suite, logs and baselines for commands. An error in them ends the command."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def run_and_report(target: Target, options: Options, baseline: Baseline, folder:
 
 
 def _run(suite: Suite, target: Target, options: Options, write: Callable[[BaseModel], None], watcher: Watcher) -> tuple[RunLog, str | None]:
-    """Run to the end, or to the first SIGINT or SIGTERM: then what was measured is kept and everything is stopped."""
+    """Run to the end, or to the first SIGINT or SIGTERM. Then everything is stopped, and the results so far are kept."""
 
     async def interruptible() -> tuple[RunLog, str | None]:
         task = asyncio.ensure_future(run_suite(suite, target, options, write, watcher))

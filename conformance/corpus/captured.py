@@ -1,4 +1,4 @@
-"""Topics and messages that are in captures: the names that commands speak of, and what producers sent.
+"""Topics and messages in captures: the topics that commands name, and the messages that producers sent.
 
 Messages are those that a client sent, batches opened; encrypted ones can't be read and are left out, and so is what a producer sends that
 was opened before the capture began. A producer's name gets its connection and file added, since captures may repeat names.
@@ -43,7 +43,7 @@ _MESSAGES = pa.schema(
 
 
 def topics(frames: DataFrame) -> DataFrame:
-    """Return the topics that frames speak of, each once, sorted; `kind` is the domain, or `partition`."""
+    """Return the topics that frames name, each once, sorted; `kind` is the domain, or `partition`."""
     found = frames.select("octets").mapInArrow(_topic_batches, "topic STRING, kind STRING").distinct()
     number = F.row_number().over(Window.orderBy("topic")) - F.lit(1)
     return found.select(number.cast("bigint").alias("id"), "topic", "kind", F.create_map().cast("map<string,string>").alias("properties"))
@@ -71,7 +71,7 @@ def _topic_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def topics_in(command: BaseCommand) -> set[tuple[str, str]]:
-    """Return the topics that a command speaks of: full name, and kind."""
+    """Return the topics that a command names: full name, and kind."""
     found = set()
     for text in _names(sub_message(command)):
         try:
@@ -106,9 +106,9 @@ def messages_of(sent: Sequence[bytes], received: Sequence[bytes], whose: str) ->
     """Return the messages that a client sent on one connection.
 
     Args:
-        sent: Its frames, in their order; others than those of producers do not matter.
-        received: The broker's frames, in their order.
-        whose: What is added to the producers' names.
+        sent: Its frames, in order; only those of producers matter.
+        received: The broker's frames, in order.
+        whose: Suffix for the producers' names.
     """
     names = _producer_names(received)
     producers: dict[int, tuple[str, str]] = {}

@@ -3,7 +3,7 @@
 synthetic        drawn from a seed
 jars             the files in PySpark's own jars; `jars:FOLDER` for others
 capture:PATH     what is in a capture: event logs or raw files; `capture:` for the recordings of this suite
-PATH.parquet     what `save` wrote, or anything with these columns; of topics the names are enough
+PATH.parquet     a file of `save`, or any other with these columns; for topics the names are enough
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def topics(spark: SparkSession, corpus: str = "synthetic", rows: int = 100_000, 
     Args:
         spark: A session with the sources of this package.
         corpus: Its name.
-        rows: How many there are, if they are drawn.
-        seed: What they are drawn from.
-        drawn: Further options of the source that draws them; other corpora have no use for them.
+        rows: Number of rows, if they are drawn.
+        seed: Seed of the draw.
+        drawn: Further options of the source that draws them; ignored by other corpora.
 
     Returns:
         At least the columns of `TOPIC_COLUMNS`, in the order of these.
@@ -70,9 +70,9 @@ def messages(spark: SparkSession, corpus: str = "synthetic", rows: int = 100_000
     Args:
         spark: A session with the sources of this package.
         corpus: Its name.
-        rows: How many there are, if they are drawn.
-        seed: What they are drawn from.
-        drawn: Further options of the source that draws them; other corpora have no use for them.
+        rows: Number of rows, if they are drawn.
+        seed: Seed of the draw.
+        drawn: Further options of the source that draws them; ignored by other corpora.
 
     Returns:
         At least the columns of `MESSAGE_COLUMNS`, in the order of these.
@@ -111,7 +111,7 @@ def _parquet(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _completed(topics: DataFrame) -> DataFrame:
-    """Give topics that are names and nothing else what they lack: a number that their name decides, a kind and no properties."""
+    """Complete topics that have only names: with a number derived from the name, a kind and no properties."""
     lacking = {"id": F.xxhash64("topic"), "kind": F.lit("read"), "properties": F.create_map().cast("map<string,string>")}
     if "topic" in topics.columns:
         topics = topics.withColumns({name: value for name, value in lacking.items() if name not in topics.columns})
@@ -124,7 +124,7 @@ def _first_line(error: Exception) -> str:
 
 
 def check_columns(frame: DataFrame, columns: Mapping[str, str], what: str) -> DataFrame:
-    """Check that a frame has some columns, and put them first.
+    """Check that a frame has certain columns, and put them first.
 
     Args:
         frame: Any.
@@ -146,14 +146,14 @@ def check_columns(frame: DataFrame, columns: Mapping[str, str], what: str) -> Da
 
 
 def save(frame: DataFrame, path: str) -> None:
-    """Write a frame as Parquet, so that it is there as a whole or not at all.
+    """Write a frame as Parquet, completely or not at all.
 
     Args:
         frame: Topics or messages.
-        path: Ends in `.parquet`; what is there is replaced. On a cluster each node has to see the folder that it is in.
+        path: Path that ends in `.parquet`; an existing file is replaced. On a cluster, each node must see its folder.
 
     Raises:
-        CorpusError: The path does not end so.
+        CorpusError: The path has another ending.
     """
     target = Path(path.rstrip("/"))
     if target.suffix != ".parquet":

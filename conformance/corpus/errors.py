@@ -1,4 +1,4 @@
-"""The one error of bad input on the Spark side, also when it comes back through Java; and what is said when memory runs out."""
+"""The one error of bad input on the Spark side, even if it comes back through Java; and the message when memory runs out."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _SIGNS_OF_LOST_EXECUTORS = ("ExecutorLostFailure", "FetchFailedException")
 """What Spark says when one after the other has ended: of a task that was at work there, or of its results that were kept there."""
 _SIGNS_OF_NO_MEMORY = (
     *("java.lang.OutOfMemoryError", "SparkOutOfMemoryError", "UNABLE_TO_ACQUIRE_MEMORY", "ArrowMemoryError"),
-    *("INVALID_DRIVER_MEMORY", "INVALID_EXECUTOR_MEMORY"),  # it does not start with so little
+    *("INVALID_DRIVER_MEMORY", "INVALID_EXECUTOR_MEMORY"),  # it does not start with less
 )
 
 
 class CorpusError(ValueError):
-    """A corpus, an option or a pattern that can't be used: where, what is wrong, and what to do, in one line."""
+    """A corpus, an option or a pattern that can't be used. The message says where, why, and what to do, in one line."""
 
 
 def reason_of(error: Exception) -> str | None:
-    """Return in one line what the user can do something about; None for any other error.
+    """Return the message of an error that the user can fix, in one line; None for any other error.
 
     That is the message of a `CorpusError` that was raised here, or in a worker and reported by Spark, or that there is too little memory.
     """
@@ -50,7 +50,7 @@ def _any_tells(errors: Sequence[BaseException], signs: Sequence[str], *kinds: ty
 
 
 def _text(error: BaseException) -> str:
-    """Return what an error says; nothing if it stands in Java, and Java has ended."""
+    """Return the message of an error; empty if it is in Java, and Java has ended."""
     try:
         return str(error)
     except (Py4JError, OSError):

@@ -33,12 +33,12 @@ EXAMPLES = 20
 
 @dataclass(frozen=True)
 class Law:
-    """What was found of one law.
+    """The result for one law.
 
     Attributes:
-        name: What it is called, such as `round-trip`.
-        text: What has to hold.
-        checked: Rows, pairs or whatever the law speaks of.
+        name: Its name, such as `round-trip`.
+        text: The law, as a sentence.
+        checked: Number of rows, pairs or other things that the law is about.
         broken: How many of them break it.
         examples: Some that do, smallest first, as JSON can hold them.
     """
@@ -51,13 +51,13 @@ class Law:
 
     @property
     def holds(self) -> bool:
-        """Tell whether something was checked, and nothing breaks it."""
+        """Tell whether something was checked and nothing broke the law."""
         return self.checked > 0 and self.broken == 0
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What a job found: laws, and numbers besides (`counters`: whatever JSON can hold)."""
+    """The result of a job: laws, and further numbers (`counters`: any JSON)."""
 
     laws: Sequence[Law]
     counters: Mapping[str, Any] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Findings:
 
 @dataclass
 class Run:
-    """What a job works with.
+    """The context of a job.
 
     Attributes:
         spark: The session.
@@ -79,7 +79,7 @@ class Run:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Tell that a part has begun, and time it."""
+        """Announce that a part has begun, and time it."""
         print(f"{name} ..", file=sys.stderr, flush=True)
         began = time.perf_counter()
         yield
@@ -163,7 +163,7 @@ class Job:
 
 
 def write_result(path: Path, result: Mapping[str, Any]) -> None:
-    """Write a result in one step: whoever looks sees the old one, or the new one as a whole."""
+    """Write a result atomically: a reader sees the old one, or all of the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -1,4 +1,4 @@
-"""Spark for notebooks: a session that writes nothing into their cells, and what several cells count alike."""
+"""Spark for notebooks: a session that writes nothing into their cells, and counts that several cells share."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def stop() -> None:
 
 
 def parted(comparison: Comparison, formulation: str) -> tuple[int, int]:
-    """Count where a formulation gives something else than the reference.
+    """Count where a formulation differs from the reference.
 
     Args:
         comparison: From `compare`.

@@ -1,8 +1,8 @@
 """Turns rare rows into cases: `python -m conformance.corpus.promotion RESULT.json [NAME ..]`.
 
-A job names the rare pairs that it met, each the smallest of its class, under `rare` in its result: a pattern and a name on which
-java.util.regex and RE2 part, and where the row stood. A case made of it asks a broker for the topics that fit the pattern, and takes the
-answer of either; which of them it is becomes known. It is written to `transcripts/promoted/`, to be looked at, run and recorded like any
+A job lists the rare pairs that it found, each the smallest of its class, under `rare` in its result: a pattern and a name on which
+java.util.regex and RE2 differ, and the place of the row. A case made from it requests the topics that match the pattern, and accepts the
+answer of either; the run observes which one it is. It is written to `transcripts/promoted/`, to be reviewed, run and recorded like any
 other case.
 """
 
@@ -33,7 +33,7 @@ NAMESPACE = "public/pc-zzz-zzz"
 
 @dataclass(frozen=True)
 class Rare:
-    """A pair on which two engines part.
+    """A pair on which two engines differ.
 
     Attributes:
         name: Of its class, such as `vertical-tab`.
@@ -41,7 +41,7 @@ class Rare:
         pattern: Of topics, without a domain.
         topic: A full name.
         java: What java.util.regex says: `fits`, `does not fit` or `refused`.
-        corpus: The corpus that it was met in, with its options.
+        corpus: The corpus in which it was found, with its options.
         row: Number of the row there.
     """
 
@@ -68,7 +68,7 @@ class Rare:
 
     @property
     def digest(self) -> str:
-        """Return what names the pair in the corpus: 16 hexadecimal digits."""
+        """Return the id of the pair: 16 hexadecimal digits."""
         return hashlib.sha256(f"{self.pattern}\0{self.topic}".encode()).hexdigest()[:16]
 
 
@@ -76,7 +76,7 @@ def read_rare(path: Path) -> list[Rare]:
     """Read the rare pairs of a result.
 
     Raises:
-        CorpusError: The file is no result of a job, or it met none.
+        CorpusError: The file is not a result of a job, or it has no rare pairs.
     """
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
@@ -91,7 +91,7 @@ def read_rare(path: Path) -> list[Rare]:
 
 
 def case_of(rare: Rare) -> dict[str, Any]:
-    """Make a case of a rare pair: its topic in a namespace of the case, beside one that fits in no reading.
+    """Make a case from a rare pair: its topic in a namespace of the case, beside one that never matches.
 
     Raises:
         CorpusError: The pattern does not speak of the topic's namespace, so that it can't be asked of another one; it is too long; or both
@@ -142,7 +142,7 @@ def promote(rare: Iterable[Rare], folder: Path = FOLDER) -> tuple[list[Path], li
     """Write cases.
 
     Args:
-        rare: The pairs; of several of one name the first counts.
+        rare: The pairs; if several have the same name, the first one counts.
         folder: Where to.
 
     Returns:

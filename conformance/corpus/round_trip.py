@@ -120,7 +120,7 @@ def _varint(value: int) -> bytes:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a law says of one frame: `SAME`, in which other form it is written, or `BROKEN`."""
+    """The result of a law for one frame: `SAME`, the other form in which it is written, or `BROKEN`."""
 
     law: str
     what: str
@@ -133,7 +133,7 @@ def findings(data: bytes) -> Iterator[Finding]:
         data: A whole frame that the decoder takes.
 
     Yields:
-        One finding for each law that speaks of it. A payload that can't be parsed is one, too: `refused` and the reason.
+        One finding for each law that applies. A payload that can't be parsed is a finding too: `refused` and the reason.
     """
     frame = decode_frame(data)
     again = encode_frame(frame.command, frame.payload_bytes)
@@ -249,7 +249,7 @@ def any_pieces(frames: Sequence[bytes], seed: str) -> bool:
 
 @dataclass
 class Splits:
-    """What dividing files came to: how many, into how many parts, and which of them give other rows then."""
+    """The result of dividing files: how many, into how many parts, and which of them then give other rows."""
 
     files: int = 0
     parts: int = 0
@@ -264,7 +264,7 @@ def split_file(path: Path, origin: Origin, length: int, limit: int = MAX_FRAME_S
         path: The file.
         origin: What the rows say of it.
         length: Bytes that are read.
-        limit: Bytes of the largest frame.
+        limit: Size of the largest frame, in bytes.
     """
     parts = borders(path, length, 1 if length <= _SMALL_FILE else length // _PARTS, limit)
     whole, rows = _digest(part_rows(path, origin, 0, length, limit))

@@ -1,4 +1,4 @@
-"""Starts Spark, or says in one line what it lacks.
+"""Starts Spark, or says in one line what is missing.
 
 Under `spark-submit` master, memory and environment are the cluster's; otherwise it runs in this process, on as many cores as asked for.
 """
@@ -48,7 +48,7 @@ _LOCAL: Mapping[str, str] = {
 
 
 class SparkError(TargetError):
-    """Spark can't be used here: what is missing, and what to do about it."""
+    """Spark can't be used here. The message says what is missing, and how to fix it."""
 
 
 @contextmanager
@@ -58,9 +58,9 @@ def spark_session(
     """Start Spark for the length of a block, with the data sources of this package.
 
     Args:
-        name: What the run is called.
-        cores: How many cores are used in this process; None: all. A cluster decides by itself.
-        megabytes: Memory of the driver in MiB. A cluster decides by itself.
+        name: Name of the run.
+        cores: How many cores are used in this process; None: all. Ignored on a cluster.
+        megabytes: Memory of the driver in MiB. Ignored on a cluster.
         settings: Spark's own settings, on top of those that suit this package.
 
     Raises:
@@ -76,7 +76,7 @@ def spark_session(
     if not is_submitted():
         os.environ["JAVA_HOME"] = str(java.resolve().parents[1])
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers are whatever python3 is on the path
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise the workers are whatever python3 is on the path
         outside = int(megabytes * SHARE_OF_ROWS)
         chosen = {
             **_LOCAL,
@@ -131,7 +131,7 @@ def check(megabytes: int = MEGABYTES) -> Path:
 
 
 def available_megabytes() -> int | None:
-    """Return how much memory is free, in MiB; None where the system does not tell."""
+    """Return the free memory in MiB; None where the system does not say."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""What the harness does: one class for each of its verbs, and the groups that they stand in."""
+"""What the harness does: one class for each kind of action, and the groups that actions form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conformance.engine.values import Value
 
 @dataclass(frozen=True)
 class Action(Node):
-    """One thing that the harness does; `what` is what it is called in the log."""
+    """One thing that the harness does; `what` is its name in the log."""
 
     what: ClassVar[str]
     judges: ClassVar[bool] = False
@@ -27,11 +27,11 @@ class Action(Node):
     label: str | None = field(default=None, compare=False)
 
     def bound(self, bindings: Mapping[str, Value]) -> dict[str, Value]:  # noqa: ARG002
-        """Return the variables that it binds when it begins."""
+        """Return the variables that the action binds when it begins."""
         return {}
 
     def outcome(self, event: log.End, bindings: Mapping[str, Value]) -> Match | str:  # noqa: ARG002
-        """Judge how it ended: a text when the harness could not do it, differences when its answer does not fit."""
+        """Judge how the action ended: a text if the harness could not do it, differences if its answer does not fit."""
         return FITS if event.problem is None else event.problem
 
 
@@ -48,7 +48,7 @@ class Send(Action):
         """Return the bytes.
 
         Args:
-            exact: Replaces the variables of a value.
+            exact: Function that replaces the variables of a value.
 
         Raises:
             FrameProblem: A frame can't be written as the transcript says.
@@ -82,7 +82,7 @@ class Open(Action):
 
 
 class Close(Action):
-    """The harness ends a connection; `spec` says how."""
+    """The harness closes a connection; `spec` says how."""
 
     what = "close"
 
@@ -103,7 +103,7 @@ class Admin(Action):
 
 
 class Read(Action):
-    """A reading call, repeated until its answer fits; `spec` holds call, expect and within."""
+    """A call that only reads, repeated until its answer fits; `spec` holds call, expect and within."""
 
     what = "read"
     judges = True
@@ -133,7 +133,7 @@ class Advance(Action):
 
 @dataclass(frozen=True)
 class Actions(Node):
-    """Actions without an expectation between them; of a race, several lists that start together."""
+    """Actions without an expectation between them. In a race: several lists that start together."""
 
     lanes: tuple[tuple[Action, ...], ...] = field(compare=False)
     number: int = field(default=0, compare=False)
@@ -143,7 +143,7 @@ class Actions(Node):
         return (action for lane in self.lanes for action in lane)
 
     def numbered(self, numbers: Iterator[int]) -> Actions:
-        """Return it with the next number."""
+        """Return the group with the next number."""
         return replace(self, number=next(numbers))
 
     def first_actions(self) -> Actions:
@@ -151,11 +151,11 @@ class Actions(Node):
         return self
 
     def begun(self) -> tuple[Node, ...]:
-        """Return the group that runs."""
+        """Return the group after its start."""
         return (Running(self.path, self, sum(map(len, self.lanes))),)
 
     def show(self, plan: Plan) -> None:
-        """Write the actions; those of a race below a remark for each lane."""
+        """Write the actions. In a race, those of each lane follow a remark."""
         race = len(self.lanes) > 1
         for index, lane in enumerate(self.lanes):
             if race:
@@ -165,7 +165,7 @@ class Actions(Node):
 
 @dataclass(frozen=True)
 class Running(Node):
-    """A group of actions that has begun; `left` actions of it have not ended."""
+    """A group of actions that has begun; `left` is the number of its actions that have not ended."""
 
     waits: ClassVar[bool] = False
 
@@ -177,14 +177,14 @@ class Running(Node):
         yield self
 
     def ended(self, number: int) -> tuple[Node, ...]:
-        """Return it with one action less, or nothing after the last one."""
+        """Return the group with one action less, or nothing after the last one."""
         if self.group.number != number:
             return (self,)
         return (replace(self, left=self.left - 1),) if self.left > 1 else ()
 
 
 def grouped(nodes: Iterable[Node]) -> tuple[Node, ...]:
-    """Join consecutive actions into groups; one that judges stands alone."""
+    """Join consecutive actions into groups. An action that judges its answer is a group of its own."""
     result: list[Node] = []
     for node in nodes:
         last = result[-1] if result else None
@@ -198,7 +198,7 @@ def grouped(nodes: Iterable[Node]) -> tuple[Node, ...]:
 
 
 def groups(nodes: Iterable[Node]) -> Iterator[Actions]:
-    """Yield all groups of actions, also those that stand inside other nodes, in the order of the file."""
+    """Yield all groups of actions, including those inside other nodes, in the order of the file."""
     return (node for node in walk(nodes) if isinstance(node, Actions))
 
 

@@ -1,4 +1,4 @@
-"""What cases may require of a target: what any broker may have, and what each proposal declares."""
+"""The capabilities that cases may require of a target: those of any broker, and those that each proposal declares."""
 
 from __future__ import annotations
 

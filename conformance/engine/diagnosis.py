@@ -51,13 +51,13 @@ class Diagnosis:
 
 
 def diagnose(program: Program, machine: Machine, events: Sequence[log.Event], begin: float = 0.0) -> Diagnosis:
-    """Explain a conversation that did not pass.
+    """Explain a conversation that failed.
 
     Args:
         program: The compiled cell.
-        machine: The machine that has taken all events.
+        machine: The machine, after all events.
         events: The events.
-        begin: When the conversation began, in seconds of the log; the frames shown count from there.
+        begin: When the conversation began, in seconds of the log. The times of shown frames count from there.
     """
     failure = machine.failure
     if failure is None:
@@ -111,7 +111,7 @@ def _nearest(program: Program, failure: Failure, seen: Seen, common: dict[str, A
     where = (first.path, first.clause) if first else ("", None)
     later = _later(failure.states, seen)
     if later is not None:
-        summary = f"{what} came too early: it is expected at {later.path}, after {waiting[0] if waiting else 'the acts before it'}"
+        summary = f"{what} came too early: it is expected at {later.path}, after {waiting[0] if waiting else 'the actions before it'}"
         return Diagnosis("too-early", summary, later.path, later.clause or where[1], waiting=waiting, **common)
     again = _again(program, failure.states, seen)
     if again is not None:
@@ -133,7 +133,7 @@ def _waiting(states: Sequence[State]) -> tuple[str, ...]:
 
 
 def describe(node: Expectation, state: State) -> str:
-    """Say in a few words what a step waits for, with the variables that are set by then."""
+    """Say in a few words what a step waits for, with the variables that are bound at that point."""
     spec = node.awaited()
     if spec is None:
         return f"the end of connection {node.at}"
@@ -150,7 +150,7 @@ def _known(value: Value, variables: Environment) -> Value:
 
 
 def _fewest_differences(states: Sequence[State], seen: Seen) -> tuple[Expectation, tuple[Difference, ...]] | None:
-    """Find the open expectation of the same command on the same connection that the frame misses by least."""
+    """Find the open expectation of the same command on the same connection that is closest to the frame."""
     best: tuple[Expectation, tuple[Difference, ...]] | None = None
     for state in states:
         for node in expected(state.nodes, seen.event.at):

@@ -101,7 +101,7 @@ def _suggest(name: str, known: list[str]) -> str:
 
 
 def example(value: Value) -> Value:
-    """Replace every matcher that has an `example` by it: what is sent must be concrete.
+    """Replace every matcher that has an `example` by the example: a frame that is sent must be concrete.
 
     Raises:
         FrameProblem: A matcher has no example.
@@ -163,10 +163,10 @@ def build_frame(spec: Mapping[str, Any], payload_spec: Mapping[str, Any] | None 
 
 
 def build_payload(spec: Mapping[str, Any]) -> bytes:
-    """Encode a payload: {metadata, body or batch: [{metadata, body}], checksum, compression}, or {octets}: all of it as it stands.
+    """Encode a payload: {metadata, body or batch: [{metadata, body}], checksum, compression}, or {octets}: all bytes as they are.
 
     Raises:
-        FrameProblem: A key is unknown, or both or none of body and batch are given.
+        FrameProblem: A key is unknown, or both body and batch are given, or neither is.
     """
     if set(spec) == _GIVEN_AS_BYTES:
         return bytes_of(spec["octets"])

@@ -1,6 +1,6 @@
-"""The event log of a run: what the runner writes and everything else reads.
+"""The event log of a run: the runner writes it, and everything else reads it.
 
-One JSON object a line, in one total order. `n` counts the events of one conversation (one trial of one cell of one case),
+One JSON object per line, in one total order. `n` counts the events of one conversation (one trial of one cell of one case),
 `t` is in seconds since the run began. Bytes are hexadecimal.
 
     header        the suite, the target, the arguments
@@ -8,8 +8,8 @@ One JSON object a line, in one total order. `n` counts the events of one convers
         begin, end    an action of the harness (send, open, close, admin, read, advance), logged before its first byte and after its last
         frame         a frame of the role under test, logged when its last byte was decoded
         answer        an ambient frame was answered by the harness itself
-        garbage       bytes of the role under test that are no frame
-        closed        the role under test ended a connection
+        garbage       bytes of the role under test that are not a frame
+        closed        the role under test closed a connection
         deadline      the harness stopped waiting
         lag           the harness itself was late, by this many seconds
       finished      the conversation is over; `problem` when the harness could not run it
@@ -136,7 +136,7 @@ class Answer(_Event):
 
 
 class Garbage(_Event):
-    """Bytes of the role under test that are no frame, and why."""
+    """Bytes of the role under test that are not a frame, and why."""
 
     record: Literal["garbage"] = "garbage"
     at: str
@@ -145,7 +145,7 @@ class Garbage(_Event):
 
 
 class Closed(_Event):
-    """The role under test ended a connection."""
+    """The role under test closed a connection."""
 
     record: Literal["closed"] = "closed"
     at: str
@@ -159,7 +159,7 @@ class Deadline(_Event):
 
 
 class Lag(_Event):
-    """The harness was late by `seconds`: rules that speak of time can't be judged across it."""
+    """The harness was late by `seconds`. Rules about time can't be judged across this event."""
 
     record: Literal["lag"] = "lag"
     seconds: float
@@ -185,7 +185,7 @@ class Skipped(_Record):
 
 
 class Result(_Record):
-    """The verdict of a case, or of one cell of it; derived, and derived again by `judge`."""
+    """The verdict of a case, or of one cell of it; derived from the log, and derived again by `judge`."""
 
     record: Literal["result"] = "result"
     case: str
@@ -203,7 +203,7 @@ class Result(_Record):
 
 
 class Footer(_Record):
-    """The last record: its presence says that the run is complete."""
+    """The last record. If it is there, the run is complete."""
 
     record: Literal["footer"] = "footer"
     complete: bool
@@ -221,7 +221,7 @@ _ADAPTER: TypeAdapter[Any] = TypeAdapter(Record)
 
 
 def dump(record: BaseModel) -> str:
-    """Write one record as one line, without what is at its default."""
+    """Write one record as one line, without fields that have their default."""
     fields = record.model_dump(exclude_defaults=True, by_alias=True)
     return json.dumps({"record": record.record, **fields}, ensure_ascii=False, separators=(",", ":"))  # type: ignore[attr-defined]
 
@@ -231,10 +231,10 @@ def load(lines: Iterable[str], name: str) -> Iterator[Any]:
 
     Args:
         lines: The lines of a log.
-        name: What the error calls the log, usually its file name.
+        name: Name of the log in errors, usually its file name.
 
     Raises:
-        LogError: A line is no record; names the line.
+        LogError: A line is not a record; names the line.
     """
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -1,12 +1,12 @@
 """The matching machine: advances a set of live states over the events of one conversation.
 
-A state is what is left of the program and what was bound so far. An event moves every state that can take it; states that
-can't are dropped; when none is left, the case has failed at that event. There is no backtracking: alternatives are states.
+A state is the rest of the program and the variables bound so far. An event moves every state that can take it; states that
+can't are dropped. When none is left, the case has failed at that event. There is no backtracking: alternatives are states.
 
-What a state takes of an event:
+How a state takes an event:
 - expectations are ordered on each connection, not among connections;
 - a pending group of actions blocks everything behind it; a running one blocks only the next group;
-- a choice is opened as soon as nothing but expectations stands before it;
+- a choice is opened as soon as only expectations precede it;
 - a frame for a step that speaks of a variable which another connection's frame is still to bind is kept until that has come, and so is
   everything behind it on its connection.
 """
@@ -41,7 +41,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class State:
-    """What is left, what is bound, and how it came there."""
+    """The rest of the program, the bound variables, and the way to this state."""
 
     nodes: tuple[Node, ...]
     bindings: Mapping[str, Value]
@@ -50,7 +50,7 @@ class State:
     observed: tuple[tuple[str, Value], ...] = ()
 
     def key(self) -> tuple[tuple[Node, ...], str]:
-        """Return what makes two states equal: what is left and what is bound."""
+        """Return what makes two states equal: the rest of the program and the bound variables."""
         return self.nodes, json.dumps([self.bindings, self.observed], sort_keys=True, default=repr)
 
 
@@ -88,18 +88,18 @@ class Machine:
         self.states: list[State] = self._settled([State(program.nodes, {})])
 
     def fork(self) -> Machine:
-        """Return a machine in the same state that goes on by itself."""
+        """Return an independent copy of the machine in the same state."""
         other = copy(self)
         other.ambient, other._kept, other.states = list(self.ambient), list(self._kept), list(self.states)
         return other
 
     @property
     def done(self) -> bool:
-        """Tell whether some state has nothing left."""
+        """Tell whether some state has completed the program."""
         return any(not state.nodes for state in self.states)
 
     def wanted(self) -> tuple[Actions, Mapping[str, Value]] | None:
-        """Return the group of actions that is to begin now, and the variables bound so far; None to wait for events.
+        """Return the group of actions to begin now, and the variables bound so far; None to wait for events.
 
         Raises:
             MachineError: Live states want different actions.
@@ -114,7 +114,7 @@ class Machine:
         return next(iter(wanting.values()), None)
 
     def deadline(self) -> float | None:
-        """Return the time when the last live state gives up; None while actions run or none waits."""
+        """Return the time when the last live state gives up; None while actions run or no state waits."""
         if self.failure or self._acting():
             return None
         return max((_deadline(state, self.last_action, self.slow) for state in self.states if state.nodes), default=None)
@@ -179,7 +179,7 @@ class Machine:
         self.states = self._settled(moved)
 
     def _take_kept(self) -> None:
-        """Take what has arrived, in order on each connection; what can't be judged yet stays, with all behind it."""
+        """Take the events that have arrived, in order on each connection. One that can't be judged yet stays, with all after it."""
         waiting: set[str] = set()
         for event in tuple(self._kept):
             if self.failure is not None:
@@ -252,7 +252,7 @@ def _deadline(state: State, last_action: float, slow: float) -> float:
 
 
 def _opened(state: State) -> Iterator[State]:
-    """Open choices, drop what is empty, note observations: everything that needs no event."""
+    """Open choices, drop empty nodes, note observations: every step that needs no event."""
     for one in opened(state.nodes, state.bindings):
         observed = (*state.observed, *one.observed)
         yield replace(state, nodes=one.nodes, branches=(*state.branches, *one.branches), observed=observed)

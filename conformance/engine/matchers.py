@@ -1,4 +1,4 @@
-"""Matchers: whether a value that came fits what a transcript says, and if not, where they differ.
+"""Matchers: whether a received value fits the pattern of a transcript, and if not, where they differ.
 
     scalar                 equal; an absent field fits its declared default
     {field: pattern, ..}   a message: each named field fits; fields not named are ignored
@@ -36,7 +36,7 @@ Bindings: TypeAlias = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class Difference:
-    """One place where what came is not what was expected."""
+    """One place where the received value differs from the expected one."""
 
     path: str
     expected: str

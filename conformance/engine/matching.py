@@ -1,4 +1,4 @@
-"""What a frame of a transcript makes of an event: the parts of matching that no kind of step owns."""
+"""How frames of a transcript are matched with events: the parts of matching that no kind of step owns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Arrival: TypeAlias = log.Frame | log.Closed | log.Garbage
 
 @dataclass(frozen=True)
 class Seen:
-    """An event of the role under test, decoded once."""
+    """An event from the role under test, decoded once."""
 
     event: Arrival
     name: str
@@ -49,7 +49,7 @@ def see(event: Arrival) -> Seen:
 
 
 def in_time(window: Window | None, within: float, bindings: Mapping[str, Value], clock: Clock) -> Match:
-    """Compare the time of an event with a window, or without one with the time that a step may take after the last action."""
+    """Compare the time of an event with a window. Without a window, compare it with the time limit of a step after the last action."""
     if window is not None:
         start = bindings.get(f"@{window.since}")
         if start is None:
@@ -81,7 +81,7 @@ def values_at(message: Any, path: str) -> list[Value]:
 
 
 def sent_bindings(spec: Any, variables: Environment) -> dict[str, Value]:
-    """Return what a send binds: every `$bind` with its example."""
+    """Return the variables that a send binds: every `$bind` with its example."""
     if isinstance(spec, dict):
         own = {spec["$bind"]: resolve(spec["example"], variables)} if {"$bind", "example"} <= set(spec) else {}
         return own | {k: v for inner in spec.values() for k, v in sent_bindings(inner, variables).items()}

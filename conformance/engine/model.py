@@ -60,7 +60,7 @@ class Settings(Strict):
 
 
 class Transcript(HoldsSteps):
-    """One case: what is sent and what must come back."""
+    """One case: what the harness sends, and what it expects."""
 
     format: Literal[1]
     id: Annotated[str, Field(pattern=r"^[a-z0-9]+(/[a-z0-9-]+)+$")]
@@ -86,12 +86,12 @@ class Transcript(HoldsSteps):
     end: Literal["fence", "alive", "none"] | Quiet = "fence"
 
     def with_settings(self, settings: Settings) -> Transcript:
-        """Return the case with shared settings put in; what it says itself wins."""
+        """Return the case with shared settings filled in. Its own settings take precedence."""
         merged = {"target_config": {**settings.config, **self.target_config}, "vars": {**settings.vars, **self.vars}}
         return self.model_copy(update=merged)
 
     def seconds(self) -> float:
-        """Return the seconds that it lets pass, or waits for by the clock; fragments are not counted."""
+        """Return the seconds that the case waits for; fragments are not counted."""
         end = self.end.quiet if isinstance(self.end, Quiet) else 0.0
         return end + sum(step.seconds() for _, step in walk_steps(listed(self.steps)))
 
@@ -115,7 +115,7 @@ class Fragment(HoldsSteps):
 
 
 class Clause(Strict):
-    """One checkable statement, in our own words."""
+    """One statement that can be tested, in our own words."""
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9]+(\.[a-z0-9-]+)+$")]
     level: Level
@@ -133,7 +133,7 @@ class Clause(Strict):
 
 
 class Source(Strict):
-    """Where the clauses of a register come from."""
+    """The source of the clauses of a register."""
 
     title: str
     seed: str | None = None

@@ -1,6 +1,6 @@
-"""What a program is made of: a node knows what stands in it, what it takes and binds, and how it is shown.
+"""The nodes of a program: a node knows its children, the frames that it takes, the variables that it binds, and how it is shown.
 
-A kind of node overrides what is different for it. Whoever walks a program calls these methods and asks for no class, so that
+A kind of node overrides the methods that differ for it. Code that walks a program calls these methods and checks no class, so that
 a new kind is a class and nothing else.
 """
 
@@ -23,7 +23,7 @@ DEFAULT_WITHIN: Final = 10.0
 
 @dataclass(frozen=True)
 class Scope:
-    """What the nodes of one stretch of a transcript share: variables and the default connection."""
+    """What the nodes of one part of a transcript share: variables and the default connection."""
 
     variables: Environment
     at: str
@@ -33,12 +33,12 @@ class Scope:
         return Scope({**self.variables, **more}, self.at)
 
     def resolve(self, value: Value, bindings: Mapping[str, Value]) -> Value:
-        """Replace variables by what they stand for; what was bound on the way wins."""
+        """Replace variables by their values. Variables bound during the run take precedence."""
         return resolve(value, {**self.variables, **bindings})
 
 
 class Plan(Protocol):
-    """A case that was not run, as it is shown to a person: nodes write themselves into it, one line after the other."""
+    """A case that was not run, as a person sees it. Nodes write themselves into it, line by line."""
 
     def note(self, head: str, rest: str = "", *, at: str = "") -> None:
         """Write a remark."""
@@ -53,19 +53,19 @@ class Plan(Protocol):
         """Write a call of the admin interface, or several."""
 
     def awaits(self, node: Expectation, remark: str = "", *, example: bool = False) -> None:
-        """Write what must come, if asked for with an example of its bytes."""
+        """Write what is expected, with an example of its bytes if requested."""
 
     def learns(self, pattern: Any, scope: Scope) -> None:
         """Remember the examples of what a pattern binds."""
 
     def inside(self, nodes: Sequence[Node], *, deeper: bool = True) -> None:
-        """Write nodes that stand inside another one."""
+        """Write the nodes inside another one."""
 
     def text(self, value: Value, scope: Scope) -> str:
         """Return a value on one line, with the variables that are known."""
 
     def known(self, value: Value, scope: Scope) -> Any:
-        """Replace the variables that are known, and leave the rest as the transcript writes it."""
+        """Replace the known variables, and leave the others as in the transcript."""
 
     def frame_text(self, frame: Mapping[str, Any], scope: Scope) -> str:
         """Return the name of a frame and its fields on one line, with the variables that are known."""
@@ -83,7 +83,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Opening:
-    """What comes in the place of a node that needs no event to go on."""
+    """What replaces a node that needs no event to continue."""
 
     nodes: tuple[Node, ...]
     branches: tuple[Branch, ...] = ()
@@ -92,7 +92,7 @@ class Opening:
 
 @dataclass(frozen=True)
 class Node:
-    """A piece of a program; its path in the file is its identity. The defaults are those of a node that nothing stands in."""
+    """A part of a program, identified by its path in the file. The defaults are those of a node without children."""
 
     waits: ClassVar[bool] = True
     """Whether something is still to come before what stands behind it."""
@@ -101,65 +101,65 @@ class Node:
     clause: str | None = field(default=None, compare=False, kw_only=True)
 
     def children(self) -> Iterable[Node]:
-        """Return the nodes that stand in it, in the order of the file."""
+        """Return the children of the node, in the order of the file."""
         return ()
 
     def show(self, plan: Plan) -> None:
-        """Write it into a plan of the case."""
+        """Write the node into a plan of the case."""
         raise NotImplementedError
 
     def numbered(self, _: Iterator[int]) -> Node:
-        """Return it with numbers on the groups of actions in it."""
+        """Return the node with numbered groups of actions."""
         return self
 
     def binds(self) -> set[str]:
-        """Return the variables that frames bind in it."""
+        """Return the variables that frames bind in the node."""
         return set().union(*(node.binds() for node in self.children()))
 
     def connections(self) -> set[str]:
-        """Return the connections on which it expects something."""
+        """Return the connections on which the node expects something."""
         return set().union(*(node.connections() for node in self.children()))
 
     def certain(self) -> Iterator[Expectation]:
-        """Yield the frames that it expects whatever happens, also those that can't come yet."""
+        """Yield the frames that the node expects in any case, including those that can't arrive yet."""
         for node in self.children():
             yield from node.certain()
 
     def opened(self, bindings: Mapping[str, Value], first: bool) -> list[Opening] | None:  # noqa: ARG002
-        """Return what may come in its place now that nothing but expectations stands before it; None for itself.
+        """Return what may replace the node now that only expectations precede it; None for the node itself.
 
         Args:
             bindings: The variables that are bound.
-            first: Whether nothing at all is waited for before it.
+            first: Whether no expectation precedes it.
         """
         return None
 
     def takes(self, seen: Seen, bindings: Mapping[str, Value], clock: Clock) -> Iterator[Taking]:  # noqa: ARG002
-        """Yield every way in which it can take an event: what is left of it, what was bound, the step."""
+        """Yield every way in which the node can take an event: the rest of the node, the bound variables, the step."""
         return iter(())
 
     def expected(self, at: str | None) -> Iterator[Expectation]:  # noqa: ARG002
-        """Yield the expectations in it that can be met now, on one connection or on all."""
+        """Yield the expectations in the node that can be met now, on one connection or on all."""
         return iter(())
 
     def broken_by(self, seen: Seen, bindings: Mapping[str, Value]) -> bool:  # noqa: ARG002
-        """Tell whether an event breaks the silence that it asks for."""
+        """Tell whether an event breaks the silence that the node demands."""
         return False
 
     def first_actions(self) -> Actions | None:
-        """Return the group of actions that is next in it, if nothing before that is still open."""
+        """Return the next group of actions in the node, if nothing before it is still open."""
         return None
 
     def begun(self) -> tuple[Node, ...]:
-        """Return what is left of it after the group of actions that is next has begun."""
+        """Return the rest of the node after the next group of actions has begun."""
         return (self,)
 
     def running(self) -> Iterator[Running]:
-        """Yield the groups of actions in it that have begun and not ended."""
+        """Yield the groups of actions in the node that have begun and not ended."""
         return iter(())
 
     def ended(self, number: int) -> tuple[Node, ...]:  # noqa: ARG002
-        """Return what is left of it after one action of a running group has ended."""
+        """Return the rest of the node after one action of a running group has ended."""
         return (self,)
 
 
@@ -172,7 +172,7 @@ class Expectation(Node):
     within: float = field(default=DEFAULT_WITHIN, compare=False)
 
     def awaited(self) -> Mapping[str, Any] | None:
-        """Return the frame that it waits for; None for the end of the connection."""
+        """Return the expected frame; None for the end of the connection."""
         raise NotImplementedError
 
     def compare(self, seen: Seen, bindings: Mapping[str, Value], clock: Clock) -> Match:
@@ -198,7 +198,7 @@ Taking: TypeAlias = tuple[tuple[Node, ...], Match, Expectation]
 
 
 def walk(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield nodes and all that stands in them, in the order of the file."""
+    """Yield nodes and all their descendants, in the order of the file."""
     for node in nodes:
         yield node
         yield from walk(node.children())
@@ -210,7 +210,7 @@ def numbered(nodes: Iterable[Node], numbers: Iterator[int]) -> tuple[Node, ...]:
 
 
 def reached(nodes: Iterable[Node]) -> Iterator[tuple[Node, frozenset[str]]]:
-    """Yield the nodes that an event can meet now, each with the connections that are blocked by what stands before it."""
+    """Yield the nodes that an event can meet now, each with the connections that earlier nodes block."""
     blocked: frozenset[str] = frozenset()
     for node in nodes:
         yield node, blocked
@@ -240,7 +240,7 @@ def broken(nodes: Sequence[Node], seen: Seen, bindings: Mapping[str, Value]) -> 
 
 
 def opened(nodes: tuple[Node, ...], bindings: Mapping[str, Value]) -> Iterator[Opening]:
-    """Yield what nodes may be now: choices opened, what is empty dropped, observations made."""
+    """Yield the possible forms of the nodes now: with choices opened, empty nodes dropped and observations made."""
     for index, node in enumerate(nodes):
         before, after = nodes[:index], nodes[index + 1 :]
         found = node.opened(bindings, not any(one.waits for one in before))

@@ -1,4 +1,4 @@
-"""What the harness waits for: one class for each kind of expectation, and for what holds others together."""
+"""What the harness waits for: one class for each kind of expectation, and for each group of expectations."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Expect(Expectation):
         yield self
 
     def compare(self, seen: Seen, bindings: Mapping[str, Value], clock: Clock) -> Match:
-        """Compare an event with it: connection, frame, payload and time."""
+        """Compare an event with the expectation: connection, frame, payload and time."""
         if seen.event.at != self.at:
             return Match((Difference("connection", self.at, seen.event.at),))
         variables = {**self.scope.variables, **bindings}
@@ -75,7 +75,7 @@ class Expect(Expectation):
             yield (), found + Match((), ((f"@{self.label}", clock.now),) if self.label else ()), self
 
     def deadline(self, bindings: Mapping[str, Value], last_action: float, slow: float) -> float:
-        """Return the end of its window, or the usual time."""
+        """Return the end of its window, or of the usual time limit."""
         if self.window is None:
             return super().deadline(bindings, last_action, slow)
         return float(bindings.get(f"@{self.window.since}", last_action)) + self.window.max
@@ -104,7 +104,7 @@ class Collect(Expectation):
         return {*binds(self.spec.frame), *binds(self.spec.each), *self.spec.into, *self.spec.fold}
 
     def compare(self, seen: Seen, bindings: Mapping[str, Value], _: Clock) -> Match:
-        """Compare a frame with it; what fits has been gathered from the frame, too."""
+        """Compare a frame with the expectation. If it fits, the result includes what was gathered from the frame."""
         return self._gathered(seen, bindings)[0]
 
     def _gathered(self, seen: Seen, bindings: Mapping[str, Value]) -> tuple[Match, bool]:
@@ -159,7 +159,7 @@ class Choice(Node):
         return (node for one in self.alternatives for node in one.nodes)
 
     def certain(self) -> Iterator[Expectation]:
-        """Yield nothing: none of the alternatives need come."""
+        """Yield nothing: no single alternative is certain."""
         return iter(())
 
     def numbered(self, numbers: Iterator[int]) -> Choice:
@@ -285,7 +285,7 @@ class Observe(Node):
     facts: Mapping[str, Any] = field(compare=False)
 
     def opened(self, bindings: Mapping[str, Value], first: bool) -> list[Opening] | None:
-        """Note the facts when all before has come."""
+        """Note the facts once everything before has arrived."""
         return [Opening((), observed=tuple((name, self._fact(value, bindings)) for name, value in self.facts.items()))] if first else None
 
     def _fact(self, value: Value, bindings: Mapping[str, Value]) -> Value:

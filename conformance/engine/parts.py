@@ -1,4 +1,4 @@
-"""What the steps of a transcript are made of: frames, bytes, windows of time, and what a collecting step remembers."""
+"""The parts of the steps of a transcript: frames, bytes, windows of time, and what a collecting step remembers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Strict(BaseModel):
 
 
 class Window(Strict):
-    """A rule that speaks of time: seconds since a label; never scaled."""
+    """A rule about time: seconds since a label; never scaled."""
 
     since: str
     min: float = 0.0
@@ -30,7 +30,7 @@ class Window(Strict):
 
 
 class BytesSpec(Strict):
-    """Raw or damaged bytes; one of `of`, `command`, `hex`, `text` says what they are made from."""
+    """Raw or damaged bytes, made from one of `of`, `command`, `hex`, `text`."""
 
     of: FrameSpec | None = Field(default=None, description="a frame, encoded as usual")
     payload: dict[str, Any] | None = None
@@ -54,7 +54,7 @@ class BytesSpec(Strict):
 
 
 class Fold(Strict):
-    """Two fields of a frame that tell how a set has changed."""
+    """Two fields of a frame that say how a set has changed."""
 
     remove: str = Field(description="path of the field whose values leave the set, first")
     add: str = Field(description="path of the field whose values come into it, then")

@@ -12,7 +12,7 @@ from refimpl.wire.frames import Frame
 
 
 def match_payload(spec: Mapping[str, Any], frame: Frame) -> Match:
-    """Compare the payload of a frame with {metadata, body or batch, checksum, compression}, each optional, or with {octets}: all of it."""
+    """Compare the payload of a frame with {metadata, body or batch, checksum, compression}, each optional, or with {octets}: all bytes."""
     if "octets" in spec:
         return match(spec["octets"], frame.payload_bytes or b"", "payload.octets")
     try:

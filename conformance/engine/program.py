@@ -1,7 +1,7 @@
-"""From a transcript to a program: fragments put in, loops unrolled, roles decided, actions numbered.
+"""Compiles a transcript to a program: inserts fragments, unrolls loops, decides roles, numbers actions.
 
 A program is a tuple of nodes. Actions are what the harness does; everything else is what it waits for. Consecutive actions are
-one group, because what follows may be seen from the start of the first: a push can arrive before the admin call that caused
+one group, because its results may be seen from the start of the first: a push can arrive before the admin call that caused
 it has returned. Actions are numbered in the order of the file (`2.0` is the first of the third group), so that a recording
 still fits after its expectations were edited.
 """
@@ -48,7 +48,7 @@ def cells(transcript: m.Transcript) -> list[dict[str, Value]]:
 
 
 def cell_values(transcript: m.Transcript, cell: Mapping[str, Value]) -> dict[str, Value]:
-    """Return what the variables of a cell stand for."""
+    """Return the values of the variables of a cell."""
     values = {}
     for name, value in cell.items():
         named = transcript.matrix.get(name)
@@ -57,7 +57,7 @@ def cell_values(transcript: m.Transcript, cell: Mapping[str, Value]) -> dict[str
 
 
 def fresh_names(transcript: m.Transcript) -> dict[str, str]:
-    """Return the variables that stand for something new in each trial, with the kind of each."""
+    """Return the variables that have a new value in each trial, with the kind of each."""
     return {name: value["$fresh"] for name, value in transcript.vars.items() if isinstance(value, dict) and "$fresh" in value}
 
 
@@ -74,7 +74,7 @@ def compile_case(
         seed: Seed of the trial, for `$random`.
 
     Raises:
-        ProgramProblem: An unknown fragment, a step that can't stand where it is, a variable that is not set.
+        ProgramProblem: An unknown fragment, a step in a place where it is not allowed, or a variable that is not set.
     """
     scope = Scope(_variables({**transcript.vars, **cell_values(transcript, cell), **fresh}, {"@seed": seed}), DEFAULT_CONNECTION)
     compiler = Compiler(fragments)
@@ -83,7 +83,7 @@ def compile_case(
 
 
 def actions_digest(transcript: m.Transcript, fragments: Mapping[str, m.Fragment], cell: Mapping[str, Value]) -> str:
-    """Return the digest of everything in a cell that decides what is sent: a recording with another one is stale."""
+    """Return the digest of everything in a cell that decides what is sent. A recording with another digest is stale."""
     program = compile_case(transcript, fragments, cell, {name: f"<{name}>" for name in fresh_names(transcript)})
     actions = [
         [
@@ -115,7 +115,7 @@ def _ambient(transcript: m.Transcript) -> tuple[m.Ambient, ...]:
 
 
 def _variables(values: Mapping[str, Value], known: Environment) -> dict[str, Value]:
-    """Resolve variables that may speak of each other, in any order."""
+    """Resolve variables that may refer to each other, in any order."""
     variables, left = dict(known), dict(values)
     while left:
         ready = [name for name, value in left.items() if not variables_of(value) & set(left)]
@@ -125,7 +125,7 @@ def _variables(values: Mapping[str, Value], known: Environment) -> dict[str, Val
 
 
 def _ending(compiler: Compiler, transcript: m.Transcript, scope: Scope) -> list[Node]:
-    """Compile the end of a case: the steps that prove that nothing else came."""
+    """Compile the end of a case: the steps that prove that no other frame arrived."""
     if isinstance(transcript.end, m.Quiet):
         return [Advance("end", scope, None, transcript.end.quiet)]
     if transcript.end == "none":

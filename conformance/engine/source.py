@@ -1,6 +1,6 @@
-"""Strict reading of the suite's YAML files: what is wrong is said with file, line and a suggestion, before anything is sent.
+"""Strict reading of the suite's YAML files: errors name file, line and a suggestion, before anything is sent.
 
-A smaller YAML than the usual one: no duplicate keys, no dates, no yes/no, no octal numbers; what is not null, true, false
+A subset of YAML: no duplicate keys, no dates, no yes/no, no octal numbers; whatever is not null, true, false
 or a decimal number is text.
 """
 
@@ -24,7 +24,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class SourceProblem(ValueError):
-    """A file that can't be used; one line for each thing that is wrong with it."""
+    """A file that can't be used; one line for each error in it."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -32,7 +32,7 @@ class SourceProblem(ValueError):
 
 
 def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """Say what text without quotes can be other than text, by its first character, as PyYAML wants it."""
+    """Return the types that unquoted text can have besides text, by its first character, in the form that PyYAML expects."""
     found: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     for kind, pattern, first in (
         ("null", r"~|null|", ["~", "n", "\0", ""]),
@@ -46,7 +46,7 @@ def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
 
 
 class PythonLoader(yaml.SafeLoader):
-    """Reads by PyYAML's own parser."""
+    """Reads with PyYAML's own parser."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = _resolvers()  # type: ignore[misc]
 
@@ -54,7 +54,7 @@ class PythonLoader(yaml.SafeLoader):
 if yaml.__with_libyaml__:
 
     class CLoader(yaml.CSafeLoader):
-        """Reads by libyaml, five times as fast; the text of its errors differs."""
+        """Reads with libyaml, five times as fast; its error messages differ."""
 
         yaml_implicit_resolvers: ClassVar[dict[str, Any]] = _resolvers()  # type: ignore[misc]
 
@@ -64,7 +64,7 @@ Loader: Any = CLoader if yaml.__with_libyaml__ else PythonLoader
 
 @dataclass(frozen=True)
 class Source:
-    """One file, read: its data and the line of every place in it."""
+    """One file after reading: its data and the line of every place in it."""
 
     name: str
     data: Any
@@ -87,10 +87,10 @@ def read_source(path: Path, name: str | None = None) -> Source:
 
     Args:
         path: The file.
-        name: What errors call it; its path by default.
+        name: Its name in errors; its path by default.
 
     Raises:
-        SourceProblem: The file can't be read or is no YAML of the kind above.
+        SourceProblem: The file can't be read or is not in this subset of YAML.
     """
     name = name or str(path)
     try:
@@ -143,7 +143,7 @@ def _index(node: yaml.Node, place: Place, lines: dict[Place, int], name: str) ->
 
 
 def parse(kind: type[M], source: Source) -> M:
-    """Make a model of a file.
+    """Build a model from a file.
 
     Raises:
         SourceProblem: One line for each key that is unknown, missing or has a wrong value.
@@ -167,7 +167,7 @@ def _explain(source: Source, error: Any) -> str:
 
 
 def _place(data: Any, location: tuple[Any, ...]) -> Place:
-    """Turn the location of a validation error into a place of the file: names of alternatives drop out."""
+    """Turn the location of a validation error into a place of the file, without the names of alternatives."""
     place: list[str | int] = []
     for index, part in enumerate(location):
         if isinstance(data, dict) and (part in data or index == len(location) - 1):

@@ -1,6 +1,6 @@
-"""The steps of the language: what every kind of step knows of itself, and the one place where kinds are registered.
+"""The steps of the language: what every kind of step knows about itself, and the one place where kinds are registered.
 
-A kind of step is a class that says which keys of a file it reads, what stands in it and what it compiles to. `step_kind`
+A kind of step is a class that says which keys of a file it reads, which steps it contains and what it compiles to. `step_kind`
 makes it a part of the language: files are read with it, and the published schema holds it.
 """
 
@@ -29,23 +29,23 @@ class ProgramProblem(ValueError):
 
 
 class StepKind(Strict):
-    """One step. The defaults are those of a step that nothing stands in."""
+    """One step. The defaults are those of a step that contains no others."""
 
     def compile(self, compiler: Compiler, scope: Scope, path: str) -> list[Node]:
-        """Return what it does in a program.
+        """Return the nodes that the step compiles to.
 
         Args:
-            compiler: Compiles the steps that stand in it.
-            scope: The variables and the default connection where it stands.
-            path: What names it.
+            compiler: Compiles the steps inside it.
+            scope: The variables and the default connection at its place.
+            path: Its path in the file.
 
         Raises:
-            ProgramProblem: It can't stand where it is.
+            ProgramProblem: It is not allowed in this place.
         """
         raise NotImplementedError
 
     def children(self) -> Iterable[tuple[Place, StepKind]]:
-        """Return the steps that stand in it, each with its place in it."""
+        """Return the steps inside it, each with its place in it."""
         return ()
 
     def frames(self) -> Iterable[tuple[Place, FrameSpec]]:
@@ -61,7 +61,7 @@ class StepKind(Strict):
         return ()
 
     def seconds(self) -> float:
-        """Return the time that it lets pass, or waits for by the clock."""
+        """Return the time that the step waits for."""
         return 0.0
 
 
@@ -88,7 +88,7 @@ def read_step(value: Any) -> StepKind:
     """Read one step of a file by the class that its key names.
 
     Raises:
-        PydanticCustomError: No key of it names a kind of step.
+        PydanticCustomError: None of its keys names a kind of step.
     """
     if isinstance(value, StepKind):
         return value
@@ -133,7 +133,7 @@ def listed(steps: Sequence[StepKind] | None, *place: str | int) -> Iterator[tupl
 
 
 def walk_steps(steps: Iterable[tuple[Place, StepKind]]) -> Iterator[tuple[Place, StepKind]]:
-    """Yield steps and all that stands in them, each with its place; start it with `listed(steps, "steps")`."""
+    """Yield steps and all steps inside them, each with its place; start it with `listed(steps, "steps")`."""
     for place, step in steps:
         yield place, step
         yield from walk_steps(((*place, *inner), child) for inner, child in step.children())
@@ -146,7 +146,7 @@ class Compiler:
         fragments: All fragments by id.
         open: The connections that were opened, in order.
         connected: Those on which CONNECTED was expected.
-        gone: Those that have ended.
+        gone: Those that were closed.
     """
 
     def __init__(self, fragments: Mapping[str, Fragment]) -> None:

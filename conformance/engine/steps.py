@@ -1,4 +1,4 @@
-"""The kinds of steps: how each is written, what stands in it, and what it compiles to.
+"""The kinds of steps: how each is written, what it contains, and what it compiles to.
 
 A new kind is a class here with its keys, and a row in docs/transcripts.md.
 """
@@ -50,7 +50,7 @@ class _Moment(_Expectation):
 
 @step_kind("client", "broker")
 class FrameStep(_Moment):
-    """One frame: sent if the harness plays its emitter, expected if the role under test does."""
+    """One frame: sent if the harness plays its sender, expected if the role under test does."""
 
     client: FrameSpec | None = None
     broker: FrameSpec | None = None
@@ -123,7 +123,7 @@ class OpenStep(StepKind):
 
 
 class CloseSpec(Strict):
-    """How the harness ends a connection."""
+    """How the harness closes a connection."""
 
     at: str | None = None
     how: Literal["fin", "rst", "half"] = "fin"
@@ -131,7 +131,7 @@ class CloseSpec(Strict):
 
 @step_kind("close")
 class CloseStep(StepKind):
-    """The harness ends a connection."""
+    """The harness closes a connection."""
 
     close: CloseSpec
     label: str | None = None
@@ -144,14 +144,14 @@ class CloseStep(StepKind):
 
 
 class ClosedSpec(Strict):
-    """Which connection the role under test ends."""
+    """Which connection the role under test closes."""
 
     at: str | None = None
 
 
 @step_kind("closed")
 class ClosedStep(_Moment):
-    """The role under test ends a connection."""
+    """The role under test closes a connection."""
 
     closed: ClosedSpec = ClosedSpec()
 
@@ -187,7 +187,7 @@ class AdminStep(StepKind):
 
 @step_kind("read")
 class ReadStep(StepKind):
-    """A reading admin call, repeated until its answer fits."""
+    """An admin call that only reads, repeated until its answer fits."""
 
     read: Annotated[dict[str, Any], Field(min_length=1, max_length=1)]
     expect: Any
@@ -199,7 +199,7 @@ class ReadStep(StepKind):
         return _given("read", self.read)
 
     def clauses(self) -> Iterable[tuple[Place, str]]:
-        """Return the clause that its answer stands for."""
+        """Return the clause that its answer tests."""
         return _given("clause", self.clause)
 
     def compile(self, _: Compiler, scope: Scope, path: str) -> list[Node]:
@@ -244,7 +244,7 @@ class ForStep(StepKind):
 
 
 class Branch(Strict):
-    """One alternative; its level says what it is worth."""
+    """One alternative; its level says how it is rated."""
 
     name: str
     level: Literal["conforms", "warn", "gap", "fails"] = "conforms"
@@ -323,7 +323,7 @@ class AnyOrderStep(StepKind):
 
 @step_kind("optional")
 class OptionalStep(StepKind):
-    """Steps that happen whole or not at all."""
+    """Steps that happen completely or not at all."""
 
     optional: Annotated[list[Step], Field(min_length=1)]
 
@@ -360,7 +360,7 @@ class SilenceSpec(Strict):
 
 @step_kind("silence")
 class SilenceStep(_Step):
-    """While the `until` steps run, a frame that fits and that they can't take fails the clause."""
+    """While the `until` steps run, a frame that fits, and that these steps can't take, fails the clause."""
 
     silence: SilenceSpec
     clause: str | None = None

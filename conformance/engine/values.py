@@ -4,7 +4,7 @@
     "a/${name}-1"    text with the variable's text in it
     {$union: [..]}   an expression: one of the closed list below; arguments are values again
 
-Every other `$` is literal. `resolve` replaces what it can and leaves matchers (`$any`, `$len`, ..) for `matchers`.
+Every other `$` is literal. `resolve` replaces variables and expressions and leaves matchers (`$any`, `$len`, ..) for `matchers`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class NotSet(ValueProblem):
 
 
 def resolve(value: Value, environment: Environment) -> Value:
-    """Replace variables and expressions by what they stand for.
+    """Replace variables and expressions by their values.
 
     Args:
         value: A value as a transcript writes it; not changed.
@@ -72,7 +72,7 @@ def evaluate(name: str, argument: Value, environment: Environment) -> Value:
 
 
 def variables_of(value: Value) -> set[str]:
-    """Return the names of all variables that a value speaks of, those that `$map` introduces excepted."""
+    """Return the names of all variables in a value, except those that `$map` introduces."""
     if isinstance(value, str):
         whole = VARIABLE.match(value)
         return {whole[1]} if whole else set(_INSIDE.findall(value))

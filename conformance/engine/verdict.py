@@ -17,7 +17,7 @@ from conformance.engine.values import Value, ValueProblem
 
 
 class Verdict(StrEnum):
-    """What a case, a clause or a conversation comes to."""
+    """The verdict of a case, a clause or a conversation."""
 
     PASS = "PASS"
     WARN = "WARN"
@@ -106,7 +106,7 @@ def judge(program: Program, trial_log: TrialLog, levels: Mapping[str, Level], sl
 
 
 def resume(program: Program, machine: Machine, events: Iterable[log.Event], trial_log: TrialLog, levels: Mapping[str, Level]) -> Outcome:
-    """Judge a trial by a machine that has taken the first of its events.
+    """Judge a trial with a machine that has already taken its first events.
 
     Args:
         program: The compiled cell.
@@ -134,7 +134,7 @@ def _error(program: Program, trial_log: TrialLog, diagnosis: Diagnosis) -> Outco
 
 
 def error_clauses(clauses: Sequence[str]) -> dict[str, Verdict]:
-    """Return what a case that could not be run says of its clauses: nothing, and the first one shows the error."""
+    """Return what a case that could not be run says about its clauses: nothing, and the first one shows the error."""
     return {clause: Verdict.UNTESTABLE if index else Verdict.ERROR for index, clause in enumerate(clauses)}
 
 
@@ -174,14 +174,14 @@ def _lag(events: Sequence[log.Event]) -> float:
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Sum up several verdicts by the gravest."""
+    """Sum up several verdicts by the most serious one."""
     return max(verdicts, key=SEVERITY.__getitem__, default=Verdict.UNTESTABLE)
 
 
 def sum_up(transcript: Transcript, cell: Mapping[str, Value], outcomes: Sequence[Outcome]) -> log.Result:
     """Sum up all trials of one cell of a case.
 
-    A trial that fails counts against `trials.fail_over`; one that says nothing of the target is replaced by its last attempt.
+    A trial that fails counts against `trials.fail_over`. A trial that says nothing about the target is replaced by its last attempt.
     """
     last: dict[str, Outcome] = {}
     for outcome in outcomes:
@@ -218,7 +218,7 @@ def _rate(bad: int, count: int) -> str:
 
 
 def clause_verdicts(results: Iterable[log.Result]) -> dict[str, Verdict]:
-    """Sum up what all cases say of each clause: one failure counts more than any number of passes."""
+    """Sum up what all cases say about each clause. One failure outweighs any number of passes."""
     verdicts: dict[str, list[Verdict]] = {}
     for result in results:
         baseline = Verdict.XFAIL if result.verdict == Verdict.XFAIL else None

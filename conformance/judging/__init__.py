@@ -1,1 +1,1 @@
-"""From a log to results: verdicts, known failures, and what two logs differ in."""
+"""From a log to results: verdicts, known failures, and the differences between two logs."""

@@ -1,4 +1,4 @@
-"""Which cases a target can be asked: by what it can do, from the header of its log alone."""
+"""Which cases apply to a target, by its capabilities: known from the header of its log alone."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _HARNESS = ("admin", "config")
 
 
 def lack(case: Transcript, capabilities: Mapping[str, bool]) -> Lack | None:
-    """Tell what keeps a case from a target; None if nothing is known that does.
+    """Tell why a case does not apply to a target; None if no reason is known.
 
     Args:
         case: The case.
-        capabilities: What the target can do; one that is not named decides nothing.
+        capabilities: What the target can do. A capability that is not named decides nothing.
 
     Returns:
         The verdict of the case, and the reason.
@@ -43,7 +43,7 @@ def lack(case: Transcript, capabilities: Mapping[str, bool]) -> Lack | None:
 
 
 def capabilities_of(run: RunLog) -> dict[str, bool]:
-    """Return what the target of a log can do: its header says so, and its CONNECTED of flags that are younger than the log."""
+    """Return the capabilities of the target of a log: from its header, and from its CONNECTED for flags that are newer than the log."""
     younger = [name for name in FLAGS if name not in run.header.capabilities]
     flags = _flags(run, younger) if younger else {}
     return dict.fromkeys(DECLARED, False) | flags | run.header.capabilities
@@ -64,10 +64,10 @@ def _feature_flags(run: RunLog) -> Iterator[FeatureFlags]:
 
 
 def completed(suite: Suite, run: RunLog) -> RunLog:
-    """Return a recording with the cases that need none: NOT-APPLICABLE by its header, or not recorded yet.
+    """Complete a recording with the cases that it lacks: NOT-APPLICABLE by its header, or not recorded yet.
 
     Args:
-        suite: What is to be known of the target.
+        suite: All cases.
         run: Everything that was recorded of it.
     """
     recorded = {trial.begin.case for trial in run.trial_logs.values()}
@@ -85,5 +85,5 @@ def completed(suite: Suite, run: RunLog) -> RunLog:
 
 
 def not_recorded(suite: Suite, run: RunLog) -> list[str]:
-    """Return the cases that the target could be asked and of which a recording, completed, says that they are not recorded yet."""
+    """Return the cases that apply to the target and that a completed recording marks as not recorded yet."""
     return sorted({one.case for one in completed(suite, run).skipped if one.reason == NOT_RECORDED})

@@ -1,4 +1,4 @@
-"""Known failures of a target: found by its name, applied to results, refused when stale."""
+"""Known failures of a target: found by its name, applied to results, reported when stale."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def load_baseline(target: str, path: Path | None = None) -> Baseline:
 
     Args:
         target: Name of the target.
-        path: Another file than the one that belongs to the target.
+        path: A file to use instead of the one that belongs to the target.
 
     Raises:
-        SourceProblem: The file is no baseline.
+        SourceProblem: The file is not a baseline.
     """
     where = path or HOME / f"{target}.yaml"
     if path is None and not where.is_file():

@@ -1,4 +1,4 @@
-"""Compares what two brokers answered to the same actions: a recorded one, and the reference.
+"""Compares the answers of two brokers to the same actions: a recorded one, and the reference.
 
 The frames of each connection are compared as a bag: real brokers answer pipelined requests in any order. What may differ is
 listed in `reference_differences.yaml`, with a reason for each: fields that differ everywhere, and cases.
@@ -60,7 +60,7 @@ class Unlike:
         key: Of the conversation.
         case: Its case.
         missing: What the recorded broker sent, and the reference did not, each with its connection.
-        extra: The other way round.
+        extra: What the reference sent, and the recorded broker did not, each with its connection.
     """
 
     key: str
@@ -79,7 +79,7 @@ def load_differences(path: Path = HOME) -> Differences:
 
 
 def compare(recorded: RunLog, answered: RunLog, fields: Iterable[FieldDifference]) -> Iterator[Unlike]:
-    """Yield the conversations that differ; of each cell of a case the first trial is compared."""
+    """Yield the conversations that differ. For each cell of a case the first trial is compared."""
     patterns = [one.field for one in fields]
     for key, trial_log in recorded.trial_logs.items():
         other = answered.trial_logs.get(key)
@@ -91,7 +91,7 @@ def compare(recorded: RunLog, answered: RunLog, fields: Iterable[FieldDifference
 
 
 def unlisted(found: Iterable[Unlike], differences: Differences) -> tuple[list[Unlike], list[str]]:
-    """Return the differences that are not listed, and the entries that nothing needs any more."""
+    """Return the differences that are not listed, and the entries that are no longer needed."""
     rest, used = [], set()
     for one in found:
         entries = [entry.case for entry in differences.cases if fnmatch.fnmatchcase(one.case, entry.case)]

@@ -1,4 +1,4 @@
-"""From a log to results: one pure path, for a run that has just ended, a recording and a truncated log alike."""
+"""From a log to results: one pure function for a run that has just ended, a recording and a truncated log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conformance.suite import Suite
 
 @dataclass(frozen=True)
 class RunLog:
-    """A log, sorted."""
+    """A log, sorted by conversation."""
 
     header: log.Header
     trial_logs: Mapping[str, TrialLog]
@@ -34,7 +34,7 @@ class RunLog:
 
 @dataclass
 class Judged:
-    """Results, and the outcome of each conversation they were made from."""
+    """Results, and the outcome of each conversation behind them."""
 
     results: list[log.Result]
     outcomes: dict[str, Outcome] = field(default_factory=dict)
@@ -104,7 +104,7 @@ def skipped_result(suite: Suite, skipped: log.Skipped) -> log.Result:
 
 
 def apply_controls(suite: Suite, results: Sequence[log.Result]) -> list[log.Result]:
-    """A negative case says nothing unless its control passed in the same run: it becomes UNTESTABLE."""
+    """Make a negative case UNTESTABLE unless its control passed in the same run, since it then proves nothing."""
     good = {Verdict.PASS, Verdict.XPASS, Verdict.WARN}
     passed = {result.case for result in results if result.verdict in good}
     seen = {result.case for result in results}
@@ -121,7 +121,7 @@ def apply_controls(suite: Suite, results: Sequence[log.Result]) -> list[log.Resu
 
 
 def exit_code(results: Sequence[log.Result], stale: Sequence[str] = (), *, complete: bool = True, strict: bool = False) -> int:
-    """Return what a run comes to, as a process exit code."""
+    """Return the exit code of a run."""
     verdicts = {result.verdict for result in results}
     if not complete or Verdict.ERROR in verdicts:
         return EXIT_COULD_NOT_RUN

@@ -1,4 +1,4 @@
-"""What the notebooks show things with: frames, tables, diagrams and plots that fit light and dark pages and are always the same.
+"""Helpers of the notebooks: frames, tables, diagrams and plots that fit light and dark pages and are always the same.
 
 Every function returns a `Shown`, which a notebook displays as HTML and keeps as plain text too. `conformance.notebooks.build`
 executes the notebooks and brings them into their normal form.

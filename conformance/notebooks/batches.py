@@ -1,4 +1,4 @@
-"""Batches, for notebooks: what the reference producer makes of messages, and what a consumer makes of what arrives."""
+"""Batches, for notebooks: how the reference producer batches messages, and how a consumer reads them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def produced(
     profile: UniformBatchesProfile = DEFAULT,
     max_messages: int = 1000,
 ) -> tuple[list[Entry], ProducerStats]:
-    """Let the reference producer put messages together that come one right after the other.
+    """Let the reference producer batch messages that follow each other immediately.
 
     Args:
         messages: Text and properties of each.
@@ -38,7 +38,7 @@ def produced(
         max_messages: Most messages in a batch; 1: none is batched without a setting.
 
     Returns:
-        What it sends, in this order, and its account of that.
+        What it sends, in order, and its own account of the batches.
     """
     batcher: UniformBatcher[Queued] = UniformBatcher(allowed_values(setting), max_messages=max_messages, max_bytes=MANY, profile=profile)
     batches, scheduler = [], Scheduler()
@@ -53,10 +53,10 @@ def produced(
 
 
 def received(rows: Iterable[Row], at: str) -> list[Message]:
-    """Return the messages that a connection got, as its client reads them.
+    """Return the messages that a connection received, as its client reads them.
 
     Args:
-        rows: Everything that was said, such as `Stage.rows`.
+        rows: All rows, such as `Stage.rows`.
         at: The connection.
     """
     frames = [decode_frame(row.data) for row in rows if row.head == "MESSAGE" and row.at == at and row.data is not None]

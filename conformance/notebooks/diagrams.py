@@ -1,4 +1,4 @@
-"""Sequence diagrams: who says what to whom, as SVG and as characters. The same rows give the same picture."""
+"""Sequence diagrams: who sends what to whom, as SVG and as characters. The same rows give the same picture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def sequence(rows: Sequence[Row], *, title: str = "", client: str = "client", br
 
     Args:
         rows: What happened, for instance from `Recorded.conversation` or `Stage.rows`.
-        title: What a reader who can't see the picture is told.
+        title: Text for readers who can't see the picture.
         client: The name of the left side.
         broker: The name of the right side.
     """
@@ -28,7 +28,7 @@ def said(way: Literal["out", "in"], data: bytes, at: str = "", t: float | None =
     """Return the row of a frame.
 
     Args:
-        way: `out` for what the client says, `in` for what the broker says.
+        way: `out` for what the client sends, `in` for what the broker sends.
         data: The frame.
         at: The name of its connection.
         t: Seconds since the conversation began.

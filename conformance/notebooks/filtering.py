@@ -1,4 +1,4 @@
-"""Entries and consumers with filters, for notebooks: what a producer sends, what comes of it, and what it costs."""
+"""Entries and consumers with filters, for notebooks: what a producer sends, what a consumer receives, and what it costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames and conversations of real brokers, from the recordings, without what belongs to the machine that recorded them."""
+"""Frames and conversations of real brokers, from the recordings, without details of the machine that recorded them."""
 
 from __future__ import annotations
 

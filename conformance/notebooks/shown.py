@@ -1,4 +1,4 @@
-"""What a cell shows: HTML for people, plain text for differences between versions and for readers that show no HTML."""
+"""The output of a cell: HTML for people, plain text for diffs between versions and for readers that show no HTML."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
 
 
 def attempt(call: Callable[..., Any], *arguments: Any, **options: Any) -> str:
-    """Call something that may refuse what it is given, and return what it says.
+    """Call a function that may refuse its arguments, and return the result or the refusal.
 
     Returns:
         What it returned, frames and messages in line notation; or `refused, ` and the reason of its ValueError or Refused.

@@ -1,4 +1,4 @@
-"""State diagrams as SVG, drawn from a transition table: states one below the other, what leads on to their right, what leads back to
+"""State diagrams as SVG, drawn from a transition table: states one below the other, forward arrows to their right, backward arrows to
 their left. Every arrow between states that are no neighbours has a track of its own wherever it would meet another one.
 """
 
@@ -26,7 +26,7 @@ Event = tuple[str, str, str]
 
 @dataclass
 class _Arrow:
-    """What leads from one state to another; places are numbers of states, counted from the top."""
+    """A transition from one state to another; places are numbers of states, counted from the top."""
 
     start: int
     end: int
@@ -63,7 +63,7 @@ def states(events: Iterable[Event], *, title: str = "states") -> Shown:
 
     Args:
         events: The table; states stand in the order of their first use. An event that changes no state stands in its box.
-        title: What a reader who can't see the picture is told.
+        title: Text for readers who can't see the picture.
     """
     table = list(dict.fromkeys(events))
     names = list(dict.fromkeys(name for start, _, end in table for name in (start, end)))
@@ -100,7 +100,7 @@ def _label_room(arrows: Sequence[_Arrow]) -> int:
 
 
 def _room(arrows: Sequence[_Arrow]) -> int:
-    """Put arrows that would meet on different tracks, short ones nearest to the boxes; return how wide all of it is."""
+    """Put arrows that would meet on different tracks, short ones nearest to the boxes; return the total width."""
     placed: list[_Arrow] = []
     for arrow in sorted(arrows, key=lambda one: (abs(one.end - one.start), one.start)):
         low, high = sorted((arrow.start, arrow.end))
@@ -111,7 +111,7 @@ def _room(arrows: Sequence[_Arrow]) -> int:
 
 
 def _stack(boxes: Sequence[_Box], arrows: Sequence[_Arrow]) -> int:
-    """Place boxes and the ends of arrows at them, nested arrows so that they do not cross; return the height of all."""
+    """Place boxes and the ends of their arrows, nested arrows so that they do not cross; return the total height."""
     top = _EDGE
     for place, box in enumerate(boxes):
         box.top = top

@@ -1,4 +1,4 @@
-"""Make the SVG of matplotlib small, and safe to stand in a page with other pictures: same picture, a third of the characters."""
+"""Make the SVG of matplotlib small, and safe in a page with other pictures: same picture, a third of the characters."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From a log to what people and tools read: terminal, JUnit, HTML, matrix, badge. All are made from one `Report`."""
+"""Formats for people and tools: terminal, JUnit, HTML, matrix, badge. All are made from one `Report`."""

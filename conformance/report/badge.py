@@ -25,7 +25,7 @@ _COLORS: Final = {
 def badge(report: Report) -> dict[str, Any]:
     """Return a badge; bright green only for a complete run in which nothing failed, green if failures are known.
 
-    The number is that of clauses that passed, of those that are in scope.
+    It shows how many of the clauses in scope passed.
     """
     kind, counts = conclude(report).kind, report.clause_counts
     color = _COLORS[kind]

@@ -1,4 +1,4 @@
-"""What a run comes to, as one plain sentence."""
+"""The conclusion of a run, as one plain sentence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Conclusion:
 
 
 def conclude(report: Report) -> Conclusion:
-    """Sum up a report; the gravest thing first, and never `conformant` for a run that did not reach its end."""
+    """Sum up a report: the most serious problem first, and never `conformant` for a run that did not reach its end."""
     cases, clauses = report.case_counts, report.clause_counts
     failed = clauses["FAIL"] + (clauses["WARN"] if report.strict else 0)
     bad = cases["FAIL"] + (cases["WARN"] if report.strict else 0)

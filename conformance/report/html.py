@@ -49,7 +49,7 @@ CELLS_NAMED = 3
 
 @dataclass(frozen=True)
 class Citation:
-    """A case that speaks of a clause, or several cells of it with the same verdict."""
+    """A case that cites a clause, or several of its cells with the same verdict."""
 
     name: str
     verdict: str
@@ -58,7 +58,7 @@ class Citation:
 
 @dataclass(frozen=True)
 class RowView:
-    """A row of a conversation, and its bytes taken apart: `same` is the place in the page where equal bytes are shown."""
+    """A row of a conversation with its decoded bytes; `same` is the place in the page where equal bytes are shown."""
 
     row: Row
     hexed: str
@@ -68,7 +68,7 @@ class RowView:
 
 @dataclass
 class _Room:
-    """What the page holds already: bytes by their places, and characters."""
+    """What is already on the page: bytes by their places, and the number of characters."""
 
     places: dict[tuple[bytes, int], str] = field(default_factory=dict)
     used: int = 0
@@ -110,7 +110,7 @@ def render_html(report: Report) -> str:
     """Write the report as one page.
 
     Args:
-        report: The report; of each case one conversation is shown, the one that explains its verdict.
+        report: The report. For each case, the page shows the one conversation that explains its verdict.
 
     Returns:
         A whole HTML document; the same report gives the same bytes.
@@ -209,7 +209,7 @@ def _case_view(report: Report, result: log.Result, room: _Room) -> CaseView:
 
 
 def _row_view(row: Row, places: dict[tuple[bytes, int], str], lines: int) -> RowView:
-    """Take the bytes of a row apart; bytes that are in the page already are not written again."""
+    """Decode the bytes of a row. Bytes that are already on the page are not written again."""
     if not row.data:
         return RowView(row, "")
     if (row.data, lines) in places:

@@ -1,4 +1,4 @@
-"""JUnit XML: one suite for each group of cases, so that any build server shows a run."""
+"""JUnit XML: one test suite for each group of cases, so that any build server can show a run."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _extra(root: Xml.Element, report: Report) -> None:
         _child(case, "error", "INCOMPLETE", one_line(why_incomplete(report)), clean(why_incomplete(report)))
     for entry in report.stale:
         case = Xml.SubElement(suite, "testcase", classname="run.baseline", name=one_line(entry), time="0.000")
-        _child(case, "failure", "STALE", "a baseline entry explains nothing any more", clean(entry))
+        _child(case, "failure", "STALE", "a baseline entry no longer explains a failure", clean(entry))
 
 
 def _count(element: Xml.Element) -> None:

@@ -23,7 +23,7 @@ _SHORT: Final = {"NOT-APPLICABLE": "n/a", "UNTESTABLE": "untested", "INCONCLUSIV
 
 @dataclass(frozen=True)
 class Reason:
-    """A case that makes a cell what it is."""
+    """A case that contributes to a cell."""
 
     case: str
     verdict: str
@@ -32,14 +32,14 @@ class Reason:
 
 @dataclass(frozen=True)
 class Cell:
-    """What one implementation does about one clause."""
+    """The verdict of one implementation on one clause."""
 
     verdict: str
     reasons: Sequence[Reason] = ()
 
     @property
     def unexplained(self) -> bool:
-        """Tell whether it fails or warns and no baseline says why."""
+        """Tell whether the cell fails or warns without an entry in a baseline."""
         return self.verdict in UNEXPLAINED
 
 
@@ -72,7 +72,7 @@ class Matrix:
     titles: dict[str, str]
 
     def unexplained(self, column: int | None = None) -> int:
-        """Count the cells that nothing explains, of one column or of all."""
+        """Count the cells that no baseline explains, of one column or of all."""
         return sum(cell.unexplained for row in self.rows for index, cell in enumerate(row.cells) if column in (None, index))
 
     def groups(self) -> dict[str, list[Row]]:
@@ -129,7 +129,7 @@ def _cell(report: Report, clause: str, results: Sequence[log.Result]) -> Cell:
 
 
 def render_matrix_text(reports: Sequence[Report]) -> str:
-    """Write the matrix for a terminal: numbers first, then the table, then every cell that is no pass with its cases and reasons."""
+    """Write the matrix for a terminal: numbers first, then the table, then every cell that is not a pass, with its cases and reasons."""
     matrix = build_matrix(reports)
     lines = [f"unexplained: {number_of(matrix.unexplained(), 'cell')} of {len(matrix.rows) * len(matrix.columns)}"]
     for index, column in enumerate(matrix.columns):

@@ -1,4 +1,4 @@
-"""One report: everything that a renderer needs, computed once from a log."""
+"""One report: all data that renderers need, computed once from a log."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from conformance.suite import Suite
 
 @dataclass(frozen=True)
 class Report:
-    """What a run came to.
+    """The report of a run.
 
     Attributes:
         suite: The suite that judged it.
         run: The log.
         results: One for each case and cell, baseline applied, in the order of their names.
         outcomes: The outcome of each conversation by its key.
-        clauses: The verdict of every clause that the run was about: all that are not excluded when every case was run (those
-            that no case cites are UNTESTABLE), else those that its cases cite.
-        stale: Baseline entries that explain nothing any more.
+        clauses: The verdict of every clause in scope of the run: all that are not excluded when every case was run (those
+            that no case cites are UNTESTABLE), otherwise those that its cases cite.
+        stale: Baseline entries that no longer explain a failure.
         strict: Whether warnings count.
         excluded: The clauses that are not tested on purpose; empty unless every case was run.
-        whole: Whether every case of the profile was run or skipped with a reason, so that the report speaks of the whole suite.
+        whole: Whether every case of the profile was run or skipped with a reason, so that the report covers the whole suite.
     """
 
     suite: Suite

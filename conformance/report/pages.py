@@ -33,12 +33,12 @@ def page(template: str, **values: Any) -> str:
 
     Args:
         template: Its file name.
-        values: What it speaks of; all of it is escaped.
+        values: The values in it; all of them are escaped.
     """
     style = STYLE + "\n" + (_HOME / "report.css").read_text(encoding="utf-8")
     script = (_HOME / "report.js").read_text(encoding="utf-8").strip()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    # Both come from this package and hold nothing of a report.
+    # Both come from this package and contain no data of a report.
     own = {"style": Markup(style), "script": Markup(script), "policy": policy}
     return _environment().get_template(template).render(**own, **values)

@@ -1,4 +1,4 @@
-"""A case that was not run, as rows: what would be sent, with examples where the run chooses, and what would have to come back."""
+"""A case that was not run, as rows: what would be sent, with examples where the run chooses, and what would be expected."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _pattern_text(frame: Mapping[str, Any]) -> tuple[str, str]:
 
 
 class _Plan:
-    """Takes the rows of nodes; remembers what sends and expectations bind, as far as there are examples."""
+    """Collects the rows of nodes; remembers the variables that sends and expectations bind, as far as there are examples."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -107,7 +107,7 @@ class _Plan:
         return "".join(_pattern_text(self.known(frame, scope)))
 
     def known(self, value: Value, scope: Scope) -> Any:
-        """Replace what is known, and leave the rest as the transcript writes it."""
+        """Replace the known variables, and leave the others as in the transcript."""
         try:
             return scope.resolve(value, self._bound)
         except ValueProblem:

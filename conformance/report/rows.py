@@ -1,4 +1,4 @@
-"""A conversation as rows, one for each thing that a reader should see: what HTML, text and sequence diagrams are made from."""
+"""A conversation as rows, one for each item that a reader should see. HTML, text and sequence diagrams are made from them."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class Row:
     """One line of a conversation.
 
     Attributes:
-        way: Who speaks to whom.
+        way: Direction: who sends to whom.
         head: The command, the admin call, or a few words.
         rest: Its fields or arguments; follows the head without a blank if it starts with `{`.
         at: The connection; empty for admin calls and remarks.
         t: Seconds since the conversation began; None for a transcript that was not run.
         n: Number of the event in the log.
-        data: What was sent or came, as far as it is known.
-        remark: What the reader should know besides.
-        path: The step of the transcript that did it or took it.
-        clause: The clause that this step stands for.
+        data: The bytes sent or received, as far as they are known.
+        remark: A note for the reader.
+        path: The step of the transcript that performed or took it.
+        clause: The clause that this step tests.
         failing: Whether the case failed here.
-        depth: How deep it stands inside other steps.
-        example: Whether the bytes are only one of many that fit.
+        depth: How deep it is nested in other steps.
+        example: Whether the bytes are only one example of many that fit.
     """
 
     way: Way
@@ -71,15 +71,15 @@ class Row:
 
     @property
     def arrow(self) -> str:
-        """Return `>` for what the harness says and `<` for what it hears."""
+        """Return `>` for what the harness sends and `<` for what it receives."""
         return _ARROWS[self.way]
 
     def annotated(self, limit: int = HEX_LINES, data: int = 32) -> str:
         """Return the bytes in annotated hexadecimal; empty if there are none.
 
         Args:
-            limit: Lines that are shown; the rest is counted.
-            data: Bytes of one line that are written out.
+            limit: Number of lines that are shown; the others are counted.
+            data: Number of bytes of one line that are written out.
         """
         if not self.data:
             return ""
@@ -97,7 +97,7 @@ class Row:
 
 
 def notation(data: bytes) -> tuple[str, str]:
-    """Return the name of a frame's command, and its fields; for bytes that are no frame, a few words."""
+    """Return the name of a frame's command, and its fields; for bytes that are not a frame, a short description."""
     try:
         head, brace, rest = line_notation(decode_frame(data)).partition("{")
     except (WireError, ValueError):
@@ -106,7 +106,7 @@ def notation(data: bytes) -> tuple[str, str]:
 
 
 def split_frames(data: bytes) -> list[bytes]:
-    """Cut bytes into frames by their sizes; what does not fit stays together as the last piece."""
+    """Split bytes into frames by their sizes; a rest that is not a frame is the last piece."""
     pieces = []
     while len(data) >= 8:
         size = 4 + int.from_bytes(data[:4], "big")
@@ -129,7 +129,7 @@ def judged_rows(suite: Suite, header: log.Header, trial_log: TrialLog, outcome: 
         suite: The suite that judged it.
         header: The head of its log.
         trial_log: Its records.
-        outcome: Its outcome, if it has one.
+        outcome: Its outcome, if there is one.
     """
     failing = outcome.diagnosis.event if outcome is not None and outcome.diagnosis is not None else None
     transcript = suite.transcripts.get(trial_log.begin.case)
@@ -184,7 +184,7 @@ def _paths(program: Program) -> dict[str, tuple[str, str | None]]:
 
 
 def _taken(program: Program, trial_log: TrialLog, slow: float) -> dict[int, Taken]:
-    """Run the machine once more, to learn which step took which event."""
+    """Run the machine again, to find out which step took which event."""
     machine = Machine(program, slow)
     try:
         for event in trial_log.events:
@@ -275,7 +275,7 @@ def _ended(event: log.End, begin: log.Begin | None) -> Iterator[Row]:
 
 
 def window(rows: Sequence[Row], head: int = 50, tail: int = 20, around: int = 12) -> list[Row]:
-    """Leave out the middle of a long conversation; what failed stays, with what stands around it."""
+    """Leave out the middle of a long conversation, except for the failed rows and the rows around them."""
     if len(rows) <= head + tail + around:
         return list(rows)
     kept = {*range(head), *range(len(rows) - tail, len(rows))}

@@ -1,4 +1,4 @@
-"""Sequence diagrams of a conversation: as SVG, and as plain text for a terminal. Same rows, same bytes."""
+"""Sequence diagrams of a conversation: as SVG, and as plain text for a terminal. The same rows give the same bytes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Lanes:
     width: int
 
     def ends(self, way: Way) -> tuple[int, int]:
-        """Return where the arrow of a row starts and ends; a note has none, and stands between harness and peer."""
+        """Return where the arrow of a row starts and ends. A note has no arrow, and is placed between harness and peer."""
         return {
             "out": (self.harness, self.peer),
             "in": (self.peer, self.harness),
@@ -57,12 +57,12 @@ def render_sequence_svg(
     Args:
         rows: What happened.
         peer: The name of the role under test.
-        title: What a reader who can't see the picture is told.
+        title: Text for readers who can't see the picture.
         standalone: Whether it brings its own style and namespace, so that it can be a file.
         harness: The name of the other side.
 
     Returns:
-        One `svg` element. All text is text, and nothing is loaded.
+        One `svg` element. Text stays text, and nothing is loaded.
     """
     several = len(connections(rows)) > 1
     admin = any(row.way in ("ask", "reply") for row in rows)
@@ -92,7 +92,7 @@ def _lanes(*, admin: bool, timed: bool) -> _Lanes:
 
 
 def _drawn(row: Row, y: int, lanes: _Lanes, *, several: bool, standalone: bool) -> tuple[str, int]:
-    """Draw one row; `y` is that of its arrow. Return how high it is, too."""
+    """Draw one row, with its arrow at `y`; return the drawing and its height."""
     start, end = lanes.ends(row.way)
     middle, columns = (start + end) // 2, int(abs(end - start) / _LETTER)
     rest = one_line(row.rest) if row.way != "note" else one_line(f"{row.head} {row.rest}".strip())
@@ -122,7 +122,7 @@ def render_sequence_text(rows: Sequence[Row], *, peer: str = "broker", width: in
     Args:
         rows: What happened.
         peer: The name of the role under test.
-        width: Columns of the drawing; a mark at the line that failed comes after them.
+        width: Columns of the drawing; the mark of a failed line follows them.
         harness: The name of the other side.
     """
     several = len(connections(rows)) > 1
@@ -156,7 +156,7 @@ def _typed(row: Row, lanes: Mapping[str, int], *, several: bool) -> str:
 
 
 def _fitting(row: Row, room: int, *, several: bool) -> str:
-    """Shorten the fields of a row before its name."""
+    """Shorten the fields of a row rather than its name."""
     head = f"{row.at}: {row.head}" if several and row.at else row.head
     gap = "" if not row.rest or row.rest.startswith("{") else " "
     head, rest = one_line(head), one_line(row.rest)

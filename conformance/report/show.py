@@ -1,4 +1,4 @@
-"""One case or one clause, for a person at a terminal; and a first baseline."""
+"""One case or one clause, for a terminal; and a first baseline."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def show_case(suite: Suite, case: str, form: str = "line", recorded: RunLog | No
         suite: The suite.
         case: Its id, with its cell in brackets; without them the first cell.
         form: "line" for line notation, "hex" for annotated hexadecimal, "sequence" for a diagram.
-        recorded: A log; if it holds a conversation of the case, that is shown, else the steps of the transcript.
+        recorded: A log. If it has a conversation of the case, that is shown, otherwise the steps of the transcript.
 
     Returns:
-        Text that ends without an end of line.
+        Text without a line end at its end.
 
     Raises:
         KeyError: There is no such case or cell.
@@ -116,12 +116,12 @@ def _hexed(rows: Sequence[Row]) -> str:
 
 
 def explain_clause(suite: Suite, clause: str, reports: Sequence[Report] = ()) -> str:
-    """Explain a clause: what must hold, where it comes from, which cases test it, and who keeps it.
+    """Explain a clause: what must hold, where it comes from, which cases test it, and which targets satisfy it.
 
     Args:
         suite: The suite.
         clause: Its id, or one of its aliases.
-        reports: What is known of targets.
+        reports: Reports of targets.
 
     Raises:
         KeyError: There is no such clause.
@@ -189,7 +189,7 @@ def baseline_text(report: Report, reason: str, today: date) -> str:
     Args:
         report: A report without a baseline.
         reason: The reason of every entry; meant to be edited.
-        today: Stands in the first line.
+        today: Date for the first line.
     """
     header = report.run.header
     entries = [entry for result in report.results for entry in _entries(result, reason)]
@@ -213,7 +213,7 @@ def _entries(result: log.Result, reason: str) -> Iterator[dict[str, Any]]:
 
 
 def stable_part(summary: str) -> str:
-    """Return the longest stretch of a summary that does not change from run to run: without fields, quotations and numbers."""
+    """Return the longest part of a summary that does not change from run to run: without fields, quotations and numbers."""
     marked, before = summary, ""
     while marked != before:
         marked, before = re.sub(r"\{[^{}]*\}", "\0", marked), marked

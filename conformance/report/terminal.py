@@ -1,4 +1,4 @@
-"""The terminal: how a run goes while it goes, and what it came to."""
+"""The terminal: the progress of a run, and its results."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ FILES = ("report.html", "junit.xml", "badge.json", "events.jsonl")
 
 
 class Progress:
-    """Shows a run while it goes; a `Watcher` of the runner, and a context manager.
+    """Shows the progress of a run; a `Watcher` of the runner, and a context manager.
 
-    On a terminal it is a bar that stays at the bottom; elsewhere it writes lines: one for each case that does not pass, when
+    On a terminal it is a bar at the bottom. Elsewhere it writes lines: one for each case that does not pass, when
     it happens, and one for about every tenth of the run.
 
     Args:
-        console: Where to write; NO_COLOR is honoured by it.
+        console: Where to write; it respects NO_COLOR.
         live: Whether to show the bar; by default if the console is a terminal.
     """
 
@@ -78,25 +78,25 @@ class Progress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
 
     def note(self, text: str) -> None:
-        """Say that something that takes long has begun."""
+        """Show that something slow has begun."""
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=_escaped(one_line(text)))
         else:
             self._line(Text(one_line(text)))
 
     def total(self, conversations: int) -> None:
-        """Learn how many conversations there will be."""
+        """Set how many conversations there will be."""
         self.all = conversations
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, total=conversations or None)
 
     def ended(self, case: m.Transcript, outcome: Outcome) -> None:
-        """Count a conversation; tell at once if the target failed it. What could not be run is tried again, and stands in the report."""
+        """Count a conversation; show at once if the target failed it. One that could not be run is tried again, and is in the report."""
         again = "~" in outcome.key
         self.done += 0 if again else 1
         if outcome.verdict in (Verdict.FAIL, Verdict.WARN) and case.id not in self.bad:
@@ -125,7 +125,7 @@ def _verdict_line(verdict: str, name: str, rest: str = "") -> Text:
 
 
 def render_text(report: Report, console: Console, folder: Path | None = None) -> None:
-    """Write what a run came to: numbers first, then everything that needs a look, one sentence last.
+    """Write the results of a run: numbers first, then everything that needs attention, the conclusion last.
 
     Args:
         report: The report.
@@ -158,7 +158,7 @@ class _Printer:
         self.console.print(text, soft_wrap=True, highlight=False)
 
     def section(self, title: str, lines: list[Text]) -> None:
-        """Write a part of the report, if there is anything in it."""
+        """Write a part of the report, unless it is empty."""
         if lines:
             self.line(Text())
             self.line(Text(title, "bold"))

@@ -1,4 +1,4 @@
-"""What renderers ask of a report again and again: cases by clause, reasons, the conversation to show, the census."""
+"""Views of a report that several renderers need: cases by clause, reasons, the conversation to show, the census."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Untested:
-    """Cases that were not run for the same reason, and the clauses that nothing is known of because of it."""
+    """Cases that were not run for the same reason, and the clauses without a result because of it."""
 
     verdict: str
     reason: str
@@ -42,17 +42,17 @@ def group_of(name: str) -> str:
 
 
 def group_titles(registers: Iterable[Register]) -> dict[str, str]:
-    """Return for each group how people call it, in the order of the registers."""
+    """Return the title of each group, in the order of the registers."""
     return {register.proposal.replace("-", ""): register.source.title or register.proposal for register in registers}
 
 
 def group_addresses(registers: Iterable[Register]) -> dict[str, str]:
-    """Return for each group whose text is published where it is."""
+    """Return the address of the text of each group whose text is published."""
     return {register.proposal.replace("-", ""): register.address for register in registers if register.address}
 
 
 def anchor(kind: str, name: str) -> str:
-    """Return a name for a place in a page that is the same in every report."""
+    """Return an anchor in a page that is the same in every report."""
     return f"{kind}-" + re.sub(r"[^A-Za-z0-9]", lambda found: "-" if found[0] in "/.-" else f"_{ord(found[0]):x}", name)
 
 
@@ -73,7 +73,7 @@ def results_by_group(report: Report) -> dict[str, list[log.Result]]:
 
 
 def results_by_clause(report: Report) -> dict[str, list[log.Result]]:
-    """Return for each clause the results that speak of it."""
+    """Return the results that cite each clause."""
     citing: dict[str, list[log.Result]] = {}
     for result in report.results:
         for clause in result.clauses:
@@ -82,7 +82,7 @@ def results_by_clause(report: Report) -> dict[str, list[log.Result]]:
 
 
 def reason_of(result: log.Result, clause: str | None = None) -> str:
-    """Say why a result, or what it says of one clause, is no plain pass; empty if it is one.
+    """Say why a result, or its part on one clause, is not a plain pass; empty if it is one.
 
     Args:
         result: A result, baseline applied.
@@ -105,12 +105,12 @@ def reason_of(result: log.Result, clause: str | None = None) -> str:
 
 
 def clause_reason(report: Report, clause: str, citing: Sequence[log.Result]) -> str:
-    """Say why a clause is no plain pass; empty if it is one.
+    """Say why a clause is not a plain pass; empty if it is one.
 
     Args:
         report: The report.
         clause: Its id.
-        citing: The results that speak of it.
+        citing: The results that cite it.
     """
     if not citing:
         monitor = report.suite.clauses[clause].observed_by
@@ -125,7 +125,7 @@ def clause_reason(report: Report, clause: str, citing: Sequence[log.Result]) -> 
 
 
 def untested(report: Report) -> list[Untested]:
-    """Group what was not tested by its reason; the reason that costs most comes first."""
+    """Group the untested cases by their reason, the most frequent reason first."""
     cases: Counter[tuple[str, str]] = Counter()
     clauses: dict[tuple[str, str], list[str]] = {}
     for result in report.results:
@@ -141,7 +141,7 @@ def untested(report: Report) -> list[Untested]:
 
 
 def untested_line(one: Untested) -> str:
-    """Write one group of what was not tested on one line."""
+    """Write one group of untested cases on one line."""
     numbers = [number_of(len(one.clauses), "clause")] if one.clauses else []
     numbers += [number_of(one.cases, "case")] if one.cases else []
     return f"{one.verdict}, {' and '.join(numbers)}: {one.reason}"
@@ -177,7 +177,7 @@ def shown_outcome(report: Report, result: log.Result) -> Outcome | None:
 
 
 def telling(outcomes: Sequence[Outcome]) -> Outcome | None:
-    """Return the outcome that tells most: of those that did not pass the first of the gravest, else the first."""
+    """Return the most telling outcome: the first of the most serious failures, otherwise the first."""
     bad = [one for one in outcomes if one.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]
     return max(bad, key=lambda one: SEVERITY[one.verdict]) if bad else next(iter(outcomes), None)
 
@@ -193,7 +193,7 @@ def seconds_of(report: Report, result: log.Result) -> float:
 
 
 def duration(report: Report) -> float:
-    """Return how long the run took, in seconds, as far as the log tells."""
+    """Return how long the run took, in seconds, as far as the log says."""
     ends = (trial_log.finished.t for trial_log in report.run.trial_logs.values() if trial_log.finished is not None)
     return (report.run.footer.seconds if report.run.footer is not None else 0.0) or max(ends, default=0.0)
 

@@ -1,4 +1,4 @@
-"""The words that all renderers share: verdicts for people, numbers with their nouns, and text that is safe to show anywhere."""
+"""Wording that all renderers share: verdicts for people, numbers with their nouns, and text that is safe to show anywhere."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _UNSAFE: Final = re.compile(
 
 
 def clean(text: object) -> str:
-    r"""Make text of a peer safe for terminals, XML and HTML: control characters are written as `\x1b`, line feeds and tabs stay."""
+    r"""Make text of a peer safe for terminals, XML and HTML: control characters are escaped as `\x1b`; line feeds and tabs stay."""
     return _UNSAFE.sub(_escaped, str(text))
 
 
@@ -68,12 +68,12 @@ def cut(text: str, limit: int) -> str:
 
 
 def short(text: object) -> str:
-    """Make text safe, put it on one line and keep what a person would read of it."""
+    """Make text safe, put it on one line and shorten it to a readable length."""
     return cut(one_line(text), SHORT)
 
 
 def paragraph(text: str) -> list[str]:
-    """Make text of many lines safe and keep what a person would read of it: so many lines, so much of each."""
+    """Make text of many lines safe and shorten it to a readable size: number of lines, and length of each."""
     lines = clean(text).splitlines()
     more = [f"… {len(lines) - LINES} more lines"] if len(lines) > LINES else []
     return [*(cut(line, SHORT) for line in lines[:LINES]), *more]
@@ -93,7 +93,7 @@ def number_of(count: int, noun: str, plural: str | None = None) -> str:
 
 
 def listed(names: Iterable[str], limit: int = 6) -> str:
-    """Write names with commas; of many, the first ones and how many more."""
+    """Write names with commas; if there are many, the first ones and how many more."""
     every = list(names)
     more = f" and {len(every) - limit} more" if len(every) > limit else ""
     return ", ".join(every[:limit]) + more
@@ -104,7 +104,7 @@ def counted(counts: Mapping[str, int], always: Iterable[str] = ()) -> list[tuple
 
     Args:
         counts: Numbers by verdict.
-        always: Verdicts that are told even if there are none, beyond the usual ones.
+        always: Further verdicts that are shown even if their number is 0.
     """
     shown = {*_ALWAYS, *always}
     return [(name, counts.get(name, 0), words) for name, words in VERDICT_WORDS.items() if counts.get(name, 0) or name in shown]
@@ -122,7 +122,7 @@ def plain_value(value: Any) -> str:
 
 
 def section_words(section: str) -> str:
-    """Say which part of its text a clause comes from; empty if no part speaks of the matter.
+    """Say which part of its text a clause comes from; empty if no part covers it.
 
     Args:
         section: What the clause names: a section, the source of a release, or how it was found otherwise.

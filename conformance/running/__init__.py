@@ -1,1 +1,1 @@
-"""From a target and cases to a log: what is sent, what came, and what a target can do."""
+"""From a target and cases to a log: what is sent, what is received, and what a target can do."""

@@ -25,7 +25,7 @@ class _Carrier(Protocol):
 
 
 class _InProcess:
-    """A connection that takes bytes at once, so that sending never waits."""
+    """A connection that accepts bytes immediately, so that sending never waits."""
 
     def __init__(self, link: MemoryLink, on_data: Callable[[bytes], None], on_closed: Callable[[Literal["fin", "rst"]], None]) -> None:
         self._connection: MemoryConnection = link.connect(on_data, on_closed)
@@ -41,8 +41,8 @@ class Connection:
 
     Args:
         on_frame: Called with each whole frame.
-        on_garbage: Called with bytes that are no frame, and the reason; nothing is decoded after that.
-        on_closed: Called once when the other side has ended the connection.
+        on_garbage: Called with bytes that are not a frame, and the reason; nothing is decoded after that.
+        on_closed: Called once when the other side has closed the connection.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Connection:
             self._carrier = opened
 
     async def send(self, data: bytes, seconds: float) -> None:
-        """Write bytes; a connection that the other side has ended takes them silently, because its end is an event of its own.
+        """Write bytes. If the other side has closed the connection they are dropped silently, because the close is an event of its own.
 
         Raises:
             TimeoutError: The other side does not read.
@@ -86,7 +86,7 @@ class Connection:
             self._carrier.drain()
 
     def close(self, how: Literal["fin", "rst", "half"] = "fin") -> None:
-        """End the connection from this side; after `half` it can still be read."""
+        """Close the connection from this side; after `half` it can still be read."""
         if self._carrier is not None:
             self._carrier.close(how)
 

@@ -1,7 +1,7 @@
 """One trial of a case against a running target: performs the actions that the machine wants and logs all that happens.
 
-It decides nothing: the verdict is made from the log. All connections are read empty before the machine is asked what it
-wants and again before each further action, so that the log never shows an action before a frame that was there earlier.
+It decides nothing: the verdict is made from the log. All connections are drained before the machine is asked what it
+wants, and again before each further action, so that the log never shows an action before a frame that arrived earlier.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def loop_time() -> float:
 
 
 class TargetLost(Exception):
-    """The target refuses connections: the run can't go on."""
+    """The target refuses connections: the run can't continue."""
 
 
 @dataclass
 class Surroundings:
-    """What all conversations of a run share."""
+    """The state that all conversations of a run share."""
 
     endpoint: Endpoint
     admin: AdminClient | None
@@ -74,7 +74,7 @@ class TrialRunner:
         self.trial_log = TrialLog(begin)
 
     async def run(self) -> TrialLog:
-        """Run to the end; what went wrong with the harness itself stands in the last record.
+        """Run to the end. If the harness itself failed, the last record says how.
 
         Raises:
             TargetLost: The target refuses connections; the log is complete up to there.
@@ -102,7 +102,7 @@ class TrialRunner:
         return self.trial_log
 
     def give_up(self, problem: str) -> TrialLog:
-        """End the conversation before it began, because what it needs could not be prepared."""
+        """End the conversation before it begins, because its preparation failed."""
         self.trial_log.finished = log.Finished(key=self.trial_log.begin.key, t=self._around.now(), problem=problem)
         for record in (self.trial_log.begin, self.trial_log.finished):
             self._around.write(record)
@@ -148,7 +148,7 @@ class TrialRunner:
         self._around.write(event)
         try:
             self._machine.feed(event)
-        except (MachineError, ValueProblem) as error:  # raised where the conversation goes on: this may be a callback of a socket
+        except (MachineError, ValueProblem) as error:  # raised where the conversation continues: this may be a callback of a socket
             self._stuck = self._stuck or error
         self._changed.set()
 
@@ -189,7 +189,7 @@ class TrialRunner:
         self._log(log.End, step=step, problem=problem)
 
     def _with_credentials(self, data: bytes) -> tuple[bytes, bytes]:
-        """Put the target's token into a CONNECT that brings none; return what is sent and what is logged."""
+        """Put the target's token into a CONNECT that has none; return what is sent and what is logged."""
         token = self._around.endpoint.token
         if token is None or data[8:10] != b"\x08\x02":
             return data, data
@@ -299,7 +299,7 @@ def _shortened(data: bytes) -> str:
 
 
 def _admin_outcome(calls: list[Any], results: list[AdminResult], status: int | None) -> tuple[AdminResult, str | None]:
-    """Return the first answer that is not the expected one, and what to say of it; else the last answer."""
+    """Return the first unexpected answer, and a message about it; otherwise the last answer."""
     for call, result in zip(calls, results, strict=True):
         if not result.ok if status is None else result.status != status:
             ((name, arguments),) = call.items()

@@ -1,4 +1,4 @@
-"""Checks a target for what would spoil a run, and removes what interrupted runs left over."""
+"""Checks a target for problems that would spoil a run, and removes what interrupted runs left behind."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _SPOILERS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """One thing that was checked."""
 
     good: bool
     text: str
 
 
 async def examine(target: Target, *, clean: bool = False) -> list[Finding]:
-    """Look at a target.
+    """Check a target.
 
     Args:
-        target: Is started if it can be.
+        target: The target; it is started if it can be.
         clean: Remove the namespaces of interrupted runs.
 
     Raises:

@@ -21,7 +21,7 @@ def run_in_process(suite: Suite, select: Sequence[str] = (), profile: str = "def
         profile: Of the broker and of the cases.
 
     Returns:
-        The log of the run, with the same names and the same order of events each time.
+        The log of the run, with the same names and the same order of events every time.
     """
     target = parse_target("in-process" if profile == "default" else f"in-process@{profile}")
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:

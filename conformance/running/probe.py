@@ -1,4 +1,4 @@
-"""Finds out what a target can do before anything is judged, and says in one line when it can't be tested at all."""
+"""Finds out what a target can do before anything is judged, or says in one line why it can't be tested at all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SECONDS = 15.0
 
 @dataclass(frozen=True)
 class Probed:
-    """What a target said of itself, and what it can do."""
+    """What a target announced, and what it can do."""
 
     server_version: str
     protocol_version: int
@@ -55,7 +55,7 @@ class _Exchange:
         self._connection.close()
 
     async def ask(self, spec: Mapping[str, Any]) -> tuple[str, Message] | None:
-        """Return the name and content of the next frame that is no PING; None when the connection ended."""
+        """Return the name and content of the next frame other than PING; None if the connection was closed."""
         await self._connection.send(build_frame(spec), _SECONDS)
         while True:
             try:
@@ -91,7 +91,7 @@ async def probe(endpoint: Endpoint) -> Probed:
     """Find out what a target can do.
 
     Raises:
-        TargetError: It is not reachable, speaks another protocol, or contradicts what its file declares.
+        TargetError: It is not reachable, speaks another protocol, or contradicts the declarations in its file.
     """
     async with _Exchange(endpoint) as exchange:
         connected: Any = await exchange.connect()

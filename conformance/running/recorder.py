@@ -1,7 +1,7 @@
 """Recordings: conversations with real implementations, kept with the suite and judged again without a network.
 
 `recordings/TARGET/REGISTER.jsonl.gz` is an event log with the conversations of one register, in the order of their names.
-Of trials the failures, second attempts and the first ten are kept, and the verdict that all of them came to.
+Of trials, the failures, second attempts and the first ten are kept, with the verdict of all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TRIALS_KEPT = 10
 def save(run: RunLog, judged: Judged, home: Path = HOME) -> list[Path]:
     """Write the conversations of a run and their verdicts, one file for each register.
 
-    What a file already holds of cases that this run did not touch is kept.
+    Conversations of cases that were not part of this run stay in the file.
 
     Returns:
         The files written.
@@ -55,7 +55,7 @@ def save(run: RunLog, judged: Judged, home: Path = HOME) -> list[Path]:
 
 
 def accept(suite: Suite, path: Path) -> None:
-    """Judge a recording again and keep the new verdicts in it: for expectations that were changed on purpose."""
+    """Judge a recording again and store the new verdicts in it: for expectations that were changed on purpose."""
     run = load(path)
     _write(path, replace(run, results=judge_log(suite, run).results))
 
@@ -86,7 +86,7 @@ def load(path: Path, only: Collection[str] | None = None) -> RunLog:
 
     Args:
         path: The file.
-        only: Cases; what the file holds of others is left out without being looked at. None: all.
+        only: Cases; records of other cases are skipped without being parsed. None: all.
 
     Raises:
         LogError: It can't be read; names file and line.
@@ -107,7 +107,7 @@ def _lines_of(lines: Iterable[str], cases: Collection[str]) -> list[str]:
 
 
 def load_target(target: str, home: Path = HOME, only: Collection[str] | None = None) -> RunLog | None:
-    """Read all recordings of one target as one log, or what they hold of some cases; None if there are none."""
+    """Read all recordings of one target as one log, or only their records of some cases; None if there are none."""
     registers = None if only is None else {case.partition("/")[0] for case in only}
     paths = sorted((home / target).glob("*.jsonl.gz"))
     if not paths:
@@ -127,7 +127,7 @@ def load_target(target: str, home: Path = HOME, only: Collection[str] | None = N
 
 
 def load_completed(suite: Suite, home: Path = HOME) -> list[RunLog]:
-    """Read what was recorded of each target, with those cases put in that need no recording: see `applicability.completed`."""
+    """Read the recordings of each target, completed with the cases that need no recording: see `applicability.completed`."""
     runs = (load_target(target, home) for target in targets(home))
     return [completed(suite, run) for run in runs if run is not None]
 
@@ -138,7 +138,7 @@ def targets(home: Path = HOME) -> list[str]:
 
 
 def stale(suite: Suite, run: RunLog) -> list[str]:
-    """Return the cases whose actions have changed since a recording, completed, was made, and those that it lacks or should not have."""
+    """Return the cases whose actions have changed since a completed recording was made, and those that it lacks or should not have."""
     recorded = {trial.begin.case for trial in run.trial_logs.values()} | {one.case for one in run.skipped}
     old = {
         trial.begin.case
@@ -157,7 +157,7 @@ def without(run: RunLog, cases: Iterable[str]) -> RunLog:
 
 
 def answer_like(suite: Suite, recorded: RunLog) -> RunLog:
-    """Put the actions of a recording to the reference broker, in process, with the names and seeds of the recording."""
+    """Replay the actions of a recording against the reference broker, in process, with the names and seeds of the recording."""
     from conformance.running.runner import Options, Silent, run_suite  # noqa: PLC0415  # only this function needs a network
     from conformance.targets import parse_target  # noqa: PLC0415
     from refimpl.net.virtual_time import VirtualTimeLoop  # noqa: PLC0415

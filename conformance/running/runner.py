@@ -1,4 +1,4 @@
-"""Runs cases against a target: chooses what can be run, starts the target, keeps conversations going, writes the log."""
+"""Runs cases against a target: chooses the cases that apply, starts the target, runs conversations in parallel, writes the log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LAG_TICK = 0.1
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked for."""
+    """The user's options."""
 
     select: Sequence[str] = ()
     level: m.Level | None = None
@@ -57,10 +57,10 @@ class Options:
 
 
 class Watcher(Protocol):
-    """Is told how a run goes; the terminal shows it."""
+    """Is notified of the progress of a run, for instance to show it on the terminal."""
 
     def note(self, text: str) -> None:
-        """Something that takes long has begun."""
+        """Report that something slow has begun."""
 
     def total(self, conversations: int) -> None:
         """Report how many conversations there will be."""
@@ -70,7 +70,7 @@ class Watcher(Protocol):
 
 
 class Silent:
-    """A watcher that tells nobody."""
+    """A watcher that does nothing."""
 
     def note(self, text: str) -> None:
         """Do nothing."""
@@ -93,7 +93,7 @@ class Unit:
 
     @property
     def key(self) -> str:
-        """Return what names it in the log."""
+        """Return its key in the log."""
         cell = ",".join(f"{name}={value}" for name, value in self.cell.items())
         attempt = f"~{self.attempt}" if self.attempt else ""
         return f"{self.case.id}{f'[{cell}]' if cell else ''}#{self.trial}{attempt}"
@@ -106,7 +106,7 @@ def is_slow(case: m.Transcript) -> bool:
 
 @dataclass
 class _Part:
-    """Cases that run on one target in one event loop; what is known of the run before it is given."""
+    """Cases that run on one target in one event loop. The constructor gets everything that is known before the run."""
 
     suite: Suite
     target: Target
@@ -157,7 +157,7 @@ class _Part:
 
     @contextlib.asynccontextmanager
     async def _serving(self, config: dict[str, str], probed: asyncio.Event) -> AsyncIterator[tuple[Endpoint, AdminClient | None]]:
-        """Start the target; what it can do is asked once, of the one with its usual settings, which comes first."""
+        """Start the target. Its capabilities are probed once, with its usual settings, which come first."""
         if self.target.startable:
             named = [*list(config)[:2], *(["more"] if len(config) > 2 else [])]
             self.watcher.note(f"starting {self.target.name}" + (f" with its own {', '.join(named)}" if config else ""))
@@ -267,7 +267,7 @@ class _Part:
         return f"n{number}" if kind == "name" else f"public/{NAMESPACE_PREFIX}{number}"
 
     def _is_applicable(self, case: m.Transcript) -> bool:
-        """Skip a case that is for other targets before one is started for its settings."""
+        """Skip a case that does not apply to this target before a target is started with its settings."""
         assert self.header is not None
         lacking = lack(case, self.header.capabilities)
         if lacking is None or lacking[0] != "NOT-APPLICABLE":
@@ -297,10 +297,10 @@ async def run_suite(
 
     Args:
         suite: All cases.
-        target: What is tested; it is started for every group of settings that cases ask for, and always stopped.
-        options: What the user asked for.
-        write: Takes each record of the log as it comes into being.
-        watcher: Is told how it goes.
+        target: The target; it is started for every group of settings that cases ask for, and always stopped.
+        options: The user's options.
+        write: Called with each record of the log as it is made.
+        watcher: Is notified of the progress.
 
     Returns:
         The log so far, and why the run ended early (None if it did not).
@@ -333,13 +333,13 @@ async def run_suite(
 
 
 def _divided(cases: list[m.Transcript], target: Target) -> tuple[list[m.Transcript], list[m.Transcript]]:
-    """Return the cases that run at once, and those that let minutes pass and can do so in virtual time."""
+    """Return the cases that run in real time, and those that wait for minutes and can run in virtual time."""
     patient = [case for case in cases if target.in_virtual_time is not None and is_slow(case)]
     return (cases, []) if len(patient) == len(cases) else ([case for case in cases if case not in patient], patient)
 
 
 def _in_virtual_time(first: _Part, cases: list[m.Transcript]) -> _Part:
-    """Run cases that let minutes pass on the same broker inside this process, where that takes no time."""
+    """Run cases that wait for minutes on the same broker inside this process, in virtual time."""
     assert first.target.in_virtual_time is not None
     first.watcher.note(f"{len(cases)} cases that let minutes pass run in virtual time")
     target, known = first.target.in_virtual_time, (first.header, first.names, first.expected)
@@ -359,7 +359,7 @@ def _with_controls(suite: Suite, cases: list[m.Transcript]) -> list[m.Transcript
 
 
 async def _all(work: Iterable[Coroutine[object, object, None]]) -> None:
-    """Do all at the same time; the first error ends the others."""
+    """Run all at the same time; the first error stops the others."""
     try:
         async with asyncio.TaskGroup() as tasks:
             for one in work:
@@ -380,7 +380,7 @@ async def _watch_lag(active: set[TrialRunner]) -> None:
 
 
 async def _create_namespaces(admin: AdminClient | None, names: Sequence[str], made: set[str]) -> str | None:
-    """Create namespaces and note them in `made`; return why one could not be created, None if all were."""
+    """Create namespaces and add them to `made`; return why one could not be created, None if all were."""
     for name in names if admin is not None else ():
         assert admin is not None
         result = await admin.call("create_namespace", name)

@@ -1,7 +1,7 @@
 """One TCP or TLS socket of the harness, read the moment bytes arrive.
 
-A plain non-blocking socket instead of asyncio streams: before every action all sockets must be read empty, synchronously, so
-that the log never shows an action before a frame that was there earlier.
+A plain non-blocking socket instead of asyncio streams: before every action all sockets must be drained, synchronously, so
+that the log never shows an action before a frame that arrived earlier.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SocketConnection:
 
     Args:
         on_data: Called with bytes that have arrived.
-        on_closed: Called once when the other side has ended the connection.
+        on_closed: Called once when the other side has closed the connection.
     """
 
     def __init__(self, on_data: Callable[[bytes], None], on_closed: Callable[[Literal["fin", "rst"]], None]) -> None:
@@ -76,7 +76,7 @@ class SocketConnection:
         await loop.sock_sendall(opened, self._outgoing.read())
 
     async def send(self, data: bytes, seconds: float) -> None:
-        """Write bytes; a connection that the other side has ended takes them silently, because its end is an event of its own.
+        """Write bytes. If the other side has closed the connection they are dropped silently, because the close is an event of its own.
 
         Raises:
             TimeoutError: The other side does not read.
@@ -120,7 +120,7 @@ class SocketConnection:
         self._on_closed(how)
 
     def close(self, how: Literal["fin", "rst", "half"] = "fin") -> None:
-        """End the connection from this side; after `half` it can still be read."""
+        """Close the connection from this side; after `half` it can still be read."""
         if self._socket is None:
             return
         if how == "half":

@@ -46,12 +46,12 @@ def pages(sources: Sources, home: Path = REPOSITORY) -> list[Page]:
 
 
 def other_files() -> dict[str, str]:
-    """Return the generated files that are no pages, by path."""
+    """Return the generated files that are not pages, by path."""
     return {"assets/sequence.css": STYLE + "\n", **schemas()}
 
 
 def facts(sources: Sources) -> dict[str, str]:
-    """Return what hand-written pages may say with `{{ name }}`: numbers that change with the suite."""
+    """Return the values for `{{ name }}` in hand-written pages: numbers that change with the suite."""
     return {
         "clauses": str(len(sources.suite.clauses)),
         "cases": str(len(sources.suite.transcripts)),

@@ -1,4 +1,4 @@
-"""The cases: one page for each group, one place for each case, with a recorded conversation and the transcript."""
+"""The cases: one page for each group, one section for each case, with a recorded conversation and the transcript."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _conversation(sources: Sources, case: Transcript) -> tuple[str, list[str]] |
     """Draw the conversation that shows a case best.
 
     Returns:
-        What to call it, and lines of Markdown; None if no release was recorded with one.
+        Its title, and lines of Markdown; None if no release was recorded with one.
     """
     for released in sources.illustrating:
         results = released.by_case.get(case.id, [])

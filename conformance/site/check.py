@@ -1,4 +1,4 @@
-"""What is wrong with a site that was built: links that lead nowhere, what is no SVG inside a drawing, and anything that a reader would
+"""Checks a built site: broken links, elements that are not SVG inside a drawing, and anything that a reader would
 fetch from elsewhere.
 """
 
@@ -28,7 +28,7 @@ _NOT_A_PAGE = "404.html"
 
 
 def problems(site: Path) -> list[str]:
-    """Return what is wrong, one line each.
+    """Return the errors, one line each.
 
     Args:
         site: The folder that holds the built site.
@@ -50,14 +50,14 @@ def problems(site: Path) -> list[str]:
 
 
 def _foreign(name: str, text: str) -> Iterator[str]:
-    """Yield what stands inside the drawings of a page and can't be part of one, each element once."""
+    """Yield the elements inside the drawings of a page that can't be part of one, each once."""
     foreign = Counter(element for drawing in _SVG.findall(text) for element in set(_ELEMENT.findall(drawing.lower())) - _DRAWN)
     for element, count in sorted(foreign.items()):
         yield f"{name}: <{element}> inside {number_of(count, 'drawing')}"
 
 
 def _dead_links(site: Path, name: str, text: str, anchors: dict[str, set[str]]) -> Iterator[str]:
-    """Return the places, each once, to which a page links and which are not there."""
+    """Return the targets of broken links of a page, each once."""
     for link in dict.fromkeys(map(unescape, _HREF.findall(text))):
         if _ELSEWHERE.match(link):
             continue

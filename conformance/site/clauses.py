@@ -1,4 +1,4 @@
-"""The clause registers: one page for each register, one place for each clause."""
+"""The clause registers: one page for each register, one section for each clause."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _QUIET = ("PASS", "NOT-APPLICABLE", "NOT-RUN", "EXCLUDED")
 
 
 def register_title(name: str) -> str:
-    """Return how the site calls a register: `pip145_watch` is `PIP-145, watch`."""
+    """Return the title of a register in the site: `pip145_watch` is `PIP-145, watch`."""
     head, _, rest = name.partition("_")
     shown = next((proposal.name for proposal in PROPOSALS if proposal.register == head), head.capitalize())
     return f"{shown}, {rest.replace('_', ' ')}" if rest else shown
@@ -182,9 +182,9 @@ def _doubt(sources: Sources, path: str, clause: Clause) -> Iterator[str]:
 
 
 def verdict_row(sources: Sources, path: str, matrix: Matrix, cells: list[Cell] | tuple[Cell, ...]) -> Iterator[str]:
-    """Write what each release does about one clause: a row of marks, then the reasons, alike ones together.
+    """Write the verdict of each release on one clause: a row of marks, then the reasons, equal ones together.
 
-    What is not applicable has its reason in a tool tip only.
+    The reason of a NOT-APPLICABLE is only in a tool tip.
 
     Args:
         sources: Everything.
@@ -215,7 +215,7 @@ _WORDS = {"XFAIL": "known to fail", "SPEC-GAP": "left open"}
 
 
 def _source_of(path: str, target: str) -> str:
-    """Write a link to what explains a known failure: a finding, or an issue elsewhere."""
+    """Write a link to the explanation of a known failure: a finding, or an issue elsewhere."""
     if not target:
         return ""
     if target.startswith("docs/"):

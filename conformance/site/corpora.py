@@ -1,4 +1,4 @@
-"""The results of the jobs of the Spark side, as the JSON files say that stand in the repository."""
+"""The results of the Spark jobs, from the JSON files in the repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that change with the suite, where a text says them that is no page of the site: `make counts` writes them anew."""
+"""Numbers that change with the suite, in texts that are not pages of the site: `make counts` updates them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _COUNTED = re.compile(r"\d+ clauses in \d+ cases")
 
 
 def counted(text: str, suite: Suite) -> str:
-    """Return a text with the numbers of clauses and cases as they are.
+    """Return a text with the current numbers of clauses and cases.
 
     Args:
         text: Markdown that says `N clauses in M cases` somewhere.
-        suite: What is counted.
+        suite: The suite to count.
     """
     return _COUNTED.sub(f"{len(suite.clauses)} clauses in {len(suite.transcripts)} cases", text)
 

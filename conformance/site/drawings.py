@@ -1,4 +1,4 @@
-"""Drawings on Markdown pages: a fence carries the SVG past Markdown, which would take `*` and `_` in it for emphasis."""
+"""Drawings on Markdown pages: a fence protects the SVG from Markdown, which would take `*` and `_` in it for emphasis."""
 
 from __future__ import annotations
 

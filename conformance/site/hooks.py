@@ -1,4 +1,4 @@
-"""What mkdocs calls while it builds the site: hands it the generated pages, and expands the navigation."""
+"""Hooks that mkdocs calls during a build: they pass it the generated pages, and expand the navigation."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _LOG: Final = logging.getLogger("mkdocs.hooks.conformance")
 
 
 class _Book:
-    """What one build has made; `mkdocs serve` makes it once."""
+    """The results of one build; `mkdocs serve` makes them once."""
 
     sources: Sources
     pages: list[Page]
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Make the pages, put their names where the navigation has a pattern, and teach Markdown the fence of drawings."""
+    """Make the pages, put their names where the navigation has a pattern, and register the fence of drawings with Markdown."""
     _Book.sources = load_sources(doubted=True)
     _Book.pages = pages(_Book.sources)
     names = [page.path for page in _Book.pages]
@@ -83,7 +83,7 @@ def on_page_markdown(markdown: str, page: SitePage, config: MkDocsConfig, files:
 
 
 def on_page_content(html: str, page: SitePage, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
-    """Settle the links of notebooks, which mkdocs does not look at."""
+    """Resolve the links of notebooks, which mkdocs does not check."""
     path = page.file.src_uri
     return settled(html, path, _Book.sources) if path.endswith(".ipynb") else html
 

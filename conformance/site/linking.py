@@ -36,7 +36,7 @@ def linked(text: str, path: str, sources: Sources) -> str:
 
 
 def relocated(text: str, path: str) -> str:
-    """Make a text from the top of the repository a page: its links to `docs/` lead to the pages.
+    """Turn a file at the top of the repository into a page: its links to `docs/` lead to the pages.
 
     Args:
         text: Markdown of a file at the top.

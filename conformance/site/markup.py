@@ -34,7 +34,7 @@ class Page:
 
     Attributes:
         path: Its place below the pages that are written by hand, ending in `.md`.
-        title: What the navigation calls it.
+        title: Its title in the navigation.
         text: Markdown; begins with the heading.
     """
 
@@ -44,12 +44,12 @@ class Page:
 
 
 def plain(text: object) -> str:
-    """Write text of a file or a peer so that Markdown and HTML take every character literally."""
+    """Escape text of a file or a peer, so that Markdown and HTML take every character literally."""
     return re.sub(r"([\\`*_{}\[\]<>#|~^$])", r"\\\1", one_line(text).replace("&", "&amp;")).replace("\\<", "&lt;").replace("\\>", "&gt;")
 
 
 def prose(text: str) -> str:
-    """Write text of this project, in which code stands between backticks: the rest is taken literally."""
+    """Escape text of this project, except for code between backticks."""
     parts = text.split("`")
     return "".join(code(part) if index % 2 else plain(part) for index, part in enumerate(parts)) if len(parts) % 2 else plain(text)
 
@@ -101,7 +101,7 @@ def verdict_mark(verdict: str, before: str = "", explained: str = "") -> str:
 
     Args:
         verdict: Its name.
-        before: What it is the verdict of, shown in front.
+        before: The subject of the verdict, shown in front of it.
         explained: Why; without it what the verdict means.
     """
     title = escape(explained or VERDICT_MEANING.get(verdict, "Nothing was recorded."), quote=True).replace("|", "&#124;")
@@ -121,7 +121,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def indented(lines: Iterable[str], by: int = 4) -> list[str]:
-    """Indent lines, as Markdown wants it for what stands inside something; empty lines stay empty."""
+    """Indent lines, as Markdown requires for nested content; empty lines stay empty."""
     return [" " * by + line if line else "" for line in lines]
 
 

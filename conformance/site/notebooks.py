@@ -1,7 +1,7 @@
-"""What becomes of a notebook in the site.
+"""Notebooks in the site.
 
 Its links lead to files of the repository, where JupyterLab and viewers of repositories follow them; here they lead to the pages that
-are made from these files. Nothing in it loads anything, and what only tools read of its cells is left out.
+are made from these files. Nothing in it loads anything, and cell data for tools only is left out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PAGES = {
 
 
 def settled(content: str, path: str, sources: Sources) -> str:
-    """Make links of a rendered notebook lead to pages of the site, and take out scripts that would load something and tags of cells.
+    """Make links of a rendered notebook lead to pages of the site, and remove tags of cells and scripts that would load something.
 
     Args:
         content: HTML.

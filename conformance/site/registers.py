@@ -30,9 +30,9 @@ class Entry(BaseModel):
 
     Attributes:
         id: The place in the page.
-        title: A plain statement.
+        title: Title, as a plain statement.
         about: The proposal, or `core`.
-        text: What the document says, or leaves open.
+        text: What the proposal says, or leaves open.
         observed: What releases do.
         here: What the clauses and the reference do.
         releases: Those that `observed` speaks of.
@@ -72,7 +72,7 @@ class Entries(BaseModel):
 
 @dataclass(frozen=True)
 class Difference:
-    """One field of a profile: what it decides, what the two profiles say, and what else it can be set to."""
+    """One field of a profile: its meaning, its value in the two profiles, and its other possible values."""
 
     name: str
     words: str
@@ -89,7 +89,7 @@ def load_entries(name: str, home: Path = HOME) -> list[Entry]:
         home: The folder.
 
     Raises:
-        SourceProblem: Something is wrong in the file; named with its line.
+        SourceProblem: There is an error in the file; named with its line.
     """
     return parse(Entries, read_source(home / f"{name}.yaml", f"docs/registers/{name}.yaml")).entries
 

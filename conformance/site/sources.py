@@ -1,4 +1,4 @@
-"""Everything that the pages are made from, read once."""
+"""All input of the pages, read once."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Released:
-    """One recorded implementation: its report, its baseline, and what a column calls it."""
+    """One recorded implementation: its report, its baseline, and its title in a column."""
 
     name: str
     report: Report
@@ -84,7 +84,7 @@ class Released:
 
 @dataclass(frozen=True)
 class Sources:
-    """What the pages are made from.
+    """The input of the pages.
 
     Attributes:
         suite: Clauses and cases.
@@ -102,7 +102,7 @@ class Sources:
 
     @cached_property
     def illustrating(self) -> list[Released]:
-        """Return whose conversations illustrate cases: `SHOWN_TARGET`, and where it has none the newest that has."""
+        """Return the recorded implementations, the preferred one for examples (`SHOWN_TARGET`) first, then the newest."""
         newest = list(reversed(self.released))
         return sorted(newest, key=lambda one: one.report.run.header.target != SHOWN_TARGET)
 

@@ -1,4 +1,4 @@
-"""What can be tested: the reference, any endpoint, a target described in a file, and a real Apache Pulsar by version."""
+"""The targets: the reference, any endpoint, a target described in a file, and a real Apache Pulsar by version."""
 
 from conformance.targets.admin import OPERATIONS, AdminClient, AdminResult, AdminUnreachable, Operation, check_arguments
 from conformance.targets.apache_pulsar import ApachePulsar

@@ -1,7 +1,7 @@
 """Pulsar's admin HTTP interface: a closed table of operations, and a client that performs them.
 
-The table is data, so that transcripts can be checked before a run and the documentation can be generated. An answer is never an exception,
-whatever its status: what an operation has to answer is for the caller to say.
+The table is data, so that transcripts can be checked before a run and the documentation can be generated. A response is never an exception,
+whatever its status: the caller decides what an operation should return.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class Operation:
         path: below `/admin/v2`; `{topic}` and `{namespace}` stand for their path, `{scalable}` for that of a scalable topic, any other
             `{argument}` for its percent-encoded text.
         required: arguments that have to be given; a bare value stands for the first.
-        optional: the others, with what they are when not given.
+        optional: the others, with their defaults.
         query: parameters; `{argument}` stands for its value. A list is given one by one.
         body: what is sent.
         reads: changes nothing.
@@ -249,7 +249,7 @@ class AdminClient:
     async def remove_namespace(self, namespace: str) -> AdminResult:
         """Delete a namespace and everything in it, also on brokers that do not allow to force that.
 
-        Scalable topics go first, since deleting their namespace leaves them behind (observed on Apache Pulsar 5.0.0-M1). Answers that may
+        Scalable topics go first, since deleting their namespace leaves them behind (observed on Apache Pulsar 5.0.0-M1). Responses that may
         pass (system topics that are being created or deleted at the same time) are asked again for a while.
 
         Args:
@@ -293,7 +293,7 @@ class AdminClient:
 
 
 def check_arguments(op: str, args: object = None) -> dict[str, object]:
-    """Bring the arguments of an operation into one form.
+    """Normalise the arguments of an operation.
 
     Args:
         op: the name of the operation.

@@ -43,7 +43,7 @@ _USUAL_SETTINGS = {
     "configurationStoreServers": "",
     "diskUsageThreshold": "0.999",
     "diskUsageWarnThreshold": "0.99",
-    "brokerDeleteInactiveTopicsEnabled": "false",  # else topics without a subscription vanish after about a minute
+    "brokerDeleteInactiveTopicsEnabled": "false",  # otherwise topics without a subscription are deleted after about a minute
     "forceDeleteNamespaceAllowed": "true",
 }
 _CHOSEN_SETTINGS = frozenset({"brokerServicePort", "webServicePort", "bookiePort", "bindAddress", "advertisedAddress", "clusterName"})
@@ -123,7 +123,7 @@ class ApachePulsar:
 
     @asynccontextmanager
     async def run(self, config: Mapping[str, str] = NOTHING, *, progress: Progress | None = None) -> AsyncIterator[Endpoint]:
-        """Start it, resolving its jars before if the cache does not have them; it has ended when the block is left.
+        """Start it, after resolving its jars if the cache does not have them; it is stopped when the block is left.
 
         Args:
             config: Pulsar's own settings, on top of those that suit tests.

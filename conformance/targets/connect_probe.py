@@ -1,4 +1,4 @@
-"""One CONNECT, to see whether something speaks the protocol: written out by hand, so that starting a target needs no codec.
+"""One CONNECT, to check whether an endpoint speaks the protocol: built by hand, so that starting a target needs no codec.
 
 Layout of a frame: total size (4 bytes), command size (4 bytes), command. The command is a protocol buffer: field 1 is its
 type, and the field with the number of that type holds the command itself.
@@ -60,7 +60,7 @@ async def connect_answer(endpoint: Endpoint, *, seconds: float = 2.0) -> Answer:
         seconds: how long it may take.
 
     Returns:
-        "connected", also for a request to authenticate; "refused" for an error; "none" when nothing that fits came back.
+        "connected", also for a request to authenticate; "refused" for an error; "none" when no valid answer arrived.
 
     Raises:
         TargetError: the trust file of the endpoint can't be used.

@@ -1,4 +1,4 @@
-"""Checks of what users write: addresses, and files with secrets and trust."""
+"""Checks of user input: addresses, and files with secrets and trusted certificates."""
 
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit

@@ -26,7 +26,7 @@ _MARKER = "complete.json"
 
 @dataclass(frozen=True)
 class Release:
-    """A release of Apache Pulsar that can be had from Maven Central as a whole.
+    """A release of Apache Pulsar whose jars are all on Maven Central.
 
     Attributes:
         version: "4.2.4".
@@ -146,7 +146,7 @@ async def _locked(path: Path, release: Release, progress: Progress | None) -> As
 
 async def _resolve_into(home: Path, release: Release, maven: Path, java: Java) -> None:
     prefix = f".{release.version}-"
-    for left_over in home.parent.glob(f"{prefix}*"):  # of a process that was killed: the lock is ours
+    for left_over in home.parent.glob(f"{prefix}*"):  # left by a process that was killed: the lock is ours
         shutil.rmtree(left_over, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=home.parent) as name:
         work = Path(name)

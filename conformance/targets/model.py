@@ -1,4 +1,4 @@
-"""What a target is: something that speaks the protocol at an address, found there or started for the run."""
+"""A target: something that speaks the protocol at an address, already running or started for the run."""
 
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -36,12 +36,12 @@ class TargetError(Exception):
 
 
 class SettingsRefused(TargetError):
-    """A target that can't be given the settings that a case asks for; without them it can be used."""
+    """A target that can't get the settings that a case asks for. It can be used without them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where a running broker is reached.
+    """The addresses of a running broker, and how to connect to it.
 
     Attributes:
         name: what reports call it: "apache-pulsar@4.2.4", "my-broker".
@@ -56,8 +56,8 @@ class Endpoint:
             release does not know yet; those of plugins and of the storage below are not listed either).
         capabilities: what the target's author declares that it can and can't do.
         log_file: its log while it runs; None when it was not started here.
-        thrown_away: it was started for this run, and all its data go with it.
-        in_process: the broker inside this process that is meant instead of the addresses; None: the addresses are meant.
+        thrown_away: it was started for this run, and its data are deleted afterwards.
+        in_process: the broker inside this process to use instead of the addresses; None: use the addresses.
     """
 
     name: str
@@ -118,7 +118,7 @@ class Target(Protocol):
 
     @property
     def startable(self) -> bool:
-        """Tell whether `run` starts it, and so can give it settings of a case."""
+        """Tell whether `run` starts it, and can therefore give it the settings of a case."""
 
     @property
     def profile(self) -> str:
@@ -126,7 +126,7 @@ class Target(Protocol):
 
     @property
     def virtual_time(self) -> bool:
-        """Tell whether it wants to run on a loop in virtual time, where waiting takes no time."""
+        """Tell whether it runs on an event loop in virtual time, where waiting takes no time."""
 
     @property
     def starts_at_once(self) -> int:
@@ -134,14 +134,14 @@ class Target(Protocol):
 
     @property
     def in_virtual_time(self) -> "Target | None":
-        """Give the same broker inside this process, for cases that let minutes pass; None: there is none."""
+        """Give the same broker inside this process, for cases that wait for minutes; None: there is none."""
 
     def run(self, config: Mapping[str, str] = NOTHING, *, progress: Progress | None = None) -> AbstractAsyncContextManager[Endpoint]:
-        """Make it ready for the length of a block; what was started has ended afterwards.
+        """Make it ready for the length of a block; afterwards it is stopped if it was started.
 
         Args:
             config: settings on top of the usual ones, Pulsar's own keys; see `as_settings`.
-            progress: gets a line when it takes long.
+            progress: gets a line when the start takes long.
 
         Returns:
             A context manager that yields where it is reached.
@@ -178,7 +178,7 @@ class AttachedTarget:
 
     @asynccontextmanager
     async def run(self, config: Mapping[str, str] = NOTHING, *, progress: Progress | None = None) -> AsyncIterator[Endpoint]:  # noqa: ARG002
-        """Yield the endpoint; refuse settings, since it is not ours to restart.
+        """Yield the endpoint; refuse settings, since this process can't restart it.
 
         Args:
             config: has to be empty.
@@ -195,7 +195,7 @@ class AttachedTarget:
 
 
 def refuse_settings(name: str, config: Mapping[str, str], *, hint: str) -> None:
-    """Stop when a target is asked for settings that it can't be given.
+    """Raise an error if a target is asked for settings that it can't get.
 
     Args:
         name: the target.
@@ -210,7 +210,7 @@ def refuse_settings(name: str, config: Mapping[str, str], *, hint: str) -> None:
 
 
 def own_token(config: Mapping[str, str]) -> SecretStr | None:
-    """Find the token that settings give to the broker itself.
+    """Return the token that settings give to the broker itself.
 
     Args:
         config: settings by key.

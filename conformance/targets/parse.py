@@ -1,4 +1,4 @@
-"""From what a user writes on the command line to a target."""
+"""Turns the target argument of the command line into a target."""
 
 import difflib
 from collections.abc import Mapping

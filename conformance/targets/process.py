@@ -1,4 +1,4 @@
-"""Child processes that never outlive their starter, free ports, and waiting for something outside to be ready."""
+"""Child processes that never outlive their starter, free ports, and waiting until something outside is ready."""
 
 import asyncio
 import contextlib
@@ -84,7 +84,7 @@ async def supervised(
     remove: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Supervised]:
-    """Run a command under the supervisor; its process group has ended when the block is left, however that happens.
+    """Run a command under the supervisor; its process group is stopped when the block is left, in any way.
 
     Args:
         command: the program and its arguments.
@@ -162,14 +162,14 @@ async def _await_end(process: asyncio.subprocess.Process, pid: int, grace_second
 async def poll_until(
     probe: Callable[[], Awaitable[bool]], *, seconds: float, what: str, child: Supervised | None = None, interval: float = _POLL_SECONDS
 ) -> None:
-    """Ask again and again until something outside this process is ready.
+    """Poll until something outside this process is ready.
 
     Args:
         probe: answers whether it is ready.
         seconds: the deadline.
         what: what is waited for, for the messages: "{what} is not ready after 60 s".
         child: the process that has to become ready; its end ends the wait at once.
-        interval: seconds between two questions.
+        interval: seconds between two polls.
 
     Raises:
         TargetError: the deadline passed, or the child ended; with the last lines of its log.
@@ -187,7 +187,7 @@ async def poll_until(
 
 
 def free_ports(count: int) -> list[int]:
-    """Find TCP ports on 127.0.0.1 that nobody uses at the moment.
+    """Find TCP ports on 127.0.0.1 that are currently free.
 
     They lie below the range from which systems take the ports of outgoing connections: a broker that takes seconds to start
     would find such a port taken now and then, even by a connection of its own.
@@ -196,7 +196,7 @@ def free_ports(count: int) -> list[int]:
         count: how many; all differ.
 
     Returns:
-        The ports. Another process may take one before it is used: whoever starts something on them should be ready to try others.
+        The ports. Another process may take one before it is used: the caller should be ready to try others.
 
     Raises:
         TargetError: there are none.

@@ -45,10 +45,10 @@ def read_properties(name: str, text: str) -> dict[str, str]:
         text: one `KEY=VALUE` on a line; a backslash at its end continues the line; `#` and `!` begin a comment.
 
     Returns:
-        Values by key; of a key that is given twice the last.
+        Values by key; if a key is given twice, the last one.
 
     Raises:
-        TargetError: a line is no setting; with file and line.
+        TargetError: a line is not a setting; with file and line.
     """
     found = {}
     begun, first = "", 0

@@ -165,7 +165,7 @@ def _check_settings(name: str, config: Mapping[str, str]) -> Configuration:
 
 
 async def _ready(name: str, child: Supervised) -> dict[str, str]:
-    """Wait for the line in which the broker says where it is."""
+    """Wait for the line in which the broker prints its addresses."""
     found: dict[str, str] = {}
 
     async def said() -> bool:

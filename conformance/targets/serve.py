@@ -1,4 +1,4 @@
-"""Serves the reference broker until it is told to stop: the command `broker`."""
+"""Serves the reference broker until it is stopped: the command `broker`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker that a command of the user starts for the run, on free ports, and that is always stopped."""
+"""A broker that the user's command starts for the run, on free ports. It is always stopped."""
 
 import difflib
 import re

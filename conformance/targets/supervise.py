@@ -1,4 +1,4 @@
-"""Hold one child process and end it, with its whole process group, when whoever started it is gone.
+"""Keep one child process and stop it, with its whole process group, when its starter is gone.
 
     python supervise.py [--log FILE] [--remove FOLDER] [--grace SECONDS] -- COMMAND...
 

@@ -1,4 +1,4 @@
-"""A target described in a TOML file: a broker that is attached to, or one that a command starts for the run."""
+"""A target described in a TOML file: a broker that is already running, or one that a command starts for the run."""
 
 import difflib
 import re

@@ -1,9 +1,9 @@
-"""Uniform batches (PIP-191) over large corpora: who shares an entry, what that costs, and what an entry filter can tell from it.
+"""Uniform batches (PIP-191) over large corpora: which messages share an entry, what that costs, and what an entry filter can see.
 
-settings   what is tried: extracted properties, limits, and consumers that want one value
+settings   the variants: extracted properties, limits, and consumers that want one value
 windows    batches as window expressions
 reference  batches as the reference's own `UniformBatcher` makes them, of each producer's messages in order
-bytes     what messages and entries take up on the wire, as SQL expressions
+bytes     the size of messages and entries on the wire, as SQL expressions
 entries    from messages to entries, counters and laws
 
 Both formulations take the columns of `messages` and number each producer's batches from 0. Time is the producer's clock: the

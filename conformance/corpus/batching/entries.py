@@ -1,4 +1,4 @@
-"""From messages with batches to entries: what they take up on the wire, why they went out, and what entry filters make of them."""
+"""From messages with batches to entries: their size on the wire, why they were sent, and the verdicts of entry filters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_REFERENCE = tuple(name for name in ADDED.names if name not in ("reference_ba
 
 
 def entries(messages: DataFrame, setting: Setting, wants: Sequence[Want] = ()) -> DataFrame:
-    """Put the messages of each batch together.
+    """Group the messages of each batch.
 
     Args:
         messages: From `with_batches`. If `with_reference_batches` was there too, the two are compared.

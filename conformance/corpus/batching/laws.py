@@ -1,4 +1,4 @@
-"""The laws of uniform batches, and what a corpus costs and saves under them."""
+"""The laws of uniform batches, and their costs and savings on a corpus."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class BatchLaw:
     """A law of the entries that `entries` gives for both formulations.
 
     Attributes:
-        name: What it is called.
-        text: What has to hold.
-        checked: What it speaks of in an entry: a number.
-        broken: How much of that breaks it.
+        name: Its name.
+        text: The law, as a sentence.
+        checked: Number of things in an entry that it applies to.
+        broken: How many of them break it.
     """
 
     name: str
@@ -163,7 +163,7 @@ def find(rows: DataFrame, setting: Setting, wants: Sequence[Want], most_examples
         rows: From `entries`, with the reference's columns.
         setting: The producer's.
         wants: The consumers.
-        most_examples: So many entries are kept for each law that is broken.
+        most_examples: Number of entries that are kept for each broken law.
     """
     sums = {name: sql.sum(name) for name in _SUMS}
     sums |= {f"checked {law.name}": sql.sum(law.checked(setting, wants)) for law in LAWS}
@@ -224,7 +224,7 @@ def distribution(sizes: Mapping[int, int]) -> dict[str, Any]:
         sizes: Number of entries by number of messages.
 
     Returns:
-        Mean, percentiles (the least number that so many of a hundred entries do not exceed), the largest, and entries in classes.
+        Mean, percentiles (the least number that this percentage of entries does not exceed), the largest, and entries in classes.
     """
     count = sum(sizes.values())
     if not count:
@@ -240,7 +240,7 @@ def distribution(sizes: Mapping[int, int]) -> dict[str, Any]:
 
 
 def percentile(counts: Mapping[int, int], percent: float) -> int:
-    """Return the least value that so many percent do not exceed.
+    """Return the least value that this percentage does not exceed.
 
     Args:
         counts: How often there is each value; not empty.

@@ -1,6 +1,6 @@
 """Batches as the reference makes them: its `UniformBatcher` over the messages of each producer, in their order.
 
-Messages arrive in pieces and leave in pieces; only those wait that belong to the open batch or share a piece with them. So a producer of
+Messages arrive in pieces and leave in pieces; only those of the open batch, or in a piece with them, wait. So a producer of
 any number of messages takes bounded memory.
 """
 
@@ -59,7 +59,7 @@ def with_reference_batches(messages: DataFrame, setting: Setting, wants: Sequenc
         messages: With the columns of `messages`; all are kept, apart from the payload.
         setting: The producer's.
         wants: Consumers whose entry filters are asked about each batch.
-        encode_every: Of every so many batches of a producer one is encoded; 0: none.
+        encode_every: One in this many batches of a producer is encoded; 0: none.
 
     Returns:
         The rows with the columns of `ADDED`.
@@ -140,7 +140,7 @@ class _Producer:
         self.filters = [cast(PropertyEntryFilter, PropertyEntryFilter.of(want.subscription_properties)) for want in self.wants]
 
     def add(self, piece: pa.RecordBatch) -> None:
-        """Take messages; time is counted in milliseconds, which the batcher does not mind."""
+        """Take messages. Time is in milliseconds; the batcher does not depend on the unit."""
         if piece.num_rows:
             self.name = piece["producer_name"][0].as_py()
         for sequence_id, publish_time, key, properties, size in zip(*(piece[column].to_pylist() for column in READ), strict=True):

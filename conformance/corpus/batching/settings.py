@@ -1,4 +1,4 @@
-"""What is tried on a corpus: settings of producers, and consumers that want one value of a property."""
+"""The variants that are run on a corpus: settings of producers, and consumers that want one value of a property."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Setting:
     """How producers make batches.
 
     Attributes:
-        name: What it is called in results.
+        name: Its name in results.
         allowed: Allowed values by property name (`restrictSameValuesInBatchProperties`); empty: batches as without the proposal.
         max_messages: Most messages in a batch.
         max_octets: Most bytes in a batch, as producers estimate them.
@@ -51,12 +51,12 @@ class Setting:
 
     @property
     def rule(self) -> Allowed:
-        """The allowed values as the reference takes them; its order is that of extracted sets."""
+        """The allowed values in the form of the reference; their order is that of extracted sets."""
         return allowed_values(self.allowed)
 
     @property
     def profile(self) -> UniformBatchesProfile:
-        """Whose reading it is."""
+        """The profile that it belongs to."""
         return UniformBatchesProfile(batch_of_one=self.batch_of_one)
 
 
@@ -66,8 +66,8 @@ class Want:
 
     Attributes:
         name: Of the property.
-        value: That it has to have; without a comma, which separates values in the subscription's property.
-        missing: What becomes of an entry whose header lacks the property.
+        value: The wanted value; without a comma, which separates values in the subscription's property.
+        missing: What happens to an entry whose header lacks the property.
     """
 
     name: str
@@ -80,11 +80,11 @@ class Want:
 
     @property
     def subscription_properties(self) -> dict[str, str]:
-        """What its subscription asks for."""
+        """The properties of its subscription."""
         return {PREFIX + self.name: self.value, MISSING: self.missing}
 
     def is_safe(self, setting: Setting) -> bool:
-        """Tell whether the filter may lose nothing: what lacks the property passes, or the value is one that producers extract."""
+        """Tell whether the filter must not lose messages: entries without the property pass, or producers extract the value."""
         return self.missing == "accept" or self.value in setting.allowed.get(self.name, ())
 
 
@@ -94,7 +94,7 @@ def frequent_values(messages: DataFrame, names: Sequence[str], most: int) -> dic
     Args:
         messages: With the column `properties`.
         names: Of the properties.
-        most: How many values of each.
+        most: Number of values of each.
 
     Returns:
         Values by name, the most frequent first, equally frequent ones in the order of their bytes; those of a property that no message
@@ -107,7 +107,7 @@ def frequent_values(messages: DataFrame, names: Sequence[str], most: int) -> dic
 
 
 def sweep(frequent: Mapping[str, Sequence[str]]) -> list[Setting]:
-    """Return settings that differ from the usual one in one respect each.
+    """Return settings that each differ from the usual one in one respect.
 
     Args:
         frequent: From `frequent_values`, the properties in the order in which they are added to the setting.

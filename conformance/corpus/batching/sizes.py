@@ -1,4 +1,4 @@
-"""What messages and entries take up on the wire, as SQL expressions over the columns of `messages`.
+"""The size of messages and entries on the wire, as SQL expressions over the columns of `messages`.
 
     field        1 byte of tag (2 from number 16 on), for a text or a message its length as varint, the value
     property     a field of a message with two texts, both written even if empty
@@ -56,13 +56,13 @@ def key_bytes(key: Column) -> Column:
 
 
 def bytes_in_batch(properties: Column, key: Column, payload_size: Column, sequence_id: Column) -> Column:
-    """Return what a message adds to the body of a batch."""
+    """Return the bytes that a message adds to the body of a batch."""
     single = properties_bytes(properties) + key_bytes(key) + number_bytes(payload_size) + number_bytes(sequence_id)
     return sql.lit(4) + single + payload_size
 
 
 def estimated_size(properties: Column, key: Column, payload_size: Column) -> Column:
-    """Return what a message counts for when a batch is filled: `Queued.size`."""
+    """Return the size of a message for filling a batch: `Queued.size`."""
     each = sql.transform(
         sql.map_entries(properties),
         lambda pair: (sql.char_length(pair["key"]) + sql.char_length(pair["value"]) + _ESTIMATED_PER_PROPERTY).cast("long"),

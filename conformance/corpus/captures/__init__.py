@@ -1,6 +1,6 @@
 """Captures: the bytes of connections, as event logs of this suite or as raw files, and the frames in them.
 
-rows   one frame, or one piece that is none, as a row; a stream that is cut into such rows at the borders of frames
+rows   one frame, or one piece that is not a frame, as a row; a stream cut into such rows at the borders of frames
 logs   recordings and `events.jsonl`
 raw    a folder with `index.jsonl` and one file of bytes for each connection and direction
 flows  the index of a folder that `tcpflow` wrote

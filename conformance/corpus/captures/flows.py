@@ -22,14 +22,14 @@ def index_flows(folder: Path, port: int = 6650) -> int:
     """Write the index of a folder.
 
     Args:
-        folder: With the files; others are left out.
+        folder: Folder with the files; other files are ignored.
         port: The broker's.
 
     Returns:
-        How many files the index names.
+        Number of files in the index.
 
     Raises:
-        CorpusError: No file is one of a connection to or from that port.
+        CorpusError: No file belongs to a connection to or from that port.
     """
     if not folder.is_dir():
         raise CorpusError(f"{folder}: there is no such folder")

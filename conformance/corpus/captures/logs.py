@@ -1,7 +1,7 @@
 """The frames in event logs: recordings and `events.jsonl`, compressed or not.
 
-What the client sent is put together from the sends of a conversation, since a case may send half a frame or several at once; what the
-broker sent stands in the log frame by frame.
+The client's bytes are joined from the sends of a conversation, since a case may send half a frame or several at once; what the
+broker sent is in the log frame by frame.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def log_rows(path: Path, name: str, length: int | None = None, limit: int = MAX_
 
     Args:
         path: The log.
-        name: What the rows call it.
-        length: Bytes of the file that are read; None: as many as it has now.
-        limit: Bytes of the largest frame.
+        name: Its name in the rows.
+        length: Bytes of the file to read; None: its current length.
+        limit: Size of the largest frame, in bytes.
 
     Yields:
         Frames in the order in which they were complete. If the log itself is damaged, the last row says where.
@@ -42,7 +42,7 @@ def log_rows(path: Path, name: str, length: int | None = None, limit: int = MAX_
 
 
 class _Limited(io.RawIOBase):
-    """The first bytes of a file, and no more, however much it grows."""
+    """The first bytes of a file, and no more even if it grows."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file = file
@@ -59,7 +59,7 @@ class _Limited(io.RawIOBase):
 
 
 class _Lines:
-    """The lines of a log, with the place of the one that is being read.
+    """The lines of a log, with the position of the current one.
 
     Attributes:
         offset: Of the line that was given last, in the decompressed log.

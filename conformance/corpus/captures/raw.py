@@ -4,7 +4,7 @@
     {"connection": "10.0.0.7:51000", "direction": "broker", "file": "1.broker", "start": 0.25}
 
 A file holds what one side sent, from the first byte of the connection, without anything between the frames. A large one is divided at the
-borders of frames, which one pass finds that hops from size to size.
+borders of frames, which one pass from size to size finds.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Entry(BaseModel):
 
 @dataclass(frozen=True)
 class Written:
-    """What was written: streams, frames, and the rows that were left out because their bytes are not known."""
+    """The result of writing: numbers of streams and frames, and of rows that were left out because their bytes are unknown."""
 
     streams: int
     frames: int
@@ -68,10 +68,10 @@ def read_index(folder: Path, prefix: str = "") -> Iterator[Entry | FrameRow]:
 
     Args:
         folder: The capture.
-        prefix: What stands before its files in rows.
+        prefix: Prefix of its files in rows.
 
     Yields:
-        An entry for each file; a row for each line that is none, or that names a place outside the folder or a stream a second time.
+        An entry for each file; a row for each line that is not an entry, names a place outside the folder or repeats a stream.
 
     Raises:
         CorpusError: There is no index.
@@ -111,16 +111,16 @@ def _entry(line: bytes) -> Entry:
 
 
 def borders(path: Path, length: int, part: int, limit: int = MAX_FRAME_SIZE) -> list[tuple[int, int]]:
-    """Divide a file at the borders of frames, reading nothing but their sizes where frames are large.
+    """Divide a file at the borders of frames; of large frames only the sizes are read.
 
     Args:
         path: The file.
         length: Bytes of it that are read, however many it has.
         part: Bytes after which the next part begins.
-        limit: Bytes of the largest frame.
+        limit: Size of the largest frame, in bytes.
 
     Returns:
-        Start and end of each part. From a header that can't be right on, everything is one part, with the frames before it.
+        Start and end of each part. From an impossible header on, everything is one part, with the frames before it.
     """
     starts = [0]
     with path.open("rb", buffering=0) as file:
@@ -148,7 +148,7 @@ def part_rows(path: Path, origin: Origin, start: int, end: int, limit: int = MAX
         origin: What the rows say of it.
         start: Offset of the first frame.
         end: Byte after the part; what the file has grown by since is not read.
-        limit: Bytes of the largest frame.
+        limit: Size of the largest frame, in bytes.
     """
     stream = Stream(origin, limit, start)
     place = start

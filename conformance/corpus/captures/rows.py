@@ -1,14 +1,14 @@
 """A stream of bytes in one direction of one connection, cut at the borders of frames: one row for each frame.
 
-What is no frame is a row too. Its `corrupt` starts with a class:
+Bytes that are not a frame are a row too. Its `corrupt` starts with a class:
 
-    header     the total size is impossible: from here on nothing can be told apart, and the row is all the rest of the stream
+    header     the total size is impossible: no frame can be found from here on, and the row is the rest of the stream
     truncated  the stream ends inside a frame
-    refused    the size is right, and the strict decoder refuses what is in the frame; the stream goes on after it
+    refused    the size is right, but the strict decoder refuses the content of the frame; the stream continues after it
     cut        the event log keeps only the first and last bytes of a long send, and this was in it
     shrunk     the file is shorter than when the read began
-    log        a line is no record of an event log: the row is all the rest of the log
-    index      a line of the index is no entry
+    log        a line is not a record of an event log: the row is the rest of the log
+    index      a line of the index is not an entry
     missing    the index names a file that is not there or can't be read
 """
 
@@ -64,15 +64,15 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class FrameRow:
-    """One frame, or a piece that is none.
+    """One frame, or a piece that is not a frame.
 
     Attributes:
         origin: The stream.
         offset: Of its first byte in the stream; in a row about a log or an index, in that file (decompressed).
         size: Bytes from there; None where it is not known.
-        data: The whole frame; of a piece that is none, at most the first 4,096 bytes that are there.
+        data: The whole frame; of a piece that is not a frame, at most the first 4,096 bytes that are there.
         time: When its last byte was seen, in seconds on the clock of the capture, if that is known.
-        command: Such as `watchTopicList`; None for a piece that is none.
+        command: Such as `watchTopicList`; None for a piece that is not a frame.
         corrupt: None for a frame, else a class, a colon, and what is wrong.
     """
 
@@ -86,16 +86,16 @@ class FrameRow:
 
 
 def defect_class(corrupt: str) -> str:
-    """Return the class at the start of what is wrong."""
+    """Return the class at the start of `corrupt`."""
     return corrupt.partition(":")[0]
 
 
 def header_defect(header: bytes, limit: int) -> str | None:
-    """Tell what is wrong with the four bytes that a frame starts with, in the words of the frame decoder.
+    """Return the error in the first four bytes of a frame, in the words of the frame decoder; None if there is none.
 
     Args:
         header: Those four bytes.
-        limit: Bytes of the largest frame.
+        limit: Size of the largest frame, in bytes.
     """
     if 8 <= _HEADER + int.from_bytes(header, "big") <= limit:
         return None
@@ -107,10 +107,10 @@ def header_defect(header: bytes, limit: int) -> str | None:
 
 
 class Stream:
-    """Turns the bytes of one direction of one connection into rows, in any pieces that they come.
+    """Turns the bytes of one direction of one connection into rows, in pieces of any size.
 
     Attributes:
-        broken: What makes the rest unreadable; None while frames can be told apart.
+        broken: What makes the rest unreadable; None while frames can be found.
     """
 
     def __init__(self, origin: Origin, limit: int = MAX_FRAME_SIZE, offset: int = 0) -> None:
@@ -124,7 +124,7 @@ class Stream:
         self._time: float | None = None
 
     def feed(self, data: bytes, time: float | None = None) -> list[FrameRow]:
-        """Take what came next; return the rows that are complete now."""
+        """Take the next bytes; return the rows that are now complete."""
         if self.broken is not None:
             self._rest += len(data)
             self._pending += data[: max(0, KEPT - len(self._pending))]
@@ -155,8 +155,8 @@ class Stream:
     def feed_cut(self, head: bytes, hidden: int, tail: bytes, time: float | None = None) -> list[FrameRow]:
         """Take bytes whose middle is unknown.
 
-        A frame that holds all of the unknown bytes is one row, and the stream goes on after it. If one ends among them, or the size of
-        one is among them, the rest can't be told apart.
+        A frame that holds all of the unknown bytes is one row, and the stream continues after it. If one ends among them, or the size of
+        one is among them, no frame can be found in the rest.
         """
         rows = self.feed(head, time)
         if self.broken is None:
@@ -170,7 +170,7 @@ class Stream:
         return rows + self.feed(tail, time)
 
     def skip(self, size: int) -> None:
-        """Count bytes that nobody needs to read, because the stream is broken."""
+        """Count bytes without reading them, because the stream is broken."""
         self._rest += size
 
     def end(self, shrunk: str | None = None) -> list[FrameRow]:

@@ -1,4 +1,4 @@
 """A standalone Spark cluster on the loopback, and the packed environment that its workers run in.
 
-It is what a real cluster asks of a job, on one machine.
+It makes the same demands on a job as a real cluster, on one machine.
 """

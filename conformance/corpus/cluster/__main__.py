@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def _absolute(job: str, options: list[str]) -> list[str]:
-    """Write paths in full: files that are there, and where the result goes."""
+    """Make paths absolute: existing files, and the path of the result."""
     given = options if "--result" in options else [*options, "--result", f"reports/corpus/{job}.json"]
     before = ["", *given[:-1]]
     return [str(Path(one).absolute()) if flag == "--result" or Path(one).exists() else one for flag, one in zip(before, given, strict=True)]

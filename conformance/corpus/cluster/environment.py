@@ -28,7 +28,7 @@ class Environment:
 
     Attributes:
         archive: What goes to the workers.
-        home: The same, not packed: the driver's Java starts Python planners in it, under the same relative name as the workers.
+        home: The same, unpacked: the driver's Java starts Python planners in it, under the same relative name as the workers.
     """
 
     archive: Path
@@ -46,7 +46,7 @@ def pack(folder: Path, root: Path = ROOT) -> Environment:
         The environment.
 
     Raises:
-        SparkError: This is no checkout of the project, or something can't be installed.
+        SparkError: This is not a checkout of the project, or a package can't be installed.
     """
     wanted = _requirements(root)
     home = folder / hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()[:16]

@@ -88,14 +88,14 @@ class Cluster:
 
 @asynccontextmanager
 async def standalone_cluster(size: Size = Size()) -> AsyncIterator[Cluster]:
-    """Start a cluster; all of it has ended when the block is left.
+    """Start a cluster; it is stopped when the block is left.
 
     Args:
-        size: How large it is to be.
+        size: Its size.
 
     Raises:
         SparkError: Spark can't be used here.
-        TargetError: A process does not start; with the last lines of its log.
+        TargetError: A process does not start; the message has the last lines of its log.
     """
     environment = _environment(await asyncio.to_thread(check, size.workers * size.megabytes))
     work = Path(tempfile.mkdtemp(prefix="pulsar-conformance-spark-"))

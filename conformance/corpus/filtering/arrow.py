@@ -1,6 +1,6 @@
-"""The rules with pyarrow's kernels, a batch at a time; google-re2 finds what fits of many patterns at once.
+"""The rules with pyarrow's kernels, a batch at a time; google-re2 matches many patterns at once.
 
-Where the patterns have few beginnings, topics that have none of them are left out first. A kernel looks at one pattern. So patterns that
+If the patterns have few prefixes, topics that have none of them are left out first. A kernel looks at one pattern. So patterns that
 are names, or beginnings of names, are looked up in dictionaries; of the others, up to `KERNELS` are taken by kernels one after the other,
 and more of them are compiled into automata (`re2.Set`), which a batch's different names meet once each.
 """
@@ -134,14 +134,14 @@ def _listed(topics: pa.Array, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.boo
 
 
 def _begin_with(topics: pa.Array, beginnings: Sequence[str]) -> pa.Array:
-    """Tell which topics have a name that begins with one of some texts; of those in no known domain all may."""
+    """Tell which topics have a name that begins with one of some texts; those in an unknown domain always may."""
     domains = [pc.starts_with(topics, pattern=domain) for domain in DOMAINS]
     names = [pc.starts_with(topics, pattern=domain + beginning) for domain in DOMAINS for beginning in beginnings]
     return reduce(pc.or_, names, pc.invert(reduce(pc.or_, domains)))
 
 
 class _Matching:
-    """A set of patterns, divided by how each is looked for."""
+    """A set of patterns, divided by how each is matched."""
 
     def __init__(self, patterns: PatternSet) -> None:
         self._begin_with = patterns.beginnings
@@ -158,20 +158,20 @@ class _Matching:
         self._automata = [] if self._kernels else list(_automata(others))
 
     def lists(self, topics: pa.Array) -> pa.Array:
-        """Return for each topic the places of the patterns that fit it."""
+        """Return the places of the matching patterns for each topic."""
         rows, places = self._pairs(topics)
         order = np.lexsort((places, rows))
         offsets = np.searchsorted(rows[order], np.arange(len(topics) + 1))
         return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(places[order].astype(np.int32)))
 
     def any(self, topics: pa.Array) -> pa.Array:
-        """Return for each topic whether a pattern fits it."""
+        """Return whether a pattern matches, for each topic."""
         found = np.zeros(len(topics), bool)
         found[self._pairs(topics)[0]] = True
         return pa.array(found)
 
     def _pairs(self, topics: pa.Array) -> _Pairs:
-        """Return the pairs of row and place that fit, in any order."""
+        """Return the pairs of row and place that match, in any order."""
         seen = np.arange(len(topics))
         if self._begin_with:
             seen = seen[_begin_with(topics, self._begin_with).to_numpy(zero_copy_only=False)]
@@ -208,7 +208,7 @@ class _Matching:
 
 
 def _spread(numbers: npt.NDArray[np.int32], of_numbers: npt.NDArray[np.int64], places: npt.NDArray[np.int64], different: int) -> _Pairs:
-    """Return for rows what was found for the different names that they have; `of_numbers` ascends."""
+    """Return the results of rows from those of their distinct names; `of_numbers` ascends."""
     first = np.searchsorted(of_numbers, np.arange(different + 1))
     counts = np.diff(first)[numbers]
     rows = np.repeat(np.arange(len(numbers)), counts)
@@ -255,7 +255,7 @@ class _Dictionary:
 class _Automaton:
     """Some patterns in one `re2.Set`.
 
-    One that runs out of memory reports nothing. So there is also a pattern that everything fits: where that is missing, the patterns are
+    A set that runs out of memory reports nothing. So there is also a pattern that matches everything: if it is missing, the patterns are
     tried one by one.
     """
 

@@ -1,4 +1,4 @@
-"""The CRC32C of a whole from those of its parts, so that parts of a list can be hashed apart from each other.
+"""The CRC32C of a whole from those of its parts, so that parts of a list can be hashed separately.
 
 A checksum is the remainder of a polynomial over GF(2), whose coefficients are the bits of the bytes. Bytes behind a part multiply its
 polynomial by x to the power of their bits; so the checksum of a whole is that of the first part, multiplied, plus that of the second.
@@ -42,7 +42,7 @@ _POWERS = _squares()
 
 
 def shift(data: int) -> int:
-    """Return by what a checksum is multiplied when bytes follow; x ** (8 * bytes)."""
+    """Return the factor of a checksum when bytes follow: x ** (8 * bytes)."""
     result, bits = _ONE, 8 * data
     for power in _POWERS:
         if bits & 1:
@@ -64,7 +64,7 @@ def combined(first: int, second: int, data: int) -> int:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a list of names: some that stand together in its order, joined by commas.
+    """A part of a list of names: consecutive names, joined by commas.
 
     Attributes:
         checksum: CRC32C of the text.
@@ -79,7 +79,7 @@ _COMMA = Part(crc32c(b","), 1)
 
 
 def joined(parts: Iterable[Part]) -> Part | None:
-    """Return the part that some make up with commas between them; None: there are none."""
+    """Join parts with commas; None if there are none."""
     whole: Part | None = None
     for part in parts:
         whole = part if whole is None else _behind(_behind(whole, _COMMA), part)

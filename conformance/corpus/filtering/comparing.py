@@ -52,7 +52,7 @@ class Disagreements:
     """Disagreements of one class.
 
     Attributes:
-        formulation: Which one parts from the reference.
+        formulation: The one that differs from the reference.
         rule: On which rule.
         class_name: A class of the dialect, or `INSIDE`.
         direction: `MISSING`, `TOO_MUCH` or `OTHER`.
@@ -60,7 +60,7 @@ class Disagreements:
         row: `id` of the example.
         pattern: Of the example, the shortest; None: the rule has none.
         subject: The name, topic or payload of the example.
-        shrunk: Pattern and subject, or subject alone, as small as they get.
+        shrunk: Pattern and subject, or subject alone, as small as possible.
     """
 
     formulation: str
@@ -76,7 +76,7 @@ class Disagreements:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was found for one rule.
+    """The result for one rule.
 
     Attributes:
         rows: Rows that were compared.
@@ -151,7 +151,7 @@ def _features(rule: Rule) -> Sequence[tuple[frozenset[str], int]]:
 
 
 def _subjects(rule: Rule, batch: pa.RecordBatch) -> pa.Array:
-    """Return what patterns are compared with; system topics are not."""
+    """Return the names that patterns are compared with, without system topics."""
     if isinstance(rule, PayloadFits):
         return pa.array([arrow.payload_text(payload or b"") for payload in batch.column("payload").to_pylist()], pa.string())
     topics = batch.column("topic")
@@ -196,7 +196,7 @@ def _by_class(pattern: str, subject: str, formulation: str, direction: str) -> I
 
 
 def matcher(spark: SparkSession, formulation: str) -> Callable[[str, str], bool | None]:
-    """Return what tells, here and for one pair, whether a pattern fits a whole subject; None: it is refused."""
+    """Return a function that says whether a pattern matches a whole subject; None: the pattern is refused."""
     if formulation == REFERENCE:
         return reference_fits
     if formulation == ARROW:
@@ -214,7 +214,7 @@ def matcher(spark: SparkSession, formulation: str) -> Callable[[str, str], bool 
 
 
 def reference_fits(pattern: str, subject: str) -> bool | None:
-    """Tell whether a pattern fits a whole subject, as the reference has it; None: it refuses the pattern."""
+    """Tell whether a pattern matches a whole subject, by the reference; None: it refuses the pattern."""
     try:
         return compile_pattern(pattern).matches(subject)
     except ValueError:
@@ -249,9 +249,9 @@ def _shrunk(spark: SparkSession, rule: Rule, group: Mapping[str, Any]) -> Disagr
 def _stays(
     spark: SparkSession, rule: Rule, formulation: str, example: tuple[str, ...], class_name: str, direction: str
 ) -> Callable[[tuple[str, ...]], bool] | None:
-    """Return what tells whether a smaller example is of the same class and direction, and of no class that the first was not of.
+    """Return a function that says whether a smaller example has the same class and direction, and no further class.
 
-    None where it can't be told here.
+    None where that can't be decided here.
     """
     if isinstance(rule, Matching | MatchesAny | PayloadFits):
         fits = matcher(spark, formulation)

@@ -1,11 +1,11 @@
-"""What a subscription to a pattern costs on the wire: bytes of requests and answers, with and without filter and hash.
+"""The cost of a pattern subscription on the wire: bytes of requests and answers, with and without filter and hash.
 
 One poll, for a pattern that begins with a namespace:
 
     unfiltered    GET_TOPICS_OF_NAMESPACE without a pattern; the answer has all topics, and the client throws most away
     filtered      with topics_pattern: the answer has what matches; all, if the pattern is longer than a broker evaluates
     unchanged     with topics_pattern and the topics_hash that the client has: the answer has no topics
-    watch         WATCH_TOPIC_LIST and its answer; later polls fall away
+    watch         WATCH_TOPIC_LIST and its answer; it replaces later polls
     update        one WATCH_TOPIC_UPDATE, for a topic of average length that comes
 
 Sizes are those of whole frames, by a formula that agrees with `refimpl.wire` byte by byte.

@@ -1,8 +1,8 @@
-r"""The common dialect: in what RE2 and Java's regular expressions agree, and in what they do not.
+r"""The common dialect: where RE2 and Java's regular expressions agree, and where they do not.
 
 The reference and the Arrow formulation use RE2; Spark SQL uses Java. A pattern is handed to Java inside of `(?d)\A(?:` and `)\z`. A
-pair of a pattern and a subject (a name, or the text of a payload) is in the dialect if no row of `DIVERGENCES` speaks of it; then all
-formulations agree on it. A row speaks of a pair if the pattern has certain features and the subject a certain look; then the
+pair of a pattern and a subject (a name, or the text of a payload) is in the dialect if no row of `DIVERGENCES` covers it; then all
+formulations agree on it. A row covers a pair if the pattern has certain features and the subject a certain look; then the
 formulations that the row names may give another answer than the reference, or refuse the pattern. Each row has a pair that proves it.
 """
 
@@ -92,15 +92,15 @@ class Token:
 
 @dataclass(frozen=True)
 class Divergence:
-    """A class of pairs on which formulations may part from the reference.
+    """A class of pairs on which formulations may differ from the reference.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         text: What is different.
-        features: What a pattern has to have, all of it.
-        look: How the subject has to look, a key of `LOOKS`.
-        formulations: Which of them may part.
-        witness: A pattern and a subject on which all of these part from the reference, and no others do.
+        features: Features that a pattern must have, all of them.
+        look: The look that the subject must have, a key of `LOOKS`.
+        formulations: Those that may differ.
+        witness: A pattern and a subject on which all of these differ from the reference, and no others do.
         agrees_from_java: The first version of Java that agrees; None: none does.
     """
 
@@ -199,13 +199,13 @@ REFUSABLE = frozenset({"property", "nested", "octet", "named", "escape", "other"
 
 
 def tokens_of(pattern: str) -> list[Token]:
-    """Take a pattern apart; a pattern that RE2 refuses gives something as well."""
+    """Split a pattern into its parts; this works even for a pattern that RE2 refuses."""
     return [Token(str(found.lastgroup), found[0]) for found in _TOKEN.finditer(pattern)]
 
 
 @lru_cache(16_384)
 def features_of(pattern: str) -> frozenset[str]:
-    """Return the features of a pattern that `DIVERGENCES` speak of."""
+    """Return the features of a pattern that `DIVERGENCES` name."""
     tokens = tokens_of(pattern)
     return frozenset(_features(tokens))
 
@@ -262,7 +262,7 @@ def _features_of_class(text: str) -> Iterator[str]:
 
 
 def looks_of(subject: str) -> frozenset[str]:
-    """Return the looks that a subject has."""
+    """Return the looks of a subject."""
     if subject.isascii() and subject.isprintable():
         return _PLAIN_LOOKS
     return frozenset(look for look, searched in _LOOKS.items() if searched.search(subject))
@@ -277,7 +277,7 @@ def _of_formulation(formulation: str) -> tuple[Divergence, ...]:
 
 
 def classes_of(pattern: str, subject: str, formulation: str) -> tuple[str, ...]:
-    """Return the classes of a pair on which a formulation may part from the reference.
+    """Return the classes of a pair on which a formulation may differ from the reference.
 
     Args:
         pattern: Without a topic domain.
@@ -285,7 +285,7 @@ def classes_of(pattern: str, subject: str, formulation: str) -> tuple[str, ...]:
         formulation: Its name.
 
     Returns:
-        None of them: the pair is in the common dialect.
+        The classes; none if the pair is in the common dialect.
     """
     features, looks = features_of(pattern), looks_of(subject)
     return tuple(one.name for one in _of_formulation(formulation) if one.speaks_of(features, looks, formulation))
@@ -314,36 +314,36 @@ def pairs_outside(
 
 
 def in_frame(pattern: str) -> str:
-    r"""Return what Java and Arrow search for: the pattern between \A and \z, where only a newline ends a line."""
+    r"""Return the pattern for Java and Arrow: between \A and \z, where only a newline ends a line."""
     return rf"\A(?:{closed(pattern)})\z"
 
 
 def for_java(pattern: str) -> str:
-    """Return what Spark SQL searches for."""
+    """Return the pattern for Spark SQL."""
     return "(?d)" + in_frame(pattern)
 
 
 def for_java_plain(pattern: str) -> str:
-    """Return what is often written instead: between ^ and $, with Java's own notion of a line."""
+    """Return the form that is often written instead: between ^ and $, with Java's own notion of a line."""
     return f"^(?:{closed(pattern)})$"
 
 
 def closed(pattern: str) -> str:
-    r"""Return a pattern whose last \Q has its \E, so that something can stand behind it."""
+    r"""Close the last \Q of a pattern with \E, so that text can follow."""
     tokens = tokens_of(pattern)
     open_quote = bool(tokens) and tokens[-1].kind == "quote" and not tokens[-1].text[2:].endswith(r"\E")
     return pattern + r"\E" if open_quote else pattern
 
 
 def literal_text(token: Token) -> str:
-    """Return the text that a literal token stands for."""
+    """Return the text of a literal token."""
     if token.kind == "quote":
         return token.text[2:].removesuffix(r"\E")
     return token.text[1:] if token.kind == "escaped" else token.text
 
 
 def beginning_of(tokens: Sequence[Token]) -> tuple[str, Sequence[Token]]:
-    """Return the text with which each match begins, as far as it is plain to see, and the tokens behind it."""
+    """Return the obvious prefix of all matches, and the tokens after it."""
     begins = 1 if tokens and tokens[0].kind == "begin" else 0
     if _has_alternatives(tokens):
         return "", tokens

@@ -1,4 +1,4 @@
-"""Patterns drawn from the names of a corpus, so that they select something, and with what people write besides.
+"""Patterns drawn from the names of a corpus, so that they select something, in the forms that people write.
 
 Of each name there is one pattern, of one of the shapes below in turn. With `outside`, one of eight lies outside of the common dialect.
 """
@@ -16,9 +16,9 @@ _META = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 
 def escaped(text: str) -> str:
-    """Return a pattern that a text fits, and no other."""
+    """Return a pattern that matches one text, and no other."""
     text = _META.sub(lambda found: f"\\{found[0]}", text).replace("\n", r"\n").replace("\r", r"\r")
-    return text.replace("://", r":\/\/")  # else it would end the topic domain
+    return text.replace("://", r":\/\/")  # otherwise it would end the topic domain
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -160,7 +160,7 @@ def drawn_patterns(names: Sequence[str], count: int, seed: int, *, outside: bool
     Args:
         names: What patterns are compared with, at least one; without control characters other than \\n and \\r.
         count: How many patterns.
-        seed: What they are drawn from.
+        seed: Seed of the draw.
         outside: Let one of eight lie outside of the common dialect.
 
     Raises:

@@ -36,7 +36,7 @@ def _in_batches(formulation: str, frame: DataFrame, rule: Rule, column: str) -> 
         for batch in batches:
             yield pa.RecordBatch.from_arrays([*batch.columns, evaluate(batch)], names=[*batch.schema.names, column])
 
-    _column(formulation, rule)  # what is wrong with the rule is said here, before anything is started
+    _column(formulation, rule)  # errors in the rule are raised here, before anything is started
     added = StructField(column, from_arrow_type(rule.type))
     return frame.mapInArrow(add, StructType([*frame.schema.fields, added]))
 

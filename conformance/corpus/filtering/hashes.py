@@ -1,4 +1,4 @@
-"""topics_hash of namespaces that no process holds: sorted by Spark, hashed range by range, and put together.
+"""topics_hash of namespaces too large for one process: sorted by Spark, hashed range by range, and combined.
 
 Spark orders text by code point, and the hash by UTF-16 code units; so topics are sorted by their bytes in UTF-16BE. Each range of a
 namespace becomes one row, so the driver gets as many rows as there are namespaces, and one more for each border between ranges.
@@ -26,7 +26,7 @@ _RANGES = pa.schema(
 
 
 def utf16_order(topic: Column | str = "topic") -> Column:
-    """Return what topics are sorted by: their UTF-16 code units, as Java compares strings."""
+    """Return the sort key of topics: their UTF-16 code units, as Java compares strings."""
     return F.encode(topic, "UTF-16BE")
 
 
@@ -85,7 +85,7 @@ def _whole(rows: list[dict[str, Any]]) -> tuple[str, int]:
 
 
 def _hash_ranges(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Hash sorted topics; a namespace that goes on in the next batch is one range all the same."""
+    """Hash sorted topics. A namespace that continues in the next batch is still one range."""
     current: dict[str, Any] | None = None
     for batch in batches:
         done = []

@@ -1,4 +1,4 @@
-"""Sets of patterns: each is checked as the reference does, and what is wrong with one is said with its place."""
+"""Sets of patterns: each is checked as the reference checks it, and errors name its place."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _SHOWN = 80
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern that the reference takes.
+    """A pattern that the reference accepts.
 
     Attributes:
         given: As a client sends it.
         text: Without its topic domain.
-        beginning: Each name that it fits begins so; empty if that is not plain to see.
+        beginning: Prefix of every matching name; empty if it is not obvious.
         shape: One of `SHAPES`.
     """
 
@@ -38,7 +38,7 @@ class Pattern:
 
     @property
     def features(self) -> frozenset[str]:
-        """What the common dialect asks about."""
+        """The features that the common dialect depends on."""
         return features_of(self.text)
 
     @property
@@ -49,7 +49,7 @@ class Pattern:
 
     @property
     def is_evaluated(self) -> bool:
-        """Whether a broker with its default limit evaluates it; of one that is longer it takes no notice."""
+        """Whether a broker with its default limit evaluates it; a longer one is ignored."""
         return pattern_length(self.given) <= PATTERN_MAX_LENGTH
 
 
@@ -82,7 +82,7 @@ def pattern_set(given: Sequence[str], places: Sequence[str] | None = None) -> Pa
 
     Args:
         given: As clients send them, with or without a topic domain.
-        places: Where each comes from, for messages; None: they are counted.
+        places: Where each comes from, for error messages; None: its number.
 
     Raises:
         CorpusError: The reference refuses one of them; names its place, and tells why.

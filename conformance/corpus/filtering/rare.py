@@ -1,4 +1,4 @@
-"""The rare pairs of pattern and name that a comparison met, in the form in which they can become cases."""
+"""The rare pairs of pattern and name that a comparison found, in a form that can become cases."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _TEXTS = {one.name: one.text for one in DIVERGENCES}
 
 
 def rare_pairs(spark: SparkSession, found: Sequence[Disagreements], corpus: str) -> list[Rare]:
-    """Return one pair for each class and direction on which java.util.regex and RE2 part.
+    """Return one pair for each class and direction on which java.util.regex and RE2 differ.
 
     Args:
         spark: Its Java is asked.
         found: Disagreements about patterns of topics.
-        corpus: What they were met in, with its options.
+        corpus: The corpus in which they were found, with its options.
     """
     java = java_reading(spark)
     rare: dict[str, Rare] = {}
@@ -48,7 +48,7 @@ def _in_a_namespace(pattern: str, subject: str) -> Iterator[tuple[str, str]]:
 
 
 def java_reading(spark: SparkSession) -> Callable[[str, str], str]:
-    """Return what tells how java.util.regex reads a pattern as a broker uses it: `FITS`, `DIFFERS` or `REFUSED`."""
+    """Return a function that says how java.util.regex reads a pattern as a broker uses it: `FITS`, `DIFFERS` or `REFUSED`."""
     regex: Any = spark._jvm.java.util.regex.Pattern  # type: ignore[union-attr]
 
     def reading(pattern: str, subject: str) -> str:

@@ -1,4 +1,4 @@
-"""The rules as the reference has them: plain Python, one row after the other."""
+"""The rules with the code of the reference: plain Python, row by row."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from refimpl.wire.pulsar_api_pb2 import MessageMetadata
 
 
 def evaluator(rule: Rule) -> Callable[[Any], Any]:
-    """Return the function of a rule: of one value of its input, the value that it gives.
+    """Return the function of a rule, from one input value to its result.
 
     Raises:
         CorpusError: A filter of messages that the reference refuses.
@@ -72,7 +72,7 @@ def column(rule: Rule) -> Callable[[pa.RecordBatch], pa.Array]:
 
 
 def _matching(patterns: PatternSet) -> Callable[[str], list[int]]:
-    """Return what a broker does when a topic is created: look it up among the patterns that are watched."""
+    """Return the function that a broker calls when a topic is created: it looks the topic up among the watched patterns."""
     index = PatternIndex()
     places: dict[str, list[int]] = defaultdict(list)
     for place, pattern in enumerate(patterns.patterns):

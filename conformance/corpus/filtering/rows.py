@@ -1,4 +1,4 @@
-"""The rows that filters are tried on: topics of a corpus, names to draw patterns from, and messages made of topics."""
+"""The rows for filters: topics of a corpus, names to draw patterns from, and messages made of topics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def topics_at_hand(spark: SparkSession, options: argparse.Namespace) -> Iterator[DataFrame]:
-    """Read topics once, and keep them on disk for the length of a block, in which they are gone through many times.
+    """Read topics once, and keep them on disk for the length of a block that reads them many times.
 
     Args:
         spark: The session.
@@ -59,7 +59,7 @@ def names_to_draw_from(frame: DataFrame) -> list[str]:
 def with_payload(frame: DataFrame) -> DataFrame:
     """Add payloads to topics, which makes messages of them that filters of messages can judge.
 
-    A quarter each: the topic as text, JSON with topic and properties, bytes that are no UTF-8, and the topic as ISO 8859-1.
+    A quarter each: the topic as text, JSON with topic and properties, bytes that are not UTF-8, and the topic as ISO 8859-1.
     """
     topic = F.col("topic")
     payloads: list[Column] = [

@@ -25,7 +25,7 @@ class Rule:
     """A rule.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         inputs: The columns that it reads.
         type: Of its own column, as Arrow says it.
     """
@@ -78,7 +78,7 @@ class HasProperties(Rule):
 
 @dataclass(frozen=True)
 class PayloadFits(Rule):
-    """PR 7629: whether the whole payload fits a regular expression; bytes that are no UTF-8 are characters of these numbers."""
+    """PR 7629: whether the whole payload fits a regular expression; bytes that are not UTF-8 are characters of these numbers."""
 
     pattern: str
     name = "payload-fits"

@@ -1,4 +1,4 @@
-"""Makes an example small: the same example gives the same result, and nothing can be left out of that."""
+"""Shrinks an example: the same example gives the same result, and nothing can be left out of the result."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _PLAIN = "ak1"
 
 
 def shrink(parts: Parts, holds: Callable[[Parts], bool], most: int = 20_000) -> Parts:
-    """Shrink an example as long as something holds of it.
+    """Shrink an example while a condition holds for it.
 
     Args:
-        parts: Texts, such as a pattern and a name.
-        holds: What has to stay true; it is true of `parts`.
-        most: Most questions to `holds`.
+        parts: The example: texts, such as a pattern and a name.
+        holds: The condition; it is true of `parts`.
+        most: Largest number of calls of `holds`.
 
     Returns:
         The shortest texts found for which it still holds: no character, and no character from each of two parts, can be left out.

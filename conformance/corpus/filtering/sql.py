@@ -53,7 +53,7 @@ def with_column(frame: DataFrame, rule: Rule, column: str, *, plain: bool = Fals
         frame: With the columns that the rule reads.
         rule: Any.
         column: What the new column is called.
-        plain: Write patterns as it is often done, and not as the common dialect has it.
+        plain: Write patterns in the usual way instead of that of the common dialect.
     """
     match rule:
         case Matching(patterns) | MatchesAny(patterns):
@@ -173,7 +173,7 @@ class _Searched:
 
 
 def _joined(parts: Sequence[Column], rule: Rule) -> tuple[Column, Column]:
-    """Return what a topic gets that fits nothing, and what the parts give together."""
+    """Return the result for a topic that matches nothing, and the combination of the parts."""
     if isinstance(rule, MatchesAny):
         return F.lit(False), reduce(or_, parts)
     return F.array().cast("array<int>"), F.array_sort(F.concat(*parts)) if len(parts) > 1 else parts[0]

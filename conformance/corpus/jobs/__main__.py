@@ -21,7 +21,7 @@ class Planned:
 
     Attributes:
         options: Of the job.
-        part: It gets one of so many of the rows: what goes through them very often would take days.
+        part: It gets one in this many rows: a job that reads them very often would take days.
     """
 
     options: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""Batches of PIP-191: windows and the reference agree, nothing wanted is lost, and what settings and distributions cost and save.
+"""Batches of PIP-191: windows and the reference agree, no wanted message is lost; costs and savings of settings and distributions.
 
 python -m conformance.corpus.jobs.batches_agree --rows 100000
 """

@@ -1,4 +1,4 @@
-"""The job `filtering_agrees`: all formulations of the filters give the same on each row of a corpus."""
+"""The job `filtering_agrees`: all formulations of the filters give the same result on each row of a corpus."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _shown(one: Disagreements) -> dict[str, Any]:
 
 
 def _any_is_some(run: Run, topics: DataFrame, patterns: PatternSet, formulations: Sequence[str]) -> Law:
-    """Compare what is found by looking for any pattern with what is found by looking for each."""
+    """Compare the result of matching any pattern with the results of matching each."""
     topics = topics.select("id", "topic")
     rows, broken = topics.count(), 0
     examples: list[dict[str, Any]] = []
@@ -139,7 +139,7 @@ def _any_is_some(run: Run, topics: DataFrame, patterns: PatternSet, formulations
 
 
 def _classes_are_real(spark: SparkSession, formulations: Sequence[str]) -> Law:
-    """Try the witness of each class: the formulations that it names part from the reference, and the others do not."""
+    """Try the witness of each class: the formulations that it names differ from the reference, and the others do not."""
     java = int(spark.sql("SELECT reflect('java.lang.System', 'getProperty', 'java.specification.version')").collect()[0][0])
     examples = []
     for one in DIVERGENCES:

@@ -1,4 +1,4 @@
-"""The job `hashes_agree`: the hash of a list of topics is the same, however it is come by."""
+"""The job `hashes_agree`: the hash of a list of topics is the same, however it is computed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check(run: Run) -> Findings:
-    """Hash each namespace, all topics as one namespace, and what diffs make of lists."""
+    """Hash each namespace, all topics as one namespace, and lists after diffs."""
     options = run.options
     if options.changed < 2 or options.ranges < 1:
         raise CorpusError("--changed is at least 2, and --ranges at least 1")

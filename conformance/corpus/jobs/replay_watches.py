@@ -1,4 +1,4 @@
-"""Changes of topics, replayed for many watchers: all come to know everything; what polling and watching cost, and who knows how late.
+"""Changes of topics, replayed for many watchers: all learn of every change; the costs and delays of polling and watching.
 
 python -m conformance.corpus.jobs.replay_watches --watchers 1000
 """

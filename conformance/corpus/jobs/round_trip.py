@@ -1,4 +1,4 @@
-"""The job `round_trip`: what is decoded and encoded again is what it was, for every frame of a capture, however it is cut into pieces."""
+"""The job `round_trip`: decoding and encoding again gives the same bytes, for every frame of a capture, in pieces of any size."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ def _read(run: Run, path: str, **options: Any) -> DataFrame:
 
 
 def count_batches(batches: Iterable[pa.RecordBatch], seed: int) -> Iterator[pa.RecordBatch]:
-    """Apply the laws to frames, and count what they come to.
+    """Apply the laws to frames, and count the results.
 
     Args:
         batches: Columns of `pulsar_capture`.
-        seed: What the pieces are drawn from in which frames arrive.
+        seed: Seed of the pieces in which frames arrive.
     """
     for batch in batches:
         counts: Counter[_Key] = Counter()

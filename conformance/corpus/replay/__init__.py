@@ -1,4 +1,4 @@
-"""Logs of topic changes, replayed for many watchers (PIP-247 and PR 25648): what polling costs, what watching costs, who knows what when.
+"""Logs of topic changes, replayed for many watchers (PIP-247 and PR 25648): the costs of polling and watching, and their delays.
 
 changes     seeded logs and watchers
 outcome     what one watcher exchanged and when it knew; frames are encoded and measured

@@ -2,7 +2,7 @@
 
 A log has a Poisson background of single changes, and bursts, which begin at times of another Poisson process: a deployment creates
 topics, a clean-up deletes some, a redeployment deletes topics and creates them again at once, an extension grows many partitioned
-topics. After the last change it is quiet for a while, so that who polls comes to know everything.
+topics. After the last change it is quiet for a while, so that polling clients learn of every change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What became of one watcher: the frames it exchanged, and when it knew of each change."""
+"""The result for one watcher: the frames that it exchanged, and when it learned of each change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from refimpl.wire import encode_frame, wrap
 
 @dataclass
 class Outcome:
-    """What one watcher exchanged, and when it knew; counts begin after the answer that it began with.
+    """What one watcher exchanged, and when it learned of changes. Counts start after its first answer.
 
     Attributes:
         latency: Milliseconds that a frame takes.
@@ -23,8 +23,8 @@ class Outcome:
         frames_to_client: How many it got.
         octets_to_client: In these.
         changes: Of what it watches.
-        untold: Of these, those that it was never told of, since they were undone before.
-        staleness: How many changes it knew of after so many milliseconds.
+        untold: Those of them that were never announced to it, since they were undone before.
+        staleness: Number of changes that it learned of, by delay in milliseconds.
         laws: Whether each law holds, by name.
     """
 
@@ -60,7 +60,7 @@ class Outcome:
         self._waiting.setdefault(topic, []).append(at)
 
     def knows(self, topics: Collection[str], at: int) -> None:
-        """Record what the watcher has come to know by a time; of other topics that have changed it is not told any more."""
+        """Record what the watcher has learned at a time; other changed topics are no longer announced to it."""
         for topic, times in self._waiting.items():
             if topic in topics:
                 self.staleness.update(at - time for time in times)

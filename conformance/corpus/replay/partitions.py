@@ -4,8 +4,8 @@ poll     PARTITIONED_METADATA for each topic, once in an interval
 watch    WATCH_PARTITION_UPDATE, its success, then an update with all topics of the watcher for each change, and a result for
          each update. With a window, which the proposal does not have, the update goes out at its end
 
-The listener applies at once, so that no update is in flight when the next change comes. Time is counted in milliseconds, which
-broker and client do not mind.
+The listener applies at once, so that no update is in flight when the next change comes. Time is in milliseconds;
+broker and client do not depend on the unit.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def watch(log: PartitionLog, watcher: Watcher, window: int, latency: int) -> Out
     Args:
         log: Of its namespace.
         watcher: Who.
-        window: Milliseconds from the first change that is told to the update.
+        window: Milliseconds from the first announced change to the update.
         latency: Milliseconds that a frame takes.
     """
     outcome = Outcome(latency)

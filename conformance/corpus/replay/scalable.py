@@ -104,7 +104,7 @@ def watch(
     Args:
         log: Of its namespace.
         watcher: Who.
-        window: Milliseconds from the first change that is told to the diff.
+        window: Milliseconds from the first announced change to the diff.
         rule: How changes within a window are folded.
         latency: Milliseconds that a frame takes.
         frames: Gets when each frame after the snapshot is sent, and its bytes.

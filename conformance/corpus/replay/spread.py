@@ -40,7 +40,7 @@ _ARROW = pa.schema(
 
 @dataclass(frozen=True)
 class Way:
-    """How a watcher comes to know of changes.
+    """How a watcher learns of changes.
 
     Attributes:
         proposal: `pip247` or `pr25648`.
@@ -72,7 +72,7 @@ def replay(options: LogOptions, number: int, way: Way, *, latency: int, compare:
     Args:
         options: What logs look like.
         number: Of the watcher.
-        way: How it comes to know of changes.
+        way: How it learns of changes.
         latency: Milliseconds that a frame takes.
         compare: Whether the frames are compared with those of the reference's own broker, where it has that window; the law
             `reference` says how that went.
@@ -106,15 +106,15 @@ def replayed(
         spark: The session.
         options: What logs look like.
         watchers: How many.
-        all_ways: How each comes to know of changes, one after the other.
+        all_ways: The ways in which each learns of changes, one after the other.
         latency: Milliseconds that a frame takes.
-        compare_every: One watcher in so many is compared with the reference's own broker; 0: none.
+        compare_every: One watcher in this many is compared with the reference's own broker; 0: none.
 
     Returns:
         Rows of `SCHEMA`.
 
     Raises:
-        CorpusError: The quiet time at the end is too short for who polls to come to know everything.
+        CorpusError: The quiet time at the end is too short for polling clients to learn of every change.
     """
     slowest = max((way.milliseconds for way in all_ways if way.kind == "poll"), default=0)
     if slowest + 2 * latency > options.quiet * 1000:

@@ -17,6 +17,6 @@ SOURCES: tuple[type[DataSource], ...] = (CaptureSource, JarSource, SyntheticMess
 
 
 def register_all(spark: SparkSession) -> None:
-    """Make the sources known to a session by their names."""
+    """Register the sources with a session by their names."""
     for source in SOURCES:
         spark.dataSource.register(source)

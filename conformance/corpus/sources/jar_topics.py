@@ -183,7 +183,7 @@ def read_files(path: Path) -> list[ZipInfo]:
     """List the files of a jar in the order of its central directory; of files of the same name the first.
 
     Raises:
-        CorpusError: It is no jar.
+        CorpusError: It is not a jar.
     """
     try:
         with ZipFile(path) as jar:
@@ -290,7 +290,7 @@ class _Contents:
             self._jar.close()
 
     def read(self, file: ZipInfo) -> bytes | None:
-        """Read one; None if nobody wants it."""
+        """Read one; None if it is not needed."""
         if self._jar is None:
             return None
         try:

@@ -15,10 +15,10 @@ class Option:
     """One option.
 
     Attributes:
-        name: As it is given to `spark.read.option`; upper and lower case are the same.
-        default: What it is when not given, of the type that it has: str, int or float. None: it has to be given, and is a str.
+        name: Its name in `spark.read.option`; upper and lower case are the same.
+        default: Its default, of its type: str, int or float. None: it is required, and is a str.
         text: What it does, in one line.
-        choices: All values, if there are only these.
+        choices: All possible values, if they are limited.
         least: The smallest number.
     """
 
@@ -34,8 +34,8 @@ def read_options(source: str, table: Sequence[Option], given: Mapping[str, str])
 
     Args:
         source: Name of the source, for messages.
-        table: All that there are.
-        given: As Spark hands them over.
+        table: All options.
+        given: The options, as Spark passes them.
 
     Raises:
         CorpusError: An option is unknown, is missing, or has a value that it can't have.
@@ -62,6 +62,6 @@ def _read(source: str, option: Option, text: str | None) -> Any:
         raise CorpusError(f"{source}: {option.name} is a number ({option.text}), not {text!r}") from None
     if option.choices and value not in option.choices:
         raise CorpusError(f"{source}: {option.name} is one of {', '.join(option.choices)}, not {text!r}")
-    if option.least is not None and not float(value) >= option.least:  # nor is it no number at all
+    if option.least is not None and not float(value) >= option.least:  # this refuses NaN, too
         raise CorpusError(f"{source}: {option.name} is at least {option.least:g}, not {text}")
     return value

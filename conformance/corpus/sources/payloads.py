@@ -4,7 +4,7 @@
     0.25    a decimal number "0" to "100"               1 to 3 bytes
     0.35    words, with a space between them            log-normal
     0.25    {"number":N,"text":"words"}                 log-normal, at least 22 bytes
-    0.13    bytes that are no UTF-8                    log-normal, at least 2 bytes
+    0.13    bytes that are not UTF-8                    log-normal, at least 2 bytes
     0.02    nothing                                     0
 
 Of words, JSON and bytes one in a thousand is large, 20,000 to 60,000 bytes, and one in twenty is tiny, 1 to 3 (where that is

@@ -156,7 +156,7 @@ def find_pieces(home: Path, part: int, limit: int) -> tuple[list[Piece], list[Fr
     Args:
         home: The path.
         part: Bytes after which a large file of bytes is divided.
-        limit: Bytes of the largest frame.
+        limit: Size of the largest frame, in bytes.
 
     Returns:
         Pieces, in the order of their names, and rows about indexes that are not right.
@@ -197,7 +197,7 @@ def _log(path: Path, name: str) -> Piece:
 
 def _add_file(path: Path, origin: Origin, sizes: tuple[int, int], pieces: list[Piece], rows: list[FrameRow]) -> None:
     try:
-        length = path.stat().st_size  # taken once: what a file grows by from here on is not read
+        length = path.stat().st_size  # taken once: later growth of the file is not read
         parts = borders(path, length, *sizes) if length > sizes[0] else [(0, length)]
     except OSError as error:
         rows.append(FrameRow(origin, 0, 0, b"", corrupt=f"{MISSING}: the index names this file: {error.strerror or error}"))
@@ -225,7 +225,7 @@ def divide(pieces: Iterable[Piece], rows: Sequence[FrameRow], size: int) -> list
 
 
 def by_mode(rows: Iterable[FrameRow], mode: str, home: Path) -> Iterator[FrameRow]:
-    """Let rows through that are no frames, leave them out, or stop at the first.
+    """Keep rows that are not frames, leave them out, or stop at the first.
 
     Raises:
         CorpusError: The mode is `fail`, and there is one.

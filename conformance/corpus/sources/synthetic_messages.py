@@ -6,7 +6,7 @@ A block is a chunk of consecutive messages of one producer, so that a producer's
     topic = producer % topics               sequence_id = chunk * BLOCK + number in the block
 
 Values of a property are drawn by rank, the first being the most frequent: the probability of rank r is proportional to
-r ** -exponent. The first ranks of each property are near misses of each other: upper and lower case, a space too much, a
+r ** -exponent. The first ranks of each property are near misses of each other: upper and lower case, a superfluous space, a
 prefix, the empty text, several scripts.
 
     region    runs of equal values whose lengths are geometric, of mean `burst`
@@ -14,7 +14,7 @@ prefix, the empty text, several scripts.
     tag       chosen again for each message
 
 Each is absent as if that were one more value. Payloads are, by documented shares, a decimal number "0" to "100", words, a JSON object
-{"number":N,"text":"words"}, bytes that are no UTF-8, or empty.
+{"number":N,"text":"words"}, bytes that are not UTF-8, or empty.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class SyntheticTopics(BlockSource):
 
 
 class _Tables:
-    """What all blocks of one source look up."""
+    """The tables that all blocks of one source share."""
 
     def __init__(self, chosen: Mapping[str, int | float | str]) -> None:
         exponent, tenants, namespaces = float(chosen["zipf"]), int(chosen["tenants"]), int(chosen["namespaces"])

@@ -64,9 +64,9 @@ class Form:
 
     Attributes:
         kind: Their class.
-        before: What stands before the word.
-        behind: What stands behind the number.
-        joint: What stands between word and number.
+        before: Text before the word.
+        behind: Text after the number.
+        joint: Text between word and number.
         domain: The topic domain.
         namespace: Instead of one that is drawn.
         has_word: Whether there is a word.

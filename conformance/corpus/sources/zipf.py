@@ -17,7 +17,7 @@ def draw(generator: np.random.Generator, borders: npt.NDArray[np.float64], count
     """Draw indexes from 0, each as often as its share says.
 
     Args:
-        generator: What they are drawn from.
+        generator: Seed of the draw.
         borders: Cumulated shares, the last of them 1.
         count: How many.
     """
