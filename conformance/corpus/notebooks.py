@@ -31,7 +31,7 @@ def start(cores: int = 2) -> SparkSession:
     """
     stop()
     with _standard_error_kept():
-        return _running.enter_context(spark_session("notebook", cores=cores))
+        return _running.enter_context(spark_session("notebook", cores=cores, short=True))
 
 
 def stop() -> None:

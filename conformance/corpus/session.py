@@ -31,6 +31,8 @@ LOGGING = f"-Dlog4j2.configurationFile=file:{Path(__file__).parent / 'log4j2.pro
 """Tells Java where it reads what Spark may log."""
 REGIONS = "-XX:G1HeapRegionSize=4m"
 """Tells Java to divide its heap so that buffers of 1 MiB take no more than that: sorts have one for each file that they spilled."""
+SHORT = "-XX:TieredStopAtLevel=1"
+"""Tells Java to compile quickly, not well: in sessions of a minute or two it compiles for longer than it works."""
 _SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -53,7 +55,7 @@ class SparkError(TargetError):
 
 @contextmanager
 def spark_session(
-    name: str, *, cores: int | None = None, megabytes: int = MEGABYTES, settings: Mapping[str, str] | None = None
+    name: str, *, cores: int | None = None, megabytes: int = MEGABYTES, settings: Mapping[str, str] | None = None, short: bool = False
 ) -> Iterator[SparkSession]:
     """Start Spark for the length of a block, with the data sources of this package.
 
@@ -62,6 +64,7 @@ def spark_session(
         cores: How many cores are used in this process; None: all. Ignored on a cluster.
         megabytes: Memory of the driver in MiB. Ignored on a cluster.
         settings: Spark's own settings, on top of those that suit this package.
+        short: Whether little is done in the session, so that it should get going quickly. A cluster decides by itself.
 
     Raises:
         SparkError: Spark is not installed, Java is missing or too old, or there is not enough memory.
@@ -82,7 +85,7 @@ def spark_session(
             **_LOCAL,
             "spark.driver.memory": f"{megabytes - outside}m",
             "spark.memory.offHeap.size": f"{outside}m",
-            "spark.driver.extraJavaOptions": f"{LOGGING} {REGIONS}",
+            "spark.driver.extraJavaOptions": " ".join((LOGGING, REGIONS, *([SHORT] if short else ()))),
             "spark.sql.shuffle.partitions": str(cores or os.cpu_count() or 1),
             **chosen,
         }

@@ -14,7 +14,7 @@ from conformance.corpus.session import SparkError, spark_session
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     try:
-        with spark_session("tests", cores=2) as session:
+        with spark_session("tests", cores=2, short=True) as session:
             yield session
     except SparkError as error:
         if os.environ.get("CI"):

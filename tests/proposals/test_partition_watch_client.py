@@ -4,10 +4,8 @@ import pytest
 
 from refimpl.proposals.partition_watch import (
     AS_WRITTEN,
-    TRANSITIONS,
     PartitionCounts,
     PartitionWatch,
-    PartitionWatchEvent,
     PartitionWatchState,
 )
 from refimpl.wire import command
@@ -436,14 +434,3 @@ def test_close_of_what_was_never_sent():
     peer = peer_of(A)
     peer.watch.close()
     assert (peer.watch.state, peer.connect()) == (PartitionWatchState.CLOSED, [])
-
-
-def test_table():
-    keys = [(row.state, row.event) for row in TRANSITIONS]
-    assert {state for state, event in keys if event is PartitionWatchEvent.CLOSE} == set(PartitionWatchState) - {PartitionWatchState.CLOSED}
-    assert {state for state, event in keys if event is PartitionWatchEvent.DISCONNECTED} == set(PartitionWatchState) - {
-        PartitionWatchState.OFFLINE,
-        PartitionWatchState.CLOSED,
-    }
-    assert {event for _, event in keys} == set(PartitionWatchEvent)
-    assert {row.target for row in TRANSITIONS} == set(PartitionWatchState)

@@ -9,8 +9,6 @@ from refimpl.proposals.scalable_topics import (
     DEFAULT,
     EMPTY_HASH,
     PROFILES,
-    TRANSITIONS,
-    ScalableTopicsEvent,
     ScalableTopicsState,
     ScalableTopicsWatch,
     topics_hash,
@@ -388,14 +386,3 @@ def test_the_end_by_failure_stays():
     peer.watch.start()
     peer.watch.tick(100.0)
     assert (peer.watch.state, peer.sent()) == (ScalableTopicsState.FAILED, [])
-
-
-# ---- the table ----
-
-
-def test_table():
-    assert {row.state for row in TRANSITIONS} | {ScalableTopicsState.FAILED, ScalableTopicsState.CLOSED} == set(ScalableTopicsState)
-    assert {row.target for row in TRANSITIONS} | {ScalableTopicsState.NEW} == set(ScalableTopicsState)
-    assert {row.event for row in TRANSITIONS} == set(ScalableTopicsEvent)
-    closes = {row.state for row in TRANSITIONS if row.event is ScalableTopicsEvent.CLOSE}
-    assert closes == set(ScalableTopicsState) - {ScalableTopicsState.FAILED, ScalableTopicsState.CLOSED}

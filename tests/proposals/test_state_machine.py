@@ -20,6 +20,25 @@ def test_every_event_matters_somewhere_and_every_state_can_be_reached(package):
     assert {row.event for row in package.TRANSITIONS} == set(type(first.event))
 
 
+@pytest.mark.parametrize(
+    ("package", "event", "ignoring"),
+    [
+        (topic_list, "CLOSE", {"CLOSING", "CLOSED"}),
+        (topic_list, "DISCONNECTED", {"OFFLINE", "CLOSED"}),
+        (partition_watch, "CLOSE", {"CLOSED"}),
+        (partition_watch, "DISCONNECTED", {"OFFLINE", "CLOSED"}),
+        (scalable_topics, "CLOSE", {"FAILED", "CLOSED"}),
+        (message_filter, "DISCONNECTED", {"OFFLINE"}),
+        (message_filter, "OFFERED", {"BROKER", "CLIENT", "REFUSED"}),
+        (message_filter, "NOT_OFFERED", {"BROKER", "CLIENT", "REFUSED"}),
+    ],
+    ids=lambda value: value.PROPOSAL.register if hasattr(value, "PROPOSAL") else value if isinstance(value, str) else "",
+)
+def test_which_states_a_close_or_a_connection_leaves_as_they_are(package, event, ignoring):
+    states = {row.state for row in package.TRANSITIONS if row.event.name == event}
+    assert {state.name for state in type(package.TRANSITIONS[0].state)} - {state.name for state in states} == ignoring
+
+
 class Door(Enum):
     OPEN = 1
     SHUT = 2

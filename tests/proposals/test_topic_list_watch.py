@@ -5,9 +5,7 @@ import pytest
 from refimpl.proposals.topic_list import (
     AS_WRITTEN,
     EMPTY_HASH,
-    TRANSITIONS,
     TopicChanges,
-    TopicListEvent,
     TopicListState,
     TopicListWatch,
     topics_hash,
@@ -387,18 +385,3 @@ def test_close_before_a_watch_was_sent():
     peer.watch.close()
     peer.watch.disconnected(peer.now)
     assert peer.watch.state is TopicListState.CLOSED
-
-
-# ---- the table ----
-
-
-def test_table_is_complete():
-    """Each state can be reached, left and, unless it is already, lost or closed."""
-    reached = {TopicListState.OFFLINE}
-    while more := {row.target for row in TRANSITIONS if row.state in reached} - reached:
-        reached |= more
-    assert reached == set(TopicListState)
-    for state in set(TopicListState) - {TopicListState.CLOSED}:
-        events = {row.event for row in TRANSITIONS if row.state is state}
-        assert state is TopicListState.OFFLINE or TopicListEvent.DISCONNECTED in events
-        assert state is TopicListState.CLOSING or TopicListEvent.CLOSE in events
