@@ -110,10 +110,10 @@ def tells_all_watches_of_new_topics(notified, watches, path, now):
 
 @in_place_of(Broker.create_partitions, clause="pr25648.namespace.ordinary-topics")
 def tells_of_partitions_too(create, broker, name, partitions):
-    """Whoever watches scalable topics is told which partitions of ordinary topics come."""
+    """Whoever watches the scalable topics of a namespace is told which partitions of ordinary topics come there."""
     create(broker, name, partitions)
     for session, watches in broker.extension(ScalableTopicsExtension).watches._sessions.items():
-        for watch_id in watches:
+        for watch_id in [one for one, watch in watches.items() if watch.selection.namespace == name.namespace]:
             added = [partition_name(name.full, number) for number in range(partitions)]
             session.send(Update(watch_id=watch_id, diff=ScalableTopicsDiff(added=added)))
 

@@ -75,7 +75,7 @@ def test_any_pieces_give_the_same_rows(end):
 
 def test_rows_are_those_of_the_frame_decoder():
     data = (PING + LIST + CONNECT) * 5
-    assert [row.octets for row in rows_of(data)] == [frame.octets for frame in FrameDecoder().receive(data)]
+    assert [row.octets for row in rows_of(data)] == [frame.data for frame in FrameDecoder().receive(data)]
 
 
 def test_a_frame_that_is_refused_is_a_row_and_the_stream_goes_on():

@@ -15,7 +15,7 @@ from tests.samples.captured import CONNECT, HEADER, LIST, PING, RECORDING, conve
 
 def test_a_recording_gives_all_frames_of_its_log():
     run = recorder.load(RECORDING)
-    logged = [event.octets for trial_log in run.trial_logs.values() for event in trial_log.events if isinstance(event, log.Frame)]
+    logged = [event.data for trial_log in run.trial_logs.values() for event in trial_log.events if isinstance(event, log.Frame)]
     rows = list(log_rows(RECORDING, "r"))
     assert [row.octets.hex() for row in rows if row.origin.direction == "broker"] == logged
     assert {(row.origin.target, row.origin.release) for row in rows} == {("apache-pulsar@4.2.4", "4.2.4")}
