@@ -1,0 +1,235 @@
+"""Faults of PIP-247: updates with their versions, results and time-outs."""
+
+from collections import Counter
+
+from conformance.mutants.model import in_place_of, mutant, on_incoming, on_request
+from conformance.mutants.partitions import Update, drop
+from refimpl.broker import Broker
+from refimpl.proposals.partition_watch.broker import PartitionWatchBroker, PartitionWatchExtension
+from refimpl.proposals.partition_watch.rules import DEFAULT, ResultJudgement, judge_result, next_version, resend_delay
+from refimpl.proposals.refused import ProtocolViolation
+from refimpl.wire.pulsar_api_pb2 import (
+    CommandPartitionUpdateResult,
+    CommandSuccess,
+)
+
+
+@mutant("pip247.version.per-watcher")
+def numbers_the_updates_of_all_watchers(patches):
+    """Versions count the updates of the broker."""
+    count = iter(range(1, 1_000_000))
+    patches.function(next_version, lambda version, *, is_different, profile: next(count))
+
+
+@on_request("watchTopicListClose", clause="pip247.update.beside-topic-list")
+def closes_both_kinds_of_watchers(carry_out, session, request):
+    """WATCH_TOPIC_LIST_CLOSE ends the watcher of partition counts with its watcher_id, too."""
+    drop(session.broker.extension(PartitionWatchExtension).watches, session, request.watcher_id)
+    carry_out()
+
+
+# Results and time
+
+
+@on_request("partitionUpdateResult", clause="pip247.result.no-answer")
+def confirms_results(carry_out, session, result):
+    """A result is answered by SUCCESS with its version as request_id."""
+    carry_out()
+    session.send(CommandSuccess(request_id=result.version))
+
+
+@on_incoming(CommandPartitionUpdateResult, clause="pip247.result.success")
+def overlooks_results(_, result):
+    """A successful result is not looked at."""
+    return not result.success
+
+
+@in_place_of(PartitionWatchBroker.result, clause="pip247.result.success-resets")
+def never_forgets_a_failure(result, watches, session, told, now):
+    """A success does not let the delays after failures start again."""
+    watcher = watches._watchers.get(session, {}).get(told.watcher_id)
+    failures = watcher.failures if watcher is not None else 0
+    answer = result(watches, session, told, now)
+    if watcher is not None:
+        watcher.failures = max(watcher.failures, failures)
+    return answer
+
+
+@in_place_of(judge_result, clause="pip247.result.lower")
+def takes_a_lower_version_for_the_current_one(judge, in_flight, version, *, success):
+    """A result of an update that was replaced counts for the newer one."""
+    return judge(in_flight, version if in_flight is None else max(version, in_flight), success=success)
+
+
+@in_place_of(judge_result, clause="pip247.result.higher")
+def takes_a_higher_version_for_the_current_one(judge, in_flight, version, *, success):
+    """A result of a version that was never sent counts for what is in flight."""
+    return judge(in_flight, version if in_flight is None else min(version, in_flight), success=success)
+
+
+@in_place_of(judge_result, clause="pip247.result.failure")
+def waits_for_the_time_out_after_a_failure(judge, in_flight, version, *, success):
+    """A failed update is sent again at the time-out only."""
+    return judge(in_flight, version, success=success) if success else ResultJudgement.LATE
+
+
+@in_place_of(resend_delay, clause="pip247.result.failure-backoff")
+def is_impatient_after_failures(delay, failures, longest, profile):
+    """The delays after failures are half as long as they should be."""
+    return delay(failures, longest, profile) / 2
+
+
+@in_place_of(resend_delay, clause="pip247.result.failure-at-once")
+def lets_failures_wait_in_spite_of_the_text(delay, failures, longest, profile):
+    """Further failures are answered after delays that double."""
+    return delay(failures, longest, DEFAULT)
+
+
+@in_place_of(PartitionWatchBroker.result, clause="pip247.result.nothing-in-flight")
+def believes_a_failure_after_a_success(result, watches, session, told, now):
+    """A failure of an update that was applied before lets it be sent again."""
+    watcher = watches._watchers.get(session, {}).get(told.watcher_id)
+    if watcher is not None and watcher.in_flight is None and not told.success and watcher.version:
+        return Update(version=watcher.version, watcher_id=told.watcher_id, topic_with_partition=watcher.topics_with_partitions())
+    return result(watches, session, told, now)
+
+
+@in_place_of(PartitionWatchBroker.result, clause="pip247.result.unknown-watcher")
+def ends_connections_for_results_of_no_watcher(result, watches, session, told, now):
+    """A result for a watcher_id that is not registered on the connection ends it."""
+    if told.watcher_id not in watches._watchers.get(session, {}):
+        raise ProtocolViolation(f"there is no watcher {told.watcher_id}")
+    return result(watches, session, told, now)
+
+
+@in_place_of(PartitionWatchBroker.tick, clause="pip247.timeout.resend")
+def sends_nothing_again(tick, watches, now):
+    """An update without a result is not sent again."""
+    tick(watches, now)
+    return []
+
+
+@in_place_of(PartitionWatchBroker.__init__, clause="pip247.timeout.default")
+def waits_a_little_longer(make, watches, *args, result_timeout, **settings):
+    """The time-out is 11.4 s unless it is set."""
+    make(watches, *args, result_timeout=11.4 if result_timeout == 10 else result_timeout, **settings)
+
+
+@in_place_of(next_version, clause="pip247.version.same-counts")
+def numbers_every_sending(following, version, *, is_different, profile):
+    """An update that is sent again has the next version."""
+    return version + 1
+
+
+@in_place_of(next_version, clause="pip247.version.grows")
+def counts_versions_in_three_bits(following, version, *, is_different, profile):
+    """Version 8 is followed by version 1."""
+    return following(version, is_different=is_different, profile=profile) % 8 or 1
+
+
+@in_place_of(next_version, clause="pip247.version.from-one")
+def numbers_updates_from_zero(following, version, *, is_different, profile):
+    """The first version of a watcher is 2, since the success was the first."""
+    return max(following(version, is_different=is_different, profile=profile), 2)
+
+
+@mutant("pip247.timeout.late-success")
+def accepts_no_success_after_a_resending(patches):
+    """A success is ignored once its update was sent again."""
+    sent = Counter()
+    patches.outgoing(Update, lambda session, update: sent.update([(session, update.watcher_id, update.version)]))
+
+    def change(session, result):
+        return not result.success or sent[session, result.watcher_id, result.version] < 2
+
+    patches.incoming(CommandPartitionUpdateResult, change)
+
+
+# Changes
+
+
+@in_place_of(PartitionWatchBroker.changed, clause="pip247.update.all-topics")
+def tells_only_what_has_changed(changed, watches, topic, now):
+    """An update has the topic that has changed, and no other."""
+    updates = changed(watches, topic, now)
+    for connection, update in updates:
+        names = watches._watchers[connection][update.watcher_id].names
+        mine = [one for one in update.topic_with_partition if one.topic == names[topic]]
+        del update.topic_with_partition[:]
+        update.topic_with_partition.extend(mine)
+    return updates
+
+
+@mutant("pip247.update.only-changes")
+def tells_of_everything_that_happens_to_a_topic(patches):
+    """That a topic comes into being or is unloaded is told without a look at its partitions."""
+    changed = PartitionWatchBroker.changed
+
+    def tell(watches, topic, now):
+        for watcher in watches._by_topic.get(topic, ()):
+            watcher.counts[topic] = -1
+        return changed(watches, topic, now)
+
+    def also(original):
+        def act(broker, name):
+            original(broker, name)
+            broker.partitions_changed(name.full)
+
+        return act
+
+    patches.replace(PartitionWatchBroker, "changed", tell)
+    patches.wrap(Broker, "create_topic", also)
+    patches.wrap(Broker, "unload", also)
+
+
+@in_place_of(PartitionWatchBroker.changed, clause="pip247.update.created")
+def tells_of_growth_only(changed, watches, topic, now):
+    """That a topic comes into being is not told."""
+    return changed(watches, topic, now) if any(one.counts[topic] for one in watches._by_topic.get(topic, ())) else []
+
+
+@in_place_of(PartitionWatchBroker.changed, clause="pip247.update.shrinking")
+def tells_nobody_of_a_deletion(changed, watches, topic, now):
+    """That a topic is gone is not told."""
+    return changed(watches, topic, now) if watches._count_of(topic) else []
+
+
+@in_place_of(PartitionWatchBroker.changed, clause="pip247.update.every-watcher")
+def tells_one_watcher_of_partitions(changed, watches, topic, now):
+    """A change is told to one of the watchers that it concerns."""
+    return changed(watches, topic, now)[:1]
+
+
+@in_place_of(PartitionWatchBroker.changed, clause="pip247.update.replaces")
+def lets_changes_wait_for_a_result(changed, watches, topic, now):
+    """A change while an update waits for its result is told with the next sending of it."""
+    waiting = {watcher.watcher_id for watcher in watches._by_topic.get(topic, ()) if watcher.in_flight is not None}
+    return [] if waiting else changed(watches, topic, now)
+
+
+@in_place_of(PartitionWatchBroker.changed, clause="pip247.update.replaces-waiting")
+def lets_a_change_wait_for_the_retry(changed, watches, topic, now):
+    """A change while an update waits to be sent again is told when that is due."""
+    failed = [watcher for watcher in watches._by_topic.get(topic, ()) if watcher.failures and watcher.in_flight is None]
+    return [] if any(watcher.deadline is not None for watcher in failed) else changed(watches, topic, now)
+
+
+@in_place_of(PartitionWatchBroker.changed, clause="pip247.update.one-in-flight")
+def repeats_updates_that_were_replaced(changed, watches, topic, now):
+    """Each update is sent once more when the time-out is over, also if it was replaced."""
+    updates = changed(watches, topic, now)
+    for connection, update in updates:
+        connection.broker.timers.at(now + 10.0, lambda to=connection, what=update: to.send(what))
+    return updates
+
+
+@mutant("pip247.timeout.until-connection-ends")
+def gives_up_after_five_sendings(patches):
+    """An update is sent five times."""
+    sent = Counter()
+
+    def change(session, update):
+        sent[session, update.watcher_id, update.version] += 1
+        return sent[session, update.watcher_id, update.version] <= 5
+
+    patches.outgoing(Update, change)

@@ -1,0 +1,189 @@
+"""Faults of PR 25648: diffs, layouts, and what administrators change."""
+
+from conformance.mutants.model import in_place_of, mutant, on_outgoing, on_request
+from conformance.mutants.scalable import Update
+from refimpl.broker.admin import Admin
+from refimpl.indexes.topics_hash import TopicSet
+from refimpl.names import namespace_of
+from refimpl.proposals.refused import ProtocolViolation
+from refimpl.proposals.scalable_topics import broker as scalable_broker
+from refimpl.proposals.scalable_topics.admin import ScalableTopicsAdmin
+from refimpl.proposals.scalable_topics.broker import ScalableTopicsBroker, ScalableTopicsExtension
+from refimpl.proposals.scalable_topics.layout import LayoutBroker, first_layout, is_scalable_topic, parse_segment_topic
+from refimpl.proposals.scalable_topics.rules import FoldedChanges, topic_of_path
+from refimpl.wire.pulsar_api_pb2 import (
+    CommandError,
+    CommandScalableTopicUpdate,
+    ScalableTopicsDiff,
+)
+
+# What is told of a change
+
+
+@in_place_of(ScalableTopicsExtension.change, clause="pr25648.diff.on-property-change")
+def tells_nobody_of_other_properties(change, scalable, topic, properties):
+    """A change of properties is told to nobody."""
+    scalable.record(topic).properties = dict(properties)
+
+
+@in_place_of(TopicSet.add, clause="pr25648.diff.flips-only")
+def tells_every_change_of_a_selected_topic(add, topics, topic):
+    """A topic whose properties change and that is still selected is told as added again."""
+    add(topics, topic)
+    return True
+
+
+@in_place_of(ScalableTopicsBroker.notified, clause="pr25648.diff.filtered")
+def tells_new_topics_whatever_the_filters(notified, watches, path, now):
+    """A change is told to all watches over the namespace, whatever their filters are."""
+    notified(watches, path, now)
+    topic = topic_of_path(path)
+    for selection in watches._selections.get(namespace_of(topic), {}).values():
+        for session in selection.sessions:
+            session.changed(topic, watches._properties_of(topic) is not None)
+            watches._armed.setdefault(session, now + 0.05)
+
+
+@on_request("subscribe", clause="pr25648.diff.direct-children")
+def takes_a_subscription_for_a_change(carry_out, session, request):
+    """A topic is told as added again when somebody subscribes to one of its segments."""
+    carry_out()
+    topic, _ = parse_segment_topic(request.topic) or ("", None)
+    for other, watches in session.broker.extension(ScalableTopicsExtension).watches._sessions.items() if topic else ():
+        for watch_id in watches:
+            other.send(Update(watch_id=watch_id, diff=ScalableTopicsDiff(added=[topic])))
+
+
+@in_place_of(ScalableTopicsBroker.tick, clause="pr25648.diff.every-watch")
+def tells_one_connection(tick, watches, now):
+    """A change is told to one of those who watch."""
+    return tick(watches, now)[:1]
+
+
+@mutant("pr25648.diff.window")
+def closes_its_window_too_early(patches):
+    """A diff is sent 20 ms after the first change that it tells."""
+    patches.replace(scalable_broker, "COALESCING_SECONDS", 0.02)
+
+
+@in_place_of(ScalableTopicsBroker.notified, clause="pr25648.diff.window-fixed")
+def slides_its_window(notified, watches, path, now):
+    """Each further change prolongs the windows."""
+    notified(watches, path, now)
+    for session in list(watches._armed):
+        watches._armed.pop(session)
+        watches._armed[session] = now + 0.05
+
+
+@on_outgoing(Update, clause="pr25648.diff.one-frame")
+def tells_removals_and_additions_apart(session, update):
+    """What was removed and what was added within a window are told in two frames."""
+    if update.diff.removed and update.diff.added:
+        session.send(Update(watch_id=update.watch_id, diff=ScalableTopicsDiff(removed=update.diff.removed)))
+        update.diff.ClearField("removed")
+
+
+@in_place_of(FoldedChanges.add, clause="pr25648.diff.net-effect")
+def forgets_that_a_topic_came_back(add, changes, topic):
+    """A topic that is deleted and created again within a window is told as removed."""
+    if topic not in changes._removed:
+        add(changes, topic)
+
+
+@in_place_of(FoldedChanges.remove, clause="pr25648.diff.cancels-out")
+def tells_the_end_of_a_topic_that_nobody_saw(remove, changes, topic):
+    """A topic that is created and deleted within a window is told as removed."""
+    changes._added.pop(topic, None)
+    changes._removed[topic] = None
+
+
+@in_place_of(FoldedChanges.add, clause="pr25648.diff.both")
+def tells_the_last_change_alone(add, changes, topic):
+    """A topic that is deleted and created again within a window is told as added."""
+    changes._removed.pop(topic, None)
+    changes._added[topic] = None
+
+
+# What a topic is made of
+
+
+@in_place_of(first_layout, clause="pr25648.layout.covers-hashes")
+def leaves_the_rest_to_nobody(layout, topic, segments=1, created_at_ms=0):
+    """Where the hashes can't be shared equally those at the end belong to no segment."""
+    found = layout(topic, segments, created_at_ms)
+    width = 65536 // segments
+    parts = tuple(type(one)(one.number, one.start, one.start + width - 1, created_at_ms) for one in found.segments)
+    return type(found)(topic, parts)
+
+
+@on_outgoing(CommandScalableTopicUpdate, clause="pr25648.layout.brokers")
+def names_the_broker_of_the_first_segment_only(_, update):
+    """Only the first segment has an entry in segment_brokers."""
+    del update.dag.segment_brokers[1:]
+
+
+@on_outgoing(CommandScalableTopicUpdate, clause="pr25648.layout.resolved-name")
+def leaves_the_domain_out_of_the_resolved_name(_, update):
+    """The resolved_topic_name has no topic:// in front."""
+    update.resolved_topic_name = update.resolved_topic_name.removeprefix("topic://")
+
+
+@in_place_of(ScalableTopicsExtension.segment, clause="pr25648.layout.segment-name")
+def serves_the_first_segment_only(segment, scalable, name):
+    """Segments with a number above 0 are unknown to PRODUCER and SUBSCRIBE."""
+    return segment(scalable, name) if name.endswith("-0") else None
+
+
+@in_place_of(ScalableTopicsExtension.segment, clause="pr25648.layout.segment-unknown")
+def creates_any_segment(segment, scalable, name):
+    """PRODUCER and SUBSCRIBE create segments that their topic does not have."""
+    return segment(scalable, name) or scalable.host.store.new_topic()
+
+
+@in_place_of(LayoutBroker.lookup, clause="pr25648.layout.error-in-update")
+def tells_a_missing_topic_by_error(lookup, layouts, session, request):
+    """A look-up that is refused is refused by ERROR with the session_id as its request_id."""
+    update = lookup(layouts, session, request)
+    return CommandError(request_id=request.session_id, error=update.error, message=update.message) if update.HasField("error") else update
+
+
+@in_place_of(LayoutBroker.lookup, clause="pr25648.layout.invalid-name")
+def ends_the_connection_for_a_name_that_it_can_not_read(lookup, layouts, session, request):
+    """The look-up of a name that can't be a topic ends the connection."""
+    if "://" in request.topic and not is_scalable_topic(request.topic.replace("persistent://", "topic://")):
+        raise ProtocolViolation("that is no topic")
+    return lookup(layouts, session, request)
+
+
+@in_place_of(LayoutBroker.changed, clause="pr25648.layout.pushed")
+def tells_no_look_up_of_a_new_layout(changed, layouts, topic):
+    """An open look-up is not told that its topic has another layout."""
+    return []
+
+
+@in_place_of(LayoutBroker.close, clause="pr25648.layout.close-silent")
+def goes_on_telling_a_closed_look_up(close, layouts, connection, request):
+    """A look-up that is closed is told of a new layout all the same."""
+
+
+@in_place_of(ScalableTopicsAdmin.scalable_topics, clause="pr25648.admin.list")
+def lists_topics_with_any_of_the_properties(listed, admin, namespace, filters=()):
+    """A list by several properties has the topics with one of them."""
+    some = [listed(admin, namespace, [one]) for one in filters] or [listed(admin, namespace)]
+    return sorted({topic for topics in some for topic in topics})
+
+
+@in_place_of(Admin.topics, clause="pr25648.admin.invisible")
+def lists_scalable_topics_with_the_ordinary_ones(topics, admin, namespace, domain, **options):
+    """The list of persistent topics has the scalable topics."""
+    scalable = admin._broker.extension(ScalableTopicsExtension).topics_of(namespace)
+    return topics(admin, namespace, domain, **options) + [topic.replace("topic://", "persistent://") for topic in scalable]
+
+
+@in_place_of(ScalableTopicsAdmin.create_scalable_topic, clause="pr25648.admin.create")
+def overwrites_the_properties_before_it_refuses(create, admin, topic, properties=None, *, segments=1):
+    """The creation of a topic that exists is refused, and its properties are replaced."""
+    record = admin._scalable.record(topic)
+    if record is not None:
+        record.properties = dict(properties or {})
+    create(admin, topic, properties, segments=segments)
