@@ -341,8 +341,9 @@ def overlooks_a_close_that_comes_with_its_watch(close, watches, session, request
 
 @in_place_of(PartitionWatchBroker.close, clause="pip247.close.without-permission")
 def lets_only_those_close_who_may_look_up(close, watches, session, request):
-    """Closing a watcher needs the permission to look up some topic."""
-    if not any(session.broker.may_look_up(session, namespace) for namespace in session.broker.store.namespaces):
+    """Closing a watcher needs the permission to look up its topics."""
+    watcher = watches._watchers.get(session, {}).get(request.watcher_id)
+    if watcher is not None and not all(session.broker.may_look_up(session, namespace_of(topic)) for topic in watcher.names):
         raise Refused(AuthorizationError, "Client is not authorized to close")
     return close(watches, session, request)
 
