@@ -41,9 +41,9 @@ def _squares() -> tuple[int, ...]:
 _POWERS = _squares()
 
 
-def shift(data: int) -> int:
+def shift(length: int) -> int:
     """Return the factor of a checksum when bytes follow: x ** (8 * bytes)."""
-    result, bits = _ONE, 8 * data
+    result, bits = _ONE, 8 * length
     for power in _POWERS:
         if bits & 1:
             result = product(result, power)
@@ -51,15 +51,15 @@ def shift(data: int) -> int:
     return result
 
 
-def combined(first: int, second: int, data: int) -> int:
+def combined(first: int, second: int, length: int) -> int:
     """Return the CRC32C of a whole.
 
     Args:
         first: CRC32C of the first part.
         second: CRC32C of the second part.
-        data: Length of the second part.
+        length: Bytes of the second part.
     """
-    return product(first, shift(data)) ^ second
+    return product(first, shift(length)) ^ second
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Part:
 
     Attributes:
         checksum: CRC32C of the text.
-        data: Its length.
+        octets: Its length in bytes.
     """
 
     checksum: int

@@ -39,7 +39,7 @@ class Topics:
 
     Attributes:
         count: How many.
-        data: Of their fields in a message: each has a tag, a length and its name in UTF-8.
+        octets: Of their fields in a message: each has a tag, a length and its name in UTF-8.
     """
 
     count: int
