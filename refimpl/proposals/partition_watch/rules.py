@@ -63,15 +63,15 @@ def largest_frame(topics: Iterable[str]) -> int:
     Args:
         topics: Topic names as they are sent.
     """
-    data = _FRAME_AND_IDS_BYTES
+    size = _FRAME_AND_IDS_BYTES
     for topic in topics:
         name = len(topic.encode())
-        entry = 1 + _varint(name) + name + 1 + _LARGEST_COUNT_BYTES
-        data += 1 + _varint(entry) + entry
-    return data
+        entry = 1 + _varint_size(name) + name + 1 + _LARGEST_COUNT_BYTES
+        size += 1 + _varint_size(entry) + entry
+    return size
 
 
-def _varint(number: int) -> int:
+def _varint_size(number: int) -> int:
     return max(1, -(-number.bit_length() // 7))
 
 
