@@ -62,6 +62,7 @@ class Table(Generic[StateT, EventT, SendT]):
             if [row.when is None for row in of_pair] != [False] * (len(of_pair) - 1) + [True]:
                 raise IncompleteTable(f"the last row of {_named(state, event)}, and no other, has no condition")
         self._ignored = frozenset((state, event) for state, events in ignored.items() for event in events)
+        self._left = frozenset(state for state, _ in self._rows)
         self._check()
 
     def _check(self) -> None:
@@ -86,6 +87,10 @@ class Table(Generic[StateT, EventT, SendT]):
     def ignores(self, state: StateT, event: EventT) -> bool:
         """Return whether a state ignores an event."""
         return (state, event) in self._ignored
+
+    def is_final(self, state: StateT) -> bool:
+        """Return whether a state ignores every event."""
+        return state not in self._left
 
 
 def _named(state: Enum, event: Enum) -> str:

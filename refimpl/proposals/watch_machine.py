@@ -1,4 +1,4 @@
-"""The common interface of the client's side of every watch.
+"""The client's side of every watch: its interface, and what the state machines have in common.
 
 A watch is a request that the broker answers with the current value and then with each change, until the connection ends. Each
 proposal that has a watch has a state machine with this interface, which does no I/O. A driver calls it:
@@ -11,17 +11,21 @@ proposal that has a watch has a state machine with this interface, which does no
     for message in machine.commands_to_send(new_request_id, now): ...       # after each of these
 
 `refimpl.client.watch_driver` drives machines on the connections of a client; notebooks drive them in virtual time. Each machine has
-its own methods for what it has learned, such as `TopicListWatch.take_changes` and `PartitionWatch.next_call`.
+its own methods for what it has learned, such as `TopicListWatch.take_changes` and `PartitionWatch.next_call`. `TableWatch` is the
+common part of machines that follow a transition table; a machine may also be written without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Protocol
+from typing import Generic, Protocol
 
 from google.protobuf.message import Message
 
+from refimpl.proposals.refused import Refused
+from refimpl.proposals.state_machine import EventT, SendT, StateT, Table
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, FeatureFlags
 
 
@@ -82,3 +86,96 @@ class WatchMachine(Protocol):
 
     def close(self) -> None:
         """Close the watch; `commands_to_send` then returns the close command."""
+
+
+class TableWatch(ABC, Generic[StateT, EventT, SendT]):
+    """The common part of the machines that follow a transition table.
+
+    Args:
+        table: The transitions.
+        first: The first state.
+        offline: The state in which the watch needs a connection.
+        address: As in `WatchMachine`.
+
+    Attributes:
+        address: As in `WatchMachine`.
+        state: The current state.
+        registration: The state of the watcher at the broker.
+        failure: Why the last request failed; None: it succeeded.
+    """
+
+    def __init__(self, table: Table[StateT, EventT, SendT], first: StateT, offline: StateT, address: tuple[str, int]) -> None:
+        self.address = address
+        self.state = first
+        self.registration = Registration.NONE
+        self.failure: Refused | None = None
+        self._table = table
+        self._offline = offline
+        self._outbox: list[SendT] = []
+        self._deadline: float | None = None
+        self._failures = 0
+
+    @property
+    def wants_connection(self) -> bool:
+        """Return whether the watch needs a connection and has none."""
+        return self.state is self._offline
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the watch has ended and will not start again."""
+        return self._table.is_final(self.state)
+
+    def commands_to_send(self, new_request_id: Callable[[], int], now: float) -> list[Message]:
+        """Return what to send now, in this order; see `WatchMachine`."""
+        outbox, self._outbox = self._outbox, []
+        return [message for send in outbox for message in self._messages(send, new_request_id, now)]
+
+    def next_deadline(self) -> float | None:
+        """Return when to call `tick` next, in seconds; None: no deadline is set."""
+        return self._deadline
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        if self._deadline is not None and now >= self._deadline:
+            self._deadline = None
+            self._due(now)
+
+    @abstractmethod
+    def _messages(self, send: SendT, new_request_id: Callable[[], int], now: float) -> Iterable[Message]:
+        """Return the commands of a row of the table."""
+
+    @abstractmethod
+    def _due(self, now: float) -> None:
+        """Handle the deadline, which has come."""
+
+    @abstractmethod
+    def _new_deadline(self, event: EventT, now: float) -> float | None:
+        """Return the deadline of the state that an event has led to; None: it has none."""
+
+    def _happened(self, event: EventT, now: float | None) -> None:
+        """Apply the transition table.
+
+        Args:
+            event: The event.
+            now: Seconds; None: the event sets no deadline.
+        """
+        row = self._table.row(self, self.state, event)
+        if row is None:
+            return
+        self.state = row.target
+        if self.is_closed:
+            self._outbox.clear()
+            self._deadline = None
+        elif now is not None:
+            self._deadline = self._new_deadline(event, now)
+        if row.send is not None:
+            self._outbox.append(row.send)
+
+    def _failed(self, event: EventT, failure: Refused, now: float) -> None:
+        self.failure = failure
+        self._failures += 1
+        self._happened(event, now)
+
+    def _succeeded(self) -> None:
+        self.failure = None
+        self._failures = 0

@@ -39,6 +39,15 @@ def test_which_states_a_close_or_a_connection_leaves_as_they_are(package, event,
     assert {state.name for state in type(package.TRANSITIONS[0].state)} - {state.name for state in states} == ignoring
 
 
+@pytest.mark.parametrize(
+    ("package", "final"),
+    [(topic_list, {"CLOSED"}), (partition_watch, {"CLOSED"}), (scalable_topics, {"CLOSED", "FAILED"}), (message_filter, set())],
+)
+def test_a_state_that_ignores_every_event_is_final(package, final):
+    table = Table(package.TRANSITIONS, package.IGNORED)
+    assert {state.name for state in type(package.TRANSITIONS[0].state) if table.is_final(state)} == final
+
+
 class Door(Enum):
     OPEN = 1
     SHUT = 2
