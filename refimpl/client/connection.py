@@ -307,7 +307,7 @@ class Connection:
         credential = self._credential()
         if credential is None:
             method = command.authChallenge.challenge.auth_method_name or "no method named"
-            self.end(ProtocolError(f"{self.target} asks for credentials ({method}), and there are none"))
+            self.end(ProtocolError(f"{self.target} asks for credentials ({method}), and there are none: set the option token"))
             return
         version = self._options.client_version
         self.send(CommandAuthResponse(client_version=version, protocol_version=PROTOCOL_VERSION, response=credential))

@@ -33,8 +33,8 @@ class Registration(Enum):
     """What the client knows about its watcher at the broker, on the current connection."""
 
     NONE = "the broker has none"
-    ASKED = "it was asked for, and the answer is not there"
-    DOUBTFUL = "a request for it was given up, which the broker may still carry out"
+    ASKED = "the client has asked for it, and has no answer yet"
+    DOUBTFUL = "a request for it has timed out; the broker may still carry it out"
     CONFIRMED = "the broker has it"
 
 
@@ -43,7 +43,7 @@ class WatchMachine(Protocol):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Return by which field the broker's commands name it, and the number there: ("watcher_id", 7)."""
+        """Return the field by which the broker's commands address it, and its value there: ("watcher_id", 7)."""
 
     @property
     def wants_connection(self) -> bool:

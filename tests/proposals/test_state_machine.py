@@ -84,11 +84,11 @@ def test_the_first_row_that_applies_counts():
 @pytest.mark.parametrize(
     ("rows", "ignored", "complaint"),
     [
-        ([PUSHED, PULLED], {Door.OPEN: [Hand.PULL]}, "PUSH in SHUT has to have a row, or else to be ignored"),
-        ([PULLED], ELSE, "PUSH in OPEN has to have a row, or else to be ignored"),
-        ([PUSHED, PULLED], {Door.OPEN: list(Hand), Door.SHUT: [Hand.PUSH]}, "PUSH in OPEN has to have a row, or else to be ignored"),
-        ([PUSHED, REFUSED], ELSE, "the last row of PULL in SHUT, and no other, has no condition"),
-        ([PUSHED, PULLED, REFUSED], ELSE, "the last row of PULL in SHUT, and no other, has no condition"),
+        ([PUSHED, PULLED], {Door.OPEN: [Hand.PULL]}, "PUSH in SHUT needs a row, or has to be ignored, but not both"),
+        ([PULLED], ELSE, "PUSH in OPEN needs a row, or has to be ignored, but not both"),
+        ([PUSHED, PULLED], {Door.OPEN: list(Hand), Door.SHUT: [Hand.PUSH]}, "PUSH in OPEN needs a row, or has to be ignored, but not both"),
+        ([PUSHED, REFUSED], ELSE, "of the rows of PULL in SHUT, only the last must be without a condition"),
+        ([PUSHED, PULLED, REFUSED], ELSE, "of the rows of PULL in SHUT, only the last must be without a condition"),
         ([REFUSED, PUSHED, PULLED], ELSE, "PULL in SHUT"),
     ],
 )

@@ -47,9 +47,9 @@ from refimpl.wire.pulsar_api_pb2 import (
 class Delivery(Enum):
     """The delivery state of a watcher's last update."""
 
-    SETTLED = "nothing waits for a result"
+    SETTLED = "no update waits for a result"
     IN_FLIGHT = "an update waits for its result"
-    WAITING = "an update has failed and is sent again soon"
+    WAITING = "the update has failed; the broker resends it soon"
 
 
 class News(Enum):
@@ -57,8 +57,8 @@ class News(Enum):
 
     CHANGED = "a count has changed"
     DONE = "the client has applied the update in flight"
-    FAILED = "the client could not apply it"
-    DUE = "time is up"
+    FAILED = "the client has not applied it"
+    DUE = "the deadline has come"
 
 
 DELIVERIES: Mapping[tuple[Delivery, News], Delivery] = MappingProxyType(

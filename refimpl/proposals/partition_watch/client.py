@@ -47,28 +47,28 @@ class PartitionWatchState(Enum):
     """The states of a client."""
 
     OFFLINE = "there is no connection"
-    REGISTERING = "a watcher is asked for"
-    WATCHING = "the watcher tells of changes"
-    DOUBTING = "the watcher tells of changes, but the counts of its success could not be applied"
-    CHECKING = "the watcher tells of changes, and is asked for once more"
-    POLLING = "the broker tells nothing; counts are asked for once in an interval"
-    WAITING = "the request for a watcher has failed and is made again soon; counts are asked for once in an interval"
-    CLOSED = "nobody is interested any more"
+    REGISTERING = "the client waits for a watcher"
+    WATCHING = "the broker sends changes"
+    DOUBTING = "the broker sends changes, but the listener failed on the first counts"
+    CHECKING = "the broker sends changes, and the client has repeated the watch request"
+    POLLING = "the broker sends no changes; the client asks for the counts once per interval"
+    WAITING = "the watch request has failed; the client tries again soon, and polls as in POLLING"
+    CLOSED = "the application has closed the watch"
 
 
 class PartitionWatchEvent(Enum):
     """The events of this state machine."""
 
-    CONNECTED = "there is a connection"
+    CONNECTED = "a connection is ready"
     DISCONNECTED = "the connection is lost"
     WATCHED = "WATCH_PARTITION_UPDATE_SUCCESS"
     REFUSED = "NotAllowedError for WATCH_PARTITION_UPDATE"
     FAILED = "another ERROR, or no answer in time"
-    APPLIED = "the listener has taken the counts of a success or an update"
+    APPLIED = "the listener has applied the counts of a success or an update"
     UNAPPLIED = "the listener has failed on the counts of a success"
-    DUE = "time is up"
-    POLL_DUE = "an interval is over"
-    CLOSE = "nobody is interested any more"
+    DUE = "the deadline has come"
+    POLL_DUE = "the poll interval is over"
+    CLOSE = "the application closes the watch"
 
 
 class PartitionWatchSend(Enum):

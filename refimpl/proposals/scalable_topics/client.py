@@ -37,28 +37,28 @@ from refimpl.wire.pulsar_api_pb2 import (
 class ScalableTopicsState(Enum):
     """The states of a watch."""
 
-    NEW = "nobody has started it"
-    CONNECTING = "a connection is wanted"
-    OPENING = "the first set is asked for"
-    WATCHING = "the set is known, and changes are told"  # pr25648.client.silence
-    REFUSED = "the broker has ended the watch, and is asked again soon"
-    WAITING = "there is no connection, and one is wanted soon"
-    FAILED = "the first set can't be had"
-    CLOSED = "nobody is interested any more"
+    NEW = "the application has not started the watch"
+    CONNECTING = "the client needs a connection"
+    OPENING = "the client waits for the first set"
+    WATCHING = "the client has a set, and the broker sends changes"  # pr25648.client.silence
+    REFUSED = "the broker has ended the watch; the client asks again soon"
+    WAITING = "there is no connection; the client needs one soon"
+    FAILED = "the client could not get the first set"
+    CLOSED = "the application has closed the watch"
 
 
 class ScalableTopicsEvent(Enum):
     """The events of this state machine."""
 
-    START = "somebody is interested"
-    CONNECTED = "there is a connection to a broker that supports it"
-    UNSUPPORTED = "there is a connection to a broker that does not"
-    LOST = "the connection is lost, or can't be made"
+    START = "the application starts the watch"
+    CONNECTED = "a connection to a broker that supports the watch is ready"
+    UNSUPPORTED = "a connection to a broker that does not support it is ready"
+    LOST = "the connection is lost, or could not be opened"
     SNAPSHOT = "WATCH_SCALABLE_TOPICS_UPDATE with a snapshot"
     DIFF = "WATCH_SCALABLE_TOPICS_UPDATE with a diff"
     ERROR = "WATCH_SCALABLE_TOPICS_UPDATE with an error"
-    DUE = "time is up"
-    CLOSE = "nobody is interested any more"
+    DUE = "the deadline has come"
+    CLOSE = "the application closes the watch"
 
 
 class ScalableTopicsSend(Enum):
@@ -213,7 +213,7 @@ class ScalableTopicsWatch(TableWatch[ScalableTopicsState, ScalableTopicsEvent, S
         """Handle the loss of the connection, or a failed attempt to open one; keep the known topics."""
         self.registration = Registration.NONE
         self._outbox.clear()
-        self._failed(ScalableTopicsEvent.LOST, Refused(ServiceNotReady, "the connection is lost, or could not be made"), now)
+        self._failed(ScalableTopicsEvent.LOST, Refused(ServiceNotReady, "the connection is lost, or could not be opened"), now)
 
     def close(self) -> None:
         """Close the watch, also at the broker: pr25648.client.closes."""
@@ -221,7 +221,7 @@ class ScalableTopicsWatch(TableWatch[ScalableTopicsState, ScalableTopicsEvent, S
 
     def _due(self, now: float) -> None:
         if self.state is ScalableTopicsState.OPENING:  # pr25648.client.start-times-out
-            self._failed(ScalableTopicsEvent.DUE, Refused(UnknownError, "the broker has not told the first set in time"), now)
+            self._failed(ScalableTopicsEvent.DUE, Refused(UnknownError, "the broker has not sent the first set in time"), now)
         else:
             self._happened(ScalableTopicsEvent.DUE, now)
 

@@ -44,29 +44,29 @@ class TopicListState(Enum):
     """The states of a pattern consumer's watch."""
 
     OFFLINE = "there is no connection"
-    LISTING = "a list is asked for"
-    REGISTERING = "a watcher is asked for"
-    WATCHING = "the watcher tells of changes"
-    CHECKING = "the watcher tells of changes, and the set is being compared"
-    POLLING = "the broker tells nothing; a list is asked for once in a period"
-    WAITING = "a request has failed and is made again soon"
-    CLOSING = "nobody is interested any more, but a request for a watcher is not answered yet"
-    CLOSED = "nobody is interested any more"
+    LISTING = "the client waits for a list"
+    REGISTERING = "the client waits for a watcher"
+    WATCHING = "the broker sends changes"
+    CHECKING = "the broker sends changes, and the client checks its list"
+    POLLING = "the broker sends no changes; the client asks for the list once per period"
+    WAITING = "a request has failed; the client tries again soon"
+    CLOSING = "the application has closed the watch, and the request for a watcher is not answered yet"
+    CLOSED = "the application has closed the watch"
 
 
 class TopicListEvent(Enum):
     """The events of this state machine."""
 
-    CONNECTED = "there is a connection"
+    CONNECTED = "a connection is ready"
     DISCONNECTED = "the connection is lost"
     LISTED = "GET_TOPICS_OF_NAMESPACE_RESPONSE"
     WATCHED = "WATCH_TOPIC_LIST_SUCCESS"
-    DOUBTED = "WATCH_TOPIC_LIST_SUCCESS without topics but with a hash that nobody knows"
-    DIFFERED = "WATCH_TOPIC_UPDATE with another hash than that of the set"
+    DOUBTED = "WATCH_TOPIC_LIST_SUCCESS without topics, but with an unknown hash"
+    DIFFERED = "WATCH_TOPIC_UPDATE whose hash is not that of the client's list"
     REFUSED = "NotAllowedError for WATCH_TOPIC_LIST"
     FAILED = "another ERROR, or no answer in time"
-    DUE = "time is up"
-    CLOSE = "nobody is interested any more"
+    DUE = "the deadline has come"
+    CLOSE = "the application closes the watch"
 
 
 class TopicListSend(Enum):
@@ -79,11 +79,11 @@ class TopicListSend(Enum):
 
 
 class TopicListOffer(Enum):
-    """What the current broker supports, of what the client uses."""
+    """Which of the proposal's parts the client can use with the current broker."""
 
-    LISTS = "it answers requests for a list"
-    WATCHERS = "it tells of changes, too"
-    CHECKS = "it tells of changes, and a repeated request for the watcher compares the sets"
+    LISTS = "requests for a list"
+    WATCHERS = "requests for a list, and watchers"
+    CHECKS = "requests for a list, and watchers whose list the client checks by repeating the watch request"
 
 
 def knows_topics_and_watches(watch: TopicListWatch) -> bool:
@@ -367,7 +367,7 @@ class TopicListWatch(TableWatch[TopicListState, TopicListEvent, TopicListSend]):
         if asked is None:
             return
         if not answer.changed and asked.topics_hash is None:
-            refusal = Refused(0, "the broker says that a list has not changed which it has never given")
+            refusal = Refused(0, "the broker says that the list has not changed, but has not sent one yet")
             self._failed(TopicListEvent.FAILED, refusal, now)
             return
         if answer.changed:  # pip145.client.list-unchanged

@@ -21,9 +21,9 @@ class UniformBatchesProfile:
     """Which reading of PIP-191 a peer speaks, where there are two."""
 
     batch_of_one: Literal["batch", "java_single"]
-    """How a batch that has one message when it goes out is written: as a batch, which is what the table of the text shows, or
-    unbatched with all properties of the message in the header, as Java clients write every batch of one since PIP-189. Then the
-    header of an entry is not always the extracted set, and a filter that rejects what lacks an allowed value meets other ones."""
+    """How to write a batch that has one message when it is sent. `batch`: as a batch, as the table of the text shows.
+    `java_single`: as a single message with all its properties in the header, as Java clients do since PIP-189. The header is then
+    not always the extracted set, and a filter can find values in it that the setting does not allow."""
 
 
 DEFAULT = UniformBatchesProfile(batch_of_one="batch")
