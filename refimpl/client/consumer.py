@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _NAME_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _OVERDRAFT = 1000
+"""Number of entries without permits that the client tolerates."""
 
 
 @dataclass

@@ -43,6 +43,7 @@ _TOKEN = re.compile(
     | (?P<other>[.^$]|\\[dDwWsSbBAz]|\[\^?\]?(?:\\[^Q]|[^\\\[\]])*\])"""
 )
 _FILED_UNDER = 8
+"""Number of characters of a required text, the last ones, by which the index finds a pattern."""
 _EVERYTHING = "(?s).*"
 
 

@@ -79,6 +79,11 @@ def read_varint(data: bytes, start: int, end: int) -> tuple[int, int]:
     raise WireError(start, "a varint is cut" if end - start < 10 else "a varint is longer than ten bytes")
 
 
+def varint_size(number: int) -> int:
+    """Return the length of a varint in bytes."""
+    return max(1, -(-number.bit_length() // 7))
+
+
 def scan(descriptor: Descriptor, data: bytes, start: int = 0, end: int | None = None, depth: int = 0) -> Iterator[Piece]:
     """Read the fields of a message in their order on the wire, those of inner messages after the field that holds them.
 

@@ -172,13 +172,13 @@ class _Told:
 
     Attributes:
         source: The type of the command that had the counts.
-        success: The number of successes and lost connections before it.
+        epoch: The number of successes and lost connections before it. Counts of an earlier epoch need no result.
         counts: The counts, by topic.
         version: The version of an update.
     """
 
     source: type[CommandWatchPartitionUpdateSuccess | CommandPartitionUpdate | CommandPartitionedTopicMetadataResponse]
-    success: int
+    epoch: int
     counts: dict[str, int]
     version: int = 0
 
@@ -234,7 +234,7 @@ class PartitionWatch(TableWatch[PartitionWatchState, PartitionWatchEvent, Partit
         self._poll_interval = poll_interval
         self._reconcile_period = reconcile_period if profile.reconciles else None  # pip247.client.reconciles, .no-task-beside-watch
         self._timeout = operation_timeout
-        self._success = 0  # number of successes and lost connections; each makes earlier counts void
+        self._epoch = 0  # number of successes and lost connections
         self._update = _Update()
         self._next: _Told | None = None
         self._running: tuple[_Told, PartitionCounts] | None = None
@@ -347,7 +347,7 @@ class PartitionWatch(TableWatch[PartitionWatchState, PartitionWatchEvent, Partit
         self.registration = Registration.CONFIRMED
         self._told_at, self._poll_due = now, None  # pip247.client.no-poll-beside-watch
         # pip247.client.success-calls
-        self._next = _Told(CommandWatchPartitionUpdateSuccess, self._success, self._ours(answer.topic_with_partition))
+        self._next = _Told(CommandWatchPartitionUpdateSuccess, self._epoch, self._ours(answer.topic_with_partition))
         self._happened(PartitionWatchEvent.WATCHED, now)
 
     def _updated(self, update: CommandPartitionUpdate) -> None:
@@ -358,7 +358,7 @@ class PartitionWatch(TableWatch[PartitionWatchState, PartitionWatchEvent, Partit
         if update.version > newest.version or (repeated and newest.is_applied is False):  # pip247.client.update-calls, .failed-again
             self._update = _Update(update.version)
             counts = self._ours(update.topic_with_partition)
-            self._next = _Told(CommandPartitionUpdate, self._success, counts, update.version)  # pip247.client.newest-only
+            self._next = _Told(CommandPartitionUpdate, self._epoch, counts, update.version)  # pip247.client.newest-only
         elif not repeated or newest.is_applied is not None:  # pip247.client.not-newer; else its result follows: pip247.client.one-result
             self._results.append(CommandPartitionUpdateResult(version=update.version, success=True, watcher_id=self.watcher_id))
 
@@ -368,7 +368,7 @@ class PartitionWatch(TableWatch[PartitionWatchState, PartitionWatchEvent, Partit
             return
         if answer.partitions <= self._counts[topic]:
             return
-        told = self._next or _Told(CommandPartitionedTopicMetadataResponse, self._success, {})
+        told = self._next or _Told(CommandPartitionedTopicMetadataResponse, self._epoch, {})
         self._next = replace(told, counts=told.counts | {topic: answer.partitions})
 
     def _error(self, error: CommandError, now: float) -> None:
@@ -386,7 +386,7 @@ class PartitionWatch(TableWatch[PartitionWatchState, PartitionWatchEvent, Partit
 
     def _forget_registration(self) -> None:
         """Restart the versions; earlier updates need no result any more: pip247.client.versions-restart."""
-        self._success += 1
+        self._epoch += 1
         self._update = _Update()
         self._results.clear()
 
@@ -424,7 +424,7 @@ class PartitionWatch(TableWatch[PartitionWatchState, PartitionWatchEvent, Partit
         (told, call), self._running = self._running, None
         if success:
             self._counts.update(zip(call.topics, call.counts, strict=True))
-        if self.state is PartitionWatchState.CLOSED or told.success != self._success:  # pip247.client.no-foreign-result
+        if self.state is PartitionWatchState.CLOSED or told.epoch != self._epoch:  # pip247.client.no-foreign-result
             return
         if told.source is CommandPartitionUpdate:
             if told.version == self._update.version:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from refimpl.backoff import delay
+from refimpl.wire.scan import varint_size
 
 RESULT_TIMEOUT = 10.0
 """Seconds until an update without a result is resent (`notificationForPartitionUpdateTimeoutSeconds`; the text's default)."""
@@ -66,13 +67,9 @@ def largest_frame(topics: Iterable[str]) -> int:
     size = _FRAME_AND_IDS_BYTES
     for topic in topics:
         name = len(topic.encode())
-        entry = 1 + _varint_size(name) + name + 1 + _LARGEST_COUNT_BYTES
-        size += 1 + _varint_size(entry) + entry
+        entry = 1 + varint_size(name) + name + 1 + _LARGEST_COUNT_BYTES
+        size += 1 + varint_size(entry) + entry
     return size
-
-
-def _varint_size(number: int) -> int:
-    return max(1, -(-number.bit_length() // 7))
 
 
 def next_version(version: int, *, is_different: bool, profile: PartitionWatchProfile = DEFAULT) -> int:

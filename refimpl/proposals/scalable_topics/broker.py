@@ -280,12 +280,12 @@ class StoredScalableTopic:
 
     Attributes:
         properties: The properties that filters compare.
-        segments: The number of segments.
+        segment_count: The number of segments.
         topics: The stored topics of the segments that have been used, by full name.
     """
 
     properties: dict[str, str] = field(default_factory=dict)
-    segments: int = 1
+    segment_count: int = 1
     topics: dict[str, StoredTopic] = field(default_factory=dict)
 
 
@@ -421,7 +421,7 @@ class ScalableTopicsExtension(Extension):
 
     def _layout(self, topic: str) -> Layout | None:
         record = self.record(topic)
-        return None if record is None else first_layout(topic, record.segments)
+        return None if record is None else first_layout(topic, record.segment_count)
 
     def _unload(self, topic: str) -> None:
         record = self.record(topic)

@@ -221,7 +221,7 @@ class TopicListWatch(TableWatch[TopicListState, TopicListEvent, TopicListSend]):
 
     Attributes:
         offer: What the broker supports.
-        registrations: How many earlier connections had a confirmed watcher.
+        registrations: Number of earlier connections that had a confirmed watcher.
         asked: The unanswered request; None: there is none.
 
     Raises:

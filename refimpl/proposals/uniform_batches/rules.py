@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from refimpl.wire.pulsar_api_pb2 import KeyValue
+from refimpl.wire.scan import varint_size
 
 Allowed = Mapping[str, frozenset[str]]
 """The producer's setting: the allowed values of each property."""
@@ -84,9 +85,5 @@ def extracted_set(properties: Mapping[str, str] | Iterable[tuple[str, str]], all
 
 
 def header_bytes(header: Extracted | None) -> int:
-    """Return the number of bytes of an extracted set in the header of an entry."""
-    return sum(1 + _varint_size(size) + size for size in (KeyValue(key=name, value=value).ByteSize() for name, value in header or ()))
-
-
-def _varint_size(number: int) -> int:
-    return max(1, (number.bit_length() + 6) // 7)
+    """Return the size in bytes of an extracted set in the header of an entry."""
+    return sum(1 + varint_size(size) + size for size in (KeyValue(key=name, value=value).ByteSize() for name, value in header or ()))
