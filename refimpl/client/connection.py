@@ -251,7 +251,7 @@ class Connection:
             self._refused(command)
         elif name == "error" or name in self._requests.kinds:
             if not self._requests.answered(command):
-                self._note(f"{self.target}: {type_name(command)} that nobody waits for")
+                self._note(f"{self.target}: {type_name(command)} answers no open request")
         elif name in self._addressed_by:
             kind = self._addressed_by[name]
             peer = self._peers.get((kind, getattr(getattr(command, name), kind)))

@@ -8,8 +8,7 @@ from typing import Any
 from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
 from refimpl.client.scheduler import Pending
 from refimpl.client.watch_driver import WatchDriver
-from refimpl.proposals.scalable_topics import ScalableTopicsWatch
-from refimpl.proposals.topic_list import TopicListWatch
+from refimpl.proposals.watch_machine import TopicSetWatch
 from refimpl.timers import Timer
 
 RETRY_SECONDS = 10.0
@@ -23,7 +22,7 @@ class FollowingConsumer(MultiTopicsConsumer):
         watch: The watch.
     """
 
-    watch: TopicListWatch | ScalableTopicsWatch
+    watch: TopicSetWatch[Any, Any, Any]
     _driver: WatchDriver[Any]
     _retry_seconds = RETRY_SECONDS
     _retry_timer: Timer | None = None

@@ -7,7 +7,7 @@ proposal that has a watch has a state machine with this interface, which does no
     machine.received(command, now)                      # a command for this watch
     machine.tick(now)                                   # `next_deadline` has come
     machine.disconnected(now)                           # the connection is lost, or could not be opened
-    machine.close()                                     # nobody needs the watch any more
+    machine.close()                                     # the application closes the watch
     for message in machine.commands_to_send(new_request_id, now): ...       # after each of these
 
 `refimpl.client.watch_driver` drives machines on the connections of a client; notebooks drive them in virtual time. Each machine has
@@ -24,6 +24,7 @@ from typing import Generic, Protocol
 
 from google.protobuf.message import Message
 
+from refimpl.indexes.topics_hash import TopicSet
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.state_machine import EventT, SendT, StateT, Table
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, FeatureFlags
@@ -179,3 +180,19 @@ class TableWatch(ABC, Generic[StateT, EventT, SendT]):
     def _succeeded(self) -> None:
         self.failure = None
         self._failures = 0
+
+
+class TopicSetWatch(TableWatch[StateT, EventT, SendT]):
+    """A watch over a set of topics."""
+
+    _topics: TopicSet | None = None
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Return the full names of the known topics; empty before the first set."""
+        return frozenset(self._topics or ())
+
+    @property
+    def topics_hash(self) -> str | None:
+        """Return the hash of the known topics; None before the first set."""
+        return None if self._topics is None else self._topics.hash

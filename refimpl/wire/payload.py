@@ -50,7 +50,7 @@ def parse_payload(data: bytes, offset: int = 0) -> Payload:
         offset: Bytes before it in the frame; added to the offset of an error.
 
     Returns:
-        The parts. A wrong checksum is no error here: how to handle it is a rule, and not part of the format.
+        The parts. A wrong checksum is not an error here: how to handle it is a rule, and not part of the format.
 
     Raises:
         WireError: A size does not fit, or metadata can't be parsed. Damaged bytes can cause either; to recognize

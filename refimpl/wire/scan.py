@@ -37,7 +37,7 @@ Value = int | float | str | bytes | list[int] | None
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One field as it stands in the bytes, or one defect.
+    """One field in the bytes, or one defect.
 
     Attributes:
         depth: 0 for the fields of the outermost message.

@@ -60,7 +60,7 @@ def parse_complete(kind: type[M], data: bytes, offset: int = 0) -> M:
 
 
 def defect(descriptor: Descriptor, data: bytes, offset: int = 0) -> WireError:
-    """Find what is wrong with bytes that did not parse.
+    """Locate the defect in bytes that can't be parsed.
 
     Args:
         descriptor: The description of the message.

@@ -2,8 +2,8 @@
 
 If the broker supports watchers, the client opens one. It passes the counts of the success and of each update to a listener, one
 call at a time, and sends the outcome of an update as its result. Otherwise it polls the counts once per interval. `TRANSITIONS` is
-the state machine. Unlike other watches, this one needs a caller for its listener: either `tell` calls it, or, if the listener is
-asynchronous, the caller passes it the value of `next_call` and reports the outcome to `called`.
+the state machine. The machine does not call its listener itself: `tell` calls a synchronous listener; for an asynchronous one, the
+caller takes the argument from `next_call` and reports the outcome to `called`.
 """
 
 from __future__ import annotations

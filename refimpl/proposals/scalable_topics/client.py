@@ -17,7 +17,7 @@ from refimpl.indexes.topics_hash import TopicSet
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.scalable_topics.rules import DEFAULT, FoldedChanges, ScalableTopicChanges, ScalableTopicsProfile, retry_delay
 from refimpl.proposals.state_machine import Table, Transition
-from refimpl.proposals.watch_machine import Registration, TableWatch
+from refimpl.proposals.watch_machine import Registration, TopicSetWatch
 from refimpl.wire.commands import command_name
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -137,7 +137,7 @@ IGNORED: Mapping[ScalableTopicsState, tuple[ScalableTopicsEvent, ...]] = Mapping
 _TABLE = Table(TRANSITIONS, IGNORED)
 
 
-class ScalableTopicsWatch(TableWatch[ScalableTopicsState, ScalableTopicsEvent, ScalableTopicsSend]):
+class ScalableTopicsWatch(TopicSetWatch[ScalableTopicsState, ScalableTopicsEvent, ScalableTopicsSend]):
     """Keeps the set of the scalable topics of a namespace that have certain properties; a `WatchMachine`.
 
     The caller opens a connection when `wants_connection` is true, and then calls `connected` or `disconnected`. `start()` has
@@ -172,20 +172,9 @@ class ScalableTopicsWatch(TableWatch[ScalableTopicsState, ScalableTopicsEvent, S
         self.profile = profile
         self._random = random
         self._timeout = operation_timeout
-        self._topics: TopicSet | None = None
         self._changes = FoldedChanges("cancels_out")  # not taken by the caller yet
         self._pause = 0.0  # the last one
         self._opened_at: float | None = None
-
-    @property
-    def topics(self) -> frozenset[str]:
-        """The known topics; empty before the first set."""
-        return frozenset(self._topics or ())
-
-    @property
-    def topics_hash(self) -> str | None:
-        """The hash of the known topics; None before the first set."""
-        return None if self._topics is None else self._topics.hash
 
     @property
     def is_started(self) -> bool:

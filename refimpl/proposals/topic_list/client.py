@@ -21,7 +21,7 @@ from refimpl.indexes.topics_hash import EMPTY_HASH, TopicSet
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.state_machine import Table, Transition
 from refimpl.proposals.topic_list.rules import DEFAULT, TopicListProfile, visible_topics, without_domain
-from refimpl.proposals.watch_machine import Registration, TableWatch
+from refimpl.proposals.watch_machine import Registration, TopicSetWatch
 from refimpl.wire.commands import command_name
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -206,7 +206,7 @@ class _Asked:
     topics_hash: str | None
 
 
-class TopicListWatch(TableWatch[TopicListState, TopicListEvent, TopicListSend]):
+class TopicListWatch(TopicSetWatch[TopicListState, TopicListEvent, TopicListSend]):
     """Keeps the list of the topics of a namespace that match a pattern; a `WatchMachine`.
 
     Args:
@@ -253,19 +253,8 @@ class TopicListWatch(TableWatch[TopicListState, TopicListEvent, TopicListSend]):
         self._mode = mode
         self._polling_only = polling_only or mode != CommandGetTopicsOfNamespace.PERSISTENT
         self._pattern = compile_pattern(without_domain(topics_pattern), f"{namespace}/")
-        self._topics: TopicSet | None = None
         self._list_hash: str | None = None  # of the last list, if the broker did not filter it
         self._changes: deque[TopicChanges] = deque()
-
-    @property
-    def topics(self) -> frozenset[str]:
-        """The known topics; empty before the first list."""
-        return frozenset(self._topics or ())
-
-    @property
-    def topics_hash(self) -> str | None:
-        """The hash of the known topics; None before the first list."""
-        return None if self._topics is None else self._topics.hash
 
     def connected(self, flags: FeatureFlags | None, now: float) -> None:
         """Handle a new connection.
