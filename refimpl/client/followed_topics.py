@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import Any
 
 from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
@@ -15,7 +15,7 @@ RETRY_SECONDS = 10.0
 """Maximum delay in seconds before the client retries a listed topic that it could not attach to."""
 
 
-class FollowingConsumer(MultiTopicsConsumer):
+class FollowingConsumer(MultiTopicsConsumer, ABC):
     """Consumers of a changing set of topics.
 
     Attributes:

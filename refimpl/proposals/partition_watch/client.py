@@ -49,7 +49,7 @@ class PartitionWatchState(Enum):
     OFFLINE = "there is no connection"
     REGISTERING = "the client waits for a watcher"
     WATCHING = "the broker sends changes"
-    DOUBTING = "the broker sends changes, but the listener failed on the first counts"
+    DOUBTING = "the broker sends changes, but the listener failed on the counts of the success"
     CHECKING = "the broker sends changes, and the client has repeated the watch request"
     POLLING = "the broker sends no changes; the client asks for the counts once per interval"
     WAITING = "the watch request has failed; the client tries again soon, and polls as in POLLING"
