@@ -30,12 +30,12 @@ class Authorization:
         self._super_users = {role.strip() for role in configuration.super_user_roles.split(",") if role.strip()}
         self._key = _secret(configuration.token_secret_key) if self._authenticates else b""
 
-    def authenticate(self, method: str, data: str) -> str | None:
+    def authenticate(self, method: str, token: str) -> str | None:
         """Return the role of a CONNECT or an admin call; None if authentication is off.
 
         Args:
             method: Name of the authentication method; only `token` is supported.
-            data: The token.
+            token: The token.
 
         Raises:
             Refused: AuthenticationError.
@@ -45,7 +45,7 @@ class Authorization:
         try:
             if method != "token":
                 raise jwt.InvalidTokenError(method)
-            claims = jwt.decode(data, self._key, algorithms=["HS256"])
+            claims = jwt.decode(token, self._key, algorithms=["HS256"])
             role = claims.get("sub")
         except jwt.InvalidTokenError:
             role = None

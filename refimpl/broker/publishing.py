@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from refimpl.broker.session import Session
 
 ACCESS_MODES = (ProducerAccessMode.Shared, ProducerAccessMode.Exclusive)
+"""The access modes of producers that this broker implements."""
 
 
 def producer(session: Session, request: CommandProducer, frame: Frame) -> None:  # noqa: ARG001

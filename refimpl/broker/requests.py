@@ -39,6 +39,7 @@ NOT_BUILT = (
     "endTxnOnSubscription",
     "tcClientConnectRequest",
 )
+"""The commands of transactions, by their fields in BaseCommand, which this broker does not implement."""
 
 
 def not_built(session: Session, request: Any, frame: Frame) -> None:  # noqa: ARG001

@@ -166,7 +166,7 @@ class Subscription:
         work = 0
         while (consumer := self._taker()) is not None:
             if work >= REJECTED_AT_ONCE:
-                self._flush_later(consumer.session.broker)
+                self._dispatch_later(consumer.session.broker)
                 return
             index = self._next()
             if index is None:
@@ -181,11 +181,11 @@ class Subscription:
             else:
                 self._await_offer(consumer.session.broker)
 
-    def _flush_later(self, broker: Broker) -> None:
+    def _dispatch_later(self, broker: Broker) -> None:
         if self._turn_timer is None:
-            self._turn_timer = broker.timers.at(broker.now + PAUSE, self._flush)
+            self._turn_timer = broker.timers.at(broker.now + PAUSE, self._dispatch_again)
 
-    def _flush(self) -> None:
+    def _dispatch_again(self) -> None:
         self._turn_timer = None
         self.dispatch()
 
@@ -338,6 +338,3 @@ def read_ack_set(words: Iterable[int], messages: int) -> frozenset[int]:
     row = list(itertools.islice(words, (messages + 63) // 64))
     named = (64 * place + bit for place, word in enumerate(row) if word for bit in range(64) if word >> bit & 1)
     return frozenset(index for index in named if index < messages)
-
-
-__all__ = ["Consumer", "NonPersistentSubscription", "SubType", "Subscription", "ack_set", "read_ack_set"]

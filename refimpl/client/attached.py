@@ -109,11 +109,15 @@ class Attached(ABC):
 
     @abstractmethod
     def received(self, frame: Frame) -> None:
-        """Take a command that names it."""
+        """Handle a command that is addressed to it."""
 
     @abstractmethod
     async def _register(self, connection: Connection) -> None:
-        """Send the close to the broker."""
+        """Create it at the broker.
+
+        Raises:
+            ClientError: The broker refused, or did not answer.
+        """
 
     @abstractmethod
     def _close_request(self) -> Message:
@@ -121,11 +125,11 @@ class Attached(ABC):
 
     @abstractmethod
     def _on_attached(self, connection: Connection) -> None:
-        """Resume after it is attached."""
+        """Resume its work on a new connection."""
 
     @abstractmethod
     def _on_end(self, error: ClientError) -> None:
-        """Fail everything that still waits."""
+        """Fail everything that still waits, because it has ended."""
 
     @property
     def _called(self) -> str:
@@ -184,6 +188,7 @@ class Attached(ABC):
             self._attaching = Pending(self._scheduler)
 
     async def _send_close_request(self, place: Connection | None) -> None:
+        """Close it at the broker."""
         if place is not None and not place.closing:
             try:
                 await place.request(self._close_request())

@@ -237,12 +237,12 @@ class ClientCore:
     async def _close(self) -> None:
         for watch in self._watches:
             watch.close()
-        close_requests = [part.close() for part in list(self._parts)]
+        closings = [part.close() for part in list(self._parts)]
         give_up = self.scheduler.sleep(self.options.operation_timeout)
-        for close_request in close_requests:
-            give_up.on_done(partial(_give_up, close_request))
+        for closing in closings:
+            give_up.on_done(partial(_give_up, closing))
             try:
-                await close_request
+                await closing
             except ClientError as error:
                 self.note(f"not closed in time: {error}")
         self.pool.close()

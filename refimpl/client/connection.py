@@ -251,7 +251,7 @@ class Connection:
             self._refused(command)
         elif name == "error" or name in self._requests.kinds:
             if not self._requests.answered(command):
-                self._note(f"{self.target}: {type_name(command)} that nobody waits for")
+                self._note(f"{self.target}: {type_name(command)} answers no open request")
         elif name in self._addressed_by:
             kind = self._addressed_by[name]
             peer = self._peers.get((kind, getattr(getattr(command, name), kind)))
@@ -307,7 +307,7 @@ class Connection:
         credential = self._credential()
         if credential is None:
             method = command.authChallenge.challenge.auth_method_name or "no method named"
-            self.end(ProtocolError(f"{self.target} asks for credentials ({method}), and there are none"))
+            self.end(ProtocolError(f"{self.target} asks for credentials ({method}), and there are none: set the option token"))
             return
         version = self._options.client_version
         self.send(CommandAuthResponse(client_version=version, protocol_version=PROTOCOL_VERSION, response=credential))

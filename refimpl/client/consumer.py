@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _NAME_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _OVERDRAFT = 1000
+"""Number of entries without permits that the client tolerates."""
 
 
 @dataclass
@@ -91,8 +92,6 @@ class Consumer(Attached):
         super().__init__(core, topic, core.new_id("consumer"))
         self.options = options
         self.name = options.name or "".join(core.random.choices(_NAME_LETTERS, k=5))
-        self.reached_end = False
-        self.active: bool | None = None
         self._inbox = inbox
         self._report_end = on_end
         self._partition = partition_index(topic)
@@ -194,16 +193,12 @@ class Consumer(Attached):
     # Commands of the broker
 
     def received(self, frame: Frame) -> None:
-        """Handle a command for this consumer."""
+        """Handle a command for this consumer; whether it is active, and the end of the topic, change nothing for it."""
         command = frame.command
         if command.type == BaseCommand.MESSAGE:
             self._message(frame)
         elif command.type == BaseCommand.CLOSE_CONSUMER:
             self._closed_by_broker()
-        elif command.type == BaseCommand.ACTIVE_CONSUMER_CHANGE:
-            self.active = command.active_consumer_change.is_active
-        elif command.type == BaseCommand.REACHED_END_OF_TOPIC:
-            self.reached_end = True
 
     def _message(self, frame: Frame) -> None:
         if self.connection is None or self._lost.done:
@@ -231,7 +226,7 @@ class Consumer(Attached):
             try:
                 await self._filtering.learn(connection, version)
             except ClientError as error:
-                self._core.note(f"{self.topic}: schema version {version.hex()} could not be had: {error}")
+                self._core.note(f"{self.topic}: the client could not get schema version {version.hex()}: {error}")
                 if connection is self.connection:  # the broker redelivers the held entries
                     self.lose()
                     self._scheduler.spawn(self._send_close_request(connection))
@@ -360,7 +355,6 @@ class Consumer(Attached):
         self._acks.clear()
         self._unsent_acks.clear()
         self._refused.clear()
-        self.reached_end = False
         self._wanted = None
         if isinstance(position, MessageId):
             self._wanted = position

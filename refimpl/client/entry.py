@@ -11,6 +11,7 @@ from refimpl.wire import SingleMessage, compress, encode_batch, encode_payload
 from refimpl.wire.pulsar_api_pb2 import NONE, KeyValue, MessageMetadata, SingleMessageMetadata
 
 _OVERHEAD = 16
+"""Estimated size of a message's header in a batch, without properties and key, in bytes."""
 
 
 @dataclass(frozen=True)

@@ -40,18 +40,18 @@ class MessageId:
         Args:
             batch_index: Whether to include the batch index.
         """
-        data = MessageIdData(ledgerId=self.ledger_id % _U64, entryId=self.entry_id % _U64)
+        message_id = MessageIdData(ledgerId=self.ledger_id % _U64, entryId=self.entry_id % _U64)
         if self.partition >= 0:
-            data.partition = self.partition
+            message_id.partition = self.partition
         if batch_index and self.batch_index >= 0:
-            data.batch_index = self.batch_index
-        return data
+            message_id.batch_index = self.batch_index
+        return message_id
 
     @staticmethod
-    def from_wire(data: MessageIdData, partition: int = -1) -> MessageId:
+    def from_wire(sent: MessageIdData, partition: int = -1) -> MessageId:
         """Convert it from a command; `partition` is the default if it names no partition."""
-        number = data.partition if data.partition >= 0 else partition
-        return MessageId(_signed(data.ledgerId), _signed(data.entryId), data.batch_index, number, max(data.batch_size, 0))
+        number = sent.partition if sent.partition >= 0 else partition
+        return MessageId(_signed(sent.ledgerId), _signed(sent.entryId), sent.batch_index, number, max(sent.batch_size, 0))
 
     def __str__(self) -> str:
         text = f"{self.ledger_id}:{self.entry_id}:{self.partition}"

@@ -42,7 +42,7 @@ class MultiTopicsConsumer:
         """Attach to topics.
 
         Raises:
-            ClientError: Attaching to one of them failed; the group is closed.
+            ClientError: Attaching to one of them failed; the consumer is closed.
         """
         try:
             for attaching in [self._add(topic) for topic in topics]:
@@ -70,7 +70,7 @@ class MultiTopicsConsumer:
             topics: All partitions.
 
         Raises:
-            ClientError: Attaching to one of them failed; the group continues without it.
+            ClientError: Attaching to one of them failed; the consumer continues without it.
         """
         for consumer in self.members.values():
             consumer.retry_now()
@@ -139,7 +139,7 @@ class MultiTopicsConsumer:
             members = [consumer for consumer in members if consumer.topic == position.topic]
             position = position.id
         elif isinstance(position, MessageId) and position not in (EARLIEST, LATEST) and len(members) != 1:
-            raise ValueError("a message id says not which of several topics is meant: give the message")
+            raise ValueError("a message id does not name its topic, and there are several: pass the message")
         for process in [self._core.scheduler.spawn(consumer.seek(position)) for consumer in members]:
             await process
 
@@ -171,9 +171,9 @@ class MultiTopicsConsumer:
     def close(self) -> Pending[None]:
         """Close all consumers; the result comes when the brokers have confirmed it, or are unreachable."""
         self._end(Closed("the consumer is closed"))
-        close_requests = [consumer.close() for consumer in list(self.members.values())]
+        closings = [consumer.close() for consumer in list(self.members.values())]
         self.members = {}
-        return self._core.scheduler.spawn(_all(close_requests))
+        return self._core.scheduler.spawn(_all(closings))
 
     def _add(self, topic: str) -> Pending[Any]:
         """Start to attach to a topic; the result comes when it is attached."""

@@ -55,7 +55,7 @@ def parse_service_url(url: str) -> Target:
         raise ValueError(f"{url!r} is not of the form pulsar://host:port or pulsar+ssl://host:port")
     port = int(found["port"] or _PORTS[found["scheme"]])
     if not 0 < port < 65536:
-        raise ValueError(f"{url!r} has the port {port}")
+        raise ValueError(f"{url!r} has the port {port}, which is not from 1 to 65535")
     return Target(found["v6"] or found["host"], port, found["scheme"] == "pulsar+ssl")
 
 

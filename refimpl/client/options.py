@@ -111,7 +111,7 @@ class ProducerOptions(PartitionGrowthOptions):
         allowed = allowed_values(self.restrict_same_values_in_batch_properties)
         check_combination(allowed, key_based=self.batcher == "key_based")
         if self.batcher != "default":
-            raise ValueError(f"batcher {self.batcher!r} is not supported")
+            raise ValueError(f"batcher {self.batcher!r} is not supported; only 'default' is")
         if self.batch_of_one not in (None, "batch", "java_single"):
             raise ValueError(f"batch_of_one is 'batch' or 'java_single', not {self.batch_of_one!r}")
         if not self.batch_delay >= 0:
@@ -120,7 +120,7 @@ class ProducerOptions(PartitionGrowthOptions):
         if min(self.batch_messages, self.batch_bytes, self.max_pending_messages) < 1:
             raise ValueError("batch_messages, batch_bytes and max_pending_messages are at least 1")
         if self.access_mode not in (ProducerAccessMode.Shared, ProducerAccessMode.Exclusive, ProducerAccessMode.ExclusiveWithFencing):
-            raise ValueError(f"access mode {self.access_mode} is not supported")
+            raise ValueError(f"access mode {self.access_mode} is not supported; Shared, Exclusive and ExclusiveWithFencing are")
         super().__post_init__()
 
 
@@ -168,9 +168,9 @@ class ConsumerOptions(PartitionGrowthOptions):
         if self.queue_size < 1:
             raise ValueError(f"queue_size is at least 1, not {self.queue_size}")
         if self.type not in CommandSubscribe.SubType.values():
-            raise ValueError(f"{self.type} is no subscription type")
+            raise ValueError(f"type is a CommandSubscribe.SubType, not {self.type}")
         if self.initial_position not in CommandSubscribe.InitialPosition.values():
-            raise ValueError(f"{self.initial_position} is no initial position")
+            raise ValueError(f"initial_position is a CommandSubscribe.InitialPosition, not {self.initial_position}")
         if self.without_message_filters not in ("refuse", "filter"):
             raise ValueError(f"without_message_filters is refuse or filter, not {self.without_message_filters!r}")
         super().__post_init__()

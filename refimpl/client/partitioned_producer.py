@@ -51,7 +51,7 @@ class PartitionedProducer:
         """Attach to the next partitions.
 
         Raises:
-            ClientError: Attaching to one of them failed; the group is closed.
+            ClientError: Attaching to one of them failed; the producer is closed.
         """
         added = [Producer(self._core, topic, self.options, self._ended) for topic in topics]
         try:
@@ -82,7 +82,7 @@ class PartitionedProducer:
             topics: All partitions.
 
         Raises:
-            ClientError: Attaching to one of them failed; the group continues without it.
+            ClientError: Attaching to one of them failed; the producer continues without it.
         """
         for producer in self.members:
             producer.retry_now()
@@ -111,7 +111,7 @@ class PartitionedProducer:
         """Choose the producer for a message: by its key, or else round-robin.
 
         Raises:
-            ClientError: The group has ended.
+            ClientError: The producer has ended.
         """
         if self.error is not None:
             raise self.error.with_traceback(None)
@@ -143,8 +143,8 @@ class PartitionedProducer:
         members = list(self.members)
         for process in [self._core.scheduler.spawn(producer.flush()) for producer in members if producer.connection is not None]:
             await process
-        for close_request in [producer.close() for producer in members]:
-            await close_request
+        for closing in [producer.close() for producer in members]:
+            await closing
 
     def _ended(self, ended: Producer, error: ClientError) -> None:
         if self.error is None and ended in self.members:

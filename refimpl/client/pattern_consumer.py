@@ -12,20 +12,16 @@ from typing import TYPE_CHECKING
 from refimpl.client.connection import Connection
 from refimpl.client.consumer import Consumer
 from refimpl.client.errors import BrokerRefused, ClientError
-from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
+from refimpl.client.followed_topics import FollowingConsumer
 from refimpl.client.options import ConsumerOptions
 from refimpl.client.scheduler import Pending
 from refimpl.client.watch_driver import WatchDriver
 from refimpl.names import is_namespace
 from refimpl.proposals.topic_list import PROPOSAL, TopicChanges, TopicListWatch, without_domain
-from refimpl.timers import Timer
 from refimpl.wire.pulsar_api_pb2 import TopicNotFound
 
 if TYPE_CHECKING:
     from refimpl.client.client import ClientCore
-
-RETRY_SECONDS = 10.0
-"""Maximum delay in seconds before the client retries a listed topic that it could not attach to."""
 
 
 def namespace_of_pattern(pattern: str) -> tuple[str, str]:
@@ -46,7 +42,7 @@ def namespace_of_pattern(pattern: str) -> tuple[str, str]:
     return namespace, pattern
 
 
-class PatternConsumer(MultiTopicsConsumer):
+class PatternConsumer(FollowingConsumer):
     """Consumers of all topics that match a pattern.
 
     Args:
@@ -59,6 +55,8 @@ class PatternConsumer(MultiTopicsConsumer):
     Attributes:
         watch: The watch.
     """
+
+    watch: TopicListWatch
 
     def __init__(
         self,
@@ -79,28 +77,17 @@ class PatternConsumer(MultiTopicsConsumer):
             operation_timeout=core.options.operation_timeout,
         )
         self._scheduler = core.scheduler
-        self._retry_seconds = min(RETRY_SECONDS, discovery_period)
+        self._retry_seconds = min(self._retry_seconds, discovery_period)
         self._on_topics = on_topics
         self._driver = WatchDriver(core, self.watch, self._follow, locate=self._locate, name=self.pattern)
         self._listed: Pending[None] = Pending(self._scheduler)
         self._attaching: list[Pending[Connection]] = []
-        self._retry_timer: Timer | None = None
-
-    @property
-    def topics(self) -> frozenset[str]:
-        """Return the full names of the matching topics, with partitions listed individually."""
-        return self.watch.topics
-
-    @property
-    def topics_hash(self) -> str | None:
-        """Return the hash of `topics`; None before the first list."""
-        return self.watch.topics_hash
 
     async def open(self) -> None:
         """Start, and wait until the consumers of the first list are attached.
 
         Raises:
-            ClientError: The client can't get the list, or attaching to one of the topics failed; the group is closed.
+            ClientError: The client can't get the list, or attaching to one of the topics failed; the consumer is closed.
         """
         seconds = self._core.options.operation_timeout
         try:
@@ -112,14 +99,6 @@ class PatternConsumer(MultiTopicsConsumer):
         except BaseException:
             self.close()
             raise
-
-    def close(self) -> Pending[None]:
-        """Close the watch and all consumers; the result comes when the brokers have confirmed it, or are unreachable."""
-        if self.error is None:
-            if self._retry_timer is not None:
-                self._retry_timer.cancel()
-            self._driver.close()
-        return super().close()
 
     async def _locate(self) -> Connection:
         """Look up the broker with the pattern as a topic name; if that is refused, use the broker that was asked."""
@@ -173,10 +152,8 @@ class PatternConsumer(MultiTopicsConsumer):
         if self.members.get(consumer.topic) is consumer:
             del self.members[consumer.topic]
             self._core.note(f"{consumer.topic} is left: {error}")
-            if self._retry_timer is None and self.error is None:
-                self._retry_timer = self._scheduler.call_at(self._scheduler.now + self._retry_seconds, self._attach_missing)
+            self._retry_later()
 
     def _attach_missing(self) -> None:
-        self._retry_timer = None
         for topic in sorted(self.watch.topics - self.members.keys()):
             self._attach(topic)

@@ -14,6 +14,8 @@ from refimpl.client.scheduler import Scheduler
 from refimpl.wire.pulsar_api_pb2 import CommandLookupTopic, CommandLookupTopicResponse, CommandPartitionedTopicMetadata
 
 MAX_REDIRECTS = 20
+"""Maximum number of redirects of one lookup."""
+
 MAX_PARTITIONS = 10_000
 """Maximum partition count that the client accepts from a broker, because it creates a producer or consumer for each."""
 

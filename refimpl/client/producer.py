@@ -95,7 +95,9 @@ class Producer(Attached):
         if self.error is not None:
             raise self.error.with_traceback(None)
         if not self.has_room:
-            raise QueueFull(f"{self._waiting} messages to {self.topic} wait for their receipts")
+            raise QueueFull(
+                f"{self._waiting} messages to {self.topic} wait for their receipts: wait for room(), or raise max_pending_messages"
+            )
         self.last_sequence_id += 1
         expires = self._scheduler.now + self.options.send_timeout if self.options.send_timeout else math.inf
         queued = Queued(message, self.last_sequence_id, Pending(self._scheduler), expires)
@@ -183,7 +185,9 @@ class Producer(Attached):
         self._epoch += 1
         answer = (await connection.request(request)).producer_success
         if not answer.producer_ready:
-            raise ProtocolError(f"{connection.target} lets a producer of {self.topic} wait that did not ask for it")
+            raise ProtocolError(
+                f"{connection.target} makes a producer of {self.topic} wait for exclusive access, which it has not requested"
+            )
         self._schema_version = answer.schema_version if self.options.schema is not None else b""
         if not self._was_attached:
             self.last_sequence_id = max(answer.last_sequence_id, -1) if self.options.name is not None else -1
@@ -250,7 +254,7 @@ class Producer(Attached):
         size = len(entry.payload)
         if size <= self._max_message_size:
             return True
-        entry.fail(InvalidMessage(f"{size} bytes with headers, the broker takes {self._max_message_size}"))
+        entry.fail(InvalidMessage(f"the message has {size} bytes with headers, and the broker accepts {self._max_message_size}"))
         return False
 
     def _transmit(self, entry: Entry) -> None:

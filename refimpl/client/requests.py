@@ -112,11 +112,11 @@ class RequestTable:
         """
         names = self._answers.get(type(request))
         if names is None:
-            raise ValueError(f"{type(request).__name__} has no answer")
+            raise ValueError(f"{type(request).__name__} is not a request: send it without waiting for an answer")
         request_id = cast(Any, request).request_id
         keys = [(name, request_id) for name in names]
         if any(key in self._waiting for key in keys):
-            raise ValueError(f"request_id {request_id} is in use")
+            raise ValueError(f"request_id {request_id} is in use: take one from new_request_id()")
         pending: Pending[BaseCommand] = Pending(self._scheduler)
         self._waiting.update(dict.fromkeys(keys, _Waiting(pending, keys)))
         return pending

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from refimpl.client.connection import Connection
 from refimpl.client.consumer import Consumer
 from refimpl.client.errors import BrokerRefused, ClientError
+from refimpl.client.followed_topics import FollowingConsumer
 from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
 from refimpl.client.options import ConsumerOptions
 from refimpl.client.scheduler import Pending, Process
@@ -20,14 +21,10 @@ from refimpl.client.segment_lookup import SegmentLookup
 from refimpl.client.watch_driver import WatchDriver
 from refimpl.names import is_namespace
 from refimpl.proposals.scalable_topics import PROPOSAL, ScalableTopicChanges, ScalableTopicsState, ScalableTopicsWatch, Segment
-from refimpl.timers import Timer
 from refimpl.wire.pulsar_api_pb2 import TopicNotFound
 
 if TYPE_CHECKING:
     from refimpl.client.client import ClientCore
-
-RETRY_SECONDS = 10.0
-"""Seconds before the client retries a listed topic that it could not attach to."""
 
 
 class ScalableConsumer(MultiTopicsConsumer):
@@ -94,13 +91,13 @@ class ScalableConsumer(MultiTopicsConsumer):
                 self._lost(topic, error)
 
     def _lost(self, topic: str, error: ClientError) -> None:
-        """Remove a topic that is lost; the group ends with the last topic."""
+        """Remove a topic that is lost; the consumer ends with the last topic."""
         self._remove(topic)
         if not self.lookups:
             self._end(error)
 
 
-class NamespaceConsumer(ScalableConsumer):
+class NamespaceConsumer(FollowingConsumer, ScalableConsumer):
     """Consumers of all scalable topics of a namespace with certain properties.
 
     Args:
@@ -116,6 +113,8 @@ class NamespaceConsumer(ScalableConsumer):
     Raises:
         ValueError: The name is not that of a namespace.
     """
+
+    watch: ScalableTopicsWatch
 
     def __init__(
         self,
@@ -141,23 +140,12 @@ class NamespaceConsumer(ScalableConsumer):
         self._driver = WatchDriver(core, self.watch, self._follow, name=namespace)  # any broker can answer
         self._first: Pending[None] = Pending(self._scheduler)
         self._adding: dict[str, Pending[None]] = {}
-        self._retry_timer: Timer | None = None
-
-    @property
-    def topics(self) -> frozenset[str]:
-        """Return the full names of the known topics."""
-        return self.watch.topics
-
-    @property
-    def topics_hash(self) -> str | None:
-        """Return the hash of `topics`; None before the first set."""
-        return self.watch.topics_hash
 
     async def open(self) -> None:
         """Start, and wait until the consumers of the first set are attached.
 
         Raises:
-            ClientError: The client can't get the set, or attaching to one of the topics failed; the group is closed.
+            ClientError: The client can't get the set, or attaching to one of the topics failed; the consumer is closed.
         """
         try:
             self.watch.start()
@@ -169,14 +157,6 @@ class NamespaceConsumer(ScalableConsumer):
         except BaseException:
             self.close()
             raise
-
-    def close(self) -> Pending[None]:
-        """Close the watch and all consumers; the result comes when the brokers have confirmed it, or are unreachable."""
-        if self.error is None:
-            if self._retry_timer is not None:
-                self._retry_timer.cancel()
-            self._driver.close()
-        return super().close()
 
     def _follow(self) -> None:
         """Apply the changes of the watch: pr25648.client.late-listener."""
@@ -208,11 +188,9 @@ class NamespaceConsumer(ScalableConsumer):
         """Do nothing if the topic is no longer listed; otherwise retry after a delay."""
         self._remove(topic)
         self._core.note(f"{topic} is left: {error}")
-        if self._retry_timer is None and self.error is None:
-            self._retry_timer = self._scheduler.call_at(self._scheduler.now + RETRY_SECONDS, self._add_missing)
+        self._retry_later()
 
-    def _add_missing(self) -> None:
-        self._retry_timer = None
+    def _attach_missing(self) -> None:
         for topic in sorted(self.watch.topics - self.lookups.keys()):
             self._add(topic)
 

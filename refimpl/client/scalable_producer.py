@@ -55,7 +55,7 @@ class ScalableProducer(PartitionedProducer):
         """Attach to all segments.
 
         Raises:
-            ClientError: The topic does not exist, or attaching to a segment failed; the group is closed.
+            ClientError: The topic does not exist, or attaching to a segment failed; the producer is closed.
         """
         try:
             await self._lookup.start()
@@ -69,7 +69,7 @@ class ScalableProducer(PartitionedProducer):
         """Choose the producer for a message: by the hash range of its key, or else round-robin.
 
         Raises:
-            ClientError: The group has ended.
+            ClientError: The producer has ended.
         """
         if self.error is None and message.key is not None:
             value = segment_hash(message.key)

@@ -68,12 +68,12 @@ class SegmentLookup(Attached):
         self._answer = Pending(self._scheduler)
         connection.send(CommandScalableTopicLookup(session_id=self.number, topic=self.topic))
         seconds = self._core.options.operation_timeout
-        update = await self._scheduler.limit(self._answer, seconds, f"the broker did not say what {self.topic} is made of")
+        update = await self._scheduler.limit(self._answer, seconds, f"the broker did not answer the lookup of {self.topic}")
         if update.HasField("error"):
             raise BrokerRefused(update.error, update.message)
         self._epoch = None  # the next broker may count differently
         if not self._apply(update):
-            raise ProtocolError(f"{connection.target} says not what {self.topic} is made of")
+            raise ProtocolError(f"{connection.target} answered the lookup of {self.topic} without a usable layout")
 
     def _apply(self, update: CommandScalableTopicUpdate) -> bool:
         """Apply an update, unless it is outdated or invalid."""
@@ -87,7 +87,7 @@ class SegmentLookup(Attached):
 
     @property
     def _called(self) -> str:
-        return "look-up"
+        return "lookup"
 
     async def _send_close_request(self, place: Connection | None) -> None:
         """Send the close, which the broker does not answer: pr25648.layout.close-silent."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from refimpl.client.messages import Message, MessageId
 from refimpl.wire import Frame, Payload, WireError, checksum_matches, decode_batch, decompress, is_batch
-from refimpl.wire.pulsar_api_pb2 import CommandAck, KeyValue, MessageMetadata, SingleMessageMetadata
+from refimpl.wire.pulsar_api_pb2 import CommandAck, MessageMetadata, SingleMessageMetadata
 
 _WORD = 64
 
@@ -63,19 +64,20 @@ def unpack(frame: Frame, topic: str, partition: int, max_size: int) -> list[Mess
     except WireError as error:
         raise Corrupt(CommandAck.BatchDeSerializeError, f"the headers can't be read: {error}") from None
     metadata = payload.metadata
-    message_id = MessageId.from_wire(command.message_id, partition)
+    message_id = replace(MessageId.from_wire(command.message_id, partition), batch_index=-1, batch_size=0)
     if metadata.encryption_keys:
-        return [_single(message_id, topic, payload.body, metadata, command.redelivery_count)]
+        return [_message(message_id, topic, payload.body, metadata, None, command.redelivery_count)]
     body = _decompressed(payload, max_size)
     if not is_batch(metadata):
-        return [_single(message_id, topic, body, metadata, command.redelivery_count)]
+        return [_message(message_id, topic, body, metadata, None, command.redelivery_count)]
     try:
         singles = decode_batch(body, metadata.num_messages_in_batch)
     except WireError as error:
         raise Corrupt(CommandAck.BatchDeSerializeError, f"the batch can't be read: {error}") from None
+    ids = [replace(message_id, batch_index=index, batch_size=len(singles)) for index in range(len(singles))]
     return [
-        _batched(message_id, index, len(singles), topic, single.body, metadata, single.metadata, command.redelivery_count)
-        for index, single in enumerate(singles)
+        _message(own_id, topic, single.body, metadata, single.metadata, command.redelivery_count)
+        for own_id, single in zip(ids, singles, strict=True)
     ]
 
 
@@ -89,46 +91,21 @@ def _decompressed(payload: Payload, max_size: int) -> bytes:
         raise Corrupt(kind, error.reason) from None
 
 
-def _single(message_id: MessageId, topic: str, body: bytes, metadata: MessageMetadata, redelivery_count: int) -> Message:
-    return Message(
-        id=MessageId(message_id.ledger_id, message_id.entry_id, partition=message_id.partition),
-        topic=topic,
-        payload=body,
-        properties=_properties(metadata.properties),
-        key=metadata.partition_key if metadata.HasField("partition_key") else None,
-        publish_time=metadata.publish_time,
-        event_time=metadata.event_time,
-        producer_name=metadata.producer_name,
-        sequence_id=metadata.sequence_id,
-        redelivery_count=redelivery_count,
-        metadata=metadata,
-    )
-
-
-def _batched(
-    entry: MessageId,
-    index: int,
-    size: int,
-    topic: str,
-    body: bytes,
-    metadata: MessageMetadata,
-    single: SingleMessageMetadata,
-    redelivery_count: int,
+def _message(
+    message_id: MessageId, topic: str, body: bytes, metadata: MessageMetadata, single: SingleMessageMetadata | None, redelivery_count: int
 ) -> Message:
+    """Return a message of an entry; `single` is its own header if the entry is a batch."""
+    own = metadata if single is None else single
     return Message(
-        id=MessageId(entry.ledger_id, entry.entry_id, index, entry.partition, size),
+        id=message_id,
         topic=topic,
         payload=body,
-        properties=_properties(single.properties),
-        key=single.partition_key if single.HasField("partition_key") else None,
+        properties={pair.key: pair.value for pair in own.properties},
+        key=own.partition_key if own.HasField("partition_key") else None,
         publish_time=metadata.publish_time,
-        event_time=single.event_time,
+        event_time=own.event_time,
         producer_name=metadata.producer_name,
-        sequence_id=single.sequence_id if single.HasField("sequence_id") else metadata.sequence_id + index,
+        sequence_id=own.sequence_id if own.HasField("sequence_id") else metadata.sequence_id + message_id.batch_index,
         redelivery_count=redelivery_count,
         metadata=metadata,
     )
-
-
-def _properties(pairs: Sequence[KeyValue]) -> dict[str, str]:
-    return {pair.key: pair.value for pair in pairs}

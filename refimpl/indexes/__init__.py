@@ -1,1 +1,1 @@
-"""Fast data structures behind the rules: an index of patterns, and a set of topics with its hash."""
+"""Data structures behind the rules: an index of patterns, a set of topics with its hash, dictionaries of dictionaries."""

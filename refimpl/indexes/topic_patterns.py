@@ -15,6 +15,8 @@ from typing import Any
 
 import re2
 
+from refimpl.indexes.nested import Nested
+
 PATTERN_MEMORY = 1 << 20
 """Memory limit of RE2 for one pattern, in bytes; a pattern that needs more is refused."""
 
@@ -41,6 +43,7 @@ _TOKEN = re.compile(
     | (?P<other>[.^$]|\\[dDwWsSbBAz]|\[\^?\]?(?:\\[^Q]|[^\\\[\]])*\])"""
 )
 _FILED_UNDER = 8
+"""Number of characters of a required text, the last ones, by which the index finds a pattern."""
 _EVERYTHING = "(?s).*"
 
 
@@ -146,8 +149,8 @@ class PatternIndex:
 
     def __init__(self) -> None:
         self._patterns: dict[str, TopicsPattern] = {}
-        self._whole: dict[str, dict[str, None]] = {}
-        self._open_ends: dict[int, dict[str, dict[str, None]]] = {}
+        self._whole: Nested[str, str, None] = Nested()  # by literal and text
+        self._open_ends: dict[int, Nested[str, str, None]] = {}  # by the length of the literal, the literal and the text
         self._others: dict[int, dict[str, _Group]] = {}
 
     def __len__(self) -> int:
@@ -159,9 +162,9 @@ class PatternIndex:
             return
         self._patterns[pattern.text] = pattern
         if pattern.whole:
-            self._whole.setdefault(pattern.literal, {})[pattern.text] = None
+            self._whole.put(pattern.literal, pattern.text, None)
         elif pattern.open_end:
-            self._open_ends.setdefault(len(pattern.literal), {}).setdefault(pattern.literal, {})[pattern.text] = None
+            self._open_ends.setdefault(len(pattern.literal), Nested()).put(pattern.literal, pattern.text, None)
         else:
             key = pattern.literal[-_FILED_UNDER:]
             self._others.setdefault(len(key), {}).setdefault(key, _Group()).add(pattern)
@@ -172,9 +175,9 @@ class PatternIndex:
         if pattern is None:
             return
         if pattern.whole:
-            _remove(self._whole, pattern.literal, text)
+            self._whole.take(pattern.literal, text)
         elif pattern.open_end:
-            _remove(self._open_ends[len(pattern.literal)], pattern.literal, text)
+            self._open_ends[len(pattern.literal)].take(pattern.literal, text)
             _forget_empty(self._open_ends, len(pattern.literal))
         else:
             key = pattern.literal[-_FILED_UNDER:]
@@ -192,11 +195,10 @@ class PatternIndex:
         Returns:
             Each text once, in any order.
         """
-        found = list(self._whole.get(name, ()))
+        found = [*self._whole.keys_in(name)]
         for length, by_beginning in self._open_ends.items():
-            texts = by_beginning.get(name[:length]) if length <= len(name) else None
-            if texts and "\n" not in name[length:]:
-                found += texts
+            if "\n" not in name[length:]:
+                found += by_beginning.keys_in(name[:length])
         for group in self._groups_for(name):
             found += group.matching(name)
         return found
@@ -294,11 +296,6 @@ def _automata(patterns: list[TopicsPattern]) -> list[_Automaton]:
         middle = len(patterns) // 2
         return _automata(patterns[:middle]) + _automata(patterns[middle:])
     return [_Automaton(patterns, compiled)]
-
-
-def _remove(texts_by_literal: dict[str, dict[str, None]], literal: str, text: str) -> None:
-    del texts_by_literal[literal][text]
-    _forget_empty(texts_by_literal, literal)
 
 
 def _forget_empty(table: dict[Any, Any], key: object) -> None:

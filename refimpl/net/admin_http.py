@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from refimpl.broker.rest import AdminResponse, refusal
+from refimpl.broker.rest import refusal
 from refimpl.net.driver import Driver
 from refimpl.proposals.administration import AdminRequest
 
@@ -74,6 +74,3 @@ def _request(request: web.BaseRequest, body: bytes) -> AdminRequest:
         body=body,
         token=token.strip() if scheme.lower() == "bearer" else None,
     )
-
-
-__all__ = ["BODY_LIMIT", "AdminResponse", "AdminServer"]

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from refimpl.client import ClientCore, Closed, Connection, Pending
 from refimpl.client.options import PartitionGrowthOptions
+from refimpl.net.alarm import Alarm
 
 T = TypeVar("T")
 OptionsT = TypeVar("OptionsT", bound=PartitionGrowthOptions)
@@ -129,7 +130,7 @@ class ClientDriver:
         self.dial = dial
         self.loop = asyncio.get_running_loop()
         self._links: list[Link] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self.loop, self._tick)
         self._tasks: set[asyncio.Future[object]] = set()
 
     @contextlib.contextmanager
@@ -175,12 +176,7 @@ class ClientDriver:
         self._links += [Link(self, connection) for connection in self.core.connections_to_open()]
         for link in list(self._links):
             link.pump()
-        deadline = self.core.next_deadline()
-        if self._timer is not None and (deadline is None or self._timer.when() != deadline):
-            self._timer.cancel()
-            self._timer = None
-        if deadline is not None and self._timer is None:
-            self._timer = self.loop.call_at(deadline, self._tick, deadline)
+        self._alarm.set(self.core.next_deadline())
 
     def forget(self, link: Link) -> None:
         """Handle the end of a transport."""
@@ -195,9 +191,7 @@ class ClientDriver:
             task.cancel()
         while waited := [link.gone for link in self._links] + [task for task in self._tasks if task is not own]:
             await asyncio.wait(waited)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.set(None)
 
     def _came(self, pending: Pending[None], task: asyncio.Future[object]) -> None:
         self._tasks.discard(task)
@@ -210,10 +204,9 @@ class ClientDriver:
             else:
                 pending.succeed(None)
 
-    def _tick(self, deadline: float) -> None:
-        self._timer = None
+    def _tick(self, now: float) -> None:
         try:
-            self.core.tick(max(self.loop.time(), deadline))  # a loop may call a hair too early
+            self.core.tick(now)
         finally:
             self.settle()
 

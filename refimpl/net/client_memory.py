@@ -67,7 +67,7 @@ def memory_dial(links: MemoryLink | Mapping[str, MemoryLink]) -> Dial:
     async def dial(host: str, port: int, protocol_factory: Callable[[], asyncio.Protocol]) -> MemoryTransport:
         link = links if isinstance(links, MemoryLink) else links.get(f"{host}:{port}")
         if link is None:
-            raise ConnectionRefusedError(f"nobody listens at {host}:{port}")
+            raise ConnectionRefusedError(f"no broker listens at {host}:{port}")
         protocol = protocol_factory()
         transport = MemoryTransport(link, protocol)
         protocol.connection_made(transport)

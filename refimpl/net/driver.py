@@ -17,6 +17,7 @@ from typing import Protocol
 
 from refimpl.broker import Broker, Session
 from refimpl.broker.rest import AdminResponse, handle, refusal
+from refimpl.net.alarm import Alarm
 from refimpl.proposals.administration import AdminRequest
 
 
@@ -44,13 +45,13 @@ class Driver:
         self._log = log
         self._wires: dict[Session, Wire] = {}
         self._ended: set[Session] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self.loop, self._tick)
 
     def connect(self, wire: Wire) -> Session:
         """Open a session for a new connection."""
         session = self.broker.connect(self.loop.time())
         self._wires[session] = wire
-        self._arm()
+        self._alarm.set(self.broker.next_deadline())
         return session
 
     def received(self, session: Session, data: bytes) -> None:
@@ -92,15 +93,13 @@ class Driver:
             for session in sessions:
                 if session in self._wires:
                     self._wires[session].pump()
-        self._arm()
+        self._alarm.set(self.broker.next_deadline())
 
     def close(self) -> None:
         """Drop all connections and stop the timer."""
         for wire in list(self._wires.values()):
             wire.abort()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.set(None)
 
     def _guarded(self, session: Session, call: Callable[[], None]) -> None:
         wire = self._wires[session]
@@ -112,18 +111,9 @@ class Driver:
         wire.pump()
         self.settle()
 
-    def _arm(self) -> None:
-        deadline = self.broker.next_deadline()
-        if self._timer is not None and (deadline is None or self._timer.when() != deadline):
-            self._timer.cancel()
-            self._timer = None
-        if deadline is not None and self._timer is None:
-            self._timer = self.loop.call_at(deadline, self._tick, deadline)
-
-    def _tick(self, deadline: float) -> None:
-        self._timer = None
+    def _tick(self, now: float) -> None:
         try:
-            self.broker.tick(max(self.loop.time(), deadline))  # a loop may call a hair too early
+            self.broker.tick(now)
         except Exception as error:
             self._report("a timer", error)
         self.settle()

@@ -12,13 +12,12 @@ from refimpl.client import (
     Message,
     MessageId,
     MultiTopicsConsumer,
-    NamespaceConsumer,
     OutgoingMessage,
     PartitionedProducer,
-    PatternConsumer,
     Pending,
     ProducerStats,
 )
+from refimpl.client.followed_topics import FollowingConsumer
 from refimpl.client.producer import Producer as PartitionProducer
 from refimpl.client.watch_driver import MachineT, WatchDriver
 from refimpl.net.client_driver import ClientDriver
@@ -243,9 +242,9 @@ class Consumer:
 class Following(Consumer):
     """Receives the messages of a changing set of topics."""
 
-    _group: PatternConsumer | NamespaceConsumer
+    _group: FollowingConsumer
 
-    def __init__(self, driver: ClientDriver, group: PatternConsumer | NamespaceConsumer) -> None:
+    def __init__(self, driver: ClientDriver, group: FollowingConsumer) -> None:
         super().__init__(driver, group)
 
     @property

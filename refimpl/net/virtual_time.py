@@ -58,7 +58,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def _pass(self, seconds: float | None) -> None:
         if seconds is None:
-            raise RuntimeError(f"everything waits for ever at {self._virtual_time:g} s of virtual time: {self._waiting()}")
+            raise RuntimeError(f"no timer is set at {self._virtual_time:g} s of virtual time, and no task can continue: {self._waiting()}")
         self._virtual_time += seconds
         self._clock_resolution = math.ulp(self._virtual_time)  # a timer is due at its time, not a nanosecond before
         if self._virtual_time > self._limit:

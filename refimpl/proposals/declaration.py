@@ -32,7 +32,7 @@ class Capability:
         name: Its name in cases and target files.
         meaning: How to detect it, in one line.
         flag: The field of `FeatureFlags` in CONNECTED that announces it; empty: no flag does.
-        declared: Whether a target has to declare it, because nothing on the wire shows it.
+        declared: Whether the file of a target has to declare it, because nothing on the wire shows it.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Proposal(Generic[ProfileT_co]):
         capabilities: What a peer with the proposal can do.
         commands: The commands that it adds to the protocol.
         broker: Makes its extension of the broker.
-        profiles: Its two readings: `default` is what real peers speak or what is settled, `as-written` follows the text.
+        profiles: Its two readings: `default` is what real peers speak, or else this project's reading; `as-written` follows the text.
     """
 
     register: str

@@ -56,12 +56,13 @@ class Table(Generic[StateT, EventT, SendT]):
         self._rows: dict[tuple[StateT, EventT], tuple[Transition[StateT, EventT, SendT], ...]] = {}
         for key, found in groupby(rows, key=lambda row: (row.state, row.event)):
             if key in self._rows:
-                raise IncompleteTable(f"the rows of {_named(*key)} do not stand together")
+                raise IncompleteTable(f"the rows of {_named(*key)} are not adjacent")
             self._rows[key] = tuple(found)
         for (state, event), of_pair in self._rows.items():
             if [row.when is None for row in of_pair] != [False] * (len(of_pair) - 1) + [True]:
-                raise IncompleteTable(f"the last row of {_named(state, event)}, and no other, has no condition")
+                raise IncompleteTable(f"of the rows of {_named(state, event)}, only the last must be without a condition")
         self._ignored = frozenset((state, event) for state, events in ignored.items() for event in events)
+        self._left = frozenset(state for state, _ in self._rows)
         self._check()
 
     def _check(self) -> None:
@@ -69,7 +70,7 @@ class Table(Generic[StateT, EventT, SendT]):
         for state in type(some_state):
             for event in type(some_event):
                 if ((state, event) in self._rows) == ((state, event) in self._ignored):
-                    raise IncompleteTable(f"{_named(state, event)} has to have a row, or else to be ignored")
+                    raise IncompleteTable(f"{_named(state, event)} needs a row, or has to be ignored, but not both")
 
     def row(self, machine: object, state: StateT, event: EventT) -> Transition[StateT, EventT, SendT] | None:
         """Return the row that applies to a machine; None: the state ignores the event.
@@ -86,6 +87,10 @@ class Table(Generic[StateT, EventT, SendT]):
     def ignores(self, state: StateT, event: EventT) -> bool:
         """Return whether a state ignores an event."""
         return (state, event) in self._ignored
+
+    def is_final(self, state: StateT) -> bool:
+        """Return whether a state ignores every event."""
+        return state not in self._left
 
 
 def _named(state: Enum, event: Enum) -> str:

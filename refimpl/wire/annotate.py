@@ -19,13 +19,11 @@ from google.protobuf.descriptor import Descriptor
 
 from refimpl.wire.checksum import crc32c
 from refimpl.wire.commands import CARRY_PAYLOAD, FIELD_BY_TYPE
-from refimpl.wire.notation import line_notation, value_notation
+from refimpl.wire.notation import value_notation
 from refimpl.wire.payload import BROKER_ENTRY_MAGIC, CHECKSUM_MAGIC
 from refimpl.wire.pulsar_api_pb2 import NONE, BaseCommand, BrokerEntryMetadata, MessageMetadata, SingleMessageMetadata
 from refimpl.wire.scan import Piece, scan
 from refimpl.wire.schema import descriptor_of, inner_message
-
-__all__ = ["Line", "annotate", "format_lines", "line_notation"]
 
 _SHOWN = 32
 """Maximum number of bytes shown in a line; a longer line ends in `..`."""

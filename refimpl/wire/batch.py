@@ -34,14 +34,14 @@ def is_batch(metadata: MessageMetadata) -> bool:
 
 
 def decode_batch(body: bytes, count: int) -> list[SingleMessage]:
-    """Take a batch apart.
+    """Decode a batch.
 
     Args:
         body: The batch, decompressed.
         count: Number of messages, from the metadata.
 
     Returns:
-        The messages in their order.
+        The messages, in order.
 
     Raises:
         WireError: A size does not fit, metadata can't be parsed, or bytes are left over. Offsets count in `body`.
@@ -64,10 +64,10 @@ def decode_batch(body: bytes, count: int) -> list[SingleMessage]:
 
 
 def encode_batch(messages: Iterable[SingleMessage]) -> bytes:
-    """Put messages together.
+    """Encode a batch.
 
     Args:
-        messages: In their order. A `payload_size` that is set is written as it is, right or wrong; else the length is.
+        messages: The messages, in order. A `payload_size` that is set is written unchanged, even if it is wrong.
 
     Returns:
         The body of a batch, not compressed.

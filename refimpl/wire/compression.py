@@ -50,15 +50,15 @@ def decompress(body: bytes, compression: int, uncompressed_size: int, *, limit: 
 
     Args:
         body: The body as it is in the payload.
-        compression: A `CompressionType`. For NONE the size is not looked at: some clients send it, some do not.
-        uncompressed_size: Bytes that must come out.
-        limit: The most bytes that may come out; no more memory than that is taken, whatever the body holds.
+        compression: A `CompressionType`. For NONE the size is ignored, because not all clients send it.
+        uncompressed_size: Size of the original, in bytes.
+        limit: Maximum size of the original, in bytes; no more memory is used, whatever the body contains.
 
     Returns:
         The original.
 
     Raises:
-        WireError: The size is over the limit, the body is damaged, or another number of bytes comes out.
+        WireError: The size is above the limit, the body is damaged, or the original has another size.
     """
     if compression == NONE:
         return body

@@ -20,10 +20,10 @@ from refimpl.wire.schema import descriptor_of
 from refimpl.wire.strict import defect, is_text, parse_complete
 
 DEFAULT_MAX_MESSAGE_SIZE = 5 * 1024 * 1024
-"""Bytes; what CONNECTED announces unless configured otherwise."""
+"""Maximum size of a message in bytes that CONNECTED announces by default."""
 
 FRAME_PADDING = 10 * 1024
-"""Bytes that a frame may have beyond the largest message."""
+"""Bytes that a frame may have in addition to the largest message."""
 
 DEFAULT_MAX_FRAME_SIZE = DEFAULT_MAX_MESSAGE_SIZE + FRAME_PADDING
 
@@ -39,9 +39,9 @@ class Frame:
 
     Attributes:
         data: The whole frame as it was received, total size included.
-        command: What it says.
-        payload_bytes: What follows the command, or None if nothing does. Real peers ignore it after a command that
-            carries no payload, so it is no error there.
+        command: The command.
+        payload_bytes: The bytes after the command; None: there are none. Real peers ignore bytes after a command that
+            carries no payload, so they are no error.
     """
 
     data: bytes
@@ -52,7 +52,7 @@ class Frame:
         """Parse what follows the command.
 
         Raises:
-            WireError: It is malformed or absent, or the command carries none. Offsets count from the start of the frame.
+            WireError: The payload is malformed or absent, or the command carries none. Offsets count from the start of the frame.
         """
         offset = len(self.data) - len(self.payload_bytes or b"")
         if self.command.type not in CARRY_PAYLOAD:
@@ -66,11 +66,11 @@ def encode_frame(command: BaseCommand, payload: bytes | None = None) -> bytes:
     """Encode a frame.
 
     Args:
-        command: What it says.
+        command: The command.
         payload: What follows the command, from `encode_payload`.
 
     Returns:
-        The whole frame. Fields are in ascending order; unknown ones that were received are kept, after the others.
+        The whole frame. Fields are in ascending order, followed by unknown fields that the command was received with.
 
     Raises:
         ValueError: The command lacks its type, its sub-message or a required field.
@@ -88,7 +88,7 @@ def decode_frame(data: bytes) -> Frame:
     """Decode exactly one frame.
 
     Raises:
-        WireError: It is malformed, cut, or followed by something.
+        WireError: The frame is malformed or cut, or bytes follow it.
     """
     if len(data) < 4:
         raise WireError(0, f"the total size is cut: {len(data)} of 4 bytes")
@@ -101,16 +101,16 @@ def decode_frame(data: bytes) -> Frame:
 
 
 class FrameDecoder:
-    """Turn what arrives on a connection into frames; any split of the same bytes gives the same frames.
+    """Splits the bytes of a connection into frames, in whatever pieces they arrive.
 
-    A malformed frame ends the connection: nothing after it can be told apart. Frames before it are never lost: `receive`
-    returns them, `error` is set at once, and every later call raises it. If there are none to return it is raised at once.
+    After a malformed frame, no further one can be recognized. The frames before it are not lost: `receive` returns them and
+    sets `error`, which every later call raises. If there are no frames to return, `receive` raises it at once.
 
     Attributes:
-        max_frame_size: Bytes of a whole frame. May be set at any time; a client sets it from
+        max_frame_size: Maximum size of a frame, in bytes. It may be set at any time; a client sets it from
             `CONNECTED.max_message_size` plus `FRAME_PADDING`. Source: total size + 4 <= maxMessageSize + 10240,
             observed on Apache Pulsar 2.11.0 to 5.0.0-M1.
-        error: What is wrong with the frame at the front, or None.
+        error: What is wrong with the next frame; None: nothing so far.
     """
 
     def __init__(self, max_frame_size: int = DEFAULT_MAX_FRAME_SIZE) -> None:
@@ -120,7 +120,7 @@ class FrameDecoder:
 
     @property
     def pending(self) -> int:
-        """Bytes received that belong to no returned frame yet."""
+        """Return the number of received bytes that belong to no returned frame yet."""
         return len(self._buffer)
 
     @property
@@ -129,17 +129,17 @@ class FrameDecoder:
         return bytes(self._buffer)
 
     def receive(self, data: bytes) -> list[Frame]:
-        """Take bytes and return the frames that are complete now.
+        """Add received bytes, and return the frames that are complete now.
 
         Args:
-            data: What arrived next.
+            data: The bytes that arrived next.
 
         Returns:
-            Frames in their order; empty while the first is unfinished.
+            The frames, in order; empty while the next one is unfinished.
 
         Raises:
             WireError: The next frame is malformed and none came before it in this call, or an earlier call met the
-                defect. The offset counts from the start of that frame.
+                defect. The offset counts from the start of the malformed frame.
         """
         self._raise_error()
         buffer = self._buffer

@@ -50,11 +50,11 @@ def parse_payload(data: bytes, offset: int = 0) -> Payload:
         offset: Bytes before it in the frame; added to the offset of an error.
 
     Returns:
-        The parts. A wrong checksum is no error here: what to do about it is a rule, not a question of format.
+        The parts. A wrong checksum is not an error here: how to handle it is a rule, and not part of the format.
 
     Raises:
-        WireError: A size does not fit, or metadata can't be parsed. Damage may show as either; a receiver that wants to
-            tell asks `checksum_matches` first.
+        WireError: A size does not fit, or metadata can't be parsed. Damaged bytes can cause either; to recognize
+            damage, call `checksum_matches` first.
     """
     broker_entry_metadata, place = _broker_entry_metadata(data, offset)
     checksum = checksum_valid = None
@@ -96,27 +96,27 @@ def encode_payload(
     Args:
         metadata: The message's header.
         body: What follows it; compressed and batched already.
-        checksum: A number is written as it is; `invalid` is the right one with every bit turned.
-        broker_entry_metadata: What the broker adds in front.
+        checksum: `valid`, `invalid` (the right one with every bit inverted), `absent`, or a number to write unchanged.
+        broker_entry_metadata: What the broker adds in front; None: nothing.
 
     Returns:
         What follows the command in its frame.
 
     Raises:
-        ValueError: The metadata lack a required field, or `checksum` is none of these.
+        ValueError: The metadata lack a required field, or `checksum` has another value.
     """
     try:
         header = metadata.SerializeToString()
     except EncodeError as error:
         raise ValueError(f"metadata can't be encoded: {error}") from None
     covered = len(header).to_bytes(4, "big") + header + body
-    data = b""
+    start = b""
     if broker_entry_metadata is not None:
         added = broker_entry_metadata.SerializeToString()
-        data = BROKER_ENTRY_MAGIC + len(added).to_bytes(4, "big") + added
+        start = BROKER_ENTRY_MAGIC + len(added).to_bytes(4, "big") + added
     if checksum != "absent":
-        data += CHECKSUM_MAGIC + _checksum(checksum, covered).to_bytes(4, "big")
-    return data + covered
+        start += CHECKSUM_MAGIC + _checksum(checksum, covered).to_bytes(4, "big")
+    return start + covered
 
 
 def _checksum(wanted: str | int, covered: bytes) -> int:

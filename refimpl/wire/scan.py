@@ -20,7 +20,7 @@ from refimpl.wire.errors import WireError
 from refimpl.wire.schema import inner_message, is_repeated, required_fields
 
 MAX_DEPTH = 100
-"""Messages inside messages; the limit of the generated code too."""
+"""Maximum nesting of messages; the generated code has the same limit."""
 
 _PACKED_SHOWN = 16
 _KIND_OF_TYPE = {
@@ -37,7 +37,7 @@ Value = int | float | str | bytes | list[int] | None
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One field as it stands in the bytes, or one defect.
+    """One field in the bytes, or one defect.
 
     Attributes:
         depth: 0 for the fields of the outermost message.
@@ -79,18 +79,23 @@ def read_varint(data: bytes, start: int, end: int) -> tuple[int, int]:
     raise WireError(start, "a varint is cut" if end - start < 10 else "a varint is longer than ten bytes")
 
 
+def varint_size(number: int) -> int:
+    """Return the length of a varint in bytes."""
+    return max(1, -(-number.bit_length() // 7))
+
+
 def scan(descriptor: Descriptor, data: bytes, start: int = 0, end: int | None = None, depth: int = 0) -> Iterator[Piece]:
     """Read the fields of a message in their order on the wire, those of inner messages after the field that holds them.
 
     Args:
         descriptor: The message's description.
-        data: Where it stands.
-        start: Its first byte.
-        end: The byte after its last; the end of `data` by default.
-        depth: How many messages it is inside of.
+        data: The bytes that contain the message.
+        start: Offset of its first byte.
+        end: Offset after its last byte; None: the end of `data`.
+        depth: Number of messages around it.
 
     Yields:
-        Pieces. After a defect the rest of that message is skipped; the enclosing one goes on.
+        Pieces. After a defect, the rest of that message is skipped, and the enclosing one continues.
     """
     end = len(data) if end is None else end
     seen: set[int] = set()

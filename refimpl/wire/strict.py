@@ -1,7 +1,7 @@
 """Parse one protobuf message strictly.
 
-The generated code leaves three things open: required fields may be missing, text that is not UTF-8 comes out as bytes,
-and an error has no place. Here all three are a `WireError` with an offset.
+The generated code accepts a message that lacks required fields, returns text that is not UTF-8 as bytes, and does not say where an
+error is. Here, all three are a `WireError` with an offset.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def parse(kind: type[M], data: bytes, offset: int = 0) -> M:
     """Parse a message.
 
     Args:
-        kind: Its generated class.
-        data: Its encoding, nothing else.
+        kind: The generated class of the message.
+        data: The encoded message, and nothing else.
         offset: Bytes before it in the frame; added to the offset of an error.
 
     Returns:
-        The message, complete, every text in it a `str`. Unknown fields and enum values are accepted, as real peers do.
+        The complete message, with each text as `str`. Unknown fields and enum values are accepted, as by real peers.
 
     Raises:
         WireError: It can't be parsed, lacks a required field, or holds text that is not UTF-8.
@@ -60,15 +60,15 @@ def parse_complete(kind: type[M], data: bytes, offset: int = 0) -> M:
 
 
 def defect(descriptor: Descriptor, data: bytes, offset: int = 0) -> WireError:
-    """Find what is wrong with bytes that did not parse.
+    """Locate the defect in bytes that can't be parsed.
 
     Args:
-        descriptor: What they should be.
-        data: The encoding.
+        descriptor: The description of the message.
+        data: The encoded message.
         offset: Bytes before it in the frame.
 
     Returns:
-        The error to raise. Of very long input only the first 10,000 fields are looked at; then it names the start.
+        The error to raise. Only the first 10,000 fields are checked; for a defect after them, it names the start.
     """
     for piece in islice(scan(descriptor, data), _MAX_SCANNED):
         if piece.defect is not None:
@@ -77,7 +77,7 @@ def defect(descriptor: Descriptor, data: bytes, offset: int = 0) -> WireError:
 
 
 def is_text(message: Message) -> bool:
-    """Return whether every text in a message is UTF-8: where it is not the generated code yields bytes."""
+    """Return whether each text in a message is UTF-8; the generated code returns any other text as bytes."""
     for name, repeated, is_message in _text_fields(descriptor_of(message)):
         if is_message and not repeated and not message.HasField(name):
             continue

@@ -9,7 +9,7 @@ import pytest
 
 from refimpl.broker import PROPOSALS, Broker
 from refimpl.client import BrokerRefused, Closed
-from refimpl.client.scalable_consumer import RETRY_SECONDS
+from refimpl.client.followed_topics import RETRY_SECONDS
 from refimpl.client.scalable_producer import segment_hash
 from refimpl.net.memory_link import Faults, MemoryLink
 from refimpl.proposals.administration import AdminRequest

@@ -39,6 +39,15 @@ def test_which_states_a_close_or_a_connection_leaves_as_they_are(package, event,
     assert {state.name for state in type(package.TRANSITIONS[0].state)} - {state.name for state in states} == ignoring
 
 
+@pytest.mark.parametrize(
+    ("package", "final"),
+    [(topic_list, {"CLOSED"}), (partition_watch, {"CLOSED"}), (scalable_topics, {"CLOSED", "FAILED"}), (message_filter, set())],
+)
+def test_a_state_that_ignores_every_event_is_final(package, final):
+    table = Table(package.TRANSITIONS, package.IGNORED)
+    assert {state.name for state in type(package.TRANSITIONS[0].state) if table.is_final(state)} == final
+
+
 class Door(Enum):
     OPEN = 1
     SHUT = 2
@@ -75,11 +84,11 @@ def test_the_first_row_that_applies_counts():
 @pytest.mark.parametrize(
     ("rows", "ignored", "complaint"),
     [
-        ([PUSHED, PULLED], {Door.OPEN: [Hand.PULL]}, "PUSH in SHUT has to have a row, or else to be ignored"),
-        ([PULLED], ELSE, "PUSH in OPEN has to have a row, or else to be ignored"),
-        ([PUSHED, PULLED], {Door.OPEN: list(Hand), Door.SHUT: [Hand.PUSH]}, "PUSH in OPEN has to have a row, or else to be ignored"),
-        ([PUSHED, REFUSED], ELSE, "the last row of PULL in SHUT, and no other, has no condition"),
-        ([PUSHED, PULLED, REFUSED], ELSE, "the last row of PULL in SHUT, and no other, has no condition"),
+        ([PUSHED, PULLED], {Door.OPEN: [Hand.PULL]}, "PUSH in SHUT needs a row, or has to be ignored, but not both"),
+        ([PULLED], ELSE, "PUSH in OPEN needs a row, or has to be ignored, but not both"),
+        ([PUSHED, PULLED], {Door.OPEN: list(Hand), Door.SHUT: [Hand.PUSH]}, "PUSH in OPEN needs a row, or has to be ignored, but not both"),
+        ([PUSHED, REFUSED], ELSE, "of the rows of PULL in SHUT, only the last must be without a condition"),
+        ([PUSHED, PULLED, REFUSED], ELSE, "of the rows of PULL in SHUT, only the last must be without a condition"),
         ([REFUSED, PUSHED, PULLED], ELSE, "PULL in SHUT"),
     ],
 )

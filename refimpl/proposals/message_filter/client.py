@@ -96,14 +96,14 @@ class MessageFilterState(Enum):
     OFFLINE = "there is no connection"
     BROKER = "the broker filters"
     CLIENT = "the client filters what the broker sends"
-    REFUSED = "nobody can; the consumer does not subscribe"
+    REFUSED = "neither filters; the consumer does not subscribe"
 
 
 class MessageFilterEvent(Enum):
     """The events of a consumer with a policy."""
 
-    OFFERED = "a connection whose broker sets supports_message_filter"
-    NOT_OFFERED = "a connection whose broker does not"
+    OFFERED = "a connection is ready, and its broker sets supports_message_filter"
+    NOT_OFFERED = "a connection is ready, and its broker does not set it"
     DISCONNECTED = "the connection is lost"
 
 

@@ -133,10 +133,8 @@ class RegexFilter:
 
     def matches(self, message: Candidate) -> bool:
         """Return whether the whole payload matches: pr7629.regex.whole-payload, .newline, .linear."""
-        data = message.payload
-        if not _is_utf8(data):
-            data = data.decode("latin-1").encode()
-        return self._compiled.fullmatch(data) is not None
+        text = message.payload if _is_utf8(message.payload) else message.payload.decode("latin-1").encode()
+        return self._compiled.fullmatch(text) is not None
 
 
 def _compiled(pattern: str) -> Any:

@@ -51,9 +51,9 @@ class MessageFilterProfile:
     """Which reading of PR 7629 a peer speaks, where the settled one differs from the text."""
 
     filter_scope: Literal["subscription", "consumer"]
-    """What has one filter: the subscription, so that a consumer with another filter, or with none, is refused with ConsumerBusy
-    while one is connected; or, as the text has it, each consumer, so that on a shared subscription it is chance by which filter a
-    message is judged, and what one consumer rejects is lost for the others."""
+    """What has one filter. `subscription`: all consumers of a subscription have the same filter; a consumer with another one, or
+    with none, is refused with ConsumerBusy. `consumer`, as the text says: each consumer has its own filter. On a shared
+    subscription, chance then decides which filter judges a message, and the consumers lose what another one's filter rejects."""
 
 
 DEFAULT = MessageFilterProfile(filter_scope="subscription")
@@ -117,7 +117,7 @@ class EntryOutcome(Enum):
 
     ACCEPT = "deliver it"
     REJECT = "acknowledge it"
-    PARTIAL = "deliver it with the messages that are wanted; acknowledge the others"
+    PARTIAL = "deliver the messages that match; acknowledge the others"
 
 
 @dataclass(frozen=True, slots=True)

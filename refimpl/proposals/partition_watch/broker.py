@@ -12,8 +12,9 @@ from enum import Enum
 from types import MappingProxyType
 from typing import cast
 
+from refimpl.indexes.nested import Nested
 from refimpl.names import namespace_of
-from refimpl.proposals.extension import Connection, Extension, Host, send_all
+from refimpl.proposals.extension import Connection, Extension, Host, anybody, send_all
 from refimpl.proposals.partition_watch.rules import (
     DEFAULT,
     RESULT_TIMEOUT,
@@ -46,9 +47,9 @@ from refimpl.wire.pulsar_api_pb2 import (
 class Delivery(Enum):
     """The delivery state of a watcher's last update."""
 
-    SETTLED = "nothing waits for a result"
+    SETTLED = "no update waits for a result"
     IN_FLIGHT = "an update waits for its result"
-    WAITING = "an update has failed and is sent again soon"
+    WAITING = "the update has failed; the broker resends it soon"
 
 
 class News(Enum):
@@ -56,8 +57,8 @@ class News(Enum):
 
     CHANGED = "a count has changed"
     DONE = "the client has applied the update in flight"
-    FAILED = "the client could not apply it"
-    DUE = "time is up"
+    FAILED = "the client has not applied it"
+    DUE = "the deadline has come"
 
 
 DELIVERIES: Mapping[tuple[Delivery, News], Delivery] = MappingProxyType(
@@ -134,10 +135,10 @@ class PartitionWatchBroker:
         self._max_watchers = max_watchers
         self._max_topics = max_topics
         self._max_frame_size = max_frame_size
-        self._may_watch = may_watch or _anybody
-        self._watchers: dict[Hashable, dict[int, _Watcher]] = {}  # by connection and watcher_id
+        self._may_watch = may_watch or anybody
+        self._watchers: Nested[Hashable, int, _Watcher] = Nested()  # by connection and watcher_id
         self._topics: dict[Hashable, int] = {}  # number of topics of all watchers of a connection
-        self._by_topic: dict[str, dict[_Watcher, None]] = {}  # by full name
+        self._by_topic: Nested[str, _Watcher, None] = Nested()  # by full name
         self._alarms: list[tuple[float, int, _Watcher]] = []
         self._numbers = itertools.count()
 
@@ -147,7 +148,7 @@ class PartitionWatchBroker:
 
     def watcher_count(self, connection: Hashable) -> int:
         """Return the number of watchers of a connection."""
-        return len(self._watchers.get(connection, ()))
+        return self._watchers.count(connection)
 
     # Requests
 
@@ -166,7 +167,7 @@ class PartitionWatchBroker:
         """
         if not self._enabled:  # pip247.watch.switched-off
             raise Refused(NotAllowedError, "Notifications for partition updates are switched off at this broker")
-        old = self._watchers.get(connection, {}).get(request.watcher_id)
+        old = self._watchers.find(connection, request.watcher_id)
         names = self._names(request)
         self._check_room(connection, old, len(names))
         if not all(self._may_watch(connection, topic) for topic in names):  # pip247.watch.unauthorized
@@ -176,10 +177,10 @@ class PartitionWatchBroker:
             self._drop(old)  # pip247.watch.repeat-replaces, pip247.watch.repeat-clears
         version = old.version if old is not None else 0  # pip247.watch.repeat-version, pip247.version.per-watcher
         watcher = _Watcher(connection, request.watcher_id, names, counts, version)
-        self._watchers.setdefault(connection, {})[request.watcher_id] = watcher
+        self._watchers.put(connection, request.watcher_id, watcher)
         self._topics[connection] = self._topics.get(connection, 0) + len(names)
         for topic in names:
-            self._by_topic.setdefault(topic, {})[watcher] = None
+            self._by_topic.put(topic, watcher, None)
         return CommandWatchPartitionUpdateSuccess(  # pip247.watch.success, pip247.watch.success-counts
             request_id=request.request_id, watcher_id=request.watcher_id, topic_with_partition=watcher.topics_with_partitions()
         )
@@ -193,12 +194,11 @@ class PartitionWatchBroker:
             raise Refused(NotAllowedError, f"An update for these topics could have more than {self._max_frame_size} bytes")
         return names
 
-    def _check_room(self, connection: Hashable, old: _Watcher | None, topics: int) -> None:
-        watchers = self._watchers.get(connection, {})
-        if old is None and len(watchers) >= self._max_watchers:  # pip247.watch.limits
+    def _check_room(self, connection: Hashable, old: _Watcher | None, topic_count: int) -> None:
+        if old is None and self.watcher_count(connection) >= self._max_watchers:  # pip247.watch.limits
             raise Refused(TooManyRequests, f"This connection has {self._max_watchers} partition update watchers, which is the limit")
         others = self._topics.get(connection, 0) - (len(old.names) if old is not None else 0)
-        if others + topics > self._max_topics:
+        if others + topic_count > self._max_topics:
             raise Refused(TooManyRequests, f"The partition update watchers of one connection may have {self._max_topics} topics")
 
     def result(self, connection: Hashable, result: CommandPartitionUpdateResult, now: float) -> CommandPartitionUpdate | None:
@@ -212,7 +212,7 @@ class PartitionWatchBroker:
         Returns:
             The update to send to the connection; None: nothing.
         """
-        watcher = self._watchers.get(connection, {}).get(result.watcher_id)  # pip247.result.unknown-watcher
+        watcher = self._watchers.find(connection, result.watcher_id)  # pip247.result.unknown-watcher
         judgement = judge_result(watcher.in_flight if watcher is not None else None, result.version, success=result.success)
         if judgement is ResultJudgement.UNEXPECTED:
             self.unexpected_results += 1
@@ -226,7 +226,7 @@ class PartitionWatchBroker:
 
     def close(self, connection: Hashable, request: CommandWatchPartitionUpdateClose) -> CommandSuccess:
         """Close a watcher; closing an unknown watcher succeeds: pip247.close.answer, pip247.close.unknown, pip247.close.silence."""
-        watcher = self._watchers.get(connection, {}).get(request.watcher_id)
+        watcher = self._watchers.find(connection, request.watcher_id)
         if watcher is not None:
             self._drop(watcher)
         return CommandSuccess(request_id=request.request_id)
@@ -249,7 +249,7 @@ class PartitionWatchBroker:
             The connections to notify and the command for each, in the order of sending.
         """
         updates: list[tuple[Hashable, CommandPartitionUpdate]] = []
-        for watcher in list(self._by_topic.get(topic, ())):  # pip247.update.every-watcher
+        for watcher in self._by_topic.keys_in(topic):  # pip247.update.every-watcher
             if self._count_of(topic) != watcher.counts[topic]:  # pip247.update.only-changes
                 update = self._happened(watcher, News.CHANGED, now)
                 if update is not None:
@@ -331,16 +331,12 @@ class PartitionWatchBroker:
 
     def _drop(self, watcher: _Watcher) -> None:
         watcher.deadline = None
-        watchers = self._watchers[watcher.connection]
-        del watchers[watcher.watcher_id]
+        self._watchers.take(watcher.connection, watcher.watcher_id)
         self._topics[watcher.connection] -= len(watcher.names)
-        if not watchers:
-            del self._watchers[watcher.connection], self._topics[watcher.connection]
+        if watcher.connection not in self._watchers:
+            del self._topics[watcher.connection]
         for topic in watcher.names:
-            of_topic = self._by_topic[topic]
-            del of_topic[watcher]
-            if not of_topic:
-                del self._by_topic[topic]
+            self._by_topic.take(topic, watcher)
 
 
 class _Watcher:
@@ -376,10 +372,6 @@ class _Watcher:
     def topics_with_partitions(self) -> list[TopicWithPartition]:
         """Return the topics in the order of the request, each with the count in the last update."""
         return [TopicWithPartition(topic=spelling, partition=self.counts[topic]) for topic, spelling in self.names.items()]
-
-
-def _anybody(connection: Hashable, topic: str) -> bool:  # noqa: ARG001
-    return True
 
 
 class PartitionWatchExtension(Extension):

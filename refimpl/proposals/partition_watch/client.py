@@ -2,8 +2,8 @@
 
 If the broker supports watchers, the client opens one. It passes the counts of the success and of each update to a listener, one
 call at a time, and sends the outcome of an update as its result. Otherwise it polls the counts once per interval. `TRANSITIONS` is
-the state machine. Unlike other watches, this one needs a caller for its listener: either `tell` calls it, or, if the listener is
-asynchronous, the caller passes it the value of `next_call` and reports the outcome to `called`.
+the state machine. The machine does not call its listener itself: `tell` calls a synchronous listener; for an asynchronous one, the
+caller takes the argument from `next_call` and reports the outcome to `called`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from refimpl.proposals.partition_watch.rules import (
 )
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.state_machine import Table, Transition
-from refimpl.proposals.watch_machine import Registration
+from refimpl.proposals.watch_machine import Registration, TableWatch
 from refimpl.wire.commands import command_name
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -47,28 +47,28 @@ class PartitionWatchState(Enum):
     """The states of a client."""
 
     OFFLINE = "there is no connection"
-    REGISTERING = "a watcher is asked for"
-    WATCHING = "the watcher tells of changes"
-    DOUBTING = "the watcher tells of changes, but the counts of its success could not be applied"
-    CHECKING = "the watcher tells of changes, and is asked for once more"
-    POLLING = "the broker tells nothing; counts are asked for once in an interval"
-    WAITING = "the request for a watcher has failed and is made again soon; counts are asked for once in an interval"
-    CLOSED = "nobody is interested any more"
+    REGISTERING = "the client waits for a watcher"
+    WATCHING = "the broker sends changes"
+    DOUBTING = "the broker sends changes, but the listener failed on the counts of the success"
+    CHECKING = "the broker sends changes, and the client has repeated the watch request"
+    POLLING = "the broker sends no changes; the client asks for the counts once per interval"
+    WAITING = "the watch request has failed; the client tries again soon, and polls as in POLLING"
+    CLOSED = "the application has closed the watch"
 
 
 class PartitionWatchEvent(Enum):
     """The events of this state machine."""
 
-    CONNECTED = "there is a connection"
+    CONNECTED = "a connection is ready"
     DISCONNECTED = "the connection is lost"
     WATCHED = "WATCH_PARTITION_UPDATE_SUCCESS"
     REFUSED = "NotAllowedError for WATCH_PARTITION_UPDATE"
     FAILED = "another ERROR, or no answer in time"
-    APPLIED = "the listener has taken the counts of a success or an update"
+    APPLIED = "the listener has applied the counts of a success or an update"
     UNAPPLIED = "the listener has failed on the counts of a success"
-    DUE = "time is up"
-    POLL_DUE = "an interval is over"
-    CLOSE = "nobody is interested any more"
+    DUE = "the deadline has come"
+    POLL_DUE = "the poll interval is over"
+    CLOSE = "the application closes the watch"
 
 
 class PartitionWatchSend(Enum):
@@ -172,13 +172,13 @@ class _Told:
 
     Attributes:
         source: The type of the command that had the counts.
-        success: The number of successes and lost connections before it.
+        epoch: The number of successes and lost connections before it. Counts of an earlier epoch need no result.
         counts: The counts, by topic.
         version: The version of an update.
     """
 
     source: type[CommandWatchPartitionUpdateSuccess | CommandPartitionUpdate | CommandPartitionedTopicMetadataResponse]
-    success: int
+    epoch: int
     counts: dict[str, int]
     version: int = 0
 
@@ -196,7 +196,7 @@ class _Update:
     is_applied: bool | None = None
 
 
-class PartitionWatch:
+class PartitionWatch(TableWatch[PartitionWatchState, PartitionWatchEvent, PartitionWatchSend]):
     """Keeps the partition counts of some topics; a `WatchMachine`.
 
     Args:
@@ -210,10 +210,7 @@ class PartitionWatch:
         operation_timeout: Seconds after which an unanswered watch request fails.
 
     Attributes:
-        state: The current state.
         watches: Whether the client can open a watcher on this connection.
-        registration: The state of the watcher at the broker; updates count only once it is confirmed.
-        failure: Why the last watch request failed; None: it succeeded.
     """
 
     def __init__(
@@ -228,49 +225,29 @@ class PartitionWatch:
         reconcile_period: float = RECONCILE_PERIOD,
         operation_timeout: float = 30.0,
     ) -> None:
+        super().__init__(_TABLE, PartitionWatchState.OFFLINE, PartitionWatchState.OFFLINE, ("watcher_id", watcher_id))
         self.topics = tuple(dict.fromkeys(topics))
         self.watcher_id = watcher_id
-        self.state = PartitionWatchState.OFFLINE
         self.watches = False
-        self.registration = Registration.NONE
-        self.failure: Refused | None = None
         self._counts = dict.fromkeys(self.topics, 0) | dict(counts or {})
         self._enabled = enabled
         self._poll_interval = poll_interval
         self._reconcile_period = reconcile_period if profile.reconciles else None  # pip247.client.reconciles, .no-task-beside-watch
         self._timeout = operation_timeout
-        self._success = 0  # number of successes and lost connections; each makes earlier counts void
+        self._epoch = 0  # number of successes and lost connections
         self._update = _Update()
         self._next: _Told | None = None
         self._running: tuple[_Told, PartitionCounts] | None = None
-        self._outbox: list[PartitionWatchSend] = []
         self._results: list[CommandPartitionUpdateResult] = []
         self._watch_request: int | None = None
         self._polls: dict[int, str] = {}  # topics by request_id
-        self._due: float | None = None
         self._poll_due: float | None = None
         self._told_at: float | None = None
-        self._failures = 0
 
     @property
     def counts(self) -> dict[str, int]:
         """The partition counts that the listener has applied, by topic; 0: unknown."""
         return dict(self._counts)
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Return the field by which the broker's commands address it, and the value of that field."""
-        return "watcher_id", self.watcher_id
-
-    @property
-    def wants_connection(self) -> bool:
-        """Whether the watch needs a connection and has none."""
-        return self.state is PartitionWatchState.OFFLINE
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it has ended and will not start again."""
-        return self.state is PartitionWatchState.CLOSED
 
     def connected(self, flags: FeatureFlags | None, now: float) -> None:
         """Handle a new connection to any broker of the cluster: pip247.client.reconnects, pip247.client.other-broker.
@@ -296,7 +273,6 @@ class PartitionWatch:
 
     def close(self) -> None:
         """Close the watch and its watcher at the broker: pip247.client.closes."""
-        self._outbox.clear()
         self._results.clear()
         self._polls.clear()
         self._next = None
@@ -305,7 +281,7 @@ class PartitionWatch:
     def next_deadline(self) -> float | None:
         """Return when to call `tick` next, in seconds; None: no deadline is set."""
         polls = [self._poll_due] if self.state in _WITHOUT_WATCHER else []
-        return min((when for when in [self._due, *polls] if when is not None), default=None)
+        return min((when for when in [self._deadline, *polls] if when is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Do what is due."""
@@ -313,43 +289,33 @@ class PartitionWatch:
             self._poll_due = now + self._poll_interval  # pip247.client.polls
             self._polls.clear()
             self._happened(PartitionWatchEvent.POLL_DUE, now)  # pip247.client.polls-while-retrying
-        if self._due is None or now < self._due:
-            return
-        self._due = None
+        super().tick(now)
+
+    def _due(self, now: float) -> None:
         if self._watch_request is not None:
             self._watch_request = None
             if self.registration is Registration.ASKED:
                 self.registration = Registration.DOUBTFUL
-            self._failed(Refused(0, "the broker has not answered in time"), PartitionWatchEvent.FAILED, now)
+            self._failed(PartitionWatchEvent.FAILED, Refused(0, "the broker has not answered in time"), now)
         else:
             self._happened(PartitionWatchEvent.DUE, now)
 
     def commands_to_send(self, new_request_id: Callable[[], int], now: float) -> list[Message]:
-        """Return what to send now, in this order.
+        """Return what to send now, results first; see `WatchMachine`."""
+        results, self._results = self._results, []
+        return [*results, *super().commands_to_send(new_request_id, now)]
 
-        Args:
-            new_request_id: Returns an id that no other request of the connection has.
-            now: Seconds.
-
-        Returns:
-            Sub-messages; the caller wraps each one into a BaseCommand.
-        """
-        messages: list[Message] = list(self._results)
-        for send in self._outbox:
-            if send is PartitionWatchSend.POLL:
-                messages += self._metadata_requests(new_request_id)
-            elif send is PartitionWatchSend.WATCH:
-                if self.registration is Registration.NONE:
-                    self.registration = Registration.ASKED
-                self._watch_request = new_request_id()
-                self._due = now + self._timeout
-                messages.append(CommandWatchPartitionUpdate(request_id=self._watch_request, watcher_id=self.watcher_id, topics=self.topics))
-            else:
-                self.registration = Registration.NONE  # the close ends any earlier request, too
-                messages.append(CommandWatchPartitionUpdateClose(request_id=new_request_id(), watcher_id=self.watcher_id))
-        self._results.clear()
-        self._outbox.clear()
-        return messages
+    def _messages(self, send: PartitionWatchSend, new_request_id: Callable[[], int], now: float) -> Iterable[Message]:
+        if send is PartitionWatchSend.POLL:
+            return self._metadata_requests(new_request_id)
+        if send is PartitionWatchSend.CLOSE:
+            self.registration = Registration.NONE  # the close ends any earlier request, too
+            return [CommandWatchPartitionUpdateClose(request_id=new_request_id(), watcher_id=self.watcher_id)]
+        if self.registration is Registration.NONE:
+            self.registration = Registration.ASKED
+        self._watch_request = new_request_id()
+        self._deadline = now + self._timeout
+        return [CommandWatchPartitionUpdate(request_id=self._watch_request, watcher_id=self.watcher_id, topics=self.topics)]
 
     def _metadata_requests(self, new_request_id: Callable[[], int]) -> Iterable[Message]:
         for topic in self.topics:
@@ -381,7 +347,7 @@ class PartitionWatch:
         self.registration = Registration.CONFIRMED
         self._told_at, self._poll_due = now, None  # pip247.client.no-poll-beside-watch
         # pip247.client.success-calls
-        self._next = _Told(CommandWatchPartitionUpdateSuccess, self._success, self._ours(answer.topic_with_partition))
+        self._next = _Told(CommandWatchPartitionUpdateSuccess, self._epoch, self._ours(answer.topic_with_partition))
         self._happened(PartitionWatchEvent.WATCHED, now)
 
     def _updated(self, update: CommandPartitionUpdate) -> None:
@@ -392,7 +358,7 @@ class PartitionWatch:
         if update.version > newest.version or (repeated and newest.is_applied is False):  # pip247.client.update-calls, .failed-again
             self._update = _Update(update.version)
             counts = self._ours(update.topic_with_partition)
-            self._next = _Told(CommandPartitionUpdate, self._success, counts, update.version)  # pip247.client.newest-only
+            self._next = _Told(CommandPartitionUpdate, self._epoch, counts, update.version)  # pip247.client.newest-only
         elif not repeated or newest.is_applied is not None:  # pip247.client.not-newer; else its result follows: pip247.client.one-result
             self._results.append(CommandPartitionUpdateResult(version=update.version, success=True, watcher_id=self.watcher_id))
 
@@ -402,7 +368,7 @@ class PartitionWatch:
             return
         if answer.partitions <= self._counts[topic]:
             return
-        told = self._next or _Told(CommandPartitionedTopicMetadataResponse, self._success, {})
+        told = self._next or _Told(CommandPartitionedTopicMetadataResponse, self._epoch, {})
         self._next = replace(told, counts=told.counts | {topic: answer.partitions})
 
     def _error(self, error: CommandError, now: float) -> None:
@@ -413,14 +379,14 @@ class PartitionWatch:
             is_refused = error.error == NotAllowedError  # pip247.client.refused
             self.watches = self.watches and not is_refused
             event = PartitionWatchEvent.REFUSED if is_refused else PartitionWatchEvent.FAILED
-            self._failed(Refused(error.error, error.message), event, now)
+            self._failed(event, Refused(error.error, error.message), now)
 
     def _ours(self, told: Iterable[TopicWithPartition]) -> dict[str, int]:
         return {one.topic: one.partition for one in told if one.topic in self._counts}  # pip247.client.foreign-topic
 
     def _forget_registration(self) -> None:
         """Restart the versions; earlier updates need no result any more: pip247.client.versions-restart."""
-        self._success += 1
+        self._epoch += 1
         self._update = _Update()
         self._results.clear()
 
@@ -458,7 +424,7 @@ class PartitionWatch:
         (told, call), self._running = self._running, None
         if success:
             self._counts.update(zip(call.topics, call.counts, strict=True))
-        if self.state is PartitionWatchState.CLOSED or told.success != self._success:  # pip247.client.no-foreign-result
+        if self.state is PartitionWatchState.CLOSED or told.epoch != self._epoch:  # pip247.client.no-foreign-result
             return
         if told.source is CommandPartitionUpdate:
             if told.version == self._update.version:
@@ -466,32 +432,22 @@ class PartitionWatch:
             # pip247.client.result
             self._results.append(CommandPartitionUpdateResult(version=told.version, success=success, watcher_id=self.watcher_id))
         if told.source is not CommandPartitionedTopicMetadataResponse and success:
-            self._failures, self.failure = 0, None
+            self._succeeded()
             self._happened(PartitionWatchEvent.APPLIED, now)
         elif told.source is CommandWatchPartitionUpdateSuccess:  # pip247.client.success-failed
-            self._failed(Refused(0, "the listener has failed"), PartitionWatchEvent.UNAPPLIED, now)
+            self._failed(PartitionWatchEvent.UNAPPLIED, Refused(0, "the listener has failed"), now)
 
     # The table
 
-    def _failed(self, refusal: Refused, event: PartitionWatchEvent, now: float) -> None:
-        self.failure = refusal
-        self._failures += 1
-        self._happened(event, now)
-
     def _happened(self, event: PartitionWatchEvent, now: float | None) -> None:
-        """Apply the transition table."""
-        row = _TABLE.row(self, self.state, event)
-        if row is None:
-            return
-        self.state = row.target
-        if row.send is not None:
-            self._outbox.append(row.send)
-        if event is not PartitionWatchEvent.POLL_DUE:  # which has its own deadline
-            self._due = self._deadline(now) if now is not None else None
+        """Apply the transition table, and set the time of the next poll."""
+        super()._happened(event, now)
         if self.state in _WITHOUT_WATCHER and self._poll_due is None and self._told_at is not None:
             self._poll_due = self._told_at + self._poll_interval
 
-    def _deadline(self, now: float) -> float | None:
+    def _new_deadline(self, event: PartitionWatchEvent, now: float) -> float | None:
+        if event is PartitionWatchEvent.POLL_DUE:  # which has its own deadline
+            return self._deadline
         if self.state is PartitionWatchState.WATCHING:
             return None if self._reconcile_period is None else now + self._reconcile_period
         if self.state in (PartitionWatchState.DOUBTING, PartitionWatchState.WAITING):  # pip247.client.retries

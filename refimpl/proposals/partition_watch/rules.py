@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from refimpl.backoff import delay
+from refimpl.wire.scan import varint_size
 
 RESULT_TIMEOUT = 10.0
 """Seconds until an update without a result is resent (`notificationForPartitionUpdateTimeoutSeconds`; the text's default)."""
@@ -34,17 +35,17 @@ class PartitionWatchProfile:
     """Which reading of PIP-247 a peer speaks, where there are two."""
 
     failed_result: Literal["backoff", "at_once"]
-    """When an update whose result is a failure is sent again: at once the first time and then after delays that double, or, as the
-    text has it, always at once; a listener that always fails then keeps broker and client busy without a pause."""
+    """When the broker resends an update that the client failed to apply. `backoff`: at once the first time, then after delays
+    that double. `at_once`, as the text says: always at once. A listener that always fails then keeps broker and client busy."""
 
     reconciles: bool
-    """Whether a client with a watcher has its counts read again from time to time. The text starts no task at all beside the
-    watcher, so that an update that is lost leaves the client wrong until the next change or reconnect."""
+    """Whether a client with a watcher also asks for its counts periodically. The text has no such request: after a lost update,
+    the counts stay wrong until the next change or reconnect."""
 
     resend_version: Literal["counts", "each"]
-    """What a version counts: different counts, so that an update whose counts have not changed is resent as it was; or each
-    sending, so that the result of a listener that needs longer than the time-out is late for ever. The text ("every time update")
-    allows both; both profiles take the first, since only that comes to rest."""
+    """When the version grows. `counts`: when the counts have changed, so an update is resent with its version. `each`: with each
+    sending, so the result of a listener that is slower than the time-out always comes too late. The text ("every time update")
+    allows both. Both profiles use `counts`, because with `each` such a listener gets updates without end."""
 
 
 DEFAULT = PartitionWatchProfile(failed_result="backoff", reconciles=True, resend_version="counts")
@@ -63,16 +64,12 @@ def largest_frame(topics: Iterable[str]) -> int:
     Args:
         topics: Topic names as they are sent.
     """
-    data = _FRAME_AND_IDS_BYTES
+    size = _FRAME_AND_IDS_BYTES
     for topic in topics:
         name = len(topic.encode())
-        entry = 1 + _varint(name) + name + 1 + _LARGEST_COUNT_BYTES
-        data += 1 + _varint(entry) + entry
-    return data
-
-
-def _varint(number: int) -> int:
-    return max(1, -(-number.bit_length() // 7))
+        entry = 1 + varint_size(name) + name + 1 + _LARGEST_COUNT_BYTES
+        size += 1 + varint_size(entry) + entry
+    return size
 
 
 def next_version(version: int, *, is_different: bool, profile: PartitionWatchProfile = DEFAULT) -> int:
@@ -90,10 +87,10 @@ def next_version(version: int, *, is_different: bool, profile: PartitionWatchPro
 class ResultJudgement(Enum):
     """What a PARTITION_UPDATE_RESULT means."""
 
-    LATE = "an older update was replaced before its result came; nothing follows"
-    DONE = "the update in flight was applied"
-    FAILED = "the update in flight was not applied"
-    UNEXPECTED = "there is no such update; nothing follows, but it is counted"
+    LATE = "it is about an update that was replaced; it is ignored"
+    DONE = "the client has applied the update in flight"
+    FAILED = "the client has not applied the update in flight"
+    UNEXPECTED = "no such update is in flight; it is ignored and counted"
 
 
 def judge_result(in_flight: int | None, version: int, *, success: bool) -> ResultJudgement:

@@ -82,7 +82,7 @@ class ScalableTopicsAdmin:
     def scalable_topic(self, topic: str) -> dict[str, Any]:
         """Return the layout of a scalable topic, and its properties."""
         record = self._record(topic)
-        layout = first_layout(topic, record.segments)
+        layout = first_layout(topic, record.segment_count)
         segments = {
             str(one.number): {
                 "segmentId": one.number,

@@ -12,9 +12,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
+from refimpl.indexes.nested import Nested
 from refimpl.indexes.topics_hash import TopicSet
 from refimpl.names import TopicName, is_namespace, namespace_of
-from refimpl.proposals.extension import Connection, Extension, Host, send_all
+from refimpl.proposals.extension import Connection, Extension, Host, anybody, send_all
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.scalable_topics.admin import ScalableTopicsAdmin
 from refimpl.proposals.scalable_topics.layout import (
@@ -87,9 +88,9 @@ class ScalableTopicsBroker:
         self._profile = profile
         self._enabled = enabled
         self._max_watches = max_watches
-        self._may_watch = may_watch or _anybody
-        self._selections: dict[str, dict[frozenset[tuple[str, str]], _Selection]] = {}  # by namespace and filters
-        self._sessions: dict[Hashable, dict[int, _Session]] = {}  # by connection and watch_id
+        self._may_watch = may_watch or anybody
+        self._selections: Nested[str, frozenset[tuple[str, str]], _Selection] = Nested()  # by namespace and filters
+        self._sessions: Nested[Hashable, int, _Session] = Nested()  # by connection and watch_id
         self._armed: OrderedDict[_Session, float] = OrderedDict()  # end of each window; all windows have the same length
 
     def advertise(self, flags: FeatureFlags) -> None:
@@ -98,7 +99,7 @@ class ScalableTopicsBroker:
 
     def watch_count(self, connection: Hashable) -> int:
         """Return the number of watches of a connection: pr25648.watch.several."""
-        return len(self._sessions.get(connection, ()))
+        return self._sessions.count(connection)
 
     def watch(self, connection: Hashable, request: CommandWatchScalableTopics) -> CommandWatchScalableTopicsUpdate | None:
         """Open a watch; it replaces one with the same id on the connection: pr25648.watch.repeated-id.
@@ -142,7 +143,7 @@ class ScalableTopicsBroker:
 
     def disconnected(self, connection: Hashable) -> None:
         """Remove all watches of a connection: pr25648.watch.dropped-with-connection."""
-        for watch_id in list(self._sessions.get(connection, ())):
+        for watch_id in self._sessions.keys_in(connection):
             self._drop(connection, watch_id)
 
     def notified(self, path: str, now: float) -> None:
@@ -202,11 +203,14 @@ class ScalableTopicsBroker:
 
     def _open(self, connection: Hashable, request: CommandWatchScalableTopics) -> TopicSet:
         filters = filters_of(request.property_filters)
-        selections = self._selections.setdefault(request.namespace, {})
-        selection = selections.setdefault(frozenset(filters.items()), _Selection(request.namespace, filters))
+        key = frozenset(filters.items())
+        selection = self._selections.find(request.namespace, key)
+        if selection is None:
+            selection = _Selection(request.namespace, filters)
+            self._selections.put(request.namespace, key, selection)
         session = _Session(connection, request.watch_id, selection, FoldedChanges(self._profile.coalescing))
         selection.sessions[session] = None
-        self._sessions.setdefault(connection, {})[request.watch_id] = session
+        self._sessions.put(connection, request.watch_id, session)
         if selection.topics is None:
             selection.topics = self._listed(selection)
         return selection.topics
@@ -228,20 +232,14 @@ class ScalableTopicsBroker:
 
     def _drop(self, connection: Hashable, watch_id: int) -> bool:
         """Remove a watch and its pending changes; False: there was none."""
-        sessions = self._sessions.get(connection, {})
-        session = sessions.pop(watch_id, None)
+        session = self._sessions.take(connection, watch_id)
         if session is None:
             return False
-        if not sessions:
-            del self._sessions[connection]
         self._armed.pop(session, None)  # pr25648.close.nothing-follows
         selection = session.selection
         del selection.sessions[session]
         if not selection.sessions:
-            selections = self._selections[selection.namespace]
-            del selections[frozenset(selection.filters.items())]
-            if not selections:
-                del self._selections[selection.namespace]
+            self._selections.take(selection.namespace, frozenset(selection.filters.items()))
         return True
 
 
@@ -276,22 +274,18 @@ class _Session:
             self.changes.remove(topic)
 
 
-def _anybody(connection: Hashable, namespace: str) -> bool:  # noqa: ARG001
-    return True
-
-
 @dataclass(slots=True)
 class StoredScalableTopic:
     """The record of a scalable topic.
 
     Attributes:
         properties: The properties that filters compare.
-        segments: The number of segments.
+        segment_count: The number of segments.
         topics: The stored topics of the segments that have been used, by full name.
     """
 
     properties: dict[str, str] = field(default_factory=dict)
-    segments: int = 1
+    segment_count: int = 1
     topics: dict[str, StoredTopic] = field(default_factory=dict)
 
 
@@ -427,7 +421,7 @@ class ScalableTopicsExtension(Extension):
 
     def _layout(self, topic: str) -> Layout | None:
         record = self.record(topic)
-        return None if record is None else first_layout(topic, record.segments)
+        return None if record is None else first_layout(topic, record.segment_count)
 
     def _unload(self, topic: str) -> None:
         record = self.record(topic)

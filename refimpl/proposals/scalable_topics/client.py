@@ -6,7 +6,7 @@ The broker then sends a snapshot, or nothing if the set has not changed. `TRANSI
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from random import Random
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from refimpl.indexes.topics_hash import TopicSet
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.scalable_topics.rules import DEFAULT, FoldedChanges, ScalableTopicChanges, ScalableTopicsProfile, retry_delay
 from refimpl.proposals.state_machine import Table, Transition
-from refimpl.proposals.watch_machine import Registration
+from refimpl.proposals.watch_machine import Registration, TopicSetWatch
 from refimpl.wire.commands import command_name
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -37,28 +37,28 @@ from refimpl.wire.pulsar_api_pb2 import (
 class ScalableTopicsState(Enum):
     """The states of a watch."""
 
-    NEW = "nobody has started it"
-    CONNECTING = "a connection is wanted"
-    OPENING = "the first set is asked for"
-    WATCHING = "the set is known, and changes are told"  # pr25648.client.silence
-    REFUSED = "the broker has ended the watch, and is asked again soon"
-    WAITING = "there is no connection, and one is wanted soon"
-    FAILED = "the first set can't be had"
-    CLOSED = "nobody is interested any more"
+    NEW = "the application has not started the watch"
+    CONNECTING = "the client needs a connection"
+    OPENING = "the client waits for the first set"
+    WATCHING = "the client has a set, and the broker sends changes"  # pr25648.client.silence
+    REFUSED = "the broker has ended the watch; the client asks again soon"
+    WAITING = "there is no connection; the client needs one soon"
+    FAILED = "the client could not get the first set"
+    CLOSED = "the application has closed the watch"
 
 
 class ScalableTopicsEvent(Enum):
     """The events of this state machine."""
 
-    START = "somebody is interested"
-    CONNECTED = "there is a connection to a broker that supports it"
-    UNSUPPORTED = "there is a connection to a broker that does not"
-    LOST = "the connection is lost, or can't be made"
+    START = "the application starts the watch"
+    CONNECTED = "a connection to a broker that supports the watch is ready"
+    UNSUPPORTED = "a connection to a broker that does not support it is ready"
+    LOST = "the connection is lost, or could not be opened"
     SNAPSHOT = "WATCH_SCALABLE_TOPICS_UPDATE with a snapshot"
     DIFF = "WATCH_SCALABLE_TOPICS_UPDATE with a diff"
     ERROR = "WATCH_SCALABLE_TOPICS_UPDATE with an error"
-    DUE = "time is up"
-    CLOSE = "nobody is interested any more"
+    DUE = "the deadline has come"
+    CLOSE = "the application closes the watch"
 
 
 class ScalableTopicsSend(Enum):
@@ -137,7 +137,7 @@ IGNORED: Mapping[ScalableTopicsState, tuple[ScalableTopicsEvent, ...]] = Mapping
 _TABLE = Table(TRANSITIONS, IGNORED)
 
 
-class ScalableTopicsWatch:
+class ScalableTopicsWatch(TopicSetWatch[ScalableTopicsState, ScalableTopicsEvent, ScalableTopicsSend]):
     """Keeps the set of the scalable topics of a namespace that have certain properties; a `WatchMachine`.
 
     The caller opens a connection when `wants_connection` is true, and then calls `connected` or `disconnected`. `start()` has
@@ -152,10 +152,7 @@ class ScalableTopicsWatch:
         operation_timeout: Seconds to wait for the first set.
 
     Attributes:
-        state: The current state.
         profile: Which reading the watch follows.
-        registration: The state of the watch at the broker.
-        failure: The last failure; None: there was none since the last command of the broker.
     """
 
     def __init__(
@@ -168,52 +165,21 @@ class ScalableTopicsWatch:
         profile: ScalableTopicsProfile = DEFAULT,
         operation_timeout: float = 30.0,
     ) -> None:
+        super().__init__(_TABLE, ScalableTopicsState.NEW, ScalableTopicsState.CONNECTING, ("watch_id", watch_id))
         self.namespace = namespace
         self.watch_id = watch_id
         self.property_filters = dict(property_filters or {})
         self.profile = profile
-        self.state = ScalableTopicsState.NEW
-        self.registration = Registration.NONE
-        self.failure: Refused | None = None
         self._random = random
         self._timeout = operation_timeout
-        self._topics: TopicSet | None = None
         self._changes = FoldedChanges("cancels_out")  # not taken by the caller yet
-        self._outbox: list[ScalableTopicsSend] = []
-        self._deadline: float | None = None
-        self._failures = 0
         self._pause = 0.0  # the last one
         self._opened_at: float | None = None
-
-    @property
-    def topics(self) -> frozenset[str]:
-        """The known topics; empty before the first set."""
-        return frozenset(self._topics or ())
-
-    @property
-    def topics_hash(self) -> str | None:
-        """The hash of the known topics; None before the first set."""
-        return None if self._topics is None else self._topics.hash
 
     @property
     def is_started(self) -> bool:
         """Whether the client has received the first set: pr25648.client.start-resolves."""
         return self._topics is not None
-
-    @property
-    def wants_connection(self) -> bool:
-        """Whether the caller should open a connection now."""
-        return self.state is ScalableTopicsState.CONNECTING
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Return the field by which the broker's commands address it, and the value of that field."""
-        return "watch_id", self.watch_id
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it has ended and will not start again."""
-        return self.state in (ScalableTopicsState.FAILED, ScalableTopicsState.CLOSED)
 
     def start(self) -> None:
         """Start the watch."""
@@ -236,45 +202,26 @@ class ScalableTopicsWatch:
         """Handle the loss of the connection, or a failed attempt to open one; keep the known topics."""
         self.registration = Registration.NONE
         self._outbox.clear()
-        self._failed(ScalableTopicsEvent.LOST, Refused(ServiceNotReady, "the connection is lost, or could not be made"), now)
+        self._failed(ScalableTopicsEvent.LOST, Refused(ServiceNotReady, "the connection is lost, or could not be opened"), now)
 
     def close(self) -> None:
         """Close the watch, also at the broker: pr25648.client.closes."""
         self._happened(ScalableTopicsEvent.CLOSE, None)
 
-    def next_deadline(self) -> float | None:
-        """Return when to call `tick` next, in seconds; None: no deadline is set."""
-        return self._deadline
-
-    def tick(self, now: float) -> None:
-        """Do what is due."""
-        if self._deadline is None or now < self._deadline:
-            return
+    def _due(self, now: float) -> None:
         if self.state is ScalableTopicsState.OPENING:  # pr25648.client.start-times-out
-            self._failed(ScalableTopicsEvent.DUE, Refused(UnknownError, "the broker has not told the first set in time"), now)
+            self._failed(ScalableTopicsEvent.DUE, Refused(UnknownError, "the broker has not sent the first set in time"), now)
         else:
             self._happened(ScalableTopicsEvent.DUE, now)
 
-    def commands_to_send(self, new_request_id: Callable[[], int], now: float) -> list[Message]:  # noqa: ARG002
-        """Return what to send now, in this order.
-
-        Args:
-            new_request_id: Not used: the commands of this proposal have no request ids.
-            now: Seconds.
-
-        Returns:
-            Sub-messages; the caller wraps each one into a BaseCommand.
-        """
-        messages = [self._message(send) for send in self._outbox]
-        self._outbox.clear()
-        return messages
-
-    def _message(self, send: ScalableTopicsSend) -> Message:
+    def _messages(self, send: ScalableTopicsSend, new_request_id: Callable[[], int], now: float) -> Iterable[Message]:  # noqa: ARG002
         if send is ScalableTopicsSend.CLOSE:
             self.registration = Registration.NONE
-            return CommandWatchScalableTopicsClose(watch_id=self.watch_id)
+            yield CommandWatchScalableTopicsClose(watch_id=self.watch_id)
+            return
         self.registration = Registration.ASKED
-        return CommandWatchScalableTopics(
+        self._opened_at = now
+        yield CommandWatchScalableTopics(
             watch_id=self.watch_id,
             namespace=self.namespace,
             property_filters=[KeyValue(key=key, value=value) for key, value in self.property_filters.items()],
@@ -329,38 +276,22 @@ class ScalableTopicsWatch:
                 self._changes.add(topic)
 
     def _told(self, event: ScalableTopicsEvent, now: float) -> None:
-        self._failures = 0
-        self.failure = None
+        self._succeeded()
         self._happened(event, now)
 
-    def _failed(self, event: ScalableTopicsEvent, refusal: Refused, now: float) -> None:
+    def _failed(self, event: ScalableTopicsEvent, failure: Refused, now: float) -> None:
         """Handle a failure. A watch that lasted longer than the delay before it counts as a success, even without a command."""
         if _TABLE.ignores(self.state, event):
             return
         if self._opened_at is not None and now - self._opened_at > self._pause:  # pr25648.client.backoff-reset
             self._failures = 0
         self._opened_at = None
-        self.failure = refusal
-        self._happened(event, now)
+        super()._failed(event, failure, now)
 
-    def _happened(self, event: ScalableTopicsEvent, now: float | None) -> None:
-        """Apply the transition table."""
-        row = _TABLE.row(self, self.state, event)
-        if row is None:
-            return
-        self.state = row.target
-        if self.is_closed:
-            self._outbox.clear()
-        if row.send is not None:
-            self._outbox.append(row.send)
-            self._opened_at = now
-        self._deadline = None if now is None else self._due(now)
-
-    def _due(self, now: float) -> float | None:
+    def _new_deadline(self, event: ScalableTopicsEvent, now: float) -> float | None:  # noqa: ARG002
         if self.state is ScalableTopicsState.OPENING:
             return now + self._timeout
         if self.state in (ScalableTopicsState.WAITING, ScalableTopicsState.REFUSED):
-            self._pause = retry_delay(self._failures, self._random)
-            self._failures += 1
+            self._pause = retry_delay(self._failures - 1, self._random)
             return now + self._pause
         return None

@@ -20,7 +20,9 @@ import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
+from refimpl.indexes.nested import Nested
 from refimpl.names import TopicName, is_namespace, namespace_of
+from refimpl.proposals.extension import anybody
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.scalable_topics.rules import WATCHES_PER_CONNECTION
 from refimpl.wire.pulsar_api_pb2 import (
@@ -171,13 +173,13 @@ class LayoutBroker:
         self._service_url = service_url
         self._enabled = enabled
         self._max_sessions = max_sessions
-        self._may_look_up = may_look_up
-        self._sessions: dict[Hashable, dict[int, str]] = {}  # by connection and session_id: the scalable topic
-        self._interested: dict[str, dict[tuple[Hashable, int], None]] = {}  # by scalable topic
+        self._may_look_up = may_look_up or anybody
+        self._sessions: Nested[Hashable, int, str] = Nested()  # by connection and session_id: the scalable topic
+        self._interested: Nested[str, tuple[Hashable, int], None] = Nested()  # by scalable topic: connection and session_id
 
     def session_count(self, connection: Hashable) -> int:
         """Return the number of open lookups of a connection."""
-        return len(self._sessions.get(connection, ()))
+        return self._sessions.count(connection)
 
     def lookup(self, connection: Hashable, request: CommandScalableTopicLookup) -> CommandScalableTopicUpdate:
         """Answer with the layout of a topic, and push later changes; the lookup replaces one with the same id.
@@ -192,8 +194,8 @@ class LayoutBroker:
             error = CommandScalableTopicUpdate(session_id=request.session_id, message=refused.message)
             error.error = refused.code  # type: ignore[assignment]
             return error
-        self._sessions.setdefault(connection, {})[request.session_id] = layout.topic
-        self._interested.setdefault(layout.topic, {})[connection, request.session_id] = None
+        self._sessions.put(connection, request.session_id, layout.topic)
+        self._interested.put(layout.topic, (connection, request.session_id), None)
         return self._update(request.session_id, layout)
 
     def close(self, connection: Hashable, request: CommandScalableTopicClose) -> None:
@@ -202,7 +204,7 @@ class LayoutBroker:
 
     def disconnected(self, connection: Hashable) -> None:
         """Remove all lookups of a connection."""
-        for session_id in list(self._sessions.get(connection, ())):
+        for session_id in self._sessions.keys_in(connection):
             self._drop(connection, session_id)
 
     def changed(self, topic: str) -> list[tuple[Hashable, CommandScalableTopicUpdate]]:
@@ -219,15 +221,15 @@ class LayoutBroker:
             return []
         return [
             (connection, self._update(session_id, layout))
-            for connection, session_id in self._interested.get(topic, ())
-            if self._may(connection, topic)
+            for connection, session_id in self._interested.keys_in(topic)
+            if self._may_look_up(connection, namespace_of(topic))
         ]
 
     def _checked_layout(self, connection: Hashable, text: str) -> Layout:
         if not self._enabled:
             raise Refused(NotAllowedError, "Scalable topics are disabled on this broker")
         topic, legacy_topic = _names_of(text)
-        if not self._may(connection, topic):
+        if not self._may_look_up(connection, namespace_of(topic)):
             raise Refused(AuthorizationError, "Client is not authorized to ScalableTopicLookup")
         layout = Layout(topic, (Segment(0, 0, LAST_HASH, legacy_topic=legacy_topic),)) if legacy_topic else self._layout_of(topic)
         if layout is None:
@@ -248,19 +250,10 @@ class LayoutBroker:
         )
         return CommandScalableTopicUpdate(session_id=session_id, dag=dag, resolved_topic_name=layout.topic)
 
-    def _may(self, connection: Hashable, topic: str) -> bool:
-        return self._may_look_up is None or self._may_look_up(connection, namespace_of(topic))
-
     def _drop(self, connection: Hashable, session_id: int) -> None:
-        sessions = self._sessions.get(connection, {})
-        topic = sessions.pop(session_id, None)
-        if topic is None:
-            return
-        if not sessions:
-            del self._sessions[connection]
-        del self._interested[topic][connection, session_id]
-        if not self._interested[topic]:
-            del self._interested[topic]
+        topic = self._sessions.take(connection, session_id)
+        if topic is not None:
+            self._interested.take(topic, (connection, session_id))
 
 
 def _segment_info(segment: Segment) -> SegmentInfoProto:

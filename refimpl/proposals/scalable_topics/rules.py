@@ -26,12 +26,13 @@ class ScalableTopicsProfile:
     """Which reading of PR 25648 a peer speaks, where real peers differ from the text."""
 
     coalescing: Literal["last_wins", "cancels_out"]
-    """What a diff says of a topic that changed more than once within a window: only the last change, also where the client knows
-    that already; or, as the text has it, nothing of a topic that came and went, and both of one that went and came."""
+    """What a diff says about a topic that changed more than once within a window. `last_wins`: only the last change, even if the
+    client knows it already. `cancels_out`, as the text says: nothing about a topic that was added and removed, and both changes
+    of a topic that was removed and added."""
 
     loss_before_first_set: Literal["fails", "retries"]
-    """What becomes of `start()` if the connection is lost, or can't be made, before the first set came: it fails; or, as the text
-    has it where it speaks of a client that reconnects without a prior set, the client comes back and `start()` goes on waiting."""
+    """What happens if the connection is lost, or can't be opened, before the first set arrives. `fails`: `start()` fails.
+    `retries`: the client reconnects, and `start()` keeps waiting; the text mentions a client that reconnects without a set."""
 
 
 DEFAULT = ScalableTopicsProfile(coalescing="last_wins", loss_before_first_set="fails")

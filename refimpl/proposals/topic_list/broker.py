@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import cast
 
+from refimpl.indexes.nested import Nested
 from refimpl.indexes.topic_patterns import PatternIndex, TopicsPattern, compile_pattern
 from refimpl.indexes.topics_hash import EMPTY_HASH, TopicSet, topics_hash
 from refimpl.names import is_system_topic, namespace_of
-from refimpl.proposals.extension import Connection, Extension, Host, send_all
+from refimpl.proposals.extension import Connection, Extension, Host, anybody, send_all
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list.rules import (
     DEFAULT,
@@ -75,10 +76,10 @@ class TopicListBroker:
         self._evaluation_enabled = evaluation_enabled
         self._watchers_enabled = watchers_enabled
         self._max_watchers = max_watchers
-        self._may_watch = may_watch or _anybody
-        self._selections: dict[str, dict[str, _Selection]] = {}  # by namespace and pattern
+        self._may_watch = may_watch or anybody
+        self._selections: Nested[str, str, _Selection] = Nested()  # by namespace and pattern
         self._indexes: dict[str, PatternIndex] = {}  # by namespace
-        self._watchers: dict[Hashable, dict[int, _Selection]] = {}  # by connection and watcher_id
+        self._watchers: Nested[Hashable, int, _Selection] = Nested()  # by connection and watcher_id
 
     @property
     def offers_watchers(self) -> bool:
@@ -92,7 +93,7 @@ class TopicListBroker:
 
     def watcher_count(self, connection: Hashable) -> int:
         """Return the number of watchers of a connection."""
-        return len(self._watchers.get(connection, ()))
+        return self._watchers.count(connection)
 
     def get_topics(self, request: CommandGetTopicsOfNamespace, topics: Iterable[str]) -> CommandGetTopicsOfNamespaceResponse:
         """Answer a request for the topics of a namespace.
@@ -147,7 +148,7 @@ class TopicListBroker:
             Refused: The request fails and changes nothing (pip145.watch.id-free-after-error, .reconcile-refused).
         """
         pattern = self._watched_pattern(request)
-        selection = self._watchers.get(connection, {}).get(request.watcher_id)
+        selection = self._watchers.find(connection, request.watcher_id)
         if selection is not None and not self._may_watch(connection, selection.namespace):
             self._drop(connection, request.watcher_id)
             selection = None
@@ -156,7 +157,7 @@ class TopicListBroker:
                 raise Refused(TooManyRequests, f"This connection has {self._max_watchers} topic list watchers, which is the limit")
             selection = self._select(request.namespace, pattern)
             selection.watchers[connection, request.watcher_id] = None
-            self._watchers.setdefault(connection, {})[request.watcher_id] = selection
+            self._watchers.put(connection, request.watcher_id, selection)
         # An existing watcher keeps its namespace and pattern: pip145.watch.reconcile-keeps
         current = selection.topics.hash
         known = request.HasField("topics_hash") and request.topics_hash == current  # pip145.watch.equal-hash, pip145.watch.other-hash
@@ -191,7 +192,7 @@ class TopicListBroker:
 
     def disconnected(self, connection: Hashable) -> None:
         """Remove all watchers of a connection: pip145.watch.dropped-with-connection."""
-        for watcher_id in list(self._watchers.get(connection, ())):
+        for watcher_id in self._watchers.keys_in(connection):
             self._drop(connection, watcher_id)
 
     def created(self, topic: str) -> list[tuple[Hashable, CommandWatchTopicUpdate]]:
@@ -234,27 +235,23 @@ class TopicListBroker:
 
     def _select(self, namespace: str, pattern: TopicsPattern) -> _Selection:
         """Return the set of topics for a namespace and a pattern; it exists as long as it has watchers."""
-        selections = self._selections.setdefault(namespace, {})
-        selection = selections.get(pattern.text)
+        selection = self._selections.find(namespace, pattern.text)
         if selection is None:
-            topics = TopicSet(visible_topics(self._topics_of(namespace), pattern))
-            selection = selections[pattern.text] = _Selection(namespace, pattern.text, topics)
+            selection = _Selection(namespace, pattern.text, TopicSet(visible_topics(self._topics_of(namespace), pattern)))
+            self._selections.put(namespace, pattern.text, selection)
             self._indexes.setdefault(namespace, PatternIndex()).add(pattern)
         return selection
 
     def _drop(self, connection: Hashable, watcher_id: int) -> None:
-        watchers = self._watchers.get(connection, {})
-        selection = watchers.pop(watcher_id, None)
+        selection = self._watchers.take(connection, watcher_id)
         if selection is None:
             return
-        if not watchers:
-            del self._watchers[connection]
         del selection.watchers[connection, watcher_id]
         if not selection.watchers:
+            self._selections.take(selection.namespace, selection.text)
             self._indexes[selection.namespace].discard(selection.text)
-            del self._selections[selection.namespace][selection.text]
-            if not self._selections[selection.namespace]:
-                del self._selections[selection.namespace], self._indexes[selection.namespace]
+            if selection.namespace not in self._selections:
+                del self._indexes[selection.namespace]
 
 
 class _Selection:
@@ -267,10 +264,6 @@ class _Selection:
         self.text = text
         self.topics = topics
         self.watchers: dict[tuple[Hashable, int], None] = {}
-
-
-def _anybody(connection: Hashable, namespace: str) -> bool:  # noqa: ARG001
-    return True
 
 
 class TopicListExtension(Extension):

@@ -21,7 +21,7 @@ from refimpl.indexes.topics_hash import EMPTY_HASH, TopicSet
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.state_machine import Table, Transition
 from refimpl.proposals.topic_list.rules import DEFAULT, TopicListProfile, visible_topics, without_domain
-from refimpl.proposals.watch_machine import Registration
+from refimpl.proposals.watch_machine import Registration, TopicSetWatch
 from refimpl.wire.commands import command_name
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -44,29 +44,29 @@ class TopicListState(Enum):
     """The states of a pattern consumer's watch."""
 
     OFFLINE = "there is no connection"
-    LISTING = "a list is asked for"
-    REGISTERING = "a watcher is asked for"
-    WATCHING = "the watcher tells of changes"
-    CHECKING = "the watcher tells of changes, and the set is being compared"
-    POLLING = "the broker tells nothing; a list is asked for once in a period"
-    WAITING = "a request has failed and is made again soon"
-    CLOSING = "nobody is interested any more, but a request for a watcher is not answered yet"
-    CLOSED = "nobody is interested any more"
+    LISTING = "the client waits for a list"
+    REGISTERING = "the client waits for a watcher"
+    WATCHING = "the broker sends changes"
+    CHECKING = "the broker sends changes, and the client checks its list"
+    POLLING = "the broker sends no changes; the client asks for the list once per period"
+    WAITING = "a request has failed; the client tries again soon"
+    CLOSING = "the application has closed the watch, and the request for a watcher is not answered yet"
+    CLOSED = "the application has closed the watch"
 
 
 class TopicListEvent(Enum):
     """The events of this state machine."""
 
-    CONNECTED = "there is a connection"
+    CONNECTED = "a connection is ready"
     DISCONNECTED = "the connection is lost"
     LISTED = "GET_TOPICS_OF_NAMESPACE_RESPONSE"
     WATCHED = "WATCH_TOPIC_LIST_SUCCESS"
-    DOUBTED = "WATCH_TOPIC_LIST_SUCCESS without topics but with a hash that nobody knows"
-    DIFFERED = "WATCH_TOPIC_UPDATE with another hash than that of the set"
+    DOUBTED = "WATCH_TOPIC_LIST_SUCCESS without topics, but with an unknown hash"
+    DIFFERED = "WATCH_TOPIC_UPDATE whose hash is not that of the client's list"
     REFUSED = "NotAllowedError for WATCH_TOPIC_LIST"
     FAILED = "another ERROR, or no answer in time"
-    DUE = "time is up"
-    CLOSE = "nobody is interested any more"
+    DUE = "the deadline has come"
+    CLOSE = "the application closes the watch"
 
 
 class TopicListSend(Enum):
@@ -79,11 +79,11 @@ class TopicListSend(Enum):
 
 
 class TopicListOffer(Enum):
-    """What the current broker supports, of what the client uses."""
+    """Which of the proposal's parts the client can use with the current broker."""
 
-    LISTS = "it answers requests for a list"
-    WATCHERS = "it tells of changes, too"
-    CHECKS = "it tells of changes, and a repeated request for the watcher compares the sets"
+    LISTS = "requests for a list"
+    WATCHERS = "requests for a list, and watchers"
+    CHECKS = "requests for a list, and watchers whose list the client checks by repeating the watch request"
 
 
 def knows_topics_and_watches(watch: TopicListWatch) -> bool:
@@ -206,7 +206,7 @@ class _Asked:
     topics_hash: str | None
 
 
-class TopicListWatch:
+class TopicListWatch(TopicSetWatch[TopicListState, TopicListEvent, TopicListSend]):
     """Keeps the list of the topics of a namespace that match a pattern; a `WatchMachine`.
 
     Args:
@@ -220,12 +220,9 @@ class TopicListWatch:
         polling_only: Open no watcher, like a client that uses HTTP for lookups.
 
     Attributes:
-        state: The current state.
         offer: What the broker supports.
-        registration: The state of the watcher at the broker; updates count only once it is confirmed.
-        registrations: How many earlier connections had a confirmed watcher.
+        registrations: Number of earlier connections that had a confirmed watcher.
         asked: The unanswered request; None: there is none.
-        failure: Why the last request failed; None: it succeeded.
 
     Raises:
         ValueError: The pattern does not compile.
@@ -243,52 +240,21 @@ class TopicListWatch:
         mode: CommandGetTopicsOfNamespace.Mode = CommandGetTopicsOfNamespace.PERSISTENT,
         polling_only: bool = False,
     ) -> None:
+        super().__init__(_TABLE, TopicListState.OFFLINE, TopicListState.OFFLINE, ("watcher_id", watcher_id))
         self.namespace = namespace
         self.topics_pattern = topics_pattern
         self.watcher_id = watcher_id
-        self.state = TopicListState.OFFLINE
         self.offer = TopicListOffer.LISTS
-        self.registration = Registration.NONE
         self.registrations = 0
         self.asked: _Asked | None = None
-        self.failure: Refused | None = None
         self._profile = profile
         self._period = discovery_period
         self._timeout = operation_timeout
         self._mode = mode
         self._polling_only = polling_only or mode != CommandGetTopicsOfNamespace.PERSISTENT
         self._pattern = compile_pattern(without_domain(topics_pattern), f"{namespace}/")
-        self._topics: TopicSet | None = None
         self._list_hash: str | None = None  # of the last list, if the broker did not filter it
         self._changes: deque[TopicChanges] = deque()
-        self._to_send: TopicListSend | None = None
-        self._deadline: float | None = None
-        self._failures = 0
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Return the field by which the broker's commands address it, and the value of that field."""
-        return "watcher_id", self.watcher_id
-
-    @property
-    def topics(self) -> frozenset[str]:
-        """The known topics; empty before the first list."""
-        return frozenset(self._topics or ())
-
-    @property
-    def topics_hash(self) -> str | None:
-        """The hash of the known topics; None before the first list."""
-        return None if self._topics is None else self._topics.hash
-
-    @property
-    def wants_connection(self) -> bool:
-        """Whether the watch needs a connection and has none."""
-        return self.state is TopicListState.OFFLINE
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it has ended and will not start again."""
-        return self.state is TopicListState.CLOSED
 
     def connected(self, flags: FeatureFlags | None, now: float) -> None:
         """Handle a new connection.
@@ -312,41 +278,24 @@ class TopicListWatch:
         """Handle the loss of the connection: drop the unanswered request, keep the known topics."""
         self.registrations += self.registration is Registration.CONFIRMED
         self.registration = Registration.NONE
-        self.asked = self._to_send = None
+        self.asked = None
+        self._outbox.clear()
         self._happened(TopicListEvent.DISCONNECTED, now)
 
     def close(self) -> None:
         """Close the watch and its watcher at the broker: pip145.client.watch-close."""
-        self._happened(TopicListEvent.CLOSE, None)
+        self._happened(TopicListEvent.CLOSE, None)  # in CLOSING, the deadline of the unanswered request stays
+        if self.is_closed:
+            self.asked = None
 
-    def next_deadline(self) -> float | None:
-        """Return when to call `tick` next, in seconds; None: no deadline is set."""
-        return self._deadline
-
-    def tick(self, now: float) -> None:
-        """Do what is due."""
-        if self._deadline is None or now < self._deadline:
-            return
-        self._deadline = None
+    def _due(self, now: float) -> None:
         if self.asked is None:
             self._happened(TopicListEvent.DUE, now)
         else:
             self.asked = None
-            self._failed(Refused(0, "the broker has not answered in time"), TopicListEvent.FAILED, now)
+            self._failed(TopicListEvent.FAILED, Refused(0, "the broker has not answered in time"), now)
 
-    def commands_to_send(self, new_request_id: Callable[[], int], now: float) -> list[Message]:
-        """Return what to send now.
-
-        Args:
-            new_request_id: Returns an id that no other request of the connection has.
-            now: Seconds.
-
-        Returns:
-            Sub-messages; the caller wraps each one into a BaseCommand.
-        """
-        send, self._to_send = self._to_send, None
-        if send is None:
-            return []
+    def _messages(self, send: TopicListSend, new_request_id: Callable[[], int], now: float) -> Iterable[Message]:
         request_id = new_request_id()
         if send is TopicListSend.CLOSE:
             return [CommandWatchTopicListClose(request_id=request_id, watcher_id=self.watcher_id)]
@@ -407,8 +356,8 @@ class TopicListWatch:
         if asked is None:
             return
         if not answer.changed and asked.topics_hash is None:
-            refusal = Refused(0, "the broker says that a list has not changed which it has never given")
-            self._failed(refusal, TopicListEvent.FAILED, now)
+            refusal = Refused(0, "the broker says that the list has not changed, but has not sent one yet")
+            self._failed(TopicListEvent.FAILED, refusal, now)
             return
         if answer.changed:  # pip145.client.list-unchanged
             has_hash = answer.HasField("topics_hash")
@@ -416,7 +365,7 @@ class TopicListWatch:
             # pip145.client.list-whole-set, pip145.client.list-no-hash-filters, pip145.client.list-unfiltered-filters
             self._replace(answer.topics if filtered else visible_topics(answer.topics, self._pattern))
             self._list_hash = answer.topics_hash if has_hash else None
-        self._succeeded(TopicListEvent.LISTED, now)
+        self._accepted(TopicListEvent.LISTED, now)
 
     def _watched(self, answer: CommandWatchTopicListSuccess, now: float) -> None:
         asked = self._answered(answer.request_id, is_watch=True) if answer.watcher_id == self.watcher_id else None
@@ -428,7 +377,7 @@ class TopicListWatch:
                 self._happened(TopicListEvent.DOUBTED, now)
                 return
             self._replace(answer.topic)
-        self._succeeded(TopicListEvent.WATCHED, now)
+        self._accepted(TopicListEvent.WATCHED, now)
 
     def _updated(self, update: CommandWatchTopicUpdate, now: float) -> None:
         is_ours = self.registration is Registration.CONFIRMED and update.watcher_id == self.watcher_id
@@ -450,15 +399,15 @@ class TopicListWatch:
     def _error(self, error: CommandError, now: float) -> None:
         refusal = Refused(error.error, error.message)
         if self._answered(error.request_id, is_watch=False) is not None:
-            self._failed(refusal, TopicListEvent.FAILED, now)
+            self._failed(TopicListEvent.FAILED, refusal, now)
         elif self._answered(error.request_id, is_watch=True) is not None:
             if self.registration is Registration.ASKED:  # after a refused check, the watcher still exists
                 self.registration = Registration.NONE
             if error.error == NotAllowedError:  # pip145.client.watch-refused
                 self.offer = TopicListOffer.LISTS
-                self._failed(refusal, TopicListEvent.REFUSED, now)
+                self._failed(TopicListEvent.REFUSED, refusal, now)
             else:
-                self._failed(refusal, TopicListEvent.FAILED, now)
+                self._failed(TopicListEvent.FAILED, refusal, now)
 
     def _replace(self, topics: Iterable[str]) -> None:
         replaced, found = self._topics or TopicSet(), TopicSet(topics)
@@ -470,29 +419,12 @@ class TopicListWatch:
         if changes.added or changes.removed:
             self._changes.append(changes)
 
-    def _succeeded(self, event: TopicListEvent, now: float) -> None:
+    def _accepted(self, event: TopicListEvent, now: float) -> None:
         self._happened(event, now)
         if self.state in (TopicListState.WATCHING, TopicListState.POLLING):
-            self._failures = 0
-            self.failure = None
+            self._succeeded()
 
-    def _failed(self, refusal: Refused, event: TopicListEvent, now: float) -> None:
-        self.failure = refusal
-        self._failures += 1
-        self._happened(event, now)
-
-    def _happened(self, event: TopicListEvent, now: float | None) -> None:
-        """Apply the transition table; `now` is None only for CLOSE, which starts no delay."""
-        row = _TABLE.row(self, self.state, event)
-        if row is None:
-            return
-        self.state, self._to_send = row.target, row.send
-        if now is not None:
-            self._deadline = self._due(now)
-        if self.state is TopicListState.CLOSED:
-            self.asked = self._deadline = None
-
-    def _due(self, now: float) -> float | None:
+    def _new_deadline(self, event: TopicListEvent, now: float) -> float | None:  # noqa: ARG002
         if self.state in (TopicListState.WATCHING, TopicListState.POLLING):
             return now + self._period
         if self.state is TopicListState.WAITING:

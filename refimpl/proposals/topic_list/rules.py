@@ -25,23 +25,24 @@ class TopicListProfile:
     """Which reading of PIP-145 a peer speaks, where real peers differ from the text."""
 
     close_answer: Literal["success", "watch_topic_list_success"]
-    """What answers WATCH_TOPIC_LIST_CLOSE: SUCCESS, or, as the text has it, WATCH_TOPIC_LIST_SUCCESS without topics and with
-    the hash of the empty list."""
+    """The answer to WATCH_TOPIC_LIST_CLOSE. `success`: SUCCESS. `watch_topic_list_success`, as the text says:
+    WATCH_TOPIC_LIST_SUCCESS without topics and with the hash of the empty list."""
 
     pattern_length_limited: bool
-    """Whether `subscriptionPatternMaxLength` holds. The text knows no limit."""
+    """Whether `subscriptionPatternMaxLength` applies. The text has no limit."""
 
     switch_clears_flag: bool
-    """Whether the broker stops announcing watchers when the evaluation of patterns is switched off. Real brokers go on
-    announcing them, and refuse each watch."""
+    """Whether the broker stops announcing watchers when the evaluation of patterns is switched off. Real brokers still
+    announce them, and refuse each watch."""
 
     filtered_by: Literal["flag", "hash"]
-    """What tells a client that a list was filtered: the field `filtered`, or, as the text has it, that there is a hash. Real
-    brokers answer a pattern that is too long with a hash and an unfiltered list."""
+    """How a client recognizes a filtered list. `flag`: by the field `filtered`. `hash`, as the text says: the list has a
+    hash. Real brokers answer a pattern that is too long with a hash and an unfiltered list."""
 
     watch_hash: Literal["always", "reconnect"]
-    """When WATCH_TOPIC_LIST carries the client's hash: always, or, as the text has it, only after a reconnect; a client of
-    the text checks its set by GET_TOPICS_OF_NAMESPACE, as a repeated watch request without a hash would be answered in full."""
+    """When WATCH_TOPIC_LIST carries the client's hash: `always`, or, as the text says, only after a `reconnect`. A client that
+    follows the text checks its list with GET_TOPICS_OF_NAMESPACE, because the answer to a repeated watch request without a
+    hash has all topics."""
 
 
 DEFAULT = TopicListProfile(

@@ -135,7 +135,7 @@ def with_entry_points(entry_points: Iterable[EntryPoint], log: Callable[[str], N
         if callable(factory):
             found[name] = factory
         else:
-            log(f"entry filter {name} of {entry_point.value} is left out: it is no class or function but {type(factory).__name__}")
+            log(f"entry filter {name} of {entry_point.value} is left out: it is a {type(factory).__name__}, not a class or function")
     return found
 
 
@@ -273,7 +273,7 @@ class SubscriptionEntryFilters:
             try:
                 verdict = one.judge(metadata)
                 if verdict is not None and not isinstance(verdict, EntryVerdict):
-                    raise TypeError(f"{verdict!r} is no verdict")
+                    raise TypeError(f"{verdict!r} is not an EntryVerdict")
             except Exception as error:  # pip191.filter.failing-delivers, pip191.filter.failing-goes-on
                 return self._failed(name, f"{type(error).__name__}: {error}", messages)
             if verdict in (EntryVerdict.REJECT, EntryVerdict.RESCHEDULE):

@@ -19,11 +19,11 @@ class Reason(Enum):
 
     OTHER_SET = "the next message has another extracted set"
     OTHER_KIND = "the next message has another schema, or belongs to another transaction"
-    UNBATCHABLE = "the next message can't be batched; or this is that message"
-    MESSAGES = "it has as many messages as are allowed"
-    OCTETS = "it has as many bytes as are allowed, or would have more with the next message"
-    DELAY = "its first message has waited as long as is allowed"
-    FLUSH = "the application asked for it, or is leaving"
+    UNBATCHABLE = "the next message can't be batched, or this is that message"
+    MESSAGES = "it has the maximum number of messages"
+    OCTETS = "it has the maximum size, or would exceed it with the next message"
+    DELAY = "its first message has waited for the maximum delay"
+    FLUSH = "the application flushes or closes the producer"
 
 
 @dataclass(frozen=True)

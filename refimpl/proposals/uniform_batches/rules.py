@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from refimpl.wire.pulsar_api_pb2 import KeyValue
+from refimpl.wire.scan import varint_size
 
 Allowed = Mapping[str, frozenset[str]]
 """The producer's setting: the allowed values of each property."""
@@ -21,9 +22,9 @@ class UniformBatchesProfile:
     """Which reading of PIP-191 a peer speaks, where there are two."""
 
     batch_of_one: Literal["batch", "java_single"]
-    """How a batch that has one message when it goes out is written: as a batch, which is what the table of the text shows, or
-    unbatched with all properties of the message in the header, as Java clients write every batch of one since PIP-189. Then the
-    header of an entry is not always the extracted set, and a filter that rejects what lacks an allowed value meets other ones."""
+    """How to write a batch that has one message when it is sent. `batch`: as a batch, as the table of the text shows.
+    `java_single`: as a single message with all its properties in the header, as Java clients do since PIP-189. The header is then
+    not always the extracted set, and a filter can find values in it that the setting does not allow."""
 
 
 DEFAULT = UniformBatchesProfile(batch_of_one="batch")
@@ -84,9 +85,5 @@ def extracted_set(properties: Mapping[str, str] | Iterable[tuple[str, str]], all
 
 
 def header_bytes(header: Extracted | None) -> int:
-    """Return the number of bytes of an extracted set in the header of an entry."""
-    return sum(1 + _varint_size(size) + size for size in (KeyValue(key=name, value=value).ByteSize() for name, value in header or ()))
-
-
-def _varint_size(number: int) -> int:
-    return max(1, (number.bit_length() + 6) // 7)
+    """Return the size in bytes of an extracted set in the header of an entry."""
+    return sum(1 + varint_size(size) + size for size in (KeyValue(key=name, value=value).ByteSize() for name, value in header or ()))
