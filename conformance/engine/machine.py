@@ -149,7 +149,8 @@ class Machine:
         bound: dict[str, Value] = {f"@{action.label}": event.t} if action.label else {}
         if self.states:
             bound |= action.bound(self.states[0].bindings)
-        self.states = [replace(state, bindings={**state.bindings, **bound}) for state in self.states]
+        if bound:
+            self.states = [replace(state, bindings={**state.bindings, **bound}) for state in self.states]
 
     def _action(self, number: int, lane: int, place: int) -> Action | None:
         for state in self.states:
@@ -254,5 +255,8 @@ def _deadline(state: State, last_action: float, slow: float) -> float:
 def _opened(state: State) -> Iterator[State]:
     """Open choices, drop empty nodes, note observations: every step that needs no event."""
     for one in opened(state.nodes, state.bindings):
-        observed = (*state.observed, *one.observed)
-        yield replace(state, nodes=one.nodes, branches=(*state.branches, *one.branches), observed=observed)
+        if one.nodes is state.nodes:
+            yield state
+        else:
+            observed = (*state.observed, *one.observed)
+            yield replace(state, nodes=one.nodes, branches=(*state.branches, *one.branches), observed=observed)

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from conformance.engine import log
 from conformance.engine.machine import Machine, MachineError, Taken
-from conformance.engine.program import Program, compile_case
+from conformance.engine.program import Program
 from conformance.engine.step import ProgramProblem
 from conformance.engine.values import ValueProblem
 from conformance.engine.verdict import Outcome, TrialLog
@@ -135,11 +135,10 @@ def judged_rows(suite: Suite, header: log.Header, trial_log: TrialLog, outcome: 
     transcript = suite.transcripts.get(trial_log.begin.case)
     if transcript is None:
         return trial_rows(trial_log, failing=failing)
-    cell = {"@release": header.release, **trial_log.begin.cell}
     try:
         if trial_log.begin.actions and trial_log.begin.actions != suite.actions_digest(transcript.id, trial_log.begin.cell):
             return trial_rows(trial_log, failing=failing)
-        program = compile_case(transcript, suite.fragments, cell, trial_log.begin.fresh, trial_log.begin.seed)
+        program = suite.program(trial_log.begin, header.release)
     except (ProgramProblem, ValueProblem):
         return trial_rows(trial_log, failing=failing)
     return trial_rows(trial_log, program, slow=header.slow, failing=failing)

@@ -18,9 +18,10 @@ from conformance.engine import frames, log
 from conformance.engine.actions import Action, Actions, Send
 from conformance.engine.machine import Machine, MachineError
 from conformance.engine.matching import see
+from conformance.engine.model import Level
 from conformance.engine.program import Program
 from conformance.engine.values import Value, ValueProblem, resolve
-from conformance.engine.verdict import TrialLog
+from conformance.engine.verdict import Outcome, TrialLog, resume
 from conformance.running.connection import Connection
 from conformance.targets.admin import AdminClient, AdminResult
 from conformance.targets.model import Endpoint, TargetError
@@ -73,7 +74,7 @@ class TrialRunner:
         self._stuck: ValueError | RuntimeError | None = None
         self.trial_log = TrialLog(begin)
 
-    async def run(self) -> TrialLog:
+    async def run(self) -> None:
         """Run to the end. If the harness itself failed, the last record says how.
 
         Raises:
@@ -99,14 +100,16 @@ class TrialRunner:
             self._around.write(self.trial_log.finished)
         if lost:
             raise TargetLost(problem)
-        return self.trial_log
 
-    def give_up(self, problem: str) -> TrialLog:
+    def outcome(self, levels: Mapping[str, Level]) -> Outcome:
+        """Return what the log comes to. The machine that chose the actions has taken all of it: `judge` would say the same."""
+        return resume(self._program, self._machine, (), self.trial_log, levels)
+
+    def give_up(self, problem: str) -> None:
         """End the conversation before it begins, because its preparation failed."""
         self.trial_log.finished = log.Finished(key=self.trial_log.begin.key, t=self._around.now(), problem=problem)
         for record in (self.trial_log.begin, self.trial_log.finished):
             self._around.write(record)
-        return self.trial_log
 
     def late(self, seconds: float) -> None:
         """Note that the harness was late, if the conversation has begun."""
