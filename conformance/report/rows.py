@@ -74,12 +74,12 @@ class Row:
         """Return `>` for what the harness sends and `<` for what it receives."""
         return _ARROWS[self.way]
 
-    def annotated(self, limit: int = HEX_LINES, data: int = 32) -> str:
+    def annotated(self, limit: int = HEX_LINES, length: int = 32) -> str:
         """Return the bytes in annotated hexadecimal; empty if there are none.
 
         Args:
             limit: Number of lines that are shown; the others are counted.
-            data: Number of bytes of one line that are written out.
+            length: Number of bytes of one line that are written out.
         """
         if not self.data:
             return ""
@@ -87,7 +87,7 @@ class Row:
         shown = [
             replace(
                 line,
-                hex=line.hex if line.size <= data else line.hex[: 2 * data].rstrip(".") + "..",
+                hex=line.hex if line.size <= length else line.hex[: 2 * length].rstrip(".") + "..",
                 text=cut(one_line(line.text), _TEXT_LIMIT),
             )
             for line in lines[:limit]

@@ -92,7 +92,7 @@ def _laws(rows: DataFrame) -> list[Law]:
 
 
 def _counters(row: Row, staleness: Mapping[int, int], watchers: int) -> dict[str, Any]:
-    frames, data = row["frames_to_broker"] + row["frames_to_client"], row["octets_to_broker"] + row["octets_to_client"]
+    frames, size = row["frames_to_broker"] + row["frames_to_client"], row["octets_to_broker"] + row["octets_to_client"]
     return {
         "proposal": row["proposal"],
         "way": row["way"],
@@ -100,7 +100,7 @@ def _counters(row: Row, staleness: Mapping[int, int], watchers: int) -> dict[str
         **{name: row[name] for name in _SUMS},
         "most_frames_to_client": row["most_frames_to_client"],
         "frames_per_watcher": round(frames / watchers, 2),
-        "octets_per_watcher": round(data / watchers, 1),
+        "octets_per_watcher": round(size / watchers, 1),
         "staleness_ms": _percentiles(staleness),
     }
 
