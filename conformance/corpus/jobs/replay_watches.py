@@ -17,8 +17,8 @@ from pyspark.sql import functions as sql
 from conformance.corpus.batching.laws import percentile
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
-from conformance.corpus.replay.changes import LogOptions, partition_log, scalable_log
-from conformance.corpus.replay.spread import replayed, ways
+from conformance.corpus.replay.changes import LogOptions
+from conformance.corpus.replay.spread import changes, replayed, ways
 
 INTERVALS = "10000,60000"
 WINDOWS = "0,10,50,100,250,500,1000"
@@ -56,14 +56,10 @@ def check(run: Run) -> Findings:
         staleness = _staleness(rows)
         laws = _laws(rows)
     rows.unpersist()
-    logs = range(min(options.namespaces, given.watchers))
     counters = {
         "watchers": given.watchers,
         "seconds": options.seconds + options.quiet,
-        "changes": {
-            "pip247": sum(len(partition_log(options, number).changes) for number in logs),
-            "pr25648": sum(len(scalable_log(options, number).changes) for number in logs),
-        },
+        "changes": changes(options, given.watchers),
         "ways": [_counters(row, staleness.get((row["proposal"], row["way"], row["milliseconds"]), {}), given.watchers) for row in found],
     }
     return Findings(laws, counters)
