@@ -432,8 +432,9 @@ def main() -> int:
     for clause in suite.clauses:
         for case, kinds in sorted(found.charged.get(clause, {}).items()):
             print(f"{clause}: {', '.join(sorted(kinds))} in {case}")
-    wrong = problems(suite, found, load_reasons())
-    print("\n".join(wrong) or f"{found.judged} damaged logs, {len(found.charged)} clauses charged, {len(load_reasons())} with a reason")
+    reasons = load_reasons()
+    wrong = problems(suite, found, reasons)
+    print("\n".join(wrong) or f"{found.judged} damaged logs, {len(found.charged)} clauses charged, {len(reasons)} with a reason")
     return 1 if wrong else 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -247,11 +248,9 @@ def _sent(event: log.Begin, at: str) -> Iterator[Row]:
 def _cut_notation(data: bytes, size: int) -> tuple[str, str]:
     command_size = int.from_bytes(data[4:8], "big")
     if 0 < command_size <= len(data) - 8:
-        try:
+        with suppress(ValueError):
             head, brace, rest = line_notation(BaseCommand.FromString(data[8 : 8 + command_size])).partition("{")
-        except ValueError:
-            return f"{size} bytes", data[:48].hex() + "…"
-        return head, f"{brace}{rest} + {size - 8 - command_size} bytes"
+            return head, f"{brace}{rest} + {size - 8 - command_size} bytes"
     return f"{size} bytes", data[:48].hex() + "…"
 
 

@@ -121,6 +121,8 @@ class _Item:
 
 @dataclass
 class _Producer:
+    """One producer: takes its messages in order, and notes for each the batch in which it goes out."""
+
     setting: Setting
     wants: Sequence[Want]
     encode_every: int

@@ -32,11 +32,6 @@ LAWS: Mapping[str, str] = {
 _SUMS = ("opening_octets", "frames_to_broker", "octets_to_broker", "frames_to_client", "octets_to_client", "changes", "untold")
 
 
-def main() -> int:
-    """Run the job."""
-    return JOB.main()
-
-
 def check(run: Run) -> Findings:
     """Replay, check the laws, and sum up by proposal and way."""
     given = run.options
@@ -145,4 +140,4 @@ JOB = Job(
 )
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(JOB.main())
