@@ -29,7 +29,7 @@ from conformance.engine.machine import Machine, Taken
 from conformance.engine.matching import match_frame, see
 from conformance.engine.node import Node, reached, walk
 from conformance.engine.nodes import Expect, Silence
-from conformance.engine.program import Program, compile_case
+from conformance.engine.program import Program
 from conformance.engine.values import ValueProblem, resolve
 from conformance.engine.verdict import TrialLog, Verdict, resume
 from conformance.judging.results import RunLog
@@ -149,8 +149,7 @@ def _try_trial(
     found: Findings,
 ) -> None:
     begin = trial.begin
-    cell = {"@release": run.header.release, **begin.cell}
-    program = compile_case(suite.transcripts[begin.case], suite.fragments, cell, begin.fresh, begin.seed)
+    program = suite.program(begin, run.header.release)
     machines = [Machine(program, run.header.slow)]
     for event in trial.events:
         machines.append(machines[-1].fork())
@@ -433,8 +432,9 @@ def main() -> int:
     for clause in suite.clauses:
         for case, kinds in sorted(found.charged.get(clause, {}).items()):
             print(f"{clause}: {', '.join(sorted(kinds))} in {case}")
-    wrong = problems(suite, found, load_reasons())
-    print("\n".join(wrong) or f"{found.judged} damaged logs, {len(found.charged)} clauses charged, {len(load_reasons())} with a reason")
+    reasons = load_reasons()
+    wrong = problems(suite, found, reasons)
+    print("\n".join(wrong) or f"{found.judged} damaged logs, {len(found.charged)} clauses charged, {len(reasons)} with a reason")
     return 1 if wrong else 0
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from conformance.engine import frames
+from conformance.engine import frames, log
 from conformance.engine import model as m
-from conformance.engine.program import actions_digest, cells, compile_case, fresh_names
+from conformance.engine.program import Program, actions_digest, cells, compile_case, fresh_names
 from conformance.engine.source import Source, SourceProblem, parse, read_source
 from conformance.engine.step import Place, ProgramProblem, listed, walk_steps
 from conformance.engine.values import ValueProblem
@@ -50,6 +50,16 @@ class Suite:
             for clause in transcript.clauses:
                 citing.setdefault(clause, []).append(transcript.id)
         return citing
+
+    def program(self, begin: log.TrialStarted, release: str | None) -> Program:
+        """Compile what a trial runs: one cell of a case, with its fresh names and its seed.
+
+        Args:
+            begin: The trial; its case is in the suite.
+            release: The release of Apache Pulsar that it runs against, if it is one.
+        """
+        cell = {"@release": release, **begin.cell}
+        return compile_case(self.transcripts[begin.case], self.fragments, cell, begin.fresh, begin.seed)
 
     def actions_digest(self, case: str, cell: Mapping[str, Any]) -> str:
         """Return the digest of everything in a cell of a case that decides what is sent."""

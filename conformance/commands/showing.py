@@ -16,8 +16,6 @@ from conformance.report import show
 from conformance.running import recorder
 from conformance.suite import Suite
 
-SHOWN_TARGET = "apache-pulsar@4.2.4"
-
 
 def print_list(select: Sequence[str], *, clauses: bool, as_json: bool) -> None:
     """List cases, or clauses with the cases that test them."""
@@ -47,7 +45,7 @@ def _print_item(name: str, text: str) -> None:
 
 def print_case(suite: Suite, case: str, form: str, target: str | None) -> None:
     """Show a case, recorded if there is a recording."""
-    recorded = [target] if target else sorted(recorder.targets(), key=lambda name: name != SHOWN_TARGET)
+    recorded = [target] if target else sorted(recorder.targets(), key=lambda name: name != recorder.SHOWN_TARGET)
     only = {case.partition("[")[0]}
     found = next(filter(None, (recorder.load_target(name, only=only) for name in recorded)), None)
     try:

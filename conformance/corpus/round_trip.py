@@ -277,5 +277,5 @@ def _digest(rows: Iterable[FrameRow]) -> tuple[str, int]:
     count = 0
     for row in rows:
         count += 1
-        digest.update(f"{row.offset} {row.size} {row.command} {row.corrupt} {len(row.octets)} ".encode() + row.octets)
+        digest.update(f"{row.offset} {row.size} {row.command} {row.corrupt} {len(row.data)} ".encode() + row.data)
     return digest.hexdigest(), count

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from refimpl.wire.commands import wrap
-from refimpl.wire.frames import decode_frame, encode_frame
-from refimpl.wire.schema import is_repeated
-
-__all__ = ["FrameProblem", "build_bytes", "build_command", "build_frame", "decode_frame", "encode_frame", "problems"]
-
 from conformance.engine.matchers import MATCHERS, bytes_of
 from conformance.engine.parts import BytesSpec
 from conformance.engine.values import EXPRESSIONS, Value
-from refimpl.wire import batch, compression, payload
+from conformance.names import did_you_mean
+from refimpl.wire import batch, compression, encode_frame, payload
 from refimpl.wire import pulsar_api_pb2 as pb
+from refimpl.wire.commands import wrap
+from refimpl.wire.schema import is_repeated
 
 _TEXT = {FieldDescriptor.CPPTYPE_STRING: str, FieldDescriptor.CPPTYPE_BOOL: bool}
 _PAYLOAD_KEYS = ("metadata", "batch", "body", "checksum", "compression")
@@ -40,7 +36,7 @@ def problems(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], s
     ((name, fields),) = spec.items()
     command = pb.BaseCommand.DESCRIPTOR.fields_by_name.get(name)
     if command is None or command.message_type is None:
-        yield (name,), f"unknown command {name!r}{_suggest(name, [f.name for f in pb.BaseCommand.DESCRIPTOR.fields if f.message_type])}"
+        yield (name,), f"unknown command {name!r}{did_you_mean(name, [f.name for f in pb.BaseCommand.DESCRIPTOR.fields if f.message_type])}"
     else:
         yield from _message_problems(command.message_type, fields, (name,))
 
@@ -52,7 +48,7 @@ def _message_problems(descriptor: Descriptor, fields: Mapping[str, Any], place: 
         field = descriptor.fields_by_name.get(name)
         if field is None:
             known = [one.name for one in descriptor.fields]
-            yield (*place, name), f"unknown field {name!r} of {descriptor.name}{_suggest(name, known)}"
+            yield (*place, name), f"unknown field {name!r} of {descriptor.name}{did_you_mean(name, known)}"
         else:
             yield from _value_problems(field, value, (*place, name))
 
@@ -60,7 +56,7 @@ def _message_problems(descriptor: Descriptor, fields: Mapping[str, Any], place: 
 def _value_problems(field: FieldDescriptor, value: Value, place: tuple[str | int, ...]) -> Iterator[Any]:
     if isinstance(value, dict) and any(key.startswith("$") for key in value):
         unknown = [key for key in value if key not in MATCHERS and key not in EXPRESSIONS and key not in ("example", "$only")]
-        yield from (((*place, key), f"unknown matcher {key!r}{_suggest(key, [*MATCHERS, *EXPRESSIONS])}") for key in unknown)
+        yield from (((*place, key), f"unknown matcher {key!r}{did_you_mean(key, [*MATCHERS, *EXPRESSIONS])}") for key in unknown)
         if "example" in value:
             yield from _value_problems(field, value["example"], (*place, "example"))
     elif isinstance(value, str) and "$" in value:
@@ -84,7 +80,7 @@ def _one_problem(field: FieldDescriptor, value: Value, place: tuple[str | int, .
             yield place, f"{field.name} is a {field.message_type.name}: write its fields"
     elif field.enum_type is not None:
         if isinstance(value, str) and value not in field.enum_type.values_by_name:
-            yield place, f"{value!r} is no {field.enum_type.name}{_suggest(value, list(field.enum_type.values_by_name))}"
+            yield place, f"{value!r} is no {field.enum_type.name}{did_you_mean(value, list(field.enum_type.values_by_name))}"
     elif field.type == FieldDescriptor.TYPE_BYTES:
         if not isinstance(value, str | dict | bytes):
             yield place, f"{field.name} holds bytes: write text, or {{hex: ..}}"
@@ -93,11 +89,6 @@ def _one_problem(field: FieldDescriptor, value: Value, place: tuple[str | int, .
         if type(value) is not wanted:
             hint = "; quote it" if wanted is str else ""
             yield place, f"{field.name} is {'text' if wanted is str else wanted.__name__}, not {type(value).__name__} {value!r}{hint}"
-
-
-def _suggest(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def example(value: Value) -> Value:
@@ -172,7 +163,7 @@ def build_payload(spec: Mapping[str, Any]) -> bytes:
         return bytes_of(spec["octets"])
     unknown = set(spec) - set(_PAYLOAD_KEYS)
     if unknown or ("body" in spec) == ("batch" in spec):
-        allowed = "metadata and either body or batch, and may have checksum and compression; or it has bytes alone"
+        allowed = "metadata and either body or batch, and may have checksum and compression; or it has octets alone"
         raise FrameProblem(f"a payload has {allowed}; not {sorted(spec)}")
     metadata = pb.MessageMetadata()
     _fill(metadata, example(spec.get("metadata", {})))
@@ -199,7 +190,7 @@ def build_bytes(spec: BytesSpec, resolved: Mapping[str, Any]) -> bytes:
 
     Args:
         spec: What to damage, and how.
-        resolved: The resolved texts of `spec`: of, command, hex, text, append.
+        resolved: The resolved values of `spec`: of, payload, command, hex, text, append.
     """
     if resolved.get("hex") is not None:
         data = bytes.fromhex(resolved["hex"])

@@ -104,14 +104,13 @@ class Machine:
         Raises:
             MachineError: Live states want different actions.
         """
-        wanting = {}
-        for state in self.states:
-            first = first_actions(state.nodes)
-            if first is not None:
-                wanting[first.path, repr(sorted(state.bindings.items(), key=str))] = (first, state.bindings)
+        wanting = [(first, state.bindings) for state in self.states if (first := first_actions(state.nodes)) is not None]
         if len(wanting) > 1:
-            raise MachineError("the transcript is ambiguous: live states want different actions: " + ", ".join(path for path, _ in wanting))
-        return next(iter(wanting.values()), None)
+            different = {(first.path, repr(sorted(bindings.items(), key=str))) for first, bindings in wanting}
+            if len(different) > 1:
+                paths = ", ".join(sorted(path for path, _ in different))
+                raise MachineError(f"the transcript is ambiguous: live states want different actions: {paths}")
+        return wanting[-1] if wanting else None
 
     def deadline(self) -> float | None:
         """Return the time when the last live state gives up; None while actions run or no state waits."""
@@ -149,7 +148,8 @@ class Machine:
         bound: dict[str, Value] = {f"@{action.label}": event.t} if action.label else {}
         if self.states:
             bound |= action.bound(self.states[0].bindings)
-        self.states = [replace(state, bindings={**state.bindings, **bound}) for state in self.states]
+        if bound:
+            self.states = [replace(state, bindings={**state.bindings, **bound}) for state in self.states]
 
     def _action(self, number: int, lane: int, place: int) -> Action | None:
         for state in self.states:
@@ -254,5 +254,8 @@ def _deadline(state: State, last_action: float, slow: float) -> float:
 def _opened(state: State) -> Iterator[State]:
     """Open choices, drop empty nodes, note observations: every step that needs no event."""
     for one in opened(state.nodes, state.bindings):
-        observed = (*state.observed, *one.observed)
-        yield replace(state, nodes=one.nodes, branches=(*state.branches, *one.branches), observed=observed)
+        if one.nodes is state.nodes:
+            yield state
+        else:
+            observed = (*state.observed, *one.observed)
+            yield replace(state, nodes=one.nodes, branches=(*state.branches, *one.branches), observed=observed)

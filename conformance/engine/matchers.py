@@ -116,7 +116,7 @@ def field_value(message: Message, field: FieldDescriptor) -> Value:
     """Read a field as the language sees it: enums by name, repeated fields as lists, a field not there as `Absent`."""
     value = getattr(message, field.name)
     if is_repeated(field):
-        return [_plain(item, field) for item in value]
+        return list(value) if field.enum_type is None else [_plain(item, field) for item in value]
     if not message.HasField(field.name):
         return Absent(_plain(field.default_value, field) if field.has_default_value else None)
     return _plain(value, field)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, TypeAlias
 
 from conformance.engine import log
@@ -21,7 +21,7 @@ Arrival: TypeAlias = log.Frame | log.Closed | log.Garbage
 
 @dataclass(frozen=True)
 class Seen:
-    """An event from the role under test, decoded once."""
+    """An event of the role under test, decoded; its frame is shared and must not be changed."""
 
     event: Arrival
     name: str
@@ -39,13 +39,16 @@ class Clock:
 
 def see(event: Arrival) -> Seen:
     """Decode an event of the role under test."""
-    if not isinstance(event, log.Frame):
-        return Seen(event, "")
+    frame = _decoded(event.data) if isinstance(event, log.Frame) else None
+    return Seen(event, "" if frame is None else command_name(frame.command), frame)
+
+
+@lru_cache(maxsize=256)  # a frame is seen several times in a row: is it ambient, which step takes it
+def _decoded(data: str) -> WireFrame | None:
     try:
-        frame = decode_frame(bytes.fromhex(event.data))
+        return decode_frame(bytes.fromhex(data))
     except WireError:
-        return Seen(event, "")
-    return Seen(event, command_name(frame.command), frame)
+        return None
 
 
 def in_time(window: Window | None, within: float, bindings: Mapping[str, Value], clock: Clock) -> Match:

@@ -241,16 +241,17 @@ def broken(nodes: Sequence[Node], seen: Seen, bindings: Mapping[str, Value]) -> 
 
 def opened(nodes: tuple[Node, ...], bindings: Mapping[str, Value]) -> Iterator[Opening]:
     """Yield the possible forms of the nodes now: with choices opened, empty nodes dropped and observations made."""
+    first = True
     for index, node in enumerate(nodes):
-        before, after = nodes[:index], nodes[index + 1 :]
-        found = node.opened(bindings, not any(one.waits for one in before))
+        found = node.opened(bindings, first)
         for one in found or ():
-            for rest in opened((*before, *one.nodes, *after), bindings):
+            for rest in opened((*nodes[:index], *one.nodes, *nodes[index + 1 :]), bindings):
                 yield Opening(rest.nodes, (*one.branches, *rest.branches), (*one.observed, *rest.observed))
         if found is not None:
             return
         if node.first_actions() is not None:
             break
+        first = first and not node.waits
     yield Opening(nodes)
 
 

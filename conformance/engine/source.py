@@ -6,7 +6,6 @@ or a decimal number is text.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from yaml.reader import ReaderError
 
 from conformance.engine.parts import Strict
 from conformance.engine.step import Place
+from conformance.names import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -159,8 +159,7 @@ def _explain(source: Source, error: Any) -> str:
     text = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
         key = str(place[-1])
-        close = difflib.get_close_matches(key, sorted(_keys_of(Strict)), 1)
-        text = f"unknown key {key!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+        text = f"unknown key {key!r}{did_you_mean(key, sorted(_keys_of(Strict)))}"
     elif error["type"] in ("string_type", "string_pattern_mismatch") and not isinstance(error.get("input"), str):
         text = f"this must be text, not {type(error.get('input')).__name__} {error.get('input')!r}; quote it"
     return source.problem(place, text)

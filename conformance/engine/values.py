@@ -143,7 +143,7 @@ EXPRESSIONS: Final[dict[str, Callable[[Value, Environment], Value]]] = {
     "$take": _take,
     "$count": lambda items, _: len(items),
     "$add": lambda numbers, _: sum(numbers),
-    "$map": lambda _a, _e: None,
+    "$map": lambda _a, _e: None,  # never called: `evaluate` computes it, since its argument has a variable of its own
     "$range": _range,
     "$repeat": lambda pair, _: pair[0] * pair[1],
     "$upper": lambda text, _: text.upper(),

@@ -221,10 +221,8 @@ def clause_verdicts(results: Iterable[log.Result]) -> dict[str, Verdict]:
     """Sum up what all cases say about each clause. One failure outweighs any number of passes."""
     verdicts: dict[str, list[Verdict]] = {}
     for result in results:
-        baseline = Verdict.XFAIL if result.verdict == Verdict.XFAIL else None
+        known = result.verdict == Verdict.XFAIL
         for clause, text in result.clauses.items():
-            verdict = Verdict(text)
-            if baseline and verdict in (Verdict.FAIL, Verdict.WARN):
-                verdict = baseline
-            verdicts.setdefault(clause, []).append(verdict)
+            failed = text in (Verdict.FAIL, Verdict.WARN)
+            verdicts.setdefault(clause, []).append(Verdict.XFAIL if known and failed else Verdict(text))
     return {clause: worst(seen) for clause, seen in verdicts.items()}

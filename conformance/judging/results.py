@@ -9,7 +9,6 @@ from typing import Any
 
 from conformance.engine import log
 from conformance.engine.diagnosis import Diagnosis
-from conformance.engine.program import compile_case
 from conformance.engine.values import Value
 from conformance.engine.verdict import Outcome, TrialLog, Verdict, conversations, error_clauses, judge, sum_up
 from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_INCONCLUSIVE, EXIT_NOT_CONFORMANT, EXIT_STALE_BASELINE
@@ -18,12 +17,12 @@ from conformance.suite import Suite
 
 @dataclass(frozen=True)
 class RunLog:
-    """A log, sorted by conversation."""
+    """A log, sorted by conversation. Its `repr` is short, since `asyncio.Runner` writes that of what it returns."""
 
     header: log.Header
-    trial_logs: Mapping[str, TrialLog]
-    skipped: Sequence[log.Skipped] = ()
-    results: Sequence[log.Result] = ()
+    trial_logs: Mapping[str, TrialLog] = field(repr=False)
+    skipped: Sequence[log.Skipped] = field(default=(), repr=False)
+    results: Sequence[log.Result] = field(default=(), repr=False)
     footer: log.Footer | None = None
 
     @property
@@ -92,9 +91,7 @@ def judge_trial(suite: Suite, trial_log: TrialLog, header: log.Header) -> Outcom
     if trial_log.begin.actions and trial_log.begin.actions != suite.actions_digest(trial_log.begin.case, trial_log.begin.cell):
         diagnosis = Diagnosis("harness", "stale: the case sends something else today")
         return Outcome(trial_log.begin.key, Verdict.ERROR, error_clauses(transcript.clauses), diagnosis)
-    cell = {"@release": header.release, **trial_log.begin.cell}
-    program = compile_case(transcript, suite.fragments, cell, trial_log.begin.fresh, trial_log.begin.seed)
-    return judge(program, trial_log, suite.levels, header.slow)
+    return judge(suite.program(trial_log.begin, header.release), trial_log, suite.levels, header.slow)
 
 
 def skipped_result(suite: Suite, skipped: log.Skipped) -> log.Result:

@@ -112,7 +112,7 @@ def cost(entries: Iterable[bytes], message_filter: MessageFilter | None = None) 
         entries: Made by `single` and `batch`.
         message_filter: Its filter; None: it has none.
     """
-    data = messages = wanted = 0
+    size = messages = wanted = 0
     for index, entry in enumerate(entries):
         head: dict[str, Any] = {"consumer_id": 1, "message_id": {"ledgerId": 1, "entryId": index, "partition": -1}}
         count = max(parse_payload(entry).metadata.num_messages_in_batch, 1)
@@ -122,9 +122,9 @@ def cost(entries: Iterable[bytes], message_filter: MessageFilter | None = None) 
             if judgement.outcome is EntryOutcome.REJECT:
                 continue
             head["ack_set"] = ack_set(judgement.open_messages or ())
-        data += len(encode_frame(command("message", **head), entry))
+        size += len(encode_frame(command("message", **head), entry))
         messages += count
-    return Cost(data, messages, wanted)
+    return Cost(size, messages, wanted)
 
 
 def meet(stage: Stage, policy: MessageFilterPolicy | None = None, **fields: Any) -> Stage:

@@ -58,7 +58,7 @@ class Stage:
             The flags of CONNECTED.
         """
         self._peers[at] = peer = _Peer(self.broker.connect(self.now), on_news)
-        self._show(Row("out", "opens a connection", at=at, t=self.now))
+        self.rows.append(Row("out", "opens a connection", at=at, t=self.now))
         (connected,) = self.say("connect", at, client_version="reference", protocol_version=21)
         assert isinstance(connected, CommandConnected)
         if watch is not None:
@@ -79,7 +79,7 @@ class Stage:
 
     def send(self, data: bytes, at: str = "") -> list[Message]:
         """Let a client send bytes, frames or not, and return what the broker says on its connection at once."""
-        self._show(Row("out", *notation(data), at, t=self.now, data=data))
+        self.rows.append(Row("out", *notation(data), at, t=self.now, data=data))
         self._peers[at].session.receive(data, self.now)
         return self._settle().get(at, [])
 
@@ -95,12 +95,12 @@ class Stage:
             What it returned, or the reason if it refused.
         """
         shown = ", ".join(plain_value(one) for one in (*arguments, *options.values()))
-        self._show(Row("ask", operation, shown, t=self.now))
+        self.rows.append(Row("ask", operation, shown, t=self.now))
         try:
             result, answer = self._operation(operation)(*arguments, **options), "done"
         except AdminRefused as refused:
             result, answer = refused.reason, f"{refused.status}"
-        self._show(Row("reply", answer, "" if result is None or answer == "done" else str(result), t=self.now))
+        self.rows.append(Row("reply", answer, "" if result is None or answer == "done" else str(result), t=self.now))
         self._settle()
         return result
 
@@ -131,7 +131,7 @@ class Stage:
     def lose(self, at: str = "") -> None:
         """Cut a connection."""
         peer = self._peers.pop(at)
-        self._show(Row("note", f"the connection {at} is lost".replace("  ", " "), t=self.now))
+        self.rows.append(Row("note", f"the connection {at} is lost".replace("  ", " "), t=self.now))
         peer.session.eof(self.now)
         if peer.watch is not None:
             peer.watch.disconnected(self.now)
@@ -153,20 +153,17 @@ class Stage:
             for at, peer in list(self._peers.items()):
                 heard = peer.read()
                 for data, message in heard:
-                    self._show(Row("in", *notation(data), at, t=self.now, data=data))
+                    self.rows.append(Row("in", *notation(data), at, t=self.now, data=data))
                     said.setdefault(at, []).append(message)
                 answers = peer.answers([message for _, message in heard], self.now)
                 for data in answers:
-                    self._show(Row("out", *notation(data), at, t=self.now, data=data))
+                    self.rows.append(Row("out", *notation(data), at, t=self.now, data=data))
                     peer.session.receive(data, self.now)
                 busy = busy or bool(heard or answers)
                 if peer.session.closing:
-                    self._show(Row("in", "closes the connection", at=at, t=self.now))
+                    self.rows.append(Row("in", "closes the connection", at=at, t=self.now))
                     del self._peers[at]
         return said
-
-    def _show(self, row: Row) -> None:
-        self.rows.append(row)
 
 
 class _Peer:

@@ -36,7 +36,7 @@ from conformance.report.views import (
 from conformance.report.wording import VERDICT_MEANING, VERDICT_WORDS, clean, counted, one_line, paragraph, plain_value, short
 
 WINDOW_PASSED = (30, 12, 6)
-"""Lines at the begin, at the end and around a fault of a conversation that passed; of one that did not, more are shown."""
+"""Lines at the start, at the end and around a fault of a conversation that passed; of one that did not, more are shown."""
 HEX_LINES_PASSED = 24
 HEX_BYTES = 20
 PAGE_BUDGET = 6_000_000
@@ -67,7 +67,7 @@ class RowView:
 
 
 @dataclass
-class _Room:
+class _OnPage:
     """What is already on the page: bytes by their places, and the number of characters."""
 
     places: dict[tuple[bytes, int], str] = field(default_factory=dict)
@@ -122,8 +122,8 @@ def render_html(report: Report) -> str:
         group: [_clause_view(report, clause, str(verdict), citing.get(clause.id, ())) for clause, verdict in members]
         for group, members in clauses_by_group(report).items()
     }
-    room = _Room()
-    cases = {group: [_case_view(report, result, room) for result in results] for group, results in results_by_group(report).items()}
+    on_page = _OnPage()
+    cases = {group: [_case_view(report, result, on_page) for result in results] for group, results in results_by_group(report).items()}
     every = [case for members in cases.values() for case in members]
     excluded: dict[str, list[Clause]] = {}
     for clause in report.excluded:
@@ -175,20 +175,20 @@ def _citations(clause: str, results: Sequence[log.Result]) -> list[Citation]:
     return found
 
 
-def _case_view(report: Report, result: log.Result, room: _Room) -> CaseView:
+def _case_view(report: Report, result: log.Result, on_page: _OnPage) -> CaseView:
     transcript = report.suite.transcripts.get(result.case)
     outcome = shown_outcome(report, result)
     name = case_name(result)
     bad = result.verdict != "PASS"
     views: list[RowView] = []
     diagram = Markup("")
-    if outcome is not None and (bad or room.used < PAGE_BUDGET):
+    if outcome is not None and (bad or on_page.used < PAGE_BUDGET):
         every = report_rows(report, outcome.key)
         rows = window(every) if bad else window(every, *WINDOW_PASSED)
         # The diagram escapes all that it writes.
         diagram = Markup(render_sequence_svg(rows, title=f"Sequence diagram of {name}", standalone=False))
-        views = [_row_view(row, room.places, HEX_LINES if bad else HEX_LINES_PASSED) for row in rows]
-        room.used += 0 if bad else len(diagram) + sum(ROW_SIZE + len(view.row.text) + len(view.hexed) for view in views)
+        views = [_row_view(row, on_page.places, HEX_LINES if bad else HEX_LINES_PASSED) for row in rows]
+        on_page.used += 0 if bad else len(diagram) + sum(ROW_SIZE + len(view.row.text) + len(view.hexed) for view in views)
     return CaseView(
         name=name,
         place=anchor("case", name),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from conformance.engine import log
 from conformance.engine.machine import Machine, MachineError, Taken
-from conformance.engine.program import Program, compile_case
+from conformance.engine.program import Program
 from conformance.engine.step import ProgramProblem
 from conformance.engine.values import ValueProblem
 from conformance.engine.verdict import Outcome, TrialLog
@@ -74,12 +75,12 @@ class Row:
         """Return `>` for what the harness sends and `<` for what it receives."""
         return _ARROWS[self.way]
 
-    def annotated(self, limit: int = HEX_LINES, data: int = 32) -> str:
+    def annotated(self, limit: int = HEX_LINES, length: int = 32) -> str:
         """Return the bytes in annotated hexadecimal; empty if there are none.
 
         Args:
             limit: Number of lines that are shown; the others are counted.
-            data: Number of bytes of one line that are written out.
+            length: Number of bytes of one line that are written out.
         """
         if not self.data:
             return ""
@@ -87,7 +88,7 @@ class Row:
         shown = [
             replace(
                 line,
-                hex=line.hex if line.size <= data else line.hex[: 2 * data].rstrip(".") + "..",
+                hex=line.hex if line.size <= length else line.hex[: 2 * length].rstrip(".") + "..",
                 text=cut(one_line(line.text), _TEXT_LIMIT),
             )
             for line in lines[:limit]
@@ -135,11 +136,10 @@ def judged_rows(suite: Suite, header: log.Header, trial_log: TrialLog, outcome: 
     transcript = suite.transcripts.get(trial_log.begin.case)
     if transcript is None:
         return trial_rows(trial_log, failing=failing)
-    cell = {"@release": header.release, **trial_log.begin.cell}
     try:
         if trial_log.begin.actions and trial_log.begin.actions != suite.actions_digest(transcript.id, trial_log.begin.cell):
             return trial_rows(trial_log, failing=failing)
-        program = compile_case(transcript, suite.fragments, cell, trial_log.begin.fresh, trial_log.begin.seed)
+        program = suite.program(trial_log.begin, header.release)
     except (ProgramProblem, ValueProblem):
         return trial_rows(trial_log, failing=failing)
     return trial_rows(trial_log, program, slow=header.slow, failing=failing)
@@ -248,11 +248,9 @@ def _sent(event: log.Begin, at: str) -> Iterator[Row]:
 def _cut_notation(data: bytes, size: int) -> tuple[str, str]:
     command_size = int.from_bytes(data[4:8], "big")
     if 0 < command_size <= len(data) - 8:
-        try:
+        with suppress(ValueError):
             head, brace, rest = line_notation(BaseCommand.FromString(data[8 : 8 + command_size])).partition("{")
-        except ValueError:
-            return f"{size} bytes", data[:48].hex() + "…"
-        return head, f"{brace}{rest} + {size - 8 - command_size} bytes"
+            return head, f"{brace}{rest} + {size - 8 - command_size} bytes"
     return f"{size} bytes", data[:48].hex() + "…"
 
 

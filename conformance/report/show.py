@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from datetime import date
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import yaml
 
@@ -25,7 +25,6 @@ from conformance.report.views import reason_of, results_by_clause, telling
 from conformance.report.wording import listed, one_line, paragraph, section_words
 from conformance.suite import Suite
 
-Form: TypeAlias = Literal["line", "hex", "sequence"]
 _HEX_LINES = 200
 
 
@@ -49,7 +48,7 @@ def show_case(suite: Suite, case: str, form: str = "line", recorded: RunLog | No
     head = [_name(transcript, cell), f"  {transcript.title}", f"  clauses: {listed(transcript.clauses, 12)}"]
     if len(cells(transcript)) > 1:
         head.append(f"  cells: {listed((_name(transcript, one) for one in cells(transcript)), 12)}")
-    found = _recorded(suite, transcript, cell, recorded)
+    found = None if recorded is None else _recorded(suite, transcript, cell, recorded)
     after: list[str] = []
     if found is not None and recorded is not None:
         outcome, rows = found
@@ -80,22 +79,18 @@ def _cell(transcript: Transcript, case: str) -> dict[str, Value]:
     raise KeyError(f"there is no cell {case}; there are: {listed((_name(transcript, one) for one in known), 12)}")
 
 
-def _recorded(suite: Suite, transcript: Transcript, cell: dict[str, Value], run: RunLog | None) -> tuple[Outcome, list[Row]] | None:
+def _recorded(suite: Suite, transcript: Transcript, cell: dict[str, Value], run: RunLog) -> tuple[Outcome, list[Row]] | None:
+    """Return the conversation of a log that shows a cell best, with its outcome; None if there is none."""
     outcomes: dict[str, Outcome] = {}
     wanted = json.dumps(cell, sort_keys=True, default=str)
-    for trial_log in run.trial_logs.values() if run is not None else ():
-        if (
-            run is not None
-            and trial_log.begin.case == transcript.id
-            and json.dumps(trial_log.begin.cell, sort_keys=True, default=str) == wanted
-        ):
+    for trial_log in run.trial_logs.values():
+        begin = trial_log.begin
+        if begin.case == transcript.id and json.dumps(begin.cell, sort_keys=True, default=str) == wanted:
             outcome = judge_trial(suite, trial_log, run.header)
             if outcome is not None:
-                outcomes[trial_log.begin.key.partition("~")[0]] = outcome
+                outcomes[begin.key.partition("~")[0]] = outcome
     told = telling(list(outcomes.values()))
-    if told is None or run is None:
-        return None
-    return told, judged_rows(suite, run.header, run.trial_logs[told.key], told)
+    return None if told is None else (told, judged_rows(suite, run.header, run.trial_logs[told.key], told))
 
 
 def _lines(rows: Sequence[Row]) -> str:

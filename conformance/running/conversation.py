@@ -18,16 +18,21 @@ from conformance.engine import frames, log
 from conformance.engine.actions import Action, Actions, Send
 from conformance.engine.machine import Machine, MachineError
 from conformance.engine.matching import see
+from conformance.engine.model import Level
 from conformance.engine.program import Program
 from conformance.engine.values import Value, ValueProblem, resolve
-from conformance.engine.verdict import TrialLog
+from conformance.engine.verdict import Outcome, TrialLog, resume
 from conformance.running.connection import Connection
 from conformance.targets.admin import AdminClient, AdminResult
 from conformance.targets.model import Endpoint, TargetError
-from refimpl.wire.frames import Frame
+from refimpl.wire import Frame, decode_frame, encode_frame
 
 _LOGGED_BYTES = 4096
+"""Bytes of a send that the log keeps whole, and of what is no frame."""
+_CONNECT = b"\x08\x02"
+"""How a BaseCommand begins whose type is CONNECT, behind the two sizes of the frame."""
 _READ_INTERVAL = 0.05
+"""Seconds between two reads of the admin interface."""
 _RESOLUTION = 1e-6
 """Seconds that the log's clock tells apart: nothing waits for less."""
 _PATIENCE = 30.0
@@ -73,7 +78,7 @@ class TrialRunner:
         self._stuck: ValueError | RuntimeError | None = None
         self.trial_log = TrialLog(begin)
 
-    async def run(self) -> TrialLog:
+    async def run(self) -> None:
         """Run to the end. If the harness itself failed, the last record says how.
 
         Raises:
@@ -99,14 +104,16 @@ class TrialRunner:
             self._around.write(self.trial_log.finished)
         if lost:
             raise TargetLost(problem)
-        return self.trial_log
 
-    def give_up(self, problem: str) -> TrialLog:
+    def outcome(self, levels: Mapping[str, Level]) -> Outcome:
+        """Return what the log comes to. The machine that chose the actions has taken all of it: `judge` would say the same."""
+        return resume(self._program, self._machine, (), self.trial_log, levels)
+
+    def give_up(self, problem: str) -> None:
         """End the conversation before it begins, because its preparation failed."""
         self.trial_log.finished = log.Finished(key=self.trial_log.begin.key, t=self._around.now(), problem=problem)
         for record in (self.trial_log.begin, self.trial_log.finished):
             self._around.write(record)
-        return self.trial_log
 
     def late(self, seconds: float) -> None:
         """Note that the harness was late, if the conversation has begun."""
@@ -191,16 +198,16 @@ class TrialRunner:
     def _with_credentials(self, data: bytes) -> tuple[bytes, bytes]:
         """Put the target's token into a CONNECT that has none; return what is sent and what is logged."""
         token = self._around.endpoint.token
-        if token is None or data[8:10] != b"\x08\x02":
+        if token is None or not data.startswith(_CONNECT, 8):
             return data, data
         with contextlib.suppress(ValueError):
-            frame = frames.decode_frame(data)
+            frame = decode_frame(data)
             if not frame.command.connect.HasField("auth_data"):
                 frame.command.connect.auth_method_name = "token"
                 sent = []
                 for secret in (token.get_secret_value(), "*" * 8):
                     frame.command.connect.auth_data = secret.encode()
-                    sent.append(frames.encode_frame(frame.command))
+                    sent.append(encode_frame(frame.command))
                 return sent[0], sent[1]
         return data, data
 

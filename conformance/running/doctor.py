@@ -14,6 +14,7 @@ _SPOILERS = {
     "forceDeleteNamespaceAllowed": ("true", "namespaces are cleaned topic by topic, which takes longer"),
     "allowAutoTopicCreation": ("true", "cases that produce or consume can't create their topics"),
 }
+"""Settings that can spoil a run: the value that suits it, and what another one does."""
 
 
 @dataclass(frozen=True)

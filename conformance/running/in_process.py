@@ -23,7 +23,24 @@ def run_in_process(suite: Suite, select: Sequence[str] = (), profile: str = "def
     Returns:
         The log of the run, with the same names and the same order of events every time.
     """
+    run, _ = _run(suite, profile, Options(select=select, profile=profile, seed=1))
+    return run
+
+
+def answer_like(suite: Suite, recorded: RunLog) -> RunLog:
+    """Replay the actions of a recording against the reference broker, with the names and seeds of the recording.
+
+    Raises:
+        RuntimeError: The run ended early, and why.
+    """
+    cases = sorted({trial_log.begin.case for trial_log in recorded.trial_logs.values()})
+    run, stopped = _run(suite, "default", Options(select=cases, seed=recorded.header.seed, like=recorded))
+    if stopped is not None:
+        raise RuntimeError(stopped)
+    return run
+
+
+def _run(suite: Suite, profile: str, options: Options) -> tuple[RunLog, str | None]:
     target = parse_target("in-process" if profile == "default" else f"in-process@{profile}")
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        run, _ = runner.run(run_suite(suite, target, Options(select=select, profile=profile, seed=1), lambda _: None, Silent()))
-    return run
+        return runner.run(run_suite(suite, target, options, lambda _: None, Silent()))

@@ -6,7 +6,6 @@ Of trials, the failures, second attempts and the first ten are kept, with the ve
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import re
 from collections.abc import Collection, Iterable
@@ -22,6 +21,8 @@ from conformance.judging.results import Judged, RunLog, judge_log, read_log
 from conformance.suite import Suite
 
 HOME = Path(__file__).parents[1] / "recordings"
+SHOWN_TARGET = "apache-pulsar@4.2.4"
+"""Whose conversations illustrate the cases; another target stands in where this one has none."""
 _TRIALS_KEPT = 10
 
 
@@ -154,18 +155,3 @@ def without(run: RunLog, cases: Iterable[str]) -> RunLog:
     kept = {key: trial for key, trial in run.trial_logs.items() if trial.begin.case not in gone}
     skipped = [one for one in run.skipped if one.case not in gone]
     return RunLog(run.header, kept, skipped, [one for one in run.results if one.case not in gone], run.footer)
-
-
-def answer_like(suite: Suite, recorded: RunLog) -> RunLog:
-    """Replay the actions of a recording against the reference broker, in process, with the names and seeds of the recording."""
-    from conformance.running.runner import Options, Silent, run_suite  # noqa: PLC0415  # only this function needs a network
-    from conformance.targets import parse_target  # noqa: PLC0415
-    from refimpl.net.virtual_time import VirtualTimeLoop  # noqa: PLC0415
-
-    cases = sorted({trial_log.begin.case for trial_log in recorded.trial_logs.values()})
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        options = Options(select=cases, seed=recorded.header.seed, like=recorded)
-        run, stopped = runner.run(run_suite(suite, parse_target("in-process"), options, lambda _: None, Silent()))
-    if stopped is not None:
-        raise RuntimeError(stopped)
-    return run

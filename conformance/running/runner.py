@@ -16,9 +16,9 @@ from pydantic import BaseModel
 from conformance import __version__
 from conformance.engine import log
 from conformance.engine import model as m
-from conformance.engine.program import cells, compile_case, fresh_names
+from conformance.engine.program import cells, fresh_names
 from conformance.engine.values import Value
-from conformance.engine.verdict import Outcome, TrialLog, Verdict, judge
+from conformance.engine.verdict import Outcome, TrialLog, Verdict
 from conformance.judging.applicability import Lack, lack
 from conformance.judging.results import RunLog
 from conformance.running.conversation import Surroundings, TargetLost, TrialRunner, loop_time
@@ -225,8 +225,6 @@ class _Part:
         else:
             fresh = {name: self._fresh_name(kind) for name, kind in fresh_names(unit.case).items()}
             seed = random.Random(f"{self.options.seed} {unit.key}").randrange(1 << 31)
-        cell = {"@release": around.endpoint.release, **unit.cell}
-        program = compile_case(unit.case, self.suite.fragments, cell, fresh, seed)
         begin = log.TrialStarted(
             key=unit.key,
             case=unit.case.id,
@@ -238,7 +236,7 @@ class _Part:
             seed=seed,
             t=around.now(),
         )
-        conversation = TrialRunner(program, begin, around)
+        conversation = TrialRunner(self.suite.program(begin, around.endpoint.release), begin, around)
         active.add(conversation)
         namespaces = [fresh[name] for name, kind in fresh_names(unit.case).items() if kind == "namespace"]
         self.trial_logs[unit.key] = conversation.trial_log
@@ -246,10 +244,13 @@ class _Part:
             if earlier is not None and around.admin is not None:  # recordings of several runs have names in common
                 await _remove_namespaces(around.admin, made & set(namespaces), 1)
             refused = await _create_namespaces(around.admin, namespaces, made)
-            trial_log = conversation.give_up(refused) if refused else await conversation.run()
+            if refused:
+                conversation.give_up(refused)
+            else:
+                await conversation.run()
         finally:
             active.discard(conversation)
-        outcome = judge(program, trial_log, self.suite.levels, around.slow)
+        outcome = conversation.outcome(self.suite.levels)
         if outcome.diagnosis is not None and outcome.diagnosis.kind in ("late", "harness"):
             problem = await is_served(around.endpoint)
             if problem is not None:
@@ -400,6 +401,3 @@ async def _remove_namespaces(admin: AdminClient, names: Iterable[str], at_once: 
             print(f"namespace {name} is left over: {result.status} {result.reason}; `doctor` removes it", file=sys.stderr)
 
     await _all(remove(name) for name in names)
-
-
-__all__ = ["NAMESPACE_PREFIX", "Options", "Silent", "Watcher", "is_slow", "run_suite"]

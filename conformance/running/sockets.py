@@ -12,7 +12,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from conformance.targets.model import Endpoint
 
@@ -44,8 +44,7 @@ class SocketConnection:
         """
         async with asyncio.timeout(seconds):
             loop = asyncio.get_running_loop()
-            infos = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-            family, kind, protocol, _, address = infos[0]
+            family, kind, protocol, _, address = (await _addresses(endpoint.host, endpoint.port))[0]
             opened = socket.socket(family, kind, protocol)
             opened.setblocking(False)
             try:
@@ -136,3 +135,11 @@ class SocketConnection:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
             self._socket = None
+
+
+async def _addresses(host: str, port: int) -> list[tuple[Any, ...]]:
+    """Return what a host and a port stand for; only a name is looked up, in a thread."""
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -34,7 +34,7 @@ from conformance.site.sources import Released, Sources
 
 HOME = "reference/cases/index.md"
 WINDOW = (24, 10, 6)
-"""Lines at the begin, at the end and around a fault of a conversation that are drawn."""
+"""Lines at the start, at the end and around a fault of a conversation that are drawn."""
 
 
 def case_pages(sources: Sources) -> list[Page]:

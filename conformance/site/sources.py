@@ -23,8 +23,6 @@ from conformance.suite import Suite, load_suite
 
 REPOSITORY = HOME.parent
 KILLED = HOME / "mutants" / "killed"
-SHOWN_TARGET = "apache-pulsar@4.2.4"
-"""Whose conversations illustrate the cases; another target stands in where this one has none."""
 
 
 class Mutant(BaseModel):
@@ -102,9 +100,9 @@ class Sources:
 
     @cached_property
     def illustrating(self) -> list[Released]:
-        """Return the recorded implementations, the preferred one for examples (`SHOWN_TARGET`) first, then the newest."""
+        """Return the recorded implementations, the preferred one for examples (`recorder.SHOWN_TARGET`) first, then the newest."""
         newest = list(reversed(self.released))
-        return sorted(newest, key=lambda one: one.report.run.header.target != SHOWN_TARGET)
+        return sorted(newest, key=lambda one: one.report.run.header.target != recorder.SHOWN_TARGET)
 
     @cached_property
     def register_of(self) -> dict[str, str]:

@@ -5,7 +5,6 @@ whatever its status: the caller decides what an operation should return.
 """
 
 import asyncio
-import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 import aiohttp
 import yarl
 
+from conformance.names import did_you_mean
 from conformance.targets.model import Endpoint, TargetError
 from conformance.targets.process import poll_until
 from refimpl.net.memory_link import MemoryLink
@@ -39,9 +39,9 @@ class AdminResult:
     """An answer.
 
     Attributes:
-        status: the HTTP status.
-        body: the parsed JSON, or the text where it is none; None when empty.
-        reason: why it was refused, in the broker's words; empty on success.
+        status: The HTTP status.
+        body: The parsed JSON, or the text where it is none; None when empty.
+        reason: Why it was refused, in the broker's words; empty on success.
     """
 
     status: int
@@ -62,15 +62,14 @@ class Operation:
     """One operation of the admin interface.
 
     Attributes:
-        method: the HTTP method.
-        path: below `/admin/v2`; `{topic}` and `{namespace}` stand for their path, `{scalable}` for that of a scalable topic, any other
+        method: The HTTP method.
+        path: Below `/admin/v2`; `{topic}` and `{namespace}` stand for their path, `{scalable}` for that of a scalable topic, any other
             `{argument}` for its percent-encoded text.
-        required: arguments that have to be given; a bare value stands for the first.
-        optional: the others, with their defaults.
-        query: parameters; `{argument}` stands for its value. A list is given one by one.
-        body: what is sent.
-        reads: changes nothing.
-        text: what it does, in one line.
+        required: Arguments that have to be given; a bare value stands for the first.
+        text: What it does, in one line.
+        optional: The others, with their defaults.
+        query: Parameters; `{argument}` stands for its value. A list is given one by one.
+        body: What is sent.
     """
 
     method: Literal["GET", "PUT", "POST", "DELETE"]
@@ -88,7 +87,7 @@ class Operation:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Give the names of all arguments, the required ones first."""
+        """Return the names of all arguments, the required ones first."""
         return (*self.required, *self.optional)
 
 
@@ -171,8 +170,8 @@ class AdminClient:
     """A client of one admin interface, to be used as an async context manager.
 
     Args:
-        endpoint: where it is.
-        seconds: how long one call may take.
+        endpoint: Where it is.
+        seconds: How long one call may take.
     """
 
     def __init__(self, endpoint: Endpoint, *, seconds: float = 30.0) -> None:
@@ -205,15 +204,15 @@ class AdminClient:
         """Perform one operation.
 
         Args:
-            op: its name in `OPERATIONS`.
-            args: its arguments by name; a bare value stands for the first one.
+            op: Its name in `OPERATIONS`.
+            args: Its arguments by name; a bare value stands for the first one.
 
         Returns:
             The answer, whatever its status.
 
         Raises:
-            TargetError: there is no such operation, or its arguments don't fit.
-            AdminUnreachable: there was no answer.
+            TargetError: There is no such operation, or its arguments don't fit.
+            AdminUnreachable: There was no answer.
         """
         arguments = check_arguments(op, args)
         if op == "create_tenant" and arguments["allowed_clusters"] is None:
@@ -259,7 +258,7 @@ class AdminClient:
             The last answer; 404 when there was no such namespace.
 
         Raises:
-            AdminUnreachable: there was no answer.
+            AdminUnreachable: There was no answer.
         """
         await self._remove_each("delete_scalable_topic", await self.call("list_scalable_topics", namespace))
         last = await self.call("delete_namespace", {"namespace": namespace, "force": True})
@@ -296,18 +295,18 @@ def check_arguments(op: str, args: object = None) -> dict[str, object]:
     """Normalise the arguments of an operation.
 
     Args:
-        op: the name of the operation.
-        args: arguments by name; a bare value stands for the first one.
+        op: The name of the operation.
+        args: Arguments by name; a bare value stands for the first one.
 
     Returns:
         Every argument by name, optional ones filled in.
 
     Raises:
-        TargetError: there is no such operation, or its arguments don't fit.
+        TargetError: There is no such operation, or its arguments don't fit.
     """
     operation = OPERATIONS.get(op)
     if operation is None:
-        raise TargetError(f"there is no admin operation {op!r}{_did_you_mean(op, OPERATIONS)}", hint=f"there are: {', '.join(OPERATIONS)}")
+        raise TargetError(f"there is no admin operation {op!r}{did_you_mean(op, OPERATIONS)}", hint=f"there are: {', '.join(OPERATIONS)}")
     if isinstance(args, Mapping):
         given = dict(args)
     elif args is None:
@@ -320,7 +319,7 @@ def check_arguments(op: str, args: object = None) -> dict[str, object]:
     for key in given:
         if key not in operation.arguments:
             raise TargetError(
-                f"admin operation {op} has no argument {key!r}{_did_you_mean(str(key), operation.arguments)}", hint=f"it takes: {allowed}"
+                f"admin operation {op} has no argument {key!r}{did_you_mean(str(key), operation.arguments)}", hint=f"it takes: {allowed}"
             )
     missing = [key for key in operation.required if key not in given]
     if missing:
@@ -328,23 +327,18 @@ def check_arguments(op: str, args: object = None) -> dict[str, object]:
     return {**operation.optional, **given}
 
 
-def _did_you_mean(text: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(text, known, n=1)
-    return f", did you mean {close[0]!r}?" if close else ""
-
-
 def request(op: str, arguments: Mapping[str, object]) -> tuple[str, str, object]:
     """Build the request of an operation.
 
     Args:
-        op: the name of the operation.
-        arguments: all arguments, as `check_arguments` gives them.
+        op: The name of the operation.
+        arguments: All arguments, as `check_arguments` gives them.
 
     Returns:
         The HTTP method, path and query below `/admin/v2/`, and what to send as JSON (None: nothing).
 
     Raises:
-        TargetError: a name is not of the form that the operation needs.
+        TargetError: A name is not of the form that the operation needs.
     """
     operation = OPERATIONS[op]
     path = re.sub(r"\{(\w+)\}", lambda match: _path_of(match[1], arguments), operation.path)
@@ -374,13 +368,13 @@ def topic_path(topic: str, domains: tuple[str, ...]) -> str:
 
     Args:
         topic: "persistent://tenant/namespace/local".
-        domains: which domains are allowed.
+        domains: Which domains are allowed.
 
     Returns:
         "persistent/tenant/namespace/local".
 
     Raises:
-        TargetError: the name is not of that form.
+        TargetError: The name is not of that form.
     """
     match = _TOPIC.fullmatch(topic)
     if match is None or match[1] not in domains:

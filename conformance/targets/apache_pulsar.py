@@ -93,8 +93,8 @@ class ApachePulsar:
     """Apache Pulsar of one version.
 
     Args:
-        version: one of `RELEASES`.
-        token: sent with CONNECT and each admin call. None: the token that the settings give to the broker itself
+        version: One of `RELEASES`.
+        token: Sent with CONNECT and each admin call. None: the token that the settings give to the broker itself
             (`brokerClientAuthenticationParameters: "token:..."`), if they do.
     """
 
@@ -113,12 +113,12 @@ class ApachePulsar:
 
     @property
     def name(self) -> str:
-        """Give the name for reports and baselines."""
+        """Return the name for reports and baselines."""
         return f"apache-pulsar@{self.version}"
 
     @property
     def release(self) -> str:
-        """Give the version."""
+        """Return the version."""
         return self.version
 
     @asynccontextmanager
@@ -127,7 +127,7 @@ class ApachePulsar:
 
         Args:
             config: Pulsar's own settings, on top of those that suit tests.
-            progress: gets a line when Maven is asked, and when the broker is ready.
+            progress: Gets a line when Maven is asked, and when the broker is ready.
 
         Returns:
             Where it is reached.

@@ -21,7 +21,7 @@ def connect_frame(token: str | None) -> bytes:
     """Write a CONNECT.
 
     Args:
-        token: what to authenticate with; None: nothing.
+        token: What to authenticate with; None: nothing.
 
     Returns:
         The frame.
@@ -56,14 +56,14 @@ async def connect_answer(endpoint: Endpoint, *, seconds: float = 2.0) -> Answer:
     """Connect, send CONNECT and look at the type of the answer.
 
     Args:
-        endpoint: where to.
-        seconds: how long it may take.
+        endpoint: Where to.
+        seconds: How long it may take.
 
     Returns:
         "connected", also for a request to authenticate; "refused" for an error; "none" when no valid answer arrived.
 
     Raises:
-        TargetError: the trust file of the endpoint can't be used.
+        TargetError: The trust file of the endpoint can't be used.
     """
     context = endpoint.ssl_context() if endpoint.tls else None
     hostname = (endpoint.tls_hostname or endpoint.host) if context else None

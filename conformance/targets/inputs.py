@@ -13,10 +13,10 @@ def check_service_url(url: str, what: str) -> None:
 
     Args:
         url: "pulsar://HOST:PORT" or "pulsar+ssl://HOST:PORT"; without a port: 6650 and 6651.
-        what: what it is, for the message.
+        what: What it is, for the message.
 
     Raises:
-        TargetError: it is not of that form.
+        TargetError: It is not of that form.
     """
     hint = "it has the form pulsar://HOST:PORT or pulsar+ssl://HOST:PORT"
     if "," in url:
@@ -31,10 +31,10 @@ def check_admin_url(url: str, what: str) -> None:
 
     Args:
         url: "http://HOST:PORT" or "https://HOST:PORT"; a path in front of `/admin` is allowed.
-        what: what it is, for the message.
+        what: What it is, for the message.
 
     Raises:
-        TargetError: it is not of that form.
+        TargetError: It is not of that form.
     """
     hint = "it has the form http://HOST:PORT or https://HOST:PORT"
     if _split(url, what, hint).scheme not in ("http", "https"):
@@ -58,13 +58,13 @@ def read_token(path: Path) -> SecretStr:
     """Read a token from a file.
 
     Args:
-        path: a file that holds nothing else.
+        path: A file that holds nothing else.
 
     Returns:
         The token, which is not shown when printed.
 
     Raises:
-        TargetError: the file can't be read or is empty.
+        TargetError: The file can't be read or is empty.
     """
     try:
         token = path.read_text(encoding="utf-8").strip()
@@ -80,13 +80,13 @@ def existing_trust_file(path: Path) -> Path:
     """Check that a trust file is there.
 
     Args:
-        path: the file.
+        path: The file.
 
     Returns:
         The same path.
 
     Raises:
-        TargetError: there is no such file.
+        TargetError: There is no such file.
     """
     if not path.is_file():
         raise TargetError(f"TLS trust file {path} does not exist")

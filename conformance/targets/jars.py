@@ -30,10 +30,10 @@ class Release:
 
     Attributes:
         version: "4.2.4".
-        megabytes: size of its jars.
-        versions_pom: artifact whose `dependencyManagement` makes the versions of its libraries fit together.
-        old_metadata: keeps its metadata in ZooKeeper (standalone before 2.11).
-        bookie_port_option: the starter takes the bookie's port as an option.
+        megabytes: Size of its jars.
+        versions_pom: Artifact whose `dependencyManagement` makes the versions of its libraries fit together.
+        old_metadata: Keeps its metadata in ZooKeeper (standalone before 2.11).
+        bookie_port_option: The starter takes the bookie's port as an option.
     """
 
     version: str
@@ -87,12 +87,12 @@ def cache_folder() -> Path:
 
 
 async def jars(release: Release, java: Java, progress: Progress | None = None) -> Path:
-    """Give the folder with the jars of a release; resolve them with Maven when the cache does not have them whole.
+    """Return the folder with the jars of a release; resolve them with Maven when the cache does not have them whole.
 
     Args:
-        release: which one.
-        java: what Maven runs with.
-        progress: gets a line when Maven has to be asked, or another process is asking it.
+        release: Which one.
+        java: What Maven runs with.
+        progress: Gets a line when Maven has to be asked, or another process is asking it.
 
     Returns:
         The folder of the jars.

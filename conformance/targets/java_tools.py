@@ -19,8 +19,8 @@ class Java:
     """A Java runtime.
 
     Attributes:
-        program: the executable.
-        major: its version, 17 for "17.0.15" and 8 for "1.8.0_402".
+        program: The executable.
+        major: Its version, 17 for "17.0.15" and 8 for "1.8.0_402".
     """
 
     program: Path
@@ -31,13 +31,13 @@ async def find_java(whose: str = "Apache Pulsar") -> Java:
     """Choose the Java runtime: the one in JAVA_HOME, else the one on PATH; the first that is new enough.
 
     Args:
-        whose: what needs it, for the messages.
+        whose: What needs it, for the messages.
 
     Returns:
         The runtime.
 
     Raises:
-        TargetError: there is none, or none is new enough.
+        TargetError: There is none, or none is new enough.
     """
     home = os.environ.get("JAVA_HOME")
     names = [str(Path(home) / "bin" / "java")] if home else []
@@ -69,7 +69,7 @@ def find_maven() -> Path:
         The executable.
 
     Raises:
-        TargetError: it is not there.
+        TargetError: It is not there.
     """
     program = shutil.which("mvn")
     if program is None:

@@ -25,8 +25,8 @@ class TargetError(Exception):
     """A target that can't be used: what is wrong in one line, and what to do about it.
 
     Args:
-        message: what is wrong; further lines, if any, quote a log.
-        hint: what the user can do.
+        message: What is wrong; further lines, if any, quote a log.
+        hint: What the user can do.
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -44,20 +44,20 @@ class Endpoint:
     """The addresses of a running broker, and how to connect to it.
 
     Attributes:
-        name: what reports call it: "apache-pulsar@4.2.4", "my-broker".
+        name: What reports call it: "apache-pulsar@4.2.4", "my-broker".
         service_url: "pulsar://127.0.0.1:6650" or "pulsar+ssl://...".
-        admin_url: base of the admin HTTP interface, "http://127.0.0.1:8080"; None: there is none.
-        release: the release of Apache Pulsar that it is, "4.2.4"; None: unknown or not Apache Pulsar.
-        token: sent with CONNECT and each admin call.
+        admin_url: Base of the admin HTTP interface, "http://127.0.0.1:8080"; None: there is none.
+        release: The release of Apache Pulsar that it is, "4.2.4"; None: unknown or not Apache Pulsar.
+        token: Sent with CONNECT and each admin call.
         tls_trust_certs: PEM file of the authorities to trust; None: those of the system.
-        tls_hostname: the name that the certificate has to carry; None: the host of the address.
-        config: the settings asked for when it was started, on top of the usual ones.
-        unconfirmed_config: keys of `config` that the broker's own listing of its settings does not show (a misspelt one, or one that the
+        tls_hostname: The name that the certificate has to carry; None: the host of the address.
+        config: The settings asked for when it was started, on top of the usual ones.
+        unconfirmed_config: Keys of `config` that the broker's own listing of its settings does not show (a misspelt one, or one that the
             release does not know yet; those of plugins and of the storage below are not listed either).
-        capabilities: what the target's author declares that it can and can't do.
-        log_file: its log while it runs; None when it was not started here.
-        thrown_away: it was started for this run, and its data are deleted afterwards.
-        in_process: the broker inside this process to use instead of the addresses; None: use the addresses.
+        capabilities: What the target's author declares that it can and can't do.
+        log_file: Its log while it runs; None when it was not started here.
+        thrown_away: It was started for this run, and its data are deleted afterwards.
+        in_process: The broker inside this process to use instead of the addresses; None: use the addresses.
     """
 
     name: str
@@ -76,12 +76,12 @@ class Endpoint:
 
     @property
     def host(self) -> str:
-        """Give the host of the service."""
+        """Return the host of the service."""
         return urlsplit(self.service_url).hostname or ""
 
     @property
     def port(self) -> int:
-        """Give the TCP port of the service."""
+        """Return the TCP port of the service."""
         parts = urlsplit(self.service_url)
         return parts.port or _DEFAULT_PORTS[parts.scheme]
 
@@ -97,7 +97,7 @@ class Endpoint:
             A client context that checks certificate and name.
 
         Raises:
-            TargetError: the trust file can't be used.
+            TargetError: The trust file can't be used.
         """
         try:
             return ssl.create_default_context(cafile=self.tls_trust_certs)
@@ -110,11 +110,11 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """Give the name for reports and baselines."""
+        """Return the name for reports and baselines."""
 
     @property
     def release(self) -> str | None:
-        """Give the release of Apache Pulsar that it is; None: unknown or another broker."""
+        """Return the release of Apache Pulsar that it is; None: unknown or another broker."""
 
     @property
     def startable(self) -> bool:
@@ -122,7 +122,7 @@ class Target(Protocol):
 
     @property
     def profile(self) -> str:
-        """Give the profile that it is judged by unless the user names one."""
+        """Return the profile that it is judged by unless the user names one."""
 
     @property
     def virtual_time(self) -> bool:
@@ -130,24 +130,24 @@ class Target(Protocol):
 
     @property
     def starts_at_once(self) -> int:
-        """Give how many of it may run at the same time, each with its own settings."""
+        """Return how many of it may run at the same time, each with its own settings."""
 
     @property
     def in_virtual_time(self) -> "Target | None":
-        """Give the same broker inside this process, for cases that wait for minutes; None: there is none."""
+        """Return the same broker inside this process, for cases that wait for minutes; None: there is none."""
 
     def run(self, config: Mapping[str, str] = NOTHING, *, progress: Progress | None = None) -> AbstractAsyncContextManager[Endpoint]:
         """Make it ready for the length of a block; afterwards it is stopped if it was started.
 
         Args:
-            config: settings on top of the usual ones, Pulsar's own keys; see `as_settings`.
-            progress: gets a line when the start takes long.
+            config: Settings on top of the usual ones, Pulsar's own keys; see `as_settings`.
+            progress: Gets a line when the start takes long.
 
         Returns:
             A context manager that yields where it is reached.
 
         Raises:
-            TargetError: it can't be started, or can't be given these settings.
+            TargetError: It can't be started, or can't be given these settings.
         """
 
 
@@ -156,7 +156,7 @@ class AttachedTarget:
     """A broker that somebody else started.
 
     Args:
-        endpoint: where it is.
+        endpoint: Where it is.
     """
 
     endpoint: Endpoint
@@ -168,12 +168,12 @@ class AttachedTarget:
 
     @property
     def name(self) -> str:
-        """Give the name for reports and baselines."""
+        """Return the name for reports and baselines."""
         return self.endpoint.name
 
     @property
     def release(self) -> str | None:
-        """Give the release that its description states."""
+        """Return the release that its description states."""
         return self.endpoint.release
 
     @asynccontextmanager
@@ -181,14 +181,14 @@ class AttachedTarget:
         """Yield the endpoint; refuse settings, since this process can't restart it.
 
         Args:
-            config: has to be empty.
-            progress: not used.
+            config: Has to be empty.
+            progress: Not used.
 
         Returns:
             The endpoint.
 
         Raises:
-            SettingsRefused: settings were asked for.
+            SettingsRefused: Settings were asked for.
         """
         refuse_settings(self.name, config, hint="only a target that is started for the run can be given settings")
         yield self.endpoint
@@ -198,12 +198,12 @@ def refuse_settings(name: str, config: Mapping[str, str], *, hint: str) -> None:
     """Raise an error if a target is asked for settings that it can't get.
 
     Args:
-        name: the target.
-        config: the settings asked for.
-        hint: what to do.
+        name: The target.
+        config: The settings asked for.
+        hint: What to do.
 
     Raises:
-        SettingsRefused: there are some.
+        SettingsRefused: There are some.
     """
     if config:
         raise SettingsRefused(f"{name} can't be given the settings {', '.join(sorted(config))}", hint=hint)
@@ -213,7 +213,7 @@ def own_token(config: Mapping[str, str]) -> SecretStr | None:
     """Return the token that settings give to the broker itself.
 
     Args:
-        config: settings by key.
+        config: Settings by key.
 
     Returns:
         What `brokerClientAuthenticationParameters: "token:..."` holds; None when there is none.
@@ -226,7 +226,7 @@ def as_settings(values: Mapping[str, object]) -> dict[str, str]:
     """Write values as Pulsar's configuration files do.
 
     Args:
-        values: texts, numbers and booleans by key.
+        values: Texts, numbers and booleans by key.
 
     Returns:
         Texts by key; booleans in lower case.
@@ -238,7 +238,7 @@ def redacted(config: Mapping[str, str]) -> dict[str, str]:
     """Hide the secrets among settings, for reports.
 
     Args:
-        config: settings by key.
+        config: Settings by key.
 
     Returns:
         The same keys; "***" where the key says that the value is a secret.

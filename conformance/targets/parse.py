@@ -1,12 +1,12 @@
 """Turns the target argument of the command line into a target."""
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from conformance.names import did_you_mean
 from conformance.targets.apache_pulsar import ApachePulsar
 from conformance.targets.inputs import check_admin_url, check_service_url, existing_trust_file, read_token
 from conformance.targets.jars import RELEASES
@@ -26,15 +26,15 @@ def parse_target(text: str, *, admin_url: str | None = None, token_file: Path | 
     Args:
         text: `reference` or `in-process` (with `@as-written` for that profile), `pulsar://HOST:PORT`, `pulsar+ssl://HOST:PORT`,
             `apache-pulsar@VERSION` or the path of a `.toml` file.
-        admin_url: its admin interface; takes the place of the one in the file.
-        token_file: file with the token to authenticate with; takes the place of the one in the file.
+        admin_url: Its admin interface; takes the place of the one in the file.
+        token_file: File with the token to authenticate with; takes the place of the one in the file.
         tls_trust_certs: PEM file of the authorities to trust; takes the place of the one in the file.
 
     Returns:
         The target; nothing is started or contacted yet.
 
     Raises:
-        TargetError: it can't be understood, or a file that it names can't be used.
+        TargetError: It can't be understood, or a file that it names can't be used.
     """
     token = read_token(token_file) if token_file else None
     if admin_url is not None:
@@ -48,8 +48,8 @@ def parse_target(text: str, *, admin_url: str | None = None, token_file: Path | 
         return read_target_file(Path(text), admin_url=admin_url, token=token, tls_trust_certs=trust)
     if "://" in text:
         return _attached(text, admin_url, token, trust)
-    close = difflib.get_close_matches(text, [_APACHE, *_REFERENCES, *(f"{_APACHE}@{version}" for version in RELEASES)], n=1)
-    raise TargetError(f"{text!r} is not a target{f', did you mean {close[0]!r}?' if close else ''}", hint=f"a target is {_FORMS}")
+    meant = did_you_mean(text, [_APACHE, *_REFERENCES, *(f"{_APACHE}@{version}" for version in RELEASES)])
+    raise TargetError(f"{text!r} is not a target{meant}", hint=f"a target is {_FORMS}")
 
 
 def _reference(text: str, admin_url: str | None, token: SecretStr | None, tls_trust_certs: Path | None) -> Target:

@@ -29,14 +29,14 @@ class Supervised:
 
     @property
     def exit_code(self) -> int | None:
-        """Give the exit code, negative for a signal; None while it runs, and when its supervisor was killed."""
+        """Return the exit code, negative for a signal; None while it runs, and when its supervisor was killed."""
         return self.ended.result() if self.ended.done() and not self.ended.cancelled() else None
 
     async def wait(self, seconds: float) -> int | None:
         """Wait for the end.
 
         Args:
-            seconds: how long at most.
+            seconds: How long at most.
 
         Returns:
             The exit code; None when it still runs.
@@ -45,10 +45,10 @@ class Supervised:
         return self.exit_code
 
     def last_lines(self, count: int = _LOG_TAIL_LINES) -> str:
-        """Give the last lines of the log.
+        """Return the last lines of the log.
 
         Args:
-            count: how many lines at most.
+            count: How many lines at most.
 
         Returns:
             The lines, each indented by two spaces; a remark when there are none.
@@ -60,8 +60,8 @@ def tail(log: Path, count: int = _LOG_TAIL_LINES) -> str:
     """Read the last lines of a file.
 
     Args:
-        log: the file; it may be missing.
-        count: how many lines at most.
+        log: The file; it may be missing.
+        count: How many lines at most.
 
     Returns:
         The lines, each indented by two spaces; a remark when there are none.
@@ -87,18 +87,18 @@ async def supervised(
     """Run a command under the supervisor; its process group is stopped when the block is left, in any way.
 
     Args:
-        command: the program and its arguments.
-        log: file that gets its standard output and error.
-        cwd: its working folder.
-        grace_seconds: seconds between SIGTERM and SIGKILL.
-        remove: folder that is removed at the end, also when this process is killed.
-        environment: its whole environment; None: the same as ours.
+        command: The program and its arguments.
+        log: File that gets its standard output and error.
+        cwd: Its working folder.
+        grace_seconds: Seconds between SIGTERM and SIGKILL.
+        remove: Folder that is removed at the end, also when this process is killed.
+        environment: Its whole environment; None: the same as ours.
 
     Returns:
         The running child.
 
     Raises:
-        TargetError: the command could not be started.
+        TargetError: The command could not be started.
     """
     options = ["--log", str(log), "--grace", str(grace_seconds), *(["--remove", str(remove)] if remove else [])]
     process = await asyncio.create_subprocess_exec(
@@ -165,14 +165,14 @@ async def poll_until(
     """Poll until something outside this process is ready.
 
     Args:
-        probe: answers whether it is ready.
-        seconds: the deadline.
-        what: what is waited for, for the messages: "{what} is not ready after 60 s".
-        child: the process that has to become ready; its end ends the wait at once.
-        interval: seconds between two polls.
+        probe: Answers whether it is ready.
+        seconds: The deadline.
+        what: What is waited for, for the messages: "{what} is not ready after 60 s".
+        child: The process that has to become ready; its end ends the wait at once.
+        interval: Seconds between two polls.
 
     Raises:
-        TargetError: the deadline passed, or the child ended; with the last lines of its log.
+        TargetError: The deadline passed, or the child ended; with the last lines of its log.
     """
     ended: set[asyncio.Future[int | None]] = {child.ended if child else asyncio.get_running_loop().create_future()}
     try:
@@ -193,13 +193,13 @@ def free_ports(count: int) -> list[int]:
     would find such a port taken now and then, even by a connection of its own.
 
     Args:
-        count: how many; all differ.
+        count: How many; all differ.
 
     Returns:
         The ports. Another process may take one before it is used: the caller should be ready to try others.
 
     Raises:
-        TargetError: there are none.
+        TargetError: There are none.
     """
     found: list[int] = []
     for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):

@@ -14,14 +14,14 @@ def properties_text(name: str, config: Mapping[str, str]) -> str:
     """Write settings.
 
     Args:
-        name: the target, for the message.
-        config: values by key.
+        name: The target, for the message.
+        config: Values by key.
 
     Returns:
         One `KEY=VALUE` on a line, ASCII only.
 
     Raises:
-        TargetError: a key is not one word, or a value not one line.
+        TargetError: A key is not one word, or a value not one line.
     """
     for key, value in config.items():
         if not _KEY.fullmatch(key) or "\n" in value or "\r" in value:
@@ -41,14 +41,14 @@ def read_properties(name: str, text: str) -> dict[str, str]:
     """Read settings, as `properties_text` and people write them.
 
     Args:
-        name: the file, for the message.
-        text: one `KEY=VALUE` on a line; a backslash at its end continues the line; `#` and `!` begin a comment.
+        name: The file, for the message.
+        text: One `KEY=VALUE` on a line; a backslash at its end continues the line; `#` and `!` begin a comment.
 
     Returns:
         Values by key; if a key is given twice, the last one.
 
     Raises:
-        TargetError: a line is not a setting; with file and line.
+        TargetError: A line is not a setting; with file and line.
     """
     found = {}
     begun, first = "", 0

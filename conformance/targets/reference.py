@@ -29,8 +29,8 @@ class ReferenceTarget:
     """The reference broker as a child process on free ports of 127.0.0.1.
 
     Args:
-        profile: one of `PROFILES`.
-        token: sent with CONNECT and each admin call. None: the token that the settings give to the broker itself, if they do.
+        profile: One of `PROFILES`.
+        token: Sent with CONNECT and each admin call. None: the token that the settings give to the broker itself, if they do.
     """
 
     profile: str = "default"
@@ -41,12 +41,12 @@ class ReferenceTarget:
 
     @property
     def name(self) -> str:
-        """Give the name for reports and baselines."""
+        """Return the name for reports and baselines."""
         return _name("reference", self.profile)
 
     @property
     def in_virtual_time(self) -> "InProcessTarget":
-        """Give the same broker inside this process."""
+        """Return the same broker inside this process."""
         return InProcessTarget(self.profile, self.token)
 
     @property
@@ -59,14 +59,14 @@ class ReferenceTarget:
 
         Args:
             config: Pulsar's own settings.
-            progress: gets a line when the broker is ready.
+            progress: Gets a line when the broker is ready.
 
         Returns:
             Where it is reached.
 
         Raises:
-            SettingsRefused: it does not know one of the settings.
-            TargetError: it does not start; with the last lines of its log.
+            SettingsRefused: It does not know one of the settings.
+            TargetError: It does not start; with the last lines of its log.
         """
         _check_settings(self.name, config)
         with tempfile.TemporaryDirectory(prefix="pulsar-conformance-", ignore_cleanup_errors=True) as folder:
@@ -97,8 +97,8 @@ class InProcessTarget:
     """The reference broker inside this process, reached without sockets; on a loop in virtual time waiting takes no time.
 
     Args:
-        profile: one of `PROFILES`.
-        token: sent with CONNECT and each admin call. None: the token that the settings give to the broker itself, if they do.
+        profile: One of `PROFILES`.
+        token: Sent with CONNECT and each admin call. None: the token that the settings give to the broker itself, if they do.
     """
 
     profile: str = "default"
@@ -110,7 +110,7 @@ class InProcessTarget:
 
     @property
     def name(self) -> str:
-        """Give the name for reports and baselines."""
+        """Return the name for reports and baselines."""
         return _name("in-process", self.profile)
 
     @property
@@ -123,13 +123,13 @@ class InProcessTarget:
 
         Args:
             config: Pulsar's own settings.
-            progress: not used.
+            progress: Not used.
 
         Returns:
             Where it is reached.
 
         Raises:
-            SettingsRefused: it does not know one of the settings.
+            SettingsRefused: It does not know one of the settings.
         """
         service_url, admin_url = "pulsar://in-process:6650", "http://in-process:8080"
         configuration = _check_settings(self.name, config)

@@ -30,10 +30,10 @@ class StartedTarget:
     """A broker with a command that starts it.
 
     Args:
-        endpoint: where it will be; `{service_port}` and `{admin_port}` in the addresses stand for free ports.
-        command: the program, which has to stay in the foreground, and its arguments with placeholders.
-        folder: its working folder.
-        ready_seconds: how long it may take until it answers CONNECT.
+        endpoint: Where it will be; `{service_port}` and `{admin_port}` in the addresses stand for free ports.
+        command: The program, which has to stay in the foreground, and its arguments with placeholders.
+        folder: Its working folder.
+        ready_seconds: How long it may take until it answers CONNECT.
     """
 
     endpoint: Endpoint
@@ -48,20 +48,20 @@ class StartedTarget:
 
     @property
     def name(self) -> str:
-        """Give the name for reports and baselines."""
+        """Return the name for reports and baselines."""
         return self.endpoint.name
 
     @property
     def release(self) -> str | None:
-        """Give the release that its description states."""
+        """Return the release that its description states."""
         return self.endpoint.release
 
     def at_ports(self, service_port: int, admin_port: int) -> Endpoint:
         """Fill ports into the addresses.
 
         Args:
-            service_port: the TCP port of the protocol.
-            admin_port: the TCP port of the admin interface.
+            service_port: The TCP port of the protocol.
+            admin_port: The TCP port of the admin interface.
 
         Returns:
             The endpoint.
@@ -75,14 +75,14 @@ class StartedTarget:
         """Start it; it and everything in its process group has ended when the block is left.
 
         Args:
-            config: settings; refused when the command has no `{config_file}`.
-            progress: gets a line when it is started.
+            config: Settings; refused when the command has no `{config_file}`.
+            progress: Gets a line when it is started.
 
         Returns:
             Where it is reached, once it has answered CONNECT with CONNECTED.
 
         Raises:
-            TargetError: it does not start; with the last lines of its log.
+            TargetError: It does not start; with the last lines of its log.
         """
         if not any("{config_file}" in word for word in self.command):
             refuse_settings(self.name, config, hint="its start command has no {config_file}")
@@ -133,13 +133,13 @@ def split_command(command: str | Sequence[str]) -> list[str]:
     """Split a command into words, as a shell would, and check its placeholders.
 
     Args:
-        command: one text, or a list that is split already.
+        command: One text, or a list that is split already.
 
     Returns:
         The words.
 
     Raises:
-        TargetError: quotes don't match, it is empty, or something in braces looks like a misspelt placeholder.
+        TargetError: Quotes don't match, it is empty, or something in braces looks like a misspelt placeholder.
     """
     try:
         words = shlex.split(command) if isinstance(command, str) else list(command)

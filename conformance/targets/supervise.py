@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
     """Run the command until it has ended and the starter is gone or wants it stopped.
 
     Args:
-        arguments: the command line without the program's name.
+        arguments: The command line without the program's name.
 
     Returns:
         0, or 127 when the command could not be started.

@@ -1,6 +1,5 @@
 """A target described in a TOML file: a broker that is already running, or one that a command starts for the run."""
 
-import difflib
 import re
 import tomllib
 from dataclasses import replace
@@ -9,6 +8,7 @@ from typing import Annotated, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, StrictBool, StrictStr, ValidationError
 
+from conformance.names import did_you_mean
 from conformance.targets.inputs import check_admin_url, check_service_url, existing_trust_file, read_token
 from conformance.targets.model import AttachedTarget, Endpoint, Target, TargetError
 from conformance.targets.started import PLACEHOLDERS, StartedTarget, split_command
@@ -78,16 +78,16 @@ def read_target_file(
     """Read a target from a TOML file.
 
     Args:
-        path: the file.
-        admin_url: takes the place of the one in the file.
-        token: takes the place of the one in the file.
-        tls_trust_certs: takes the place of the one in the file.
+        path: The file.
+        admin_url: Takes the place of the one in the file.
+        token: Takes the place of the one in the file.
+        tls_trust_certs: Takes the place of the one in the file.
 
     Returns:
         The target.
 
     Raises:
-        TargetError: the file can't be read or is wrong; with file, line and key.
+        TargetError: The file can't be read or is wrong; with file, line and key.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -114,9 +114,7 @@ def _first_problem(path: Path, text: str, error: ValidationError) -> str:
     where = f"{path}:{line}" if line else str(path)
     if first["type"] == "extra_forbidden":
         known = _known_keys(keys[:-1])
-        close = difflib.get_close_matches(keys[-1], known, n=1)
-        guess = f", did you mean {close[0]!r}?" if close else ""
-        return f"{where}: unknown key {key!r}{guess} (known here: {', '.join(known)})"
+        return f"{where}: unknown key {key!r}{did_you_mean(keys[-1], known)} (known here: {', '.join(known)})"
     if len(first["loc"]) > 2:
         return f"{where}: {key!r} has to be a text or a list of texts, and not empty"
     return f"{where}: {key!r} {_KINDS.get(first['type'], first['msg'])}"
@@ -134,8 +132,8 @@ def line_of(text: str, keys: list[str]) -> int | None:
     """Find the line of a key in TOML as people write it: tables in brackets, one key on a line.
 
     Args:
-        text: the file.
-        keys: the tables, then the key; the key may be a table itself.
+        text: The file.
+        keys: The tables, then the key; the key may be a table itself.
 
     Returns:
         The line, from 1; that of the innermost table when the key is not there; None when neither is.

@@ -21,8 +21,8 @@ VALUES = {"region": ("eu", "🌍", ""), "version": ("1",)}
 WANTS = (Want("region", "eu"), Want("region", "", "reject"), Want("version", "EU"), Want("tag", "1", "reject"))
 SETTINGS = (
     Setting("no proposal", max_messages=7, delay=20),
-    Setting("octets", {"region": ("eu", "EU"), "version": ()}, max_octets=1000, delay=10**6),
-    Setting("java", VALUES, max_messages=3, max_octets=700, delay=5, batch_of_one="java_single"),
+    Setting("octets", {"region": ("eu", "EU"), "version": ()}, max_bytes=1000, delay=10**6),
+    Setting("java", VALUES, max_messages=3, max_bytes=700, delay=5, batch_of_one="java_single"),
 )
 
 
@@ -62,8 +62,8 @@ def test_long_runs_are_jumped_through_in_pieces(spark):
     settings = (
         Setting("short", VALUES, max_messages=3, delay=10**6),
         Setting("longer than a piece", VALUES, max_messages=700, delay=10**6),
-        Setting("bytes and time", VALUES, max_octets=700, delay=9),
-        Setting("one", VALUES, delay=10**6, max_messages=10**6, max_octets=10**9),
+        Setting("bytes and time", VALUES, max_bytes=700, delay=9),
+        Setting("one", VALUES, delay=10**6, max_messages=10**6, max_bytes=10**9),
     )
     other = (sql.col("batch") != sql.col("reference_batch")) | (sql.col("position") != sql.col("reference_position"))
     counts = [

@@ -60,7 +60,7 @@ def test_frames_have_offsets_sizes_and_commands():
         (len(PING), len(LIST), "watchTopicList"),
         (len(PING) + len(LIST), len(CONNECT), "connect"),
     ]
-    assert [row.octets for row in rows_of(PING + LIST)] == [PING, LIST]
+    assert [row.data for row in rows_of(PING + LIST)] == [PING, LIST]
 
 
 @pytest.mark.parametrize("end", [b"", TOO_LARGE + b"rest", bytes(7), PING[:-1], b"\x00", REFUSED])
@@ -75,13 +75,13 @@ def test_any_pieces_give_the_same_rows(end):
 
 def test_rows_are_those_of_the_frame_decoder():
     data = (PING + LIST + CONNECT) * 5
-    assert [row.octets for row in rows_of(data)] == [frame.data for frame in FrameDecoder().receive(data)]
+    assert [row.data for row in rows_of(data)] == [frame.data for frame in FrameDecoder().receive(data)]
 
 
 def test_a_frame_that_is_refused_is_a_row_and_the_stream_goes_on():
     rows = rows_of(PING + REFUSED + LIST)
     assert [row.command for row in rows] == ["ping", None, "watchTopicList"]
-    assert rows[1].octets == REFUSED
+    assert rows[1].data == REFUSED
     assert rows[1].corrupt == "refused: at byte 8: a varint is cut"
 
 
@@ -101,7 +101,7 @@ def test_the_largest_frame_is_allowed_and_one_byte_more_is_not():
 
 def test_of_a_long_rest_the_first_bytes_are_kept():
     (row,) = rows_of(TOO_LARGE + bytes(10_000), [3, 5000, 5004])
-    assert (row.size, len(row.octets), row.octets[:4]) == (10_004, 4096, TOO_LARGE)
+    assert (row.size, len(row.data), row.data[:4]) == (10_004, 4096, TOO_LARGE)
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,8 @@ def test_what_is_written_as_a_raw_capture_is_read_again(tmp_path):
     again = everything(tmp_path / "c")
     assert written == Written(len({row.origin for row in rows}), sum(row.corrupt is None for row in rows), 0)
     key = lambda row: (row.origin.connection, row.origin.direction, row.offset)  # noqa: E731
-    first = sorted((f"r {row.origin.connection}", row.origin.direction, row.offset, row.octets, row.corrupt) for row in rows)
-    assert first == sorted((*key(row), row.octets, row.corrupt) for row in again)
+    first = sorted((f"r {row.origin.connection}", row.origin.direction, row.offset, row.data, row.corrupt) for row in rows)
+    assert first == sorted((*key(row), row.data, row.corrupt) for row in again)
     assert {(row.origin.started, row.origin.release) for row in again} == {(row.origin.started, row.origin.release) for row in rows}
 
 
@@ -385,7 +385,7 @@ def test_the_index_of_a_folder_of_tcpflow(tmp_path):
 
 def test_spark_reads_the_rows(spark, tmp_path):
     folder = raw(tmp_path / "c", ("client", (CONNECT + LIST) * 50 + TOO_LARGE), ("broker", PING * 30 + REFUSED))
-    expected = sorted((row.origin.file, row.offset, row.octets, row.corrupt) for row in everything(folder))
+    expected = sorted((row.origin.file, row.offset, row.data, row.corrupt) for row in everything(folder))
     for options in ({}, {"partition_size": 500}):
         frame = spark.read.format("pulsar_capture").options(path=str(folder), **options).load()
         assert sorted(tuple(row) for row in frame.select("file", "offset", "octets", "_corrupt").collect()) == expected

@@ -171,7 +171,7 @@ def test_captures_give_topics_and_messages(spark, tmp_path):
     sent = {}
     for row in rows:
         if row.corrupt is None:
-            sent.setdefault(row.origin.connection, {"client": [], "broker": []})[row.origin.direction].append(row.octets)
+            sent.setdefault(row.origin.connection, {"client": [], "broker": []})[row.origin.direction].append(row.data)
     expected = sorted(
         (row["topic"], row["sequence_id"], row["payload"])
         for name, frames in sent.items()

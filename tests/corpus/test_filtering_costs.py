@@ -36,10 +36,10 @@ def fields(names: list[str]) -> Topics:
 
 @given(IDS)
 def test_varints(number: int) -> None:
-    data = 1
-    while number >> (7 * data):
-        data += 1
-    assert varint_bytes(number) == data
+    length = 1
+    while number >> (7 * length):
+        length += 1
+    assert varint_bytes(number) == length
 
 
 @given(NAMES, IDS)

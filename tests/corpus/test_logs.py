@@ -17,7 +17,7 @@ def test_a_recording_gives_all_frames_of_its_log():
     run = recorder.load(RECORDING)
     logged = [event.data for trial_log in run.trial_logs.values() for event in trial_log.events if isinstance(event, log.Frame)]
     rows = list(log_rows(RECORDING, "r"))
-    assert [row.octets.hex() for row in rows if row.origin.direction == "broker"] == logged
+    assert [row.data.hex() for row in rows if row.origin.direction == "broker"] == logged
     assert {(row.origin.target, row.origin.release) for row in rows} == {("apache-pulsar@4.2.4", "4.2.4")}
     assert {row.origin.connection for row in rows if row.command == "connected"} <= {row.origin.connection for row in rows}
 
@@ -137,4 +137,4 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path):
     path.write_bytes(gzip.compress(b" " * (_LONGEST_LINE + 10), 1))
     (row,) = log_rows(path, "a")
     assert row.corrupt == "truncated: the log ends inside line 1"
-    assert len(row.octets) == 4096
+    assert len(row.data) == 4096

@@ -215,8 +215,8 @@ def test_the_smallest_frame_that_breaks_a_law_is_kept(monkeypatch):
         (law, name) for law in ("command", "value") for name in ("connect", "connected")
     }
     for row in broken:
-        assert row["example"] in [one.octets for one in rows if one.command == row["command"]]
-        assert len(row["example"]) == min(len(one.octets) for one in rows if one.command == row["command"])
+        assert row["example"] in [one.data for one in rows if one.command == row["command"]]
+        assert len(row["example"]) == min(len(one.data) for one in rows if one.command == row["command"])
     law = round_trip._law("command", "text", broken)
     assert (law.holds, law.checked, law.broken) == (False, len(rows), len(rows))
     assert [example["command"] for example in law.examples] == ["connect", "connected"]

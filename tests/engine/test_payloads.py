@@ -28,5 +28,5 @@ def test_bytes_are_compared_to_the_last_one():
 
 @pytest.mark.parametrize("spec", [{"octets": "x", "body": "y"}, {"metadata": {}}, {"body": "x", "batch": []}])
 def test_a_payload_that_is_written_in_two_ways_or_in_none_is_refused(spec):
-    with pytest.raises(FrameProblem, match="bytes alone"):
+    with pytest.raises(FrameProblem, match="octets alone"):
         build_payload(spec)

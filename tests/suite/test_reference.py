@@ -9,7 +9,8 @@ import pytest
 from conformance.engine.verdict import Verdict
 from conformance.judging import likeness
 from conformance.judging.results import judge_log
-from conformance.running.recorder import answer_like, load_target
+from conformance.running.in_process import answer_like
+from conformance.running.recorder import load_target
 from conformance.running.runner import Options, Silent, run_suite
 from conformance.suite import Suite
 from conformance.targets import parse_target

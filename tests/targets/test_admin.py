@@ -183,8 +183,8 @@ def test_an_answer_is_never_an_exception(status: int, text: str, expected: Admin
 @pytest.mark.parametrize(
     ("op", "args", "message"),
     [
-        ("create_topics", T, "there is no admin operation 'create_topics', did you mean 'create_topic'? (there are: create_tenant, "),
-        ("create_topic", {"topik": T}, "admin operation create_topic has no argument 'topik', did you mean 'topic'? (it takes: topic)"),
+        ("create_topics", T, "there is no admin operation 'create_topics'; did you mean 'create_topic'? (there are: create_tenant, "),
+        ("create_topic", {"topik": T}, "admin operation create_topic has no argument 'topik'; did you mean 'topic'? (it takes: topic)"),
         ("create_topic", None, "admin operation create_topic needs topic (it takes: topic)"),
         ("delete_topic", {"force": True}, "admin operation delete_topic needs topic (it takes: topic, force)"),
         ("clusters", 3, "admin operation clusters takes no argument"),

@@ -44,10 +44,10 @@ def test_a_version_is_started() -> None:
     ("text", "message"),
     [
         ("", f"'' is not a target ({FORMS})"),
-        ("refrence", f"'refrence' is not a target, did you mean 'reference'? ({FORMS})"),
+        ("refrence", f"'refrence' is not a target; did you mean 'reference'? ({FORMS})"),
         ("reference@strict", "reference has no profile 'strict' (known: reference@default, reference@as-written)"),
         ("in-process@", "in-process has no profile '' (known: in-process@default, in-process@as-written)"),
-        ("apache-pulsr@4.2.4", f"'apache-pulsr@4.2.4' is not a target, did you mean 'apache-pulsar@4.2.4'? ({FORMS})"),
+        ("apache-pulsr@4.2.4", f"'apache-pulsr@4.2.4' is not a target; did you mean 'apache-pulsar@4.2.4'? ({FORMS})"),
         ("apache-pulsar@4.0.8", f"apache-pulsar@4.0.8 is not known; did you mean '4.0.0'? (known: {VERSIONS})"),
         ("http://h:8080", "http://h:8080 is an admin URL, not a service URL (write pulsar://HOST:6650 --admin-url http://h:8080)"),
         ("kafka://h:1", f"the target 'kafka://h:1' is not a service URL ({SERVICE_FORM})"),
@@ -165,12 +165,12 @@ def test_addresses_of_a_started_target_default_to_the_free_ports(tmp_path: Path)
     [
         (
             'name = "b"\n\nservice_ur = "x"\n',
-            ":3: unknown key 'service_ur', did you mean 'service_url'? "
+            ":3: unknown key 'service_ur'; did you mean 'service_url'? "
             "(known here: name, service_url, admin_url, release, start, capabilities, auth)",
         ),
         (
             'name = "b"\n[start]\ncomand = "x"\n',
-            ":3: unknown key 'start.comand', did you mean 'command'? (known here: command, ready_timeout_seconds)",
+            ":3: unknown key 'start.comand'; did you mean 'command'? (known here: command, ready_timeout_seconds)",
         ),
         (
             'name = "b"\n[start]\ncommand = "x"\nready = 3\n',
@@ -178,7 +178,7 @@ def test_addresses_of_a_started_target_default_to_the_free_ports(tmp_path: Path)
         ),
         (
             'name = "b"\n[auth]\ntoken = "x"\n',
-            ":3: unknown key 'auth.token', did you mean 'token_file'? (known here: token_file, tls_trust_certs, tls_hostname)",
+            ":3: unknown key 'auth.token'; did you mean 'token_file'? (known here: token_file, tls_trust_certs, tls_hostname)",
         ),
         ('name = "b"\n[start]\n', ":2: 'start.command' is missing"),
         ("name = 3\n", ":1: 'name' has to be a text"),

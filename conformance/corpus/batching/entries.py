@@ -113,7 +113,7 @@ def _reason(setting: Setting) -> Column:
     one, end = sql.col("one"), sql.col("end")
     return (
         sql.when(sql.col("messages") >= setting.max_messages, "MESSAGES")
-        .when(sql.col("size") >= setting.max_octets, "OCTETS")
+        .when(sql.col("size") >= setting.max_bytes, "OCTETS")
         .when(end["next_time"].isNull(), "FLUSH")
         .when(end["next_time"] >= one["time"] + setting.delay, "DELAY")
         .when(end["next_extracted"] != one["extracted"], "OTHER_SET")

@@ -63,7 +63,7 @@ def _over_limits(setting: Setting, _wants: Sequence[Want]) -> Column:
     late = sql.col("last_time") >= sql.col("first_time") + setting.delay
     with_others = sql.col("messages") > 1
     gap = sql.col("last") - sql.col("first") + 1 != sql.col("messages")
-    return _count((sql.col("messages") > setting.max_messages) | gap | (with_others & ((sql.col("size") > setting.max_octets) | late)))
+    return _count((sql.col("messages") > setting.max_messages) | gap | (with_others & ((sql.col("size") > setting.max_bytes) | late)))
 
 
 def _wrong_verdicts(_setting: Setting, wants: Sequence[Want]) -> Column:

@@ -121,6 +121,8 @@ class _Item:
 
 @dataclass
 class _Producer:
+    """One producer: takes its messages in order, and notes for each the batch in which it goes out."""
+
     setting: Setting
     wants: Sequence[Want]
     encode_every: int
@@ -135,7 +137,7 @@ class _Producer:
     def __post_init__(self) -> None:
         setting = self.setting
         self.batcher: UniformBatcher[_Item] = UniformBatcher(
-            setting.rule, max_messages=setting.max_messages, max_bytes=setting.max_octets, delay=setting.delay, profile=setting.profile
+            setting.rule, max_messages=setting.max_messages, max_bytes=setting.max_bytes, delay=setting.delay, profile=setting.profile
         )
         self.filters = [cast(PropertyEntryFilter, PropertyEntryFilter.of(want.subscription_properties)) for want in self.wants]
 

@@ -14,7 +14,7 @@ from refimpl.proposals.uniform_batches import MISSING, PREFIX, Allowed, UniformB
 
 MESSAGES = 1000
 """Most messages in a batch unless said otherwise: what Java clients have."""
-OCTETS = 128 * 1024
+BYTES = 128 * 1024
 """Most bytes in a batch unless said otherwise: what Java clients have."""
 DELAY = 1
 """Milliseconds that a batch waits at most unless said otherwise: what Java clients have."""
@@ -28,7 +28,7 @@ class Setting:
         name: Its name in results.
         allowed: Allowed values by property name (`restrictSameValuesInBatchProperties`); empty: batches as without the proposal.
         max_messages: Most messages in a batch.
-        max_octets: Most bytes in a batch, as producers estimate them.
+        max_bytes: Most bytes in a batch, as producers estimate them.
         delay: Milliseconds that the first message of a batch waits for others at most.
         batch_of_one: How a batch of one message is written.
     """
@@ -36,7 +36,7 @@ class Setting:
     name: str
     allowed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     max_messages: int = MESSAGES
-    max_octets: int = OCTETS
+    max_bytes: int = BYTES
     delay: int = DELAY
     batch_of_one: Literal["batch", "java_single"] = "batch"
 
@@ -45,8 +45,8 @@ class Setting:
             allowed_values(self.allowed)
         except ValueError as error:
             raise CorpusError(f"setting {self.name}: {error}") from None
-        if min(self.max_messages, self.max_octets) < 1 or self.delay < 0:
-            limits = f"{self.max_messages}, {self.max_octets}, {self.delay}"
+        if min(self.max_messages, self.max_bytes) < 1 or self.delay < 0:
+            limits = f"{self.max_messages}, {self.max_bytes}, {self.delay}"
             raise CorpusError(f"setting {self.name}: a batch has at least 1 message and 1 byte, and waits 0 ms or more, not {limits}")
 
     @property
@@ -127,7 +127,7 @@ def sweep(frequent: Mapping[str, Sequence[str]]) -> list[Setting]:
         *wider,
         replace(usual, name=f"{names[0]}: 1 value", allowed={names[0]: tuple(frequent[names[0]][:1])}),
         replace(usual, name="10 messages", max_messages=10),
-        replace(usual, name="4 KiB", max_octets=4096),
+        replace(usual, name="4 KiB", max_bytes=4096),
         replace(usual, name="delay 10 ms", delay=10),
         replace(usual, name="delay 100 ms", delay=100),
         replace(usual, name="delay 100 ms, without the proposal", allowed={}, delay=100),

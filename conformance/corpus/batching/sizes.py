@@ -47,7 +47,7 @@ def property_bytes(name: Column, value: Column) -> Column:
 def properties_bytes(properties: Column) -> Column:
     """Return the bytes of all properties of a message."""
     each = sql.transform(sql.map_entries(properties), lambda pair: property_bytes(pair["key"], pair["value"]).cast("long"))
-    return sql.aggregate(each, sql.lit(0).cast("long"), lambda total, data: total + data)
+    return sql.aggregate(each, sql.lit(0).cast("long"), lambda total, size: total + size)
 
 
 def key_bytes(key: Column) -> Column:

@@ -3,7 +3,7 @@
 1. Runs. Neighbours with equal extracted sets are a run: a comparison with the message before, and a running sum.
 2. Next. If a batch began at message i of its run, the next one would begin at
 
-       next(i) = min(i + max_messages, first j with time(j) >= time(i) + delay, first j that max_octets leaves no room for, end of the run)
+       next(i) = min(i + max_messages, first j with time(j) >= time(i) + delay, first j that max_bytes leaves no room for, end of the run)
 
    Each term is a window: time and the sum of sizes before a message never decrease in a run, so the last message within reach is
    the maximum of the positions in a range frame that begins at the start of the run, which costs one step per message.
@@ -109,10 +109,10 @@ def _with_pointers(rows: DataFrame, setting: Setting) -> DataFrame:
     rows = rows.withColumns(
         {
             "late": sql.max("place").over(_ordered(_RUN, "time").rangeBetween(first, setting.delay - 1)) + 1,
-            "full": sql.max("place").over(_ordered(_RUN, "before").rangeBetween(first, setting.max_octets)),
+            "full": sql.max("place").over(_ordered(_RUN, "before").rangeBetween(first, setting.max_bytes)),
         }
     )
-    all_fit = sql.col("total") <= sql.col("before") + setting.max_octets
+    all_fit = sql.col("total") <= sql.col("before") + setting.max_bytes
     by_bytes = sql.when(all_fit, sql.col("end")).otherwise(sql.col("full"))
     after = sql.col("place") + 1
     by_delay = sql.coalesce(sql.col("late"), after)

@@ -106,6 +106,8 @@ class _Lines:
 
 
 class _Log:
+    """Turns the records of one log into rows, conversation by conversation."""
+
     def __init__(self, name: str, limit: int) -> None:
         self._name = name
         self._limit = limit

@@ -196,7 +196,7 @@ def write_capture(folder: Path, rows: Iterable[FrameRow]) -> Written:
             number = connections.setdefault(key[:2], len(connections) + 1)
             entries[key] = _named(origin, number)
         with (folder / entries[key].file).open("ab") as file:
-            file.write(row.octets)
+            file.write(row.data)
     text = "".join(json.dumps(entry.model_dump(exclude_none=True), ensure_ascii=False) + "\n" for entry in entries.values())
     new = folder / f".{INDEX}"
     new.write_text(text, encoding="utf-8")

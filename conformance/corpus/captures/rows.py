@@ -79,7 +79,7 @@ class FrameRow:
     origin: Origin
     offset: int
     size: int | None
-    octets: bytes
+    data: bytes
     time: float | None = None
     command: str | None = None
     corrupt: str | None = None
@@ -193,7 +193,7 @@ class Stream:
         row = FrameRow(self.origin, self._offset, size, data, self._time)
         if self._hidden:
             text = f"{CUT}: the log does not keep {self._hidden:,} of {size:,} bytes"
-            return replace(row, octets=data[:KEPT], corrupt=text)
+            return replace(row, data=data[:KEPT], corrupt=text)
         try:
             return replace(row, command=command_name(decode_frame(data).command))
         except WireError as error:

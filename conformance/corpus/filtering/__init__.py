@@ -13,5 +13,6 @@ shrinking       disagreements, made as small as possible
 checksums       CRC32C of a whole from those of its parts
 hashes          topics_hash of namespaces with millions of topics
 costs           bytes on the wire, with and without filter and hash
-corpora         the corpora that the jobs read
+rare            what can become cases of the disagreements
+rows            the rows that the jobs read
 """

@@ -68,11 +68,11 @@ class Part:
 
     Attributes:
         checksum: CRC32C of the text.
-        octets: Its length in bytes.
+        length: Its bytes.
     """
 
     checksum: int
-    octets: int
+    length: int
 
 
 _COMMA = Part(crc32c(b","), 1)
@@ -87,7 +87,7 @@ def joined(parts: Iterable[Part]) -> Part | None:
 
 
 def _behind(first: Part, second: Part) -> Part:
-    return Part(combined(first.checksum, second.checksum, second.octets), first.octets + second.octets)
+    return Part(combined(first.checksum, second.checksum, second.length), first.length + second.length)
 
 
 def hexadecimal(checksum: int) -> str:

@@ -35,12 +35,12 @@ from conformance.corpus.filtering.formulations import FORMULATIONS
 from conformance.corpus.filtering.rules import IsSystemTopic, MatchedName, MatchesAny, Matching, PayloadFits, Rule
 from conformance.corpus.filtering.shrinking import shrink
 from refimpl.indexes.topic_patterns import compile_pattern
-from refimpl.proposals.topic_list.rules import matched_name
 
 INSIDE = "inside-the-dialect"
 """The class of disagreements that there must not be."""
 MISSING, TOO_MUCH, OTHER = "missing", "too-much", "other"
 """What a formulation gives in comparison with the reference: less, more, or another text."""
+_matched_name = reference.evaluator(MatchedName())
 _FOUND = "formulation STRING, class STRING, direction STRING, pattern STRING, subject STRING, id LONG"
 _ARROW_FOUND = pa.schema(
     [(name, pa.string()) for name in ("formulation", "class", "direction", "pattern", "subject")] + [("id", pa.int64())]
@@ -174,12 +174,12 @@ def _explain(rule: Rule, others: Sequence[str], batches: Iterable[pa.RecordBatch
 def _explained(rule: Rule, value: Any, formulation: str, expected: Any, found: Any) -> Iterator[dict[str, str | None]]:
     match rule:
         case Matching(patterns):
-            subject = matched_name(value)
+            subject = _matched_name(value)
             for place in sorted({*expected} ^ {*found}):
                 direction = MISSING if place in expected else TOO_MUCH
                 yield from _by_class(patterns.patterns[place].text, subject, formulation, direction)
         case MatchesAny(patterns):
-            subject = matched_name(value)
+            subject = _matched_name(value)
             texts = [pattern.text for pattern in patterns.patterns]
             doubtful = [text for text in texts if classes_of(text, subject, formulation)]
             yield from _by_class((doubtful or texts)[0], subject, formulation, MISSING if expected else TOO_MUCH)

@@ -39,11 +39,11 @@ class Topics:
 
     Attributes:
         count: How many.
-        octets: Of their fields in a message: each has a tag, a length and its name in UTF-8.
+        size: Bytes of their fields in a message: each has a tag, a length and its name in UTF-8.
     """
 
     count: int
-    octets: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def list_request(namespace: int, pattern: int | None = None, *, has_hash: bool =
 
 def list_answer(topics: Topics, *, request_id: int = 1) -> int:
     """Return the size of GET_TOPICS_OF_NAMESPACE_RESPONSE."""
-    return frame_bytes(1 + varint_bytes(request_id) + topics.octets + 2 + field_bytes(HASH) + 2, 33)
+    return frame_bytes(1 + varint_bytes(request_id) + topics.size + 2 + field_bytes(HASH) + 2, 33)
 
 
 def watch_request(namespace: int, pattern: int, *, request_id: int = 1, watcher_id: int = 1) -> int:
@@ -115,12 +115,12 @@ def watch_request(namespace: int, pattern: int, *, request_id: int = 1, watcher_
 
 def watch_answer(topics: Topics, *, request_id: int = 1, watcher_id: int = 1) -> int:
     """Return the size of WATCH_TOPIC_LIST_SUCCESS."""
-    return frame_bytes(2 + varint_bytes(request_id) + varint_bytes(watcher_id) + topics.octets + field_bytes(HASH), 65)
+    return frame_bytes(2 + varint_bytes(request_id) + varint_bytes(watcher_id) + topics.size + field_bytes(HASH), 65)
 
 
 def watch_update(topics: Topics, *, watcher_id: int = 1) -> int:
     """Return the size of WATCH_TOPIC_UPDATE."""
-    return frame_bytes(1 + varint_bytes(watcher_id) + topics.octets + field_bytes(HASH), 66)
+    return frame_bytes(1 + varint_bytes(watcher_id) + topics.size + field_bytes(HASH), 66)
 
 
 NO_TOPICS = Topics(0, 0)
@@ -137,7 +137,7 @@ def cost_of(pattern: Pattern, listed: Topics, matching: Topics) -> Cost:
     assert pattern.namespace is not None
     namespace, length = len(pattern.namespace.encode()), len(pattern.given.encode())
     answered = matching if pattern.is_evaluated else listed
-    one = Topics(1, round(matching.octets / matching.count)) if matching.count else NO_TOPICS
+    one = Topics(1, round(matching.size / matching.count)) if matching.count else NO_TOPICS
     return Cost(
         listed=listed.count,
         matching=matching.count,
@@ -157,13 +157,13 @@ def costs(topics: DataFrame, patterns: PatternSet) -> dict[int, Cost]:
         patterns: Any.
     """
     listed = topics.where(F.col("topic").startswith("persistent://") & ~is_system_topic())
-    sums = (F.count("*").alias("count"), F.sum(field_bytes_of()).alias("octets"))
+    sums = (F.count("*").alias("count"), F.sum(field_bytes_of()).alias("size"))
     in_namespace = {
-        row.namespace: Topics(row["count"], row.octets) for row in listed.groupBy(namespace_of().alias("namespace")).agg(*sums).collect()
+        row.namespace: Topics(row["count"], row["size"]) for row in listed.groupBy(namespace_of().alias("namespace")).agg(*sums).collect()
     }
     matched = FORMULATIONS[ARROW](listed.select("topic"), Matching(patterns), "_places")
     by_place = matched.select("topic", F.explode("_places").alias("place")).groupBy("place").agg(*sums).collect()
-    matching = {row.place: Topics(row["count"], row.octets) for row in by_place}
+    matching = {row.place: Topics(row["count"], row["size"]) for row in by_place}
     return {
         place: cost_of(pattern, in_namespace.get(pattern.namespace, NO_TOPICS), matching.get(place, NO_TOPICS))
         for place, pattern in enumerate(patterns.patterns)

@@ -21,7 +21,7 @@ from conformance.corpus.filtering.sql import matched_name
 from refimpl.indexes.topics_hash import EMPTY_HASH, topics_hash
 
 _RANGES = pa.schema(
-    [("namespace", pa.string()), ("first", pa.binary()), ("checksum", pa.int64()), ("octets", pa.int64()), ("topics", pa.int64())]
+    [("namespace", pa.string()), ("first", pa.binary()), ("checksum", pa.int64()), ("length", pa.int64()), ("topics", pa.int64())]
 )
 
 
@@ -79,7 +79,7 @@ def _ddl(schema: pa.Schema) -> str:
 
 
 def _whole(rows: list[dict[str, Any]]) -> tuple[str, int]:
-    part = joined(Part(row["checksum"], row["octets"]) for row in rows)
+    part = joined(Part(row["checksum"], row["length"]) for row in rows)
     assert part is not None
     return hexadecimal(part.checksum), sum(row["topics"] for row in rows)
 
@@ -93,12 +93,12 @@ def _hash_ranges(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             text = pc.binary_join(pa.ListArray.from_arrays([0, len(names)], names.cast(pa.binary())), b",")[0].as_buffer()
             if current is not None and current["namespace"] == namespace:
                 current["checksum"] = crc32c(text, crc32c(b",", current["checksum"]))
-                current["octets"] += text.size + 1
+                current["length"] += text.size + 1
                 current["topics"] += len(names)
                 continue
             if current is not None:
                 done.append(current)
-            current = {"namespace": namespace, "first": first, "checksum": crc32c(text), "octets": text.size, "topics": len(names)}
+            current = {"namespace": namespace, "first": first, "checksum": crc32c(text), "length": text.size, "topics": len(names)}
         if done:
             yield pa.RecordBatch.from_pylist(done, schema=_RANGES)
     if current is not None:

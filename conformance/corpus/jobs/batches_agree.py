@@ -42,11 +42,6 @@ DISTRIBUTIONS: Mapping[str, Mapping[str, object]] = {
 """Options of `synthetic_messages` that are tried besides the usual ones, with the usual setting and a delay of 100 ms."""
 
 
-def main() -> int:
-    """Run the job."""
-    return JOB.main()
-
-
 def check(run: Run) -> Findings:
     """Try the settings on the corpus, and the distributions if it is synthetic."""
     options = run.options
@@ -131,4 +126,4 @@ JOB = Job(
 )
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(JOB.main())

@@ -17,8 +17,8 @@ from pyspark.sql import functions as sql
 from conformance.corpus.batching.laws import percentile
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
-from conformance.corpus.replay.changes import LogOptions, partition_log, scalable_log
-from conformance.corpus.replay.spread import replayed, ways
+from conformance.corpus.replay.changes import LogOptions
+from conformance.corpus.replay.spread import changes, replayed, ways
 
 INTERVALS = "10000,60000"
 WINDOWS = "0,10,50,100,250,500,1000"
@@ -30,11 +30,6 @@ LAWS: Mapping[str, str] = {
     "reference": "With the window that the proposal has, frames and times are those of the reference's own broker.",
 }
 _SUMS = ("opening_octets", "frames_to_broker", "octets_to_broker", "frames_to_client", "octets_to_client", "changes", "untold")
-
-
-def main() -> int:
-    """Run the job."""
-    return JOB.main()
 
 
 def check(run: Run) -> Findings:
@@ -56,14 +51,10 @@ def check(run: Run) -> Findings:
         staleness = _staleness(rows)
         laws = _laws(rows)
     rows.unpersist()
-    logs = range(min(options.namespaces, given.watchers))
     counters = {
         "watchers": given.watchers,
         "seconds": options.seconds + options.quiet,
-        "changes": {
-            "pip247": sum(len(partition_log(options, number).changes) for number in logs),
-            "pr25648": sum(len(scalable_log(options, number).changes) for number in logs),
-        },
+        "changes": changes(options, given.watchers),
         "ways": [_counters(row, staleness.get((row["proposal"], row["way"], row["milliseconds"]), {}), given.watchers) for row in found],
     }
     return Findings(laws, counters)
@@ -92,7 +83,7 @@ def _laws(rows: DataFrame) -> list[Law]:
 
 
 def _counters(row: Row, staleness: Mapping[int, int], watchers: int) -> dict[str, Any]:
-    frames, data = row["frames_to_broker"] + row["frames_to_client"], row["octets_to_broker"] + row["octets_to_client"]
+    frames, size = row["frames_to_broker"] + row["frames_to_client"], row["octets_to_broker"] + row["octets_to_client"]
     return {
         "proposal": row["proposal"],
         "way": row["way"],
@@ -100,7 +91,7 @@ def _counters(row: Row, staleness: Mapping[int, int], watchers: int) -> dict[str
         **{name: row[name] for name in _SUMS},
         "most_frames_to_client": row["most_frames_to_client"],
         "frames_per_watcher": round(frames / watchers, 2),
-        "octets_per_watcher": round(data / watchers, 1),
+        "octets_per_watcher": round(size / watchers, 1),
         "staleness_ms": _percentiles(staleness),
     }
 
@@ -149,4 +140,4 @@ JOB = Job(
 )
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(JOB.main())

@@ -85,7 +85,7 @@ class ScalableLog:
     changes: tuple[ScalableChange, ...]
 
     def at(self, time: int) -> dict[str, Mapping[str, str]]:
-        """Return the topics with their properties after everything up to and with a time."""
+        """Return the topics with their properties after everything up to a time, which counts too."""
         topics = dict(self.beginning)
         for change in self.changes:
             if change.at > time:
@@ -105,7 +105,7 @@ class PartitionLog:
     changes: tuple[tuple[int, str, int], ...]
 
     def at(self, time: int) -> dict[str, int]:
-        """Return the numbers of partitions after everything up to and with a time."""
+        """Return the numbers of partitions after everything up to a time, which counts too."""
         return dict(self.beginning) | {topic: count for when, topic, count in self.changes if when <= time}
 
 

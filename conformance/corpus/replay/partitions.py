@@ -103,11 +103,11 @@ def watch(log: PartitionLog, watcher: Watcher, window: int, latency: int) -> Out
 
     def tell(at: int) -> None:
         for topic in topics:
-            _exchange([update for _, update in side.changed(topic, at)], at)
+            exchange([update for _, update in side.changed(topic, at)], at)
         topics.clear()
         outcome.knows(watcher.topics, at + latency)
 
-    def _exchange(updates: Iterable[Message], at: int) -> None:
+    def exchange(updates: Iterable[Message], at: int) -> None:
         for update in updates:
             assert isinstance(update, CommandPartitionUpdate)
             versions.append(update.version)

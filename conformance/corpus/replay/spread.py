@@ -53,6 +53,15 @@ class Way:
     milliseconds: int
 
 
+def changes(options: LogOptions, watchers: int) -> dict[str, int]:
+    """Count by proposal the changes in all logs that so many watchers read."""
+    logs = range(min(options.namespaces, watchers))
+    return {
+        "pip247": sum(len(partition_log(options, number).changes) for number in logs),
+        "pr25648": sum(len(scalable_log(options, number).changes) for number in logs),
+    }
+
+
 def ways(intervals: Sequence[int], windows: Sequence[int]) -> list[Way]:
     """Return all ways: polls with these intervals, watches with these windows, both in milliseconds.
 

@@ -26,7 +26,7 @@ COMMON = (
 
 @dataclass
 class BlockRange(InputPartition):
-    """Some blocks, from `first` up to and without `last`."""
+    """Some blocks, from `first` to the one before `last`."""
 
     first: int
     last: int

@@ -162,11 +162,7 @@ def find_jars(folder: Path) -> list[Jar]:
     Raises:
         CorpusError: The folder or the jars are missing, or one can't be read.
     """
-    paths = sorted(folder.glob("*.jar")) if folder.is_dir() else []
-    if not paths:
-        raise CorpusError(
-            f"{folder}: {'no *.jar in this folder' if folder.is_dir() else 'there is no such folder'}; path names one with jars"
-        )
+    paths = jar_paths(folder)
     counts = [len(read_files(path)) for path in paths]
     firsts = accumulate(counts, initial=0)
     return [Jar(path, first, count) for path, first, count in zip(paths, firsts, counts, strict=False)]

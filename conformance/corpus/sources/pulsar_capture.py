@@ -247,7 +247,7 @@ def batches(rows: Iterable[FrameRow]) -> Iterator[pa.RecordBatch]:
     size = 0
     for row in rows:
         waiting.append(row)
-        size += len(row.octets)
+        size += len(row.data)
         if len(waiting) >= _BATCH_ROWS or size >= _BATCH_BYTES:
             yield _batch(waiting)
             waiting, size = [], 0
@@ -262,7 +262,8 @@ def _batch(rows: Sequence[FrameRow]) -> pa.RecordBatch:
             name: [getattr(origin, name) for origin in origins]
             for name in ("file", "connection", "direction", "target", "release", "started")
         },
-        **{name: [getattr(row, name) for row in rows] for name in ("offset", "time", "size", "command", "octets")},
+        **{name: [getattr(row, name) for row in rows] for name in ("offset", "time", "size", "command")},
+        "octets": [row.data for row in rows],
         "_corrupt": [row.corrupt for row in rows],
     }
     return pa.RecordBatch.from_pydict(columns, schema=ARROW_SCHEMA)
