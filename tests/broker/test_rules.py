@@ -75,7 +75,7 @@ def test_a_producer_that_reconnects_takes_its_generated_name_along() -> None:
     assert list(first.session.producers) == []
 
 
-def test_the_name_of_a_dead_producer_passes_on() -> None:
+def test_the_name_of_a_dead_producer_passes_on_and_that_of_a_live_one_stays() -> None:
     broker = make_broker()
     owner, second = Peer(broker), Peer(broker)
     owner.producer(producer_name="mine")
@@ -83,10 +83,17 @@ def test_the_name_of_a_dead_producer_passes_on() -> None:
     second.send("producer", **request)
     owner.send("pong")
     assert [one.error for one in second.answers()] == [ProducerBusy]
-    second.send("producer", **request)
     broker.tick(5.0)
+    assert not owner.session.closing
+    second.send("producer", **request)
+    broker.tick(10.0)
     assert owner.session.closing
     assert [one.producer_name for one in second.answers()] == ["mine"]
+
+
+def test_super_users_are_listed_with_commas_and_spaces() -> None:
+    authorization = make_broker(authorizationEnabled="true", superUserRoles="root, admin,").authorization
+    assert [role for role in ("root", "admin", "root, admin", "", None) if authorization.is_super_user(role)] == ["root", "admin"]
 
 
 def test_a_broker_from_before_the_proposal() -> None:
