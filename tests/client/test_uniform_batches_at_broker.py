@@ -34,7 +34,6 @@ from tests.samples.uniform_batches import EXAMPLE, SETTING, uniform
 
 JAVA_SINGLE = profiles.DEFAULT.replacing(uniform_batches.PROPOSAL, uniform_batches.UniformBatchesProfile(batch_of_one="java_single"))
 ALLOWED = allowed_values(SETTING)
-EU, US = {"region": "eu"}, {"region": "us"}
 
 
 # At the reference broker
