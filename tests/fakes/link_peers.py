@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from refimpl.wire import FrameDecoder, command, command_name, encode_frame
 
-DEADLINE = 20.0
+DEADLINE = 60.0
+"""Seconds within which everything has to happen; generous, because the cores may be shared."""
 CONNECT = encode_frame(command("connect", client_version="test", protocol_version=21))
 PING = encode_frame(command("ping"))
 TOPIC = "persistent://public/default/t"
