@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from refimpl.broker import Broker, Configuration
+from refimpl.broker import Broker
 from refimpl.broker.broker import PROPOSALS
 from refimpl.broker.requests import REQUESTS
 from refimpl.client import BrokerRefused, MessageFilterPolicy, avro_schema, json_schema
@@ -25,11 +25,11 @@ MATCHING = EXAMPLE[30:60]
 STEPS_IN = {"without_message_filters": "filter"}
 
 
-def replace_broker(world: World, *, supported: bool, **settings: str) -> None:
+def replace_broker(world: World, *, supported: bool) -> None:
     """Let another broker take over on the same store."""
     proposals = PROPOSALS if supported else PROPOSALS - {"pr7629"}
     world.link.close()
-    world.broker = Broker(Configuration.from_settings(settings), store=world.broker.store, service_url=URL, proposals=proposals)
+    world.broker = Broker(store=world.broker.store, service_url=URL, proposals=proposals)
     world.link = MemoryLink(world.broker)
 
 

@@ -43,7 +43,7 @@ PROPERTIES = st.dictionaries(st.sampled_from(["region", "version", "tag"]), st.s
 MESSAGES = st.tuples(PROPERTIES, st.binary(max_size=80), st.sampled_from([None, "a", "b", "c"]), st.sampled_from([0.0, 0.0, 0.004, 0.02]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(MESSAGES, max_size=40),
     st.sampled_from([0, 1, 3]),
