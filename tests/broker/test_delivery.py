@@ -12,46 +12,15 @@ def pair(**settings: str) -> tuple[Broker, Peer, Peer]:
     return broker, producer, consumer
 
 
-def test_messages_wait_for_permits() -> None:
-    _, producer, consumer = pair()
-    producer.publish("a", "b", "c")
-    assert consumer.texts() == []
-    assert consumer.flow(2) == ["a", "b"]
-    assert consumer.flow(2) == ["c"]
-
-
-def test_a_batch_costs_its_messages() -> None:
-    _, producer, consumer = pair()
-    producer.publish_batch("a", "b", "c")
-    producer.publish("d")
-    consumer.send("flow", consumer_id=1, messagePermits=2)
-    assert consumer.entries() == [0]
-    consumer.send("flow", consumer_id=1, messagePermits=1)
-    assert consumer.entries() == [], "one permit is owed"
-    consumer.send("flow", consumer_id=1, messagePermits=1)
-    assert consumer.entries() == [1]
-
-
-def test_an_acknowledged_message_does_not_come_again() -> None:
-    broker, producer, consumer = pair()
-    producer.publish("a", "b", "c", "d")
-    consumer.flow(10)
-    consumer.acknowledge(1)
-    consumer.acknowledge(2, kind="Cumulative")
-    consumer.session.eof(broker.now)
-    second = Peer(broker)
-    second.subscribe()
-    assert second.flow(10) == ["d"]
-
-
 def test_a_second_broker_on_the_same_store_goes_on() -> None:
     broker, producer, consumer = pair()
-    producer.publish("a", "b", "c")
+    producer.publish("a", "b", "c", "d", "e")
     consumer.flow(10)
-    consumer.acknowledge(0)
+    consumer.acknowledge(1, kind="Cumulative")
+    consumer.acknowledge(3)
     after = Peer(make_broker(store=broker.store))
     after.subscribe()
-    assert after.flow(10) == ["b", "c"]
+    assert after.flow(10) == ["c", "e"]
     assert "persistent://public/default/t" in after.broker.persistent_topics("public/default")
 
 
@@ -66,40 +35,6 @@ def test_shared_consumers_take_turns_and_inherit() -> None:
     assert (first.texts(), second.texts()) == (["a", "c"], ["b", "d"])
     first.send("close_consumer", consumer_id=1, request_id=3)
     assert second.texts() == ["a", "c"]
-
-
-def test_redelivery_is_counted_on_a_shared_subscription() -> None:
-    broker = make_broker()
-    peer = Peer(broker)
-    peer.producer()
-    peer.subscribe(kind="Shared")
-    peer.publish("a", "b")
-    peer.flow(10)
-    for expected in (1, 2):
-        peer.send("redeliverUnacknowledgedMessages", consumer_id=1, message_ids=[{"ledgerId": 1, "entryId": 1}])
-        (again,) = peer.answers()
-        assert (again.message_id.entryId, again.redelivery_count) == (1, expected)
-
-
-def test_failover_has_one_active_consumer_and_says_which() -> None:
-    broker = make_broker()
-    first, second = Peer(broker), Peer(broker)
-    first.send("subscribe", topic=TOPIC, subscription="s", subType="Failover", consumer_id=1, request_id=1, consumer_name="a")
-    assert first.answers()[-1].is_active
-    second.send("subscribe", topic=TOPIC, subscription="s", subType="Failover", consumer_id=1, request_id=1, consumer_name="b")
-    assert not second.answers()[-1].is_active
-    first.session.eof(0.0)
-    assert [one.is_active for one in second.answers()] == [True]
-
-
-def test_seek_closes_the_consumer_first() -> None:
-    _, producer, consumer = pair()
-    producer.publish("a", "b", "c", at=7)
-    consumer.flow(10)
-    consumer.send("seek", consumer_id=1, request_id=9, message_id={"ledgerId": 1, "entryId": 1})
-    assert [one.DESCRIPTOR.name for one in consumer.answers()] == ["CommandCloseConsumer", "CommandSuccess"]
-    consumer.subscribe()
-    assert consumer.flow(10) == ["b", "c"]
 
 
 def test_a_reader_begins_behind_its_position_and_leaves_nothing() -> None:

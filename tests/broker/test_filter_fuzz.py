@@ -17,7 +17,7 @@ from refimpl.proposals.message_filter import (
     REGEX_FILTER,
     REGEX_KEY,
 )
-from refimpl.wire import command, encode_frame, encode_payload
+from refimpl.wire import command, compress, encode_frame, encode_payload
 from refimpl.wire.pulsar_api_pb2 import LZ4, FilterMeta, IncompatibleSchema, KeyValue, MessageMetadata, NotAllowedError, Schema
 from tests.fakes.broker_peer import TOPIC, Peer, make_broker
 from tests.samples.message_filter import RECORD, avro, avro_payload
@@ -182,13 +182,14 @@ def test_a_filter_that_fails_delivers_and_dispatch_goes_on() -> None:
     assert peer.broker.admin.topic_stats(TOPIC)["subscriptions"]["s"]["messageFilterUndecidableMsgCount"] == 2
 
 
-def test_a_body_that_grows_beyond_the_limit_is_not_decompressed() -> None:
-    peer = Peer(make_broker(maxMessageSize="1000"))
+@pytest.mark.parametrize(("limit", "arrives"), [("1000", [0]), ("3000", [])])
+def test_a_body_that_grows_beyond_the_limit_of_the_broker_is_not_judged(limit: str, arrives: list[int]) -> None:
+    peer = Peer(make_broker(maxMessageSize=limit))
     peer.producer()
     meta = FilterMeta(filter_class_name=REGEX_FILTER, filter_properties=[KeyValue(key=REGEX_KEY, value="x")])
     peer.subscribe(filter_meta=meta)
-    header = MessageMetadata(producer_name="p", sequence_id=0, publish_time=0, compression=LZ4, uncompressed_size=2**32 - 1)
-    peer.send("send", encode_payload(header, b"\x10a"), producer_id=1, sequence_id=0)
+    header = MessageMetadata(producer_name="p", sequence_id=0, publish_time=0, compression=LZ4, uncompressed_size=2000)
+    peer.send("send", encode_payload(header, compress(b"y" * 2000, LZ4)), producer_id=1, sequence_id=0)
     peer.frames()
     peer.send("flow", consumer_id=1, messagePermits=1)
-    assert peer.entries() == [0]
+    assert peer.entries() == arrives

@@ -1,20 +1,13 @@
-"""PIP-247 at the whole broker: when counts change, who is told, who may watch, what time does, and what a broker from before does."""
+"""PIP-247 at the whole broker, beside what its cases see: every way in which a count changes, timers, stores, a peer that never reads."""
 
 import pytest
 
 from refimpl.broker import Broker
-from refimpl.broker.broker import PROPOSALS
 from refimpl.broker.rest import handle
-from refimpl.proposals import profiles
 from refimpl.proposals.administration import AdminRequest
 from refimpl.proposals.partition_watch import PartitionWatchExtension
 from refimpl.wire.pulsar_api_pb2 import (
-    AuthorizationError,
-    CommandError,
     CommandPartitionUpdate,
-    CommandProducerSuccess,
-    InvalidTopicName,
-    NotAllowedError,
 )
 from tests.fakes.broker_peer import Peer, make_broker
 
@@ -54,17 +47,6 @@ def flags(broker):
 
 
 # Counts, and what changes them
-
-
-def test_success_tells_the_counts_and_growth_is_told(broker):
-    peer = Peer(broker)
-    success = watch(peer, "a", A + "-partition-0", B, "public/missing/x", LOOSE)
-    assert told(success) == [("a", 2), (A + "-partition-0", 0), (B, 0), ("public/missing/x", 0), (LOOSE, 0)]
-    assert broker.store.namespaces["public/default"].partitioned == {A: 2}  # pip247.watch.creates-nothing
-    broker.admin.update_partitioned_topic(A, 4)
-    assert updates(peer) == [(7, 1, [("a", 4), (A + "-partition-0", 0), (B, 0), ("public/missing/x", 0), (LOOSE, 0)])]
-    result(peer, 1)
-    assert peer.answers() == []
 
 
 def test_every_way_in_which_a_count_changes_is_told_once():
@@ -107,121 +89,7 @@ def test_every_way_in_which_a_count_changes_is_told_once():
     changed(a=0, b=0)
 
 
-def test_nothing_else_is_told(broker):
-    peer = Peer(broker)
-    watch(peer, A)
-    broker.admin.create_topic(B)
-    broker.admin.create_partitioned_topic(LOOSE, 2)
-    Peer(broker).producer(A + "-partition-0")
-    broker.admin.unload_topic(A)
-    broker.admin.unload_namespace("public/default")
-    assert peer.answers() == []
-
-
-def test_partitions_exist_when_the_update_is_sent(broker):
-    peer = Peer(broker)
-    watch(peer, A)
-    broker.admin.update_partitioned_topic(A, 3)
-    assert updates(peer) == [(7, 1, [(A, 3)])]
-    assert isinstance(peer.producer(A + "-partition-2"), CommandProducerSuccess)
-
-
-def test_every_connection_is_told_with_versions_of_its_own(broker):
-    first, second, third = Peer(broker), Peer(broker), Peer(broker)
-    watch(first, A)
-    broker.admin.update_partitioned_topic(A, 3)
-    assert updates(first) == [(7, 1, [(A, 3)])]
-    watch(second, A)
-    watch(second, B, A, watcher_id=8)
-    broker.admin.update_partitioned_topic(A, 4)
-    assert updates(first) == [(7, 2, [(A, 4)])]
-    assert updates(second) == [(7, 1, [(A, 4)]), (8, 1, [(B, 0), (A, 4)])]
-    assert third.answers() == []  # pip247.flag.nothing-unasked
-
-
-# Who may
-
-
-def test_refused_requests_keep_the_connection_and_register_nothing(broker):
-    peer = Peer(broker)
-    answer = watch(peer, A, "bad://public/default/x")
-    assert isinstance(answer, CommandError)
-    assert (answer.request_id, answer.error) == (1, InvalidTopicName)
-    broker.admin.update_partitioned_topic(A, 3)
-    assert peer.answers() == []
-    assert told(watch(peer, A)) == [(A, 3)]
-
-
-def test_permission_is_needed_for_each_topic_and_its_loss_ends_the_watch(broker):
-    broker.admin.create_namespace("public/other")
-    other = "persistent://public/other/o"
-    asked = []
-
-    def allows(role, namespace, *actions):
-        asked.append(actions)
-        return namespace not in forbidden
-
-    broker.authorization.allows = allows
-    forbidden = {"public/other"}
-    peer = Peer(broker)
-    answer = watch(peer, A, other)
-    assert (answer.error, peer.session.closing) == (AuthorizationError, False)
-    forbidden.clear()
-    assert told(watch(peer, A, other)) == [(A, 2), (other, 0)]
-    assert told(watch(peer, A, watcher_id=8)) == [(A, 2)]
-    forbidden.add("public/other")
-    broker.admin.update_partitioned_topic(A, 3)
-    assert updates(peer) == [(8, 1, [(A, 3)])]  # pip247.watch.permission-revoked
-    result(peer, 1, watcher_id=8)
-    assert set(asked) == {("produce", "consume")}
-    assert broker.extension(PartitionWatchExtension).watches.watcher_count(peer.session) == 1
-    assert peer.ask("watchPartitionUpdateClose", request_id=4, watcher_id=7).request_id == 4  # pip247.close.without-permission
-
-
 # Time
-
-
-def test_an_update_without_a_result_is_sent_again_when_nothing_else_happens(broker):
-    peer = Peer(broker)
-    watch(peer, A)
-    broker.admin.update_partitioned_topic(A, 3)
-    assert updates(peer) == [(7, 1, [(A, 3)])]
-    assert broker.next_deadline() == 10.0
-    broker.tick(9.9)
-    assert peer.answers() == []
-    broker.tick(10.0)
-    assert broker.sessions_with_output() == [peer.session]
-    assert updates(peer) == [(7, 1, [(A, 3)])]
-    result(peer, 1)
-    assert broker.next_deadline() == 30.0  # the keep-alive
-
-
-@pytest.mark.parametrize("profile", ["default", "as-written"])
-def test_failed_results_are_answered_by_the_update(profile):
-    broker = Broker(profiles=profiles.PROFILES[profile])
-    broker.admin.create_partitioned_topic(A, 2)
-    peer = Peer(broker)
-    watch(peer, A)
-    broker.admin.update_partitioned_topic(A, 3)
-    pauses = []
-    for _ in range(5):
-        assert updates(peer) == [(7, 1, [(A, 3)])]
-        result(peer, 1, success=False)
-        before = broker.now
-        if not peer.session.has_output:
-            broker.tick(broker.next_deadline())
-        pauses.append(round(broker.now - before, 6))
-    assert pauses == {"default": [0, 0.1, 0.2, 0.4, 0.8], "as-written": [0] * 5}[profile]
-
-
-def test_the_time_out_is_a_setting():
-    broker = make_broker(notificationForPartitionUpdateTimeoutSeconds="2")
-    broker.admin.create_partitioned_topic(A, 2)
-    watch(Peer(broker), A)
-    broker.admin.update_partitioned_topic(A, 3)
-    assert broker.next_deadline() == 2.0
-    with pytest.raises(ValueError, match="from 1, not '0'"):
-        make_broker(notificationForPartitionUpdateTimeoutSeconds="0")
 
 
 def test_an_admin_call_happens_at_its_own_time(broker):
@@ -266,40 +134,3 @@ def test_a_peer_that_never_reads_costs_only_its_own_connection(broker):
         result(other, count - 2)
     assert lazy.session.closing
     assert broker.extension(PartitionWatchExtension).watches.watcher_count(lazy.session) == 0
-
-
-# The switch, and brokers from before
-
-
-def test_switched_off(broker):
-    assert flags(broker).supports_partition_update_watchers
-    off = make_broker(enableNotificationForPartitionUpdate="false")
-    assert not flags(off).supports_partition_update_watchers
-    peer = Peer(off)
-    assert watch(peer, A).error == NotAllowedError
-    assert peer.ask("watchPartitionUpdateClose", request_id=2, watcher_id=7).request_id == 2
-    assert not peer.session.closing
-
-
-@pytest.mark.parametrize(
-    ("command", "fields"),
-    [
-        ("watchPartitionUpdate", {"request_id": 1, "watcher_id": 7, "topics": [A]}),
-        ("partitionUpdateResult", {"version": 1, "success": True, "watcher_id": 7}),
-        ("watchPartitionUpdateClose", {"request_id": 1, "watcher_id": 7}),
-    ],
-)
-def test_a_broker_from_before_ends_the_connection(command, fields):
-    broker = Broker(proposals=PROPOSALS - {"pip247"})
-    assert not flags(broker).HasField("supports_partition_update_watchers")
-    peer = Peer(broker)
-    peer.send(command, **fields)
-    assert peer.answers() == []
-    assert peer.session.closing
-
-
-@pytest.mark.parametrize("command", ["watchPartitionUpdate", "partitionUpdateResult", "watchPartitionUpdateClose"])
-def test_before_connect_the_connection_ends(broker, command):
-    peer = Peer(broker, connect=False)
-    peer.send(command, watcher_id=7, **({"version": 1, "success": True} if "Result" in command else {"request_id": 1}))
-    assert peer.session.closing

@@ -7,14 +7,13 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from refimpl.broker import PROPOSALS, AdminRefused, Broker
+from refimpl.broker import AdminRefused, Broker
 from refimpl.broker.rest import handle
 from refimpl.proposals.administration import AdminRequest
-from refimpl.proposals.profiles import AS_WRITTEN
-from refimpl.proposals.scalable_topics import ScalableTopicsExtension, topics_hash
+from refimpl.proposals.scalable_topics import ScalableTopicsExtension
 from refimpl.wire.pulsar_api_pb2 import AuthorizationError, InvalidTopicName, NotAllowedError, TopicNotFound
 from tests.fakes.broker_peer import Peer, make_broker
-from tests.samples.tokens import tokens
+from tests.samples.tokens import TOKEN_SECRET_KEY, tokens
 
 NS = "public/default"
 X = f"topic://{NS}/x"
@@ -50,28 +49,6 @@ def broker() -> Broker:
 # Watches
 
 
-def test_the_flag_is_set_as_the_configuration_says() -> None:
-    assert make_broker().feature_flags().supports_scalable_topics
-    off = make_broker(scalableTopicsEnabled="false").feature_flags()
-    assert (off.HasField("supports_scalable_topics"), off.supports_scalable_topics) == (True, False)
-    assert not Broker(proposals=PROPOSALS - {"pr25648"}).feature_flags().HasField("supports_scalable_topics")
-
-
-def test_a_watch_gets_a_snapshot_and_then_what_changes(broker: Broker) -> None:
-    peer = Peer(broker)
-    (first,) = watch(peer)
-    assert (first.watch_id, first.HasField("snapshot"), list(first.snapshot.topics)) == (1, True, [])
-    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
-    assert broker.next_deadline() == 0.05
-    assert told(peer, 0.049) == []
-    assert told(peer, 0.001) == [([X], [])]
-    broker.extension(ScalableTopicsExtension).admin.delete_scalable_topic(X)
-    assert told(peer) == [([], [X])]
-    peer.send("watchScalableTopicsClose", watch_id=1)
-    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
-    assert told(peer) == []
-
-
 def test_the_window_does_not_hide_the_other_timers(broker: Broker) -> None:
     peer = Peer(broker)
     watch(peer)
@@ -81,38 +58,6 @@ def test_the_window_does_not_hide_the_other_timers(broker: Broker) -> None:
     broker.tick(30.0)
     assert [one.DESCRIPTOR.name for one in peer.answers()] == ["CommandPing"]
     assert told(peer, 0.04) == [([X], [])]
-
-
-def test_a_known_set_is_answered_by_silence(broker: Broker) -> None:
-    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
-    peer = Peer(broker)
-    assert watch(peer, current_hash=topics_hash([X])) == []
-    assert len(watch(peer, 2, current_hash=topics_hash([]))) == 1
-    broker.extension(ScalableTopicsExtension).admin.delete_scalable_topic(X)
-    assert told(peer) == [([], [X]), ([], [X])]
-
-
-def test_properties_select_and_their_change_is_told(broker: Broker) -> None:
-    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X, {"owner": "bob"})
-    peer = Peer(broker)
-    (first,) = watch(peer, property_filters=[{"key": "owner", "value": "alice"}])
-    assert list(first.snapshot.topics) == []
-    broker.extension(ScalableTopicsExtension).admin.set_scalable_topic_properties(X, {"owner": "alice"})
-    assert told(peer) == [([X], [])]
-    broker.extension(ScalableTopicsExtension).admin.set_scalable_topic_properties(X, {"owner": "alice", "more": ""})
-    assert told(peer) == []
-    broker.extension(ScalableTopicsExtension).admin.set_scalable_topic_properties(X, {})
-    assert told(peer) == [([], [X])]
-
-
-@pytest.mark.parametrize(("profiles", "expected"), [({}, [([], [X])]), ({"profiles": AS_WRITTEN}, [])], ids=["default", "as-written"])
-def test_what_comes_and_goes_within_a_window(profiles: dict, expected: list) -> None:
-    broker = Broker(**profiles)
-    peer = Peer(broker)
-    watch(peer)
-    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
-    broker.extension(ScalableTopicsExtension).admin.delete_scalable_topic(X)
-    assert told(peer) == expected
 
 
 def test_a_lost_connection_leaves_nothing(broker: Broker) -> None:
@@ -132,46 +77,6 @@ def test_a_lost_connection_leaves_nothing(broker: Broker) -> None:
     assert told(other) == [([], [X])]
 
 
-@pytest.mark.parametrize("namespace", ["", "public", "public/default/", "a/b/c", "public/de fault"])
-def test_a_malformed_namespace_is_refused_in_the_update(broker: Broker, namespace: str) -> None:
-    peer = Peer(broker)
-    (refused,) = watch(peer, namespace=namespace)
-    assert (refused.error, refused.WhichOneof("event"), peer.session.closing) == (InvalidTopicName, None, False)
-
-
-def test_switched_off() -> None:
-    broker = make_broker(scalableTopicsEnabled="false")
-    peer = Peer(broker)
-    (refused,) = watch(peer, namespace="nonsense")
-    assert refused.error == NotAllowedError
-    assert peer.ask("scalableTopicLookup", session_id=1, topic=X).error == NotAllowedError
-    for name, field in (("watchScalableTopicsClose", "watch_id"), ("scalableTopicClose", "session_id")):
-        peer.send(name, **{field: 1})
-    assert peer.answers() == []
-    assert ask(broker, "PUT", f"{SCALABLE}/x")[0] == 204
-
-
-@pytest.mark.parametrize("number", [70, 72, 73, 76, 78])
-def test_a_broker_from_before_ends_the_connection(number: int) -> None:
-    broker = Broker(proposals=PROPOSALS - {"pr25648"})
-    fields = {
-        70: ("scalableTopicLookup", {"session_id": 1, "topic": X}),
-        72: ("scalableTopicClose", {"session_id": 1}),
-        73: (
-            "scalableTopicSubscribe",
-            {"request_id": 1, "topic": X, "subscription": "s", "consumer_name": "c", "consumer_id": 1, "consumer_type": "STREAM"},
-        ),
-        76: ("watchScalableTopics", {"watch_id": 1, "namespace": NS}),
-        78: ("watchScalableTopicsClose", {"watch_id": 1}),
-    }
-    peer = Peer(broker)
-    name, values = fields[number]
-    peer.send(name, **values)
-    assert (peer.answers(), peer.session.closing) == ([], True)
-    assert Peer(broker).producer(X).error == InvalidTopicName
-    assert ask(broker, "GET", SCALABLE)[0] == 404
-
-
 def test_what_is_not_built_is_refused_in_its_own_answer(broker: Broker) -> None:
     request = {"request_id": 4, "topic": X, "subscription": "s", "consumer_name": "c", "consumer_id": 1, "consumer_type": "STREAM"}
     answer = Peer(broker).ask("scalableTopicSubscribe", **request)
@@ -182,8 +87,7 @@ def test_what_is_not_built_is_refused_in_its_own_answer(broker: Broker) -> None:
 
 
 def test_who_may_watch_and_look_up() -> None:
-    key = "data:;base64,a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
-    broker = make_broker(authenticationEnabled="true", authorizationEnabled="true", tokenSecretKey=key)
+    broker = make_broker(authenticationEnabled="true", authorizationEnabled="true", tokenSecretKey=TOKEN_SECRET_KEY)
     broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     peers = []
     for token in tokens("reader", "stranger").values():
@@ -209,21 +113,15 @@ def test_who_may_watch_and_look_up() -> None:
 # Segments
 
 
-def test_messages_go_through_a_segment(broker: Broker) -> None:
+def test_messages_of_a_segment_outlive_the_broker(broker: Broker) -> None:
     broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     peer = Peer(broker)
-    update = peer.ask("scalableTopicLookup", session_id=3, topic=X)
-    assert (update.session_id, update.resolved_topic_name, update.dag.epoch) == (3, X, 0)
-    assert [(one.hash_start, one.hash_end) for one in update.dag.segments] == [(0, 0xFFFF)]
-    assert [one.broker_url for one in update.dag.segment_brokers] == [broker.service_url]
-    assert peer.ask("lookupTopic", topic=SEGMENT, request_id=1).brokerServiceUrl == broker.service_url
     assert peer.ask("lookupTopic", topic=X, request_id=1).brokerServiceUrl == broker.service_url
     assert peer.ask("partitionMetadata", topic=SEGMENT, request_id=1).partitions == 0
     peer.producer(SEGMENT)
     peer.publish("a", "b")
     peer.answers()
     peer.subscribe(SEGMENT)
-    assert peer.flow(5) == ["a", "b"]
     assert broker.extension(ScalableTopicsExtension).record(X).topics[SEGMENT].cursors.keys() == {"s"}
     second = Broker(store=broker.store)
     again = Peer(second)
@@ -235,9 +133,8 @@ def test_messages_go_through_a_segment(broker: Broker) -> None:
     "name",
     [f"segment://{NS}/x/0000-fffe-0", f"segment://{NS}/x/0000-ffff-1", f"segment://{NS}/y/0000-ffff-0", "segment://a/b/x/0000-ffff-0"],
 )
-@pytest.mark.parametrize("settings", [{}, {"allowAutoTopicCreationType": "partitioned"}], ids=["default", "partitioned"])
-def test_a_segment_that_does_not_exist_is_not_created(name: str, settings: dict[str, str]) -> None:
-    broker = make_broker(**settings)
+def test_a_segment_that_does_not_exist_is_not_created_with_partitions_either(name: str) -> None:
+    broker = make_broker(allowAutoTopicCreationType="partitioned")
     broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     peer = Peer(broker)
     assert peer.producer(name).error == TopicNotFound
@@ -277,17 +174,6 @@ def test_deleting_a_topic_closes_who_uses_its_segments(broker: Broker) -> None:
     assert peer.flow(5) == []
     peer.subscribe(SEGMENT)
     assert peer.flow(5) == []  # the messages have gone with the topic
-
-
-def test_a_topic_that_is_made_anew_is_told_to_its_look_ups(broker: Broker) -> None:
-    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
-    peer = Peer(broker)
-    peer.ask("scalableTopicLookup", session_id=3, topic=X)
-    broker.extension(ScalableTopicsExtension).admin.delete_scalable_topic(X)
-    assert peer.answers() == []
-    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X, segments=2)
-    (update,) = peer.answers()
-    assert (update.session_id, [one.hash_start for one in update.dag.segments]) == (3, [0, 0x8000])
 
 
 def test_unloading_a_namespace_disconnects_segments_and_leaves_watches(broker: Broker) -> None:
@@ -339,32 +225,6 @@ def test_life_of_a_topic(broker: Broker) -> None:
 def test_what_can_be_created(broker: Broker, path: str, body: object, status: int) -> None:
     assert ask(broker, "PUT", f"{SCALABLE}/{path}", body)[0] == status
     assert len(ask(broker, "GET", SCALABLE)[1]) == (status == 204)
-
-
-def test_lists_by_property(broker: Broker) -> None:
-    for name, properties in {"b": {"owner": "alice", "env": "prod"}, "a": {"owner": "alice"}, "c": {"env": "prod"}, "d": {}}.items():
-        broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(f"topic://{NS}/{name}", properties)
-    for query, names in {
-        "": "abcd",
-        "?property=owner=alice": "ab",
-        "?property=env=prod&property=owner=alice": "b",
-        "?property=x=y": "",
-    }.items():
-        assert ask(broker, "GET", f"{SCALABLE}{query}") == (200, [f"topic://{NS}/{name}" for name in names])
-    for wrong in ("owner", "a=", "=b", ""):
-        assert ask(broker, "GET", f"{SCALABLE}?property={wrong}")[0] == 412
-    assert ask(broker, "GET", "/admin/v2/scalable/no/such") == (200, [])
-
-
-def test_scalable_topics_are_in_no_other_list(broker: Broker) -> None:
-    peer = Peer(broker)
-    peer.ask("watchTopicList", watcher_id=1, namespace=NS, topics_pattern=f"persistent://{NS}/.*", request_id=1)
-    broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
-    peer.producer(SEGMENT)
-    for mode in ("PERSISTENT", "NON_PERSISTENT", "ALL"):
-        answer = peer.ask("getTopicsOfNamespace", namespace=NS, mode=mode, request_id=1)
-        assert (list(answer.topics), answer.topics_hash) == ([], "00000000")
-    assert broker.admin.topics(NS, "persistent") == broker.admin.topics(NS, "non-persistent") == []
 
 
 def test_a_namespace_takes_its_topics_with_it(broker: Broker) -> None:

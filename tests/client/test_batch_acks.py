@@ -8,7 +8,7 @@ from refimpl.client.batch_acks import BatchAcks
 from refimpl.client.unpack import open_messages
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(1, 200), st.data())
 def test_an_entry_is_complete_exactly_when_each_message_was_acknowledged(size: int, data: st.DataObject) -> None:
     acks = BatchAcks()

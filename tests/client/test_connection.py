@@ -217,7 +217,7 @@ STREAM = b"".join(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.sets(st.integers(1, len(STREAM) - 1)))
 def test_any_split_of_the_input_has_the_same_effect(cuts: set[int]) -> None:
     broker = ScriptedBroker()
@@ -231,7 +231,7 @@ def test_any_split_of_the_input_has_the_same_effect(cuts: set[int]) -> None:
     assert not locating.done
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 2**32), st.integers(1, 12))
 def test_damaged_input_never_raises(seed: int, damage: int) -> None:
     choice = random.Random(seed)

@@ -1,7 +1,6 @@
 """Producers and consumers that grow with their topic (PIP-247), against a scripted broker: what they send, and when."""
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -260,22 +259,6 @@ def test_a_listener_that_raises_fails_the_update() -> None:
     assert len(group.members) == 3
 
 
-def test_a_listener_that_fails_on_the_success_has_it_asked_for_again() -> None:
-    outcomes = [RuntimeError("not yet"), None]
-
-    def listener(topics: tuple[str, ...], counts: tuple[int, ...]) -> None:
-        if (outcome := outcomes.pop(0)) is not None:
-            raise outcome
-
-    broker, _, (request,) = producing(partitions_update_listener=listener)
-    broker.watched(request, 2)
-    (again,) = broker.wait_serving(0.15)
-    assert again.watcher_id == request.watcher_id
-    broker.watched(again, 2)
-    assert outcomes == []
-    assert broker.wait_serving(30.0) == []
-
-
 def with_a_slow_listener() -> tuple[Broker, list[Pending[None]]]:
     """Return a broker that has told of two partitions, and what the listener has not done yet."""
     pending: list[Pending[None]] = []
@@ -342,31 +325,6 @@ def test_without_partitions_or_auto_update_it_neither_watches_nor_polls(count: i
     assert (others, broker.wait_serving(200.0)) == ([], [])
 
 
-def test_a_refused_watch_polls() -> None:
-    broker, _, (request,) = producing()
-    broker.send("error", request_id=request.request_id, error="NotAllowedError", message="off")
-    assert broker.wait_serving(59.0) == []
-    assert kinds(broker.wait_serving(1.1)) == ["PartitionedTopicMetadata"]
-    assert "off" in " ".join(broker.log)
-
-
-def test_a_failed_watch_is_asked_for_again_and_it_polls_meanwhile() -> None:
-    broker, _, (request,) = producing()
-    asked = []
-    while broker.now < 61.0:
-        broker.send("error", request_id=request.request_id, error="ServiceNotReady", message="wait")
-        others = []
-        while not others and broker.now < 61.0:
-            others = broker.wait_serving(0.05)
-        asked += [(round(broker.now, 1), kind) for kind in kinds(others)]
-        request = next((one for one in others if hasattr(one, "watcher_id")), request)
-    times = [when for when, kind in asked if kind == "WatchPartitionUpdate"]
-    assert [round(later - earlier, 1) for earlier, later in pairwise([0.0, *times])] == pytest.approx(
-        [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6], abs=0.11
-    )
-    assert [when for when, kind in asked if kind == "PartitionedTopicMetadata"] == pytest.approx([60.0], abs=0.11)
-
-
 # Connections that come and go
 
 
@@ -387,21 +345,6 @@ def test_an_older_broker_after_a_newer_one_gets_no_command_of_the_proposal() -> 
     assert set(kinds(others)) == {"PartitionedTopicMetadata"}
     broker.begin(group.close)
     assert broker.serve() == []
-
-
-def test_a_newer_broker_after_an_older_one_is_watched() -> None:
-    broker, _, others = producing(flags={})
-    assert others == []
-    assert kinds(broker.reconnect(FLAGS)) == ["WatchPartitionUpdate"]
-
-
-def test_a_result_of_an_earlier_connection_is_not_sent() -> None:
-    broker, pending = with_a_slow_listener()
-    broker.begin(pending[0].succeed, None)
-    assert broker.update(1, 3) == []
-    assert kinds(broker.reconnect(FLAGS)) == ["WatchPartitionUpdate"]
-    broker.begin(pending[1].succeed, None)
-    assert broker.serve() == []  # pip247.client.no-foreign-result
 
 
 def test_closing_closes_the_watcher() -> None:

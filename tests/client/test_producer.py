@@ -95,7 +95,7 @@ def test_a_delayed_message_is_not_batched_and_keeps_its_place() -> None:
     assert (first.payload().body, second.payload().body, second.payload().metadata.deliver_at_time) == (b"a", b"b", 77)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=40), st.integers(1, 8), st.integers(1, 500))
 def test_every_message_is_sent_once_and_in_order_however_batches_are_cut(payloads: list[bytes], most: int, size: int) -> None:
     broker, group = producing(ProducerOptions(batch_messages=most, batch_bytes=size))

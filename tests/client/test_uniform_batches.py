@@ -16,7 +16,7 @@ from refimpl.client import (
     TimedOut,
 )
 from refimpl.proposals import profiles, uniform_batches
-from refimpl.proposals.uniform_batches import Reason, allowed_values, header_bytes
+from refimpl.proposals.uniform_batches import Reason, header_bytes
 from refimpl.wire import Frame, crc32c, decode_batch, decompress, encode_batch, is_batch, parse_payload
 from refimpl.wire.pulsar_api_pb2 import (
     LZ4,
@@ -31,7 +31,6 @@ from tests.fakes.scripted_broker import ScriptedBroker
 from tests.samples.uniform_batches import EXAMPLE, SETTING, TABLE, golden_entry, uniform
 
 JAVA_SINGLE = profiles.DEFAULT.replacing(uniform_batches.PROPOSAL, uniform_batches.UniformBatchesProfile(batch_of_one="java_single"))
-ALLOWED = allowed_values(SETTING)
 EU, US = {"region": "eu"}, {"region": "us"}
 
 

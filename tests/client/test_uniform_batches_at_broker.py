@@ -34,7 +34,6 @@ from tests.samples.uniform_batches import EXAMPLE, SETTING, uniform
 
 JAVA_SINGLE = profiles.DEFAULT.replacing(uniform_batches.PROPOSAL, uniform_batches.UniformBatchesProfile(batch_of_one="java_single"))
 ALLOWED = allowed_values(SETTING)
-EU, US = {"region": "eu"}, {"region": "us"}
 
 
 # At the reference broker
@@ -44,7 +43,7 @@ PROPERTIES = st.dictionaries(st.sampled_from(["region", "version", "tag"]), st.s
 MESSAGES = st.tuples(PROPERTIES, st.binary(max_size=80), st.sampled_from([None, "a", "b", "c"]), st.sampled_from([0.0, 0.0, 0.004, 0.02]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(MESSAGES, max_size=40),
     st.sampled_from([0, 1, 3]),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from refimpl.wire import FrameDecoder, command, command_name, encode_frame
 
 DEADLINE = 20.0
+"""Seconds within which everything has to happen: long for a busy machine, and below the 30 s of a keep-alive, which would send what was left."""
 CONNECT = encode_frame(command("connect", client_version="test", protocol_version=21))
 PING = encode_frame(command("ping"))
 TOPIC = "persistent://public/default/t"

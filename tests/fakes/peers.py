@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 from conformance.targets import AttachedTarget, Endpoint
@@ -94,13 +94,16 @@ class DiesAtPing(Peer):
 
 
 class HangsAtPing(Peer):
-    """Takes connections and says nothing any more after the first PING."""
+    """Takes connections and says nothing any more after the first PING, of which it tells."""
 
-    hung = False
+    def __init__(self, hangs: Callable[[], None]) -> None:
+        self._hangs, self._hung = hangs, False
 
     async def answer(self, frame, writer):
-        self.hung = self.hung or command_name(frame.command) == "ping"
-        if not self.hung:
+        if command_name(frame.command) == "ping" and not self._hung:
+            self._hung = True
+            self._hangs()
+        if not self._hung:
             await super().answer(frame, writer)
 
 

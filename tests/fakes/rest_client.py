@@ -9,7 +9,7 @@ import urllib.request
 def ask(method: str, url: str, body: bytes | None = None) -> tuple[int, bytes]:
     request = urllib.request.Request(url, data=body, method=method, headers={"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:

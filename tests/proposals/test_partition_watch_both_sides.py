@@ -274,7 +274,7 @@ class BothSides(RuleBasedStateMachine):
         assert (self.watch.next_deadline(), self.side.next_deadline()) == (None, None)
 
 
-BothSides.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+BothSides.TestCase.settings = settings(max_examples=200, stateful_step_count=50)
 TestBothSides = BothSides.TestCase
 
 

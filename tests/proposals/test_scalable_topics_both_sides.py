@@ -179,5 +179,5 @@ class BothSides(RuleBasedStateMachine):
             self.client_receives(twice=False, listens=False)
 
 
-BothSides.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+BothSides.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestBothSides = BothSides.TestCase

@@ -184,5 +184,5 @@ class BothSides(RuleBasedStateMachine):
         assert self.watch.next_deadline() is None
 
 
-BothSides.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+BothSides.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestBothSides = BothSides.TestCase

@@ -201,5 +201,5 @@ class BothSides(RuleBasedStateMachine):
         assert all(count <= (self.moods or 0) for count in self.broker.redeliveries.values())
 
 
-BothSides.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+BothSides.TestCase.settings = settings(max_examples=120, stateful_step_count=40)
 TestBothSides = BothSides.TestCase

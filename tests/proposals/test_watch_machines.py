@@ -167,7 +167,7 @@ PROFILES = st.sampled_from(["default", "as-written"])
 
 @each_machine
 @given(data=st.data(), profile=PROFILES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_whatever_happens_deadlines_that_pass_do_not_come_at_once_again(register, data, profile):
     run = drive(Run(MACHINES[register](profile)), data.draw(steps_of(register)))
     start = run.now
@@ -180,7 +180,7 @@ def test_whatever_happens_deadlines_that_pass_do_not_come_at_once_again(register
 
 @each_machine
 @given(data=st.data(), profile=PROFILES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_machine_that_is_closed_comes_to_its_end_and_stays_there(register, data, profile):
     run = drive(Run(MACHINES[register](profile)), data.draw(steps_of(register)))
     run.machine.close()
@@ -198,7 +198,7 @@ def test_a_machine_that_is_closed_comes_to_its_end_and_stays_there(register, dat
 
 @each_machine
 @given(data=st.data(), profile=PROFILES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_what_names_another_watch_or_request_changes_nothing(register, data, profile):
     run = drive(Run(MACHINES[register](profile)), data.draw(steps_of(register)))
     run.known()
@@ -210,7 +210,7 @@ def test_what_names_another_watch_or_request_changes_nothing(register, data, pro
 
 @each_machine
 @given(data=st.data(), profile=PROFILES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_what_comes_from_a_lost_connection_changes_nothing(register, data, profile):
     run = drive(Run(MACHINES[register](profile)), data.draw(steps_of(register)))
     run.lose()

@@ -1,4 +1,4 @@
-"""A thousand seeds; each failure names its seed, and `python -m tests.simulation.simulation SEED` shows what happened."""
+"""A thousand seeds; each failure names its seed, and `python -m tests.simulation.watches SEED` shows what happened."""
 
 from collections.abc import Callable, Iterable
 
@@ -13,7 +13,7 @@ from refimpl.proposals.topic_list import TopicListBroker
 from refimpl.store import MemoryStore
 from tests.simulation.growth import Growth
 from tests.simulation.seeds import count_caught, run_group
-from tests.simulation.simulation import run
+from tests.simulation.watches import run
 
 SEEDS = 1000
 GROUP = 50
@@ -25,7 +25,7 @@ FOLLOWING = range(1, 121, 8)
 
 @pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
 def test_client_and_broker_agree_when_all_comes_to_rest(first: int) -> None:
-    run_group(run, range(first, first + GROUP), "tests.simulation.simulation")
+    run_group(run, range(first, first + GROUP), "tests.simulation.watches")
 
 
 def test_a_seed_repeats_itself(capsys: pytest.CaptureFixture[str]) -> None:

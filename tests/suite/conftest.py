@@ -28,7 +28,7 @@ steps:
   - open: c
   - client: {ping: {}}
   - broker: {pong: {}}
-    within: 2
+    within: 20
 end: none
 """
 

@@ -22,7 +22,7 @@ from conformance.targets.properties import properties_text, read_properties
 from refimpl.net.virtual_time import VirtualTimeLoop
 from refimpl.wire import command_name
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 BROKER = [sys.executable, "-m", "conformance.cli", "broker"]
 
 

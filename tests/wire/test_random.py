@@ -24,8 +24,8 @@ from refimpl.wire import pulsar_api_pb2 as pb
 from tests.samples.wire import GOLDEN, SINGLE, commands, golden, messages
 from tests.wire.tiling import tiles
 
-few = settings(deadline=None, max_examples=60)
-many = settings(deadline=None, max_examples=300)
+few = settings(max_examples=60)
+many = settings(max_examples=300)
 STREAM = b"".join(one.data for one in GOLDEN.values())
 MALFORMED = b"\x00\x00\x00\x06\x00\x00\x00\x02\x08\x12"
 
@@ -54,7 +54,7 @@ def test_any_split_gives_the_same_frames(cuts, tail):
     assert run(split(whole, cuts)) == run([whole])
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(commands(), st.binary(max_size=20))
 def test_random_commands_survive(command, rest):
     data = encode_frame(command, rest)

@@ -6,7 +6,7 @@ is watched: nothing is announced before the answer to the watch, nothing twice, 
 partitioned topic grows (growth.py), and with every eighth seed a watch over scalable topics on the same connections is followed
 (scalable.py).
 
-    python -m tests.simulation.simulation SEED        one seed, with what happened
+    python -m tests.simulation.watches SEED        one seed, with what happened
 """
 
 from __future__ import annotations
