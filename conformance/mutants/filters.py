@@ -10,8 +10,8 @@ from refimpl.proposals.message_filter.broker import PayloadJudge, SubscriptionMe
 from refimpl.proposals.message_filter.kinds import (
     REGEX_FILTER,
 )
-from refimpl.proposals.message_filter.rules import EntryOutcome, FilterCounters, judge, requested_filter
-from refimpl.proposals.refused import ProtocolViolation, Refused
+from refimpl.proposals.message_filter.rules import EntryOutcome, FilterCounters, judge
+from refimpl.proposals.refused import Refused
 from refimpl.wire import WireError, encode_payload, is_batch, parse_payload
 from refimpl.wire.pulsar_api_pb2 import CommandConnected, CommandSubscribe, ConsumerBusy, KeyValue
 
@@ -42,15 +42,6 @@ def takes_field_18_for_a_filter(_, request):
         if one.key == REGEX_FILTER:
             request.filter_meta.filter_class_name = one.key
             request.filter_meta.filter_properties.append(KeyValue.FromString(one.value.encode()))
-
-
-@in_place_of(requested_filter, clause="pr7629.subscribe.refused")
-def ends_the_connection_for_a_bad_filter(build, meta, registry, schemas):
-    """A SUBSCRIBE whose filter can't be built gets no ERROR: the connection ends."""
-    try:
-        return build(meta, registry, schemas)
-    except Refused as refused:
-        raise ProtocolViolation(refused.message) from None
 
 
 @on_request("subscribe", clause="pr7629.subscribe.nothing-created")
@@ -87,13 +78,6 @@ def blames_another_consumer_for_a_bad_filter(carry_out, session, request):
 def rejects_nothing(judged, filters, consumer, index, entry, cursor):
     """Every entry is delivered."""
     return EntryVerdict.ACCEPT
-
-
-@in_place_of(Consumer.send, clause="pr7629.deliver.unchanged")
-def takes_the_checksum_off_a_batch_in_part(send, consumer, index, entry, redeliveries, open_messages):
-    """A batch of which a part matches goes out without its checksum."""
-    in_part = open_messages is not None and entry.data.startswith(b"\x0e\x01")
-    send(consumer, index, replace(entry, data=entry.data[6:]) if in_part else entry, redeliveries, open_messages)
 
 
 @mutant("pr7629.deliver.late")
@@ -153,22 +137,6 @@ def rejects_what_it_can_not_judge(judged, one, data, open_messages=None, **optio
     """What can't be judged is rejected."""
     found = judged(one, data, open_messages, **options)
     return replace(found, outcome=EntryOutcome.REJECT) if found.undecidable else found
-
-
-@in_place_of(judge, clause="pr7629.judge.all-match")
-def rejects_a_batch_of_which_all_match(judged, one, data, open_messages=None, **options):
-    """A batch of which all messages match is delivered with an ack_set that names all."""
-    found = judged(one, data, open_messages, **options)
-    if found.outcome is EntryOutcome.ACCEPT and found.accepted > 1:
-        return replace(found, outcome=EntryOutcome.PARTIAL, open_messages=frozenset(range(found.accepted)))
-    return found
-
-
-@in_place_of(judge, clause="pr7629.judge.some-match")
-def delivers_a_batch_whole_or_not_at_all(judged, one, data, open_messages=None, **options):
-    """A batch of which some messages match is delivered with all of them."""
-    found = judged(one, data, open_messages, **options)
-    return replace(found, outcome=EntryOutcome.ACCEPT) if found.outcome is EntryOutcome.PARTIAL else found
 
 
 @in_place_of(PayloadJudge.judge, clause="pr7629.judge.none-matches")

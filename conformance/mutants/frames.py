@@ -82,11 +82,6 @@ def reads_one_frame_of_a_segment(receive, decoder, data):
     return receive(decoder, data)[:1]
 
 
-@in_place_of(Session.eof, clause="core.frame.cut-frame-dropped")
-def keeps_its_side_open(eof, session, now):
-    """The broker keeps its side open when the peer ends its own."""
-
-
 @in_place_of(Session.end, clause="core.frame.fault-stays-local")
 def ends_all_connections_for_one(end, session, reason):
     """What ends one connection because its frames are malformed ends those of everybody."""

@@ -10,7 +10,7 @@ from conformance.mutants.model import in_place_of, on_incoming, on_outgoing, on_
 from refimpl.broker import Broker
 from refimpl.broker.admin import Admin
 from refimpl.indexes.topic_patterns import TopicsPattern, compile_pattern
-from refimpl.indexes.topics_hash import EMPTY_HASH, topics_hash
+from refimpl.indexes.topics_hash import topics_hash
 from refimpl.names import is_namespace, is_system_topic, partitioned_topic_name
 from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.proposals.topic_list.broker import TopicListBroker
@@ -98,12 +98,6 @@ def decodes_names_once_more(visible, topics, pattern=None):
     return [unquote(topic) for topic in visible(topics, pattern)]
 
 
-@in_place_of(visible_topics, clause="pip145.list.partitions")
-def lists_partitioned_topics_by_one_name(visible, topics, pattern=None):
-    """A partitioned topic is listed by its own name, once."""
-    return list(dict.fromkeys(map(partitioned_topic_name, visible(topics, pattern))))
-
-
 @on_incoming(Request, clause="pip145.list.mode-persistent")
 def takes_persistent_for_all(_, request):
     """Mode PERSISTENT, if it is written out, counts as ALL."""
@@ -121,12 +115,6 @@ def lists_everything_without_a_mode(_, request):
 def takes_non_persistent_for_all(_, request):
     """Mode NON_PERSISTENT counts as ALL."""
     request.mode = Request.ALL if request.mode == Request.NON_PERSISTENT else request.mode
-
-
-@on_incoming(Request, clause="pip145.list.mode-all")
-def takes_all_for_persistent(_, request):
-    """Mode ALL counts as PERSISTENT."""
-    request.mode = Request.PERSISTENT if request.mode == Request.ALL else request.mode
 
 
 @in_place_of(is_system_topic, clause="pip145.list.system-hidden")
@@ -156,31 +144,6 @@ def creates_the_namespace_that_is_asked_for(carry_out, session, request):
     session.broker.store.namespaces.setdefault(request.namespace, StoredNamespace())
 
 
-@in_place_of(Broker.check_listing, clause="pip145.list.malformed-namespace")
-def refuses_a_malformed_namespace_politely(check_listing, broker, namespace):
-    """A namespace that is not of the form tenant/name is refused with InvalidTopicName, and the connection stays."""
-    try:
-        check_listing(broker, namespace)
-    except ProtocolViolation:
-        raise Refused(InvalidTopicName, "Invalid namespace name") from None
-
-
-@on_request("getTopicsOfNamespace", clause="pip145.list.error-keeps-connection")
-def ends_the_connection_of_those_whom_it_refuses(carry_out, session, request):
-    """A request for a list that is refused ends the connection behind the ERROR."""
-    try:
-        carry_out()
-    except Refused as refused:
-        session.refuse(request, refused)
-        raise ProtocolViolation(refused.message) from None
-
-
-@in_place_of(Broker.may_list, clause="pip145.list.unauthorized")
-def lets_everybody_list(may_list, broker, connection, namespace):
-    """The topics of a namespace are shown to everybody."""
-    return True
-
-
 @in_place_of(Broker.may_list, clause="pip145.list.authorized-roles")
 def lists_for_super_users_only(may_list, broker, connection, namespace):
     """A role that has a permission in the namespace, but is no super-user, is refused."""
@@ -194,18 +157,6 @@ def lists_for_super_users_only(may_list, broker, connection, namespace):
 def searches_for_a_pattern(matches, pattern, name):
     """A pattern fits a name that begins with something it fits."""
     return re2.match(pattern.text, name) is not None
-
-
-@in_place_of(matched_name, clause="pip145.pattern.name-without-domain")
-def compares_with_the_domain(matched, topic):
-    """A pattern is compared with the name with persistent:// before it."""
-    return partitioned_topic_name(topic)
-
-
-@in_place_of(without_domain, clause="pip145.pattern.domain-removed")
-def leaves_the_domain_in_the_pattern(without, pattern):
-    """The domain of a pattern stays in it, and fits nothing."""
-    return pattern
 
 
 @in_place_of(matched_name, clause="pip145.pattern.partitioned-name")
@@ -329,13 +280,6 @@ def puts_a_comma_between_two_modes_also_where_one_is_empty(get_topics, lists, re
     return answer
 
 
-@in_place_of(topics_hash, clause="pip145.hash.empty")
-def hashes_nothing_to_nothing(hashed, topics):
-    """The hash of an empty list is the empty text."""
-    listed = list(topics)
-    return hashed(listed) if listed else ""
-
-
 @on_outgoing(Answer, clause="pip145.hash.always")
 def hashes_filtered_lists_only(_, answer):
     """A list that is not filtered has no hash."""
@@ -351,26 +295,6 @@ def hashes_the_whole_namespace(get_topics, lists, request, topics):
     answer.topics_hash = topics_hash(topic for topic in present if not is_system_topic(topic))
     answer.changed = answer.topics_hash != request.topics_hash
     return answer
-
-
-@on_incoming(Request, clause="pip145.hash.equal")
-def overlooks_the_hash_of_a_request(_, request):
-    """The hash of a request is not looked at."""
-    request.ClearField("topics_hash")
-
-
-@on_incoming(Request, clause="pip145.hash.equal-unfiltered")
-def overlooks_a_hash_without_a_pattern(_, request):
-    """The hash of a request without a pattern is not looked at."""
-    if not request.HasField("topics_pattern"):
-        request.ClearField("topics_hash")
-
-
-@on_incoming(Request, clause="pip145.hash.equal-empty")
-def takes_the_hash_of_nothing_for_no_hash(_, request):
-    """A request with the hash 00000000 is answered as one without."""
-    if request.topics_hash == EMPTY_HASH:
-        request.ClearField("topics_hash")
 
 
 @in_place_of(TopicListBroker.get_topics, clause="pip145.hash.stale")
@@ -399,12 +323,6 @@ def trusts_hashes_of_watches_only(session, request):
 # Switched off, and older clients
 
 
-@in_place_of(TopicListBroker.__init__, clause="pip145.compat.switch-off")
-def evaluates_patterns_though_switched_off(make, lists, *args, **settings):
-    """With the evaluation of patterns switched off, lists are filtered all the same."""
-    make(lists, *args, **{**settings, "evaluation_enabled": True})
-
-
 @in_place_of(TopicListBroker.get_topics, clause="pip145.compat.switch-off-no-error")
 def compiles_patterns_though_switched_off(get_topics, lists, request, topics):
     """A pattern that does not compile is refused also where it is not evaluated."""
@@ -413,13 +331,6 @@ def compiles_patterns_though_switched_off(get_topics, lists, request, topics):
     except ValueError:
         raise Refused(InvalidTopicName, "Invalid topics pattern") from None
     return get_topics(lists, request, topics)
-
-
-@on_request("getTopicsOfNamespace", clause="pip145.compat.old-client")
-def says_filtered_to_everybody(carry_out, session, request):
-    """A request without a pattern is answered as if it had the pattern that fits all."""
-    request.topics_pattern = request.topics_pattern or ".*"
-    carry_out()
 
 
 @on_incoming(Request, clause="pip145.compat.unknown-fields")
@@ -441,12 +352,3 @@ def takes_an_unknown_mode_for_all(_, request):
     present = {piece.field.name for piece in scan(descriptor_of(request), request.SerializeToString()) if piece.field}
     if "mode" in present and not request.HasField("mode"):
         request.mode = Request.ALL
-
-
-@in_place_of(Broker.check_lookup_limit, clause="pip145.list.too-many-requests")
-def ends_the_connection_of_those_who_ask_too_much(check, broker):
-    """A request beyond maxConcurrentLookupRequest ends the connection without an answer."""
-    try:
-        check(broker)
-    except Refused as refused:
-        raise ProtocolViolation(refused.message) from None

@@ -5,11 +5,10 @@ from refimpl.broker import Broker, Session
 from refimpl.names import namespace_of, partitioned_topic_name
 from refimpl.proposals.partition_watch.broker import PartitionWatchBroker, PartitionWatchExtension
 from refimpl.proposals.partition_watch.rules import largest_frame
-from refimpl.proposals.refused import ProtocolViolation, Refused
+from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
     CommandConnected,
-    CommandPartitionedTopicMetadata,
     CommandPartitionUpdate,
     CommandPartitionUpdateResult,
     CommandSuccess,
@@ -39,12 +38,6 @@ def hides_partition_watchers_from_older_clients(_, answer):
     answer.feature_flags.supports_partition_update_watchers &= answer.protocol_version >= 20
 
 
-@in_place_of(PartitionWatchBroker.advertise, clause="pip247.flag.switched-off")
-def offers_watchers_though_switched_off(advertise, watches, flags):
-    """With notifications switched off the feature flag is still set."""
-    flags.supports_partition_update_watchers = True
-
-
 @in_place_of(PartitionWatchExtension.partitions_changed, clause="pip247.flag.nothing-unasked")
 def tells_every_connection_of_growth(partitions_changed, extension, topic):
     """A growth is told to every connection, watchers or none."""
@@ -54,47 +47,10 @@ def tells_every_connection_of_growth(partitions_changed, extension, topic):
             session.send(Update(version=1, watcher_id=0))
 
 
-@in_place_of(PartitionWatchBroker.__init__, clause="pip247.watch.switched-off")
-def serves_watches_though_switched_off(make, watches, *args, **settings):
-    """With notifications switched off watch requests are served all the same."""
-    make(watches, *args, **{**settings, "enabled": True})
-
-
-@on_request("watchPartitionUpdate", clause="pip247.watch.empty")
-def wants_a_topic_to_watch(carry_out, session, request):
-    """A watch request without topics is refused with NotAllowedError."""
-    if not request.topics:
-        raise Refused(NotAllowedError, "There is no topic to watch")
-    carry_out()
-
-
 @in_place_of(largest_frame, clause="pip247.watch.too-large")
 def registers_what_it_can_not_tell(largest, topics):
     """A watch request is accepted although an update for its topics does not fit into a frame."""
     return 0
-
-
-@on_request("watchPartitionUpdate", clause="pip247.watch.error-keeps-connection")
-def ends_the_connection_of_a_refused_watch_of_partitions(carry_out, session, request):
-    """A watch that is refused ends the connection behind the ERROR."""
-    try:
-        carry_out()
-    except Refused as refused:
-        session.refuse(request, refused)
-        raise ProtocolViolation(refused.message) from None
-
-
-@in_place_of(PartitionWatchBroker.__init__, clause="pip247.watch.invalid-name")
-def takes_any_text_for_a_name(make, watches, count_of, full_name, **settings):
-    """A name that can't be one is watched like a missing topic."""
-
-    def lenient(text):
-        try:
-            return full_name(text)
-        except Refused:
-            return f"persistent://public/default/{text}"
-
-    make(watches, count_of, lenient, **settings)
 
 
 @in_place_of(Broker.may_look_up, clause="pip247.watch.unauthorized")
@@ -142,23 +98,10 @@ def answers_a_watch_with_the_lower_bits_of_its_id(_, answer):
     answer.request_id &= (1 << 31) - 1
 
 
-@on_outgoing(Success, clause="pip247.watch.success-counts")
-def tells_no_counts_before_something_changes(_, answer):
-    """A success has a 0 for each topic."""
-    for one in answer.topic_with_partition:
-        one.partition = 0
-
-
 @in_place_of(Broker.partition_count, clause="pip247.watch.count")
 def gives_a_partition_the_count_of_its_topic(count, broker, topic):
     """A topic that is a partition has the count of the partitioned topic."""
     return count(broker, partitioned_topic_name(topic))
-
-
-@in_place_of(Broker.partition_count, clause="pip247.watch.count-agrees")
-def counts_the_partitions_that_are_loaded(count, broker, topic):
-    """Of a partitioned topic those partitions count that somebody uses."""
-    return sum(broker.loaded(f"{topic}-partition-{number}") is not None for number in range(count(broker, topic)))
 
 
 @on_request("watchPartitionUpdate", clause="pip247.watch.creates-nothing")
@@ -367,13 +310,6 @@ def counts_on_after_a_close(patches):
 
     patches.replace(PartitionWatchBroker, "close", end)
     patches.replace(PartitionWatchBroker, "watch", begin)
-
-
-@on_incoming(CommandPartitionedTopicMetadata, clause="pip247.compat.polling")
-def answers_no_polls_beside_a_watcher(session, request):
-    """While a connection has a watcher, PARTITIONED_METADATA is not answered on the others."""
-    watches = session.broker.extension(PartitionWatchExtension).watches
-    return not any(watches.watcher_count(other) for other in session.broker.sessions if other is not session)
 
 
 @on_request("watchPartitionUpdate", clause="pip247.watch.duplicates")

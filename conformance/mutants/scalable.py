@@ -9,8 +9,6 @@ from refimpl.proposals.scalable_topics.broker import ScalableTopicsBroker, Scala
 from refimpl.proposals.scalable_topics.rules import filters_of, fits, topic_of_path
 from refimpl.wire.pulsar_api_pb2 import (
     CommandConnected,
-    CommandError,
-    CommandSuccess,
     CommandWatchScalableTopics,
     CommandWatchScalableTopicsClose,
     CommandWatchScalableTopicsUpdate,
@@ -36,12 +34,6 @@ def refusal(request, code=NotAllowedError):
 # Flags
 
 
-@in_place_of(ScalableTopicsBroker.advertise, clause="pr25648.flag.switched-off")
-def keeps_its_flag_when_it_is_switched_off(advertise, watches, flags):
-    """CONNECTED carries supports_scalable_topics whatever scalableTopicsEnabled is."""
-    flags.supports_scalable_topics = True
-
-
 @on_outgoing(CommandConnected, clause="pr25648.flag.advertised")
 def hides_scalable_topics_from_older_clients(_, answer):
     """CONNECTED carries supports_scalable_topics only for a client of the broker's own protocol version."""
@@ -61,12 +53,6 @@ def tells_every_connection_of_scalable_topics(create, scalable, topic, propertie
 def serves_watches_to_newer_clients_only(watch, watches, session, request):
     """A watch of a client that states a protocol version below 20 is refused."""
     return watch(watches, session, request) if session.protocol_version >= 20 else refusal(request)
-
-
-@in_place_of(ScalableTopicsBroker.__init__, clause="pr25648.error.switched-off")
-def serves_scalable_topics_though_switched_off(make, watches, *args, **settings):
-    """With scalableTopicsEnabled=false watches are opened all the same."""
-    make(watches, *args, **{**settings, "enabled": True})
 
 
 # Which topics
@@ -153,12 +139,6 @@ def hashes_names_without_their_domain(watch, watches, connection, request):
     update = watch(watches, connection, request)
     known = topics_hash(topic.partition("://")[2] for topic in update.snapshot.topics)
     return None if given and given == known and not update.HasField("error") else update
-
-
-@on_incoming(Watch, clause="pr25648.hash.silence")
-def overlooks_the_hash_of_a_watch(_, request):
-    """The right hash is answered by the snapshot."""
-    request.ClearField("current_hash")
 
 
 @in_place_of(ScalableTopicsBroker.watch, clause="pr25648.hash.alive")
@@ -270,29 +250,7 @@ def lists_a_hundred_topics_at_most(watch, watches, connection, request):
     return update
 
 
-@on_outgoing(Update, clause="pr25648.watch.empty-snapshot")
-def sends_no_empty_snapshot(_, update):
-    """An empty snapshot is left out of its update."""
-    if not update.snapshot.topics:
-        update.ClearField("snapshot")
-
-
 # Errors
-
-
-@on_outgoing(Update, clause="pr25648.error.in-update")
-def tells_what_is_refused_by_error(session, update):
-    """What is refused is refused by ERROR with the watch_id as its request_id."""
-    if update.HasField("error"):
-        session.send(CommandError(request_id=update.watch_id, error=update.error, message=update.message))
-    return not update.HasField("error")
-
-
-@on_outgoing(Update, clause="pr25648.error.without-event")
-def tells_an_empty_set_with_an_error(_, update):
-    """An update with an error has an empty snapshot."""
-    if update.HasField("error"):
-        update.snapshot.SetInParent()
 
 
 @in_place_of(ScalableTopicsBroker.watch, clause="pr25648.error.nothing-follows")
@@ -323,20 +281,7 @@ def spends_an_id_on_an_error(watch, watches, session, request):
     return update
 
 
-@in_place_of(ScalableTopicsBroker.__init__, clause="pr25648.error.unauthorized")
-def lets_everybody_watch_scalable_topics(make, watches, *args, **settings):
-    """Whoever asks may watch a namespace."""
-    make(watches, *args, **{**settings, "may_watch": None})
-
-
 # Closing
-
-
-@on_request("watchScalableTopicsClose", clause="pr25648.close.silent")
-def answers_a_close(carry_out, session, request):
-    """The close of a watch is answered by SUCCESS."""
-    carry_out()
-    session.send(CommandSuccess(request_id=request.watch_id))
 
 
 @on_incoming(CommandWatchScalableTopicsClose, clause="pr25648.close.nothing-follows")

@@ -4,14 +4,11 @@ from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgo
 from refimpl.broker import Broker, Session
 from refimpl.broker.names import parse_topic
 from refimpl.proposals.refused import Refused
-from refimpl.store import StoredNamespace
 from refimpl.wire.pulsar_api_pb2 import (
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
-    CommandPartitionedTopicMetadataResponse,
     InvalidTopicName,
     NotAllowedError,
-    TopicNotFound,
 )
 
 _LARGEST_SIGNED = (1 << 63) - 1
@@ -87,26 +84,6 @@ def reads_full_names_only(parse, text):
     return parse(text)
 
 
-@on_request("lookupTopic", clause="core.lookup.missing-namespace")
-def looks_up_topics_of_missing_namespaces(carry_out, session, request):
-    """LOOKUP in a namespace that does not exist is answered by Connect, and creates it."""
-    session.broker.store.namespaces.setdefault(session.broker.topic_name(request.topic).namespace, StoredNamespace())
-    carry_out()
-
-
-@in_place_of(Broker.partitions, clause="core.partitions.count")
-def counts_partitions_as_the_next_power_of_two(partitions, broker, name):
-    """A topic with three partitions has four."""
-    count = partitions(broker, name)
-    return 1 << (count - 1).bit_length() if count else 0
-
-
-@on_outgoing(CommandPartitionedTopicMetadataResponse, clause="core.partitions.not-partitioned")
-def counts_a_plain_topic_as_one_partition(_, answer):
-    """PARTITIONED_METADATA of a topic without partitions answers 1."""
-    answer.partitions = answer.partitions or 1
-
-
 @on_request("partitionMetadata", clause="core.partitions.missing-is-zero")
 def creates_the_topic_whose_partitions_are_asked_for(carry_out, session, request):
     """PARTITIONED_METADATA creates a missing topic also where topics are created without partitions."""
@@ -114,23 +91,6 @@ def creates_the_topic_whose_partitions_are_asked_for(carry_out, session, request
     carry_out()
     if request.metadata_auto_creation_enabled and not broker.partitions(name) and not broker.exists(name):
         broker.create_topic(name)
-
-
-@on_request("partitionMetadata", clause="core.partitions.missing-without-creation")
-def finds_every_topic(carry_out, session, request):
-    """PARTITIONED_METADATA without creation of a topic that is missing answers 0."""
-    broker, name = session.broker, session.broker.topic_name(request.topic)
-    if broker.partitions(name) or broker.exists(name) or request.metadata_auto_creation_enabled:
-        carry_out()
-    else:
-        success = CommandPartitionedTopicMetadataResponse.Success
-        session.send(CommandPartitionedTopicMetadataResponse(request_id=request.request_id, response=success, partitions=0))
-
-
-@in_place_of(Broker.create_by_default, clause="core.partitions.created-by-request")
-def creates_all_missing_topics_without_partitions(create, broker, name):
-    """A missing topic is created without partitions, whatever the default is."""
-    return 0
 
 
 @in_place_of(Broker.partitions, clause="core.partitions.growth-visible")
@@ -154,23 +114,6 @@ def keeps_the_partition_count_of_a_deleted_topic(patches):
 
     patches.replace(Broker, "create_partitions", created)
     patches.replace(Broker, "partitions", lambda broker, name: count(broker, name) or known.get(name.full, 0))
-
-
-@on_request("partitionMetadata", clause="core.partitions.missing-namespace")
-def knows_topics_of_missing_namespaces(carry_out, session, request):
-    """PARTITIONED_METADATA in a namespace that does not exist creates it."""
-    session.broker.store.namespaces.setdefault(session.broker.topic_name(request.topic).namespace, StoredNamespace())
-    carry_out()
-
-
-@on_request("partitionMetadata", clause="core.partitions.invalid-name")
-def finds_no_topic_of_a_name_that_is_none(carry_out, session, request):
-    """PARTITIONED_METADATA of a name that is no topic name is refused with TopicNotFound."""
-    try:
-        session.broker.topic_name(request.topic)
-    except Refused:
-        raise Refused(TopicNotFound, "Topic not found") from None
-    carry_out()
 
 
 @on_incoming(CommandPartitionedTopicMetadata, clause="core.flags.metadata-without-creation")

@@ -1,6 +1,6 @@
 """Faults of PIP-145: updates, races between them and requests, and the close of a watcher."""
 
-from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgoing, on_request
+from conformance.mutants.model import in_place_of, mutant, on_incoming, on_request
 from conformance.mutants.watches import Success, Update, Watch, drop
 from refimpl.broker import Broker, Session
 from refimpl.indexes.topic_patterns import PatternIndex
@@ -23,20 +23,6 @@ def announces_what_a_pattern_fits_at_the_beginning(matching, index, name):
 
 
 # Closing
-
-
-@in_place_of(TopicListBroker.close, clause="pip145.close.answer")
-def answers_a_close_as_the_text_says(close, lists, connection, request):
-    """The close of a watcher is answered by WATCH_TOPIC_LIST_SUCCESS."""
-    close(lists, connection, request)
-    return Success(request_id=request.request_id, watcher_id=request.watcher_id, topics_hash=EMPTY_HASH)
-
-
-@in_place_of(TopicListBroker.close, clause="pip145.close.answer-letter")
-def answers_a_close_as_apache_pulsar_does(close, lists, connection, request):
-    """The close of a watcher is answered by SUCCESS, whatever the text says."""
-    close(lists, connection, request)
-    return CommandSuccess(request_id=request.request_id)
 
 
 @in_place_of(TopicListBroker.close, clause="pip145.close.unknown")
@@ -86,30 +72,10 @@ def lets_only_those_close_who_may_list(carry_out, session, request):
 # Changes
 
 
-@in_place_of(TopicListBroker.created, clause="pip145.update.on-create")
-def tells_nobody_of_a_first_topic(created, lists, topic):
-    """A topic that comes into an empty set is not announced."""
-    updates = created(lists, topic)
-    return [] if all(update.topics_hash == topics_hash([topic]) for _, update in updates) else updates
-
-
-@in_place_of(TopicListBroker.deleted, clause="pip145.update.on-delete")
-def tells_nobody_of_a_last_deletion(deleted, lists, topic):
-    """A topic that was the last of its set is not announced as deleted."""
-    updates = deleted(lists, topic)
-    return [] if all(update.topics_hash == EMPTY_HASH for _, update in updates) else updates
-
-
 @in_place_of(TopicSet.hash, clause="pip145.update.hash")
 def forgets_a_first_name_in_the_hash(hashed, topics):
     """The hash of a set does not have its first name in it."""
     return hashed(TopicSet(list(topics)[1:])) if len(topics) > 1 else hashed(topics)
-
-
-@on_outgoing(Update, clause="pip145.update.one-name")
-def tells_every_name_twice(_, update):
-    """An update names its topic twice."""
-    update.new_topics.extend(list(update.new_topics))
 
 
 @mutant("pip145.update.any-origin")

@@ -6,7 +6,7 @@ from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgo
 from refimpl.broker import Broker
 from refimpl.indexes.topics_hash import EMPTY_HASH
 from refimpl.names import is_namespace, is_system_topic, partitioned_topic_name
-from refimpl.proposals.refused import ProtocolViolation, Refused
+from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list.broker import TopicListBroker, TopicListExtension
 from refimpl.proposals.topic_list.rules import matched_name, pattern_length, visible_topics, without_domain
 from refimpl.wire.pulsar_api_pb2 import (
@@ -15,7 +15,6 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandWatchTopicListClose,
     CommandWatchTopicListSuccess,
     CommandWatchTopicUpdate,
-    MetadataError,
     NotAllowedError,
     TopicNotFound,
 )
@@ -39,28 +38,6 @@ def hides_watchers_from_older_clients(_, answer):
     answer.feature_flags.supports_topic_watchers &= answer.protocol_version >= 20
 
 
-@in_place_of(TopicListBroker.__init__, clause="pip145.flag.watcher-switch")
-def announces_watchers_though_switched_off(make, lists, *args, **settings):
-    """With enableBrokerTopicListWatcher=false the feature flags are still set."""
-    make(lists, *args, **{**settings, "watchers_enabled": True})
-
-
-@in_place_of(TopicListBroker.advertise, clause="pip145.flag.filtering-off-clears")
-def announces_watchers_that_it_will_refuse(advertise, lists, flags):
-    """With the evaluation of patterns switched off supports_topic_watchers is still set."""
-    flags.supports_topic_watchers = True
-
-
-@in_place_of(TopicListBroker.watch, clause="pip145.flag.reconcile")
-def takes_a_repeated_request_for_a_sign_of_life(watch, lists, connection, request):
-    """A request that repeats a watcher_id is answered by no topics."""
-    before = lists.watcher_count(connection)
-    answer = watch(lists, connection, request)
-    if lists.watcher_count(connection) == before:
-        answer.ClearField("topic")
-    return answer
-
-
 @in_place_of(TopicListExtension.topic_created, clause="pip145.flag.nothing-unasked")
 def tells_every_connection_of_new_topics(topic_created, extension, topic):
     """New topics are told to every connection, watchers or none."""
@@ -77,12 +54,6 @@ def watches_whatever_is_listed(carry_out, session, request):
     if request.HasField("topics_pattern"):
         watch = Watch(request_id=0, watcher_id=request.request_id, namespace=request.namespace, topics_pattern=request.topics_pattern)
         session.broker.extension(TopicListExtension).lists.watch(session, watch)
-
-
-@on_request("watchTopicList", clause="core.flags.topic-watchers")
-def refuses_watchers_that_it_has_announced(carry_out, session, request):
-    """WATCH_TOPIC_LIST is refused although the feature flag is set."""
-    raise Refused(NotAllowedError, "Topic list watchers are not supported")
 
 
 @in_place_of(TopicListBroker.watch, clause="core.flags.topic-watcher-reconcile")
@@ -105,12 +76,6 @@ def lists_what_contains_the_name(visible, topics, pattern=None):
     return [topic for topic in visible(topics, pattern) if matched_name(topic) != literal]
 
 
-@on_incoming(Watch, clause="pip145.watch.equal-hash")
-def pays_no_attention_to_the_hash_of_a_request(_, request):
-    """Each answer lists the whole set, whatever the client has."""
-    request.ClearField("topics_hash")
-
-
 @on_incoming(Watch, clause="pip145.watch.other-hash")
 def compares_hashes_as_numbers(_, request):
     """A topics_hash is the current one if it is the same hexadecimal number, with 0x, with blanks or in upper case, too."""
@@ -118,12 +83,6 @@ def compares_hashes_as_numbers(_, request):
         request.topics_hash = f"{int(request.topics_hash, 16):08x}"
     except ValueError:
         request.ClearField("topics_hash")
-
-
-@on_outgoing(Success, clause="pip145.watch.partition-names")
-def begins_with_partitioned_topics_by_one_name(_, answer):
-    """The first list has a partitioned topic by its own name, once."""
-    answer.topic[:] = list(dict.fromkeys(map(partitioned_topic_name, answer.topic)))
 
 
 @on_outgoing(Success, clause="pip145.watch.agrees-with-get")
@@ -300,24 +259,6 @@ def announces_names_as_the_store_spells_them(_, update):
 # Refusals
 
 
-@on_request("watchTopicList", clause="pip145.watch.error-keeps-connection")
-def ends_the_connection_of_a_refused_watch(carry_out, session, request):
-    """A watch that is refused ends the connection."""
-    try:
-        carry_out()
-    except Refused as refused:
-        raise ProtocolViolation(refused.message) from None
-
-
-@on_request("watchTopicList", clause="pip145.watch.invalid-pattern")
-def blames_itself_for_what_it_refuses(carry_out, session, request):
-    """A pattern that does not compile is refused with MetadataError."""
-    try:
-        carry_out()
-    except Refused as refused:
-        raise Refused(MetadataError, refused.message) from None
-
-
 @in_place_of(pattern_length, clause="pip145.watch.pattern-too-long")
 def measures_a_watched_pattern_in_bytes(length, pattern):
     """The length of a pattern is that of its UTF-8."""
@@ -328,12 +269,6 @@ def measures_a_watched_pattern_in_bytes(length, pattern):
 def knows_all_domains(without, pattern):
     """A pattern may begin with any domain."""
     return pattern.partition("://")[2] or pattern
-
-
-@in_place_of(TopicListBroker.__init__, clause="pip145.watch.evaluation-off")
-def watches_although_evaluation_is_off(make, lists, *args, **settings):
-    """With enableBrokerSideSubscriptionPatternEvaluation=false watch requests are served."""
-    make(lists, *args, **{**settings, "evaluation_enabled": True})
 
 
 @on_request("watchTopicList", clause="pip145.watch.id-free-after-error")
@@ -352,12 +287,6 @@ def keeps_the_id_of_a_refused_request(carry_out, session, request):
 @in_place_of(Broker.check_listing, clause="pip145.watch.malformed-namespace")
 def watches_what_is_no_namespace(check_listing, broker, namespace):
     """A namespace that is not of the form tenant/name is watched like an empty one."""
-
-
-@in_place_of(Broker.may_list, clause="pip145.watch.unauthorized")
-def lets_everybody_watch(may_list, broker, connection, namespace):
-    """Whoever asks may watch a namespace."""
-    return True
 
 
 @in_place_of(TopicListBroker.__init__, clause="pip145.watch.permission-revoked")
