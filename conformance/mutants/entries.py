@@ -2,7 +2,7 @@
 
 from conformance.mutants.model import in_place_of, mutant, on_incoming
 from refimpl.broker.filtering import SubscriptionFilters
-from refimpl.broker.subscription import NonPersistentSubscription, Subscription, SubType
+from refimpl.broker.subscription import NonPersistentSubscription, SubType
 from refimpl.broker.topic import Topic
 from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.uniform_batches.broker import (
@@ -177,16 +177,6 @@ def forgets_entry_filters_for_a_message_filter(_, request):
         del request.subscription_properties[:]
 
 
-@in_place_of(Subscription.dispatch, clause="pip191.filter.needs-permits")
-def judges_what_nobody_has_permits_for(dispatch, subscription):
-    """Entries are judged when they come, permits or none, and what is rejected is acknowledged."""
-    for consumer in subscription.consumers[:1]:
-        for index in list(subscription.unacknowledged()):
-            if index not in consumer.pending:
-                subscription.filters.judge(consumer, index, subscription.topic.entries[index], subscription.cursor)
-    dispatch(subscription)
-
-
 @in_place_of(HeaderJudge.judge, clause="pip191.filter.each-delivery")
 def judges_each_entry_once(judge, one, consumer, index, entry, cursor, now):
     """An entry that was accepted is delivered again without being judged."""
@@ -209,14 +199,6 @@ def acknowledges_nothing_that_it_rejects(judge, filters, consumer, index, entry,
     verdict = judge(filters, consumer, index, entry, copy)
     if verdict is EntryVerdict.ACCEPT and copy.open_messages:
         cursor.acknowledge_in_part(index, copy.open_messages[index])
-    return verdict
-
-
-@in_place_of(HeaderJudge.judge, clause="pip191.filter.reject-no-permits")
-def takes_permits_for_what_it_rejects(judge, one, consumer, index, entry, cursor, now):
-    """A rejected entry costs as many permits as it has messages."""
-    verdict = judge(one, consumer, index, entry, cursor, now)
-    consumer.permits -= entry.messages if verdict is EntryVerdict.REJECT else 0
     return verdict
 
 

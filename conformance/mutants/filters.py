@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgoing, on_request
+from conformance.mutants.model import in_place_of, mutant, on_incoming, on_request
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.subscription import Consumer, Subscription
 from refimpl.proposals.extension import EntryVerdict
@@ -13,7 +13,7 @@ from refimpl.proposals.message_filter.kinds import (
 from refimpl.proposals.message_filter.rules import EntryOutcome, FilterCounters, judge
 from refimpl.proposals.refused import Refused
 from refimpl.wire import WireError, encode_payload, is_batch, parse_payload
-from refimpl.wire.pulsar_api_pb2 import CommandConnected, CommandSubscribe, ConsumerBusy, KeyValue
+from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, ConsumerBusy, KeyValue
 
 
 def with_header(data, change):
@@ -27,12 +27,6 @@ def with_header(data, change):
 
 
 # Flags and requests
-
-
-@on_outgoing(CommandConnected, clause="pr7629.flag.set")
-def hides_filters_from_older_clients(_, answer):
-    """CONNECTED carries supports_message_filter only for a client of protocol version 20 or later."""
-    answer.feature_flags.supports_message_filter &= answer.protocol_version >= 20
 
 
 @on_incoming(CommandSubscribe, clause="pr7629.compat.number-18")
@@ -173,11 +167,15 @@ def acknowledges_for_all_subscriptions(judged, one, consumer, index, entry, curs
     return verdict
 
 
-@in_place_of(PayloadJudge.judge, clause="pr7629.permits.free")
-def charges_what_it_rejects(judged, one, consumer, index, entry, cursor, now):
-    """An entry that is rejected uses up a permit."""
-    verdict = judged(one, consumer, index, entry, cursor, now)
-    consumer.permits -= verdict is EntryVerdict.REJECT
+@in_place_of(SubscriptionFilters.judge, clause="pr7629.ack.not-again")
+def leaves_what_it_rejects_to_the_next_consumer(judged, filters, consumer, index, entry, cursor):
+    """An entry of which nothing matches is not acknowledged: it comes again when the consumer for which it was judged leaves."""
+    copy = type(cursor)(mark_delete=index)
+    verdict = judged(filters, consumer, index, entry, copy)
+    if verdict is EntryVerdict.REJECT:
+        consumer.pending[index] = entry.messages
+    elif copy.open_messages:
+        cursor.acknowledge_in_part(index, copy.open_messages[index])
     return verdict
 
 
@@ -186,16 +184,6 @@ def charges_a_batch_in_part_as_a_whole(send, consumer, index, entry, redeliverie
     """A batch that is delivered in part uses up a permit for each of its messages."""
     send(consumer, index, entry, redeliveries, open_messages)
     consumer.permits -= entry.messages - len(open_messages) if open_messages is not None else 0
-
-
-@in_place_of(Subscription.dispatch, clause="pr7629.permits.judged-with-permits")
-def judges_for_a_consumer_without_permits(dispatch, subscription):
-    """What does not match is rejected also while the consumer has no permits."""
-    for consumer in subscription.consumers[:1]:
-        for index in list(subscription.unacknowledged()):
-            if index not in consumer.pending:
-                subscription.filters.judge(consumer, index, subscription.topic.entries[index], subscription.cursor)
-    dispatch(subscription)
 
 
 @in_place_of(SubscriptionMessageFilter.check_joins, clause="pr7629.scope.one-filter")

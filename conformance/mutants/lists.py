@@ -5,14 +5,13 @@ from urllib.parse import unquote
 
 import re2
 
-from conformance.mutants.frames import has_unknown_field
 from conformance.mutants.model import in_place_of, on_incoming, on_outgoing, on_request
 from refimpl.broker import Broker
 from refimpl.broker.admin import Admin
 from refimpl.indexes.topic_patterns import TopicsPattern, compile_pattern
 from refimpl.indexes.topics_hash import topics_hash
-from refimpl.names import is_namespace, is_system_topic, partitioned_topic_name
-from refimpl.proposals.refused import ProtocolViolation, Refused
+from refimpl.names import is_system_topic, partitioned_topic_name
+from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list.broker import TopicListBroker
 from refimpl.proposals.topic_list.rules import matched_name, pattern_length, visible_topics, without_domain
 from refimpl.store import StoredNamespace
@@ -22,7 +21,6 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandGetTopicsOfNamespaceResponse,
     CommandWatchTopicList,
     InvalidTopicName,
-    TopicNotFound,
 )
 from refimpl.wire.scan import scan
 from refimpl.wire.schema import descriptor_of
@@ -33,14 +31,10 @@ Answer = CommandGetTopicsOfNamespaceResponse
 # What is listed
 
 
-@in_place_of(TopicListBroker.get_topics, clause="pip145.list.filter")
-def does_not_filter(get_topics, lists, request, topics):
-    """A pattern is not looked at, and the whole list is called filtered."""
-    filtered = request.HasField("topics_pattern")
-    request.ClearField("topics_pattern")
-    answer = get_topics(lists, request, topics)
-    answer.filtered = filtered
-    return answer
+@in_place_of(visible_topics, clause=("pip145.list.filter", "pip145.watch.success-lists-matching"))
+def does_not_filter(visible, topics, pattern=None):
+    """A pattern is not looked at: a list has all topics of the namespace."""
+    return visible(topics)
 
 
 @in_place_of(TopicListBroker.get_topics, clause="pip145.list.filtered-flag")
@@ -61,10 +55,10 @@ def takes_an_empty_list_for_no_change(get_topics, lists, request, topics):
 
 
 @in_place_of(TopicListBroker.get_topics, clause="pip145.list.large")
-def cuts_lists_off_at_32_kib(get_topics, lists, request, topics):
-    """A list holds as many names as 32 KiB have room for."""
+def cuts_lists_off_at_64_kib(get_topics, lists, request, topics):
+    """A list holds as many names as 64 KiB have room for."""
     answer = get_topics(lists, request, topics)
-    while answer.ByteSize() > 32 * 1024:
+    while answer.ByteSize() > 64 * 1024:
         answer.topics.pop()
     return answer
 
@@ -123,18 +117,10 @@ def hides_no_system_topics(is_system, topic):
     return False
 
 
-@in_place_of(is_system_topic, clause="pip145.list.underscore-listed")
+@in_place_of(is_system_topic, clause=("pip145.list.underscore-listed", "pip145.watch.system-topics"))
 def hides_all_names_that_begin_with_two_underscores(is_system, topic):
     """A topic whose name begins with two underscores is not listed."""
     return topic.rpartition("/")[2].startswith("__")
-
-
-@on_request("getTopicsOfNamespace", clause="pip145.list.unknown-namespace")
-def finds_no_list_for_a_missing_namespace(carry_out, session, request):
-    """A namespace that does not exist is refused with TopicNotFound."""
-    if is_namespace(request.namespace) and request.namespace not in session.broker.store.namespaces:
-        raise Refused(TopicNotFound, "Namespace not found")
-    carry_out()
 
 
 @on_request("getTopicsOfNamespace", clause="pip145.list.not-created")
@@ -219,7 +205,7 @@ def takes_an_invalid_pattern_for_a_name(compiled, text, known_prefix=""):
         return compiled(re.escape(text), known_prefix)
 
 
-@in_place_of(without_domain, clause="pip145.pattern.unknown-domain")
+@in_place_of(without_domain, clause=("pip145.pattern.unknown-domain", "pip145.watch.domain-unsupported"))
 def takes_any_domain_out_of_a_pattern(without, pattern):
     """Whatever stands before :// is taken out of a pattern."""
     return pattern.partition("://")[2] or without(pattern)
@@ -243,7 +229,7 @@ def does_not_count_the_domain(length, pattern):
     return length(pattern.partition("://")[2] or pattern)
 
 
-@in_place_of(pattern_length, clause="pip145.pattern.length-unit")
+@in_place_of(pattern_length, clause=("pip145.pattern.length-unit", "pip145.watch.pattern-too-long"))
 def counts_the_bytes_of_a_pattern(length, pattern):
     """The length of a pattern is counted in bytes of UTF-8."""
     return len(pattern.encode())
@@ -307,13 +293,6 @@ def takes_any_hash_for_the_right_one(get_topics, lists, request, topics):
     return answer
 
 
-@on_incoming(Request, clause="pip145.hash.exact-text")
-def ignores_blanks_and_case_in_a_hash(_, request):
-    """The hash of a request is compared without blanks around it and without regard to case."""
-    if request.HasField("topics_hash"):
-        request.topics_hash = request.topics_hash.strip().lower()
-
-
 @on_incoming(CommandWatchTopicList, clause="pip145.hash.interchangeable")
 def trusts_hashes_of_watches_only(session, request):
     """A watch without a watcher is answered with all topics, whatever hash it has."""
@@ -331,13 +310,6 @@ def compiles_patterns_though_switched_off(get_topics, lists, request, topics):
     except ValueError:
         raise Refused(InvalidTopicName, "Invalid topics pattern") from None
     return get_topics(lists, request, topics)
-
-
-@on_incoming(Request, clause="pip145.compat.unknown-fields")
-def ends_the_connection_for_a_field_of_a_later_proposal(_, request):
-    """A request for a list with a field that the broker does not know ends the connection."""
-    if has_unknown_field(request):
-        raise ProtocolViolation("an unknown field")
 
 
 @in_place_of(Admin.topics, clause="pip145.compat.http-list")

@@ -106,7 +106,7 @@ class Patches:
         def make(send: Callable[..., None]) -> Callable[..., None]:
             def changed(session: Session, message: Message, payload: bytes | None = None) -> None:
                 if isinstance(message, kind):
-                    copy = kind()
+                    copy = type(message)()
                     copy.CopyFrom(message)
                     if change(session, copy) is False:
                         return

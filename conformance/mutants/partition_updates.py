@@ -60,9 +60,9 @@ def takes_a_higher_version_for_the_current_one(judge, in_flight, version, *, suc
 
 
 @in_place_of(resend_delay, clause="pip247.result.failure-backoff")
-def is_impatient_after_failures(delay, failures, longest, profile):
-    """The delays after failures are half as long as they should be."""
-    return delay(failures, longest, profile) / 2
+def waits_equally_long_after_each_failure(delay, failures, longest, profile):
+    """The delays after failures do not grow."""
+    return delay(min(failures, 2), longest, profile)
 
 
 @in_place_of(resend_delay, clause="pip247.result.failure-at-once")

@@ -11,6 +11,7 @@ from refimpl.proposals.scalable_topics.layout import LayoutBroker, first_layout,
 from refimpl.proposals.scalable_topics.rules import FoldedChanges, topic_of_path
 from refimpl.wire.pulsar_api_pb2 import (
     CommandScalableTopicUpdate,
+    NotAllowedError,
     ScalableTopicsDiff,
 )
 
@@ -123,6 +124,15 @@ def serves_the_first_segment_only(segment, scalable, name):
 def creates_any_segment(segment, scalable, name):
     """PRODUCER and SUBSCRIBE create segments that their topic does not have."""
     return segment(scalable, name) or scalable.host.store.new_topic()
+
+
+@in_place_of(LayoutBroker.lookup, clause="pr25648.layout.session-lost")
+def keeps_a_session_id_for_the_first_connection(lookup, layouts, connection, request):
+    """A session_id for a topic belongs to the connection that used it first, and is refused to all others."""
+    owners = layouts.__dict__.setdefault("owners_by_faults", {})
+    if owners.setdefault((request.topic, request.session_id), connection) is not connection:
+        return CommandScalableTopicUpdate(session_id=request.session_id, error=NotAllowedError, message="The session id is in use")
+    return lookup(layouts, connection, request)
 
 
 @in_place_of(LayoutBroker.close, clause="pr25648.layout.close-silent")

@@ -1,30 +1,15 @@
 """Brokers that find topics and their partitions wrongly, or mix requests up."""
 
-from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgoing, on_request
+from conformance.mutants.model import in_place_of, mutant, on_incoming, on_request
 from refimpl.broker import Broker, Session
 from refimpl.broker.names import parse_topic
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import (
-    CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
     InvalidTopicName,
-    NotAllowedError,
 )
 
 _LARGEST_SIGNED = (1 << 63) - 1
-
-
-@on_outgoing(CommandLookupTopicResponse, clause="core.request.id-echoed")
-def answers_with_signed_request_ids(_, answer):
-    """LOOKUP_RESPONSE carries the lower 63 bits of its request_id."""
-    answer.request_id &= _LARGEST_SIGNED
-
-
-@in_place_of(Session.refuse, clause="core.request.error-echoes-id")
-def refuses_with_signed_request_ids(refuse, session, request, refused):
-    """What is refused gets the lower 63 bits of its request_id back."""
-    request.request_id &= _LARGEST_SIGNED
-    refuse(session, request, refused)
 
 
 @in_place_of(Session.refuse, clause="core.request.error-keeps-connection")
@@ -33,16 +18,6 @@ def drops_all_producers_for_a_refusal(refuse, session, request, refused):
     refuse(session, request, refused)
     for producer in list(session.producers.values()):
         session.drop_producer(producer)
-
-
-@on_request("lookupTopic", clause="core.request.id-reused")
-def takes_each_request_id_once(carry_out, session, request):
-    """A LOOKUP with a request_id that an earlier LOOKUP of the connection had is refused."""
-    used = session.__dict__.setdefault("used_by_faults", set())
-    if request.request_id in used:
-        raise Refused(NotAllowedError, "The request id was used before")
-    used.add(request.request_id)
-    carry_out()
 
 
 @in_place_of(Broker.handler, clause="core.request.ids-per-family")

@@ -5,18 +5,16 @@ from urllib.parse import quote
 from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgoing, on_request
 from refimpl.broker import Broker
 from refimpl.indexes.topics_hash import EMPTY_HASH
-from refimpl.names import is_namespace, is_system_topic, partitioned_topic_name
+from refimpl.names import partitioned_topic_name
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list.broker import TopicListBroker, TopicListExtension
-from refimpl.proposals.topic_list.rules import matched_name, pattern_length, visible_topics, without_domain
+from refimpl.proposals.topic_list.rules import matched_name, without_domain
 from refimpl.wire.pulsar_api_pb2 import (
-    CommandConnected,
     CommandWatchTopicList,
     CommandWatchTopicListClose,
     CommandWatchTopicListSuccess,
     CommandWatchTopicUpdate,
     NotAllowedError,
-    TopicNotFound,
 )
 
 Watch = CommandWatchTopicList
@@ -30,12 +28,6 @@ def drop(lists, connection, watcher_id):
 
 
 # Flags
-
-
-@on_outgoing(CommandConnected, clause="pip145.flag.whatever-client")
-def hides_watchers_from_older_clients(_, answer):
-    """CONNECTED carries supports_topic_watchers only for a client of protocol version 20 or later."""
-    answer.feature_flags.supports_topic_watchers &= answer.protocol_version >= 20
 
 
 @in_place_of(TopicListExtension.topic_created, clause="pip145.flag.nothing-unasked")
@@ -69,22 +61,6 @@ def refuses_a_repeated_request(watch, lists, connection, request):
 # What a watcher begins with
 
 
-@in_place_of(visible_topics, clause="pip145.watch.success-lists-matching")
-def lists_what_contains_the_name(visible, topics, pattern=None):
-    """A list leaves out the topics whose names a pattern fits in full without its wildcard."""
-    literal = pattern.text.removesuffix(".*") if pattern is not None else None
-    return [topic for topic in visible(topics, pattern) if matched_name(topic) != literal]
-
-
-@on_incoming(Watch, clause="pip145.watch.other-hash")
-def compares_hashes_as_numbers(_, request):
-    """A topics_hash is the current one if it is the same hexadecimal number, with 0x, with blanks or in upper case, too."""
-    try:
-        request.topics_hash = f"{int(request.topics_hash, 16):08x}"
-    except ValueError:
-        request.ClearField("topics_hash")
-
-
 @on_outgoing(Success, clause="pip145.watch.agrees-with-get")
 def begins_without_partitions(_, answer):
     """The first list of a watcher has no partitions."""
@@ -98,38 +74,7 @@ def begins_with_non_persistent_topics(make, lists, topics_of, **settings):
     make(lists, lambda namespace: [*topics_of(namespace), *broker.non_persistent_topics(namespace)], **settings)
 
 
-@on_request("watchTopicList", clause="pip145.watch.unknown-namespace")
-def refuses_to_watch_a_missing_namespace(carry_out, session, request):
-    """A namespace that does not exist is refused with TopicNotFound."""
-    if is_namespace(request.namespace) and request.namespace not in session.broker.store.namespaces:
-        raise Refused(TopicNotFound, "Namespace not found")
-    carry_out()
-
-
-@on_outgoing(Success, clause="pip145.watch.ids-any")
-def answers_with_ids_of_63_bits(_, answer):
-    """WATCH_TOPIC_LIST_SUCCESS carries the request_id without its highest bit."""
-    answer.request_id &= (1 << 63) - 1
-
-
-@on_request("watchTopicList", clause="pip145.watch.request-id-reuse")
-def takes_each_request_id_of_a_watch_once(carry_out, session, request):
-    """A watch with a request_id that an earlier watch of the connection had is refused."""
-    used = session.__dict__.setdefault("used_by_faults", set())
-    if request.request_id in used:
-        raise Refused(NotAllowedError, "The request id was used before")
-    used.add(request.request_id)
-    carry_out()
-
-
 # Whose
-
-
-@on_incoming(CommandWatchTopicListClose, clause="pip145.watch.id-per-connection")
-def closes_a_watcher_on_all_connections(session, request):
-    """WATCH_TOPIC_LIST_CLOSE ends the watchers with its watcher_id on all connections."""
-    for other in session.broker.sessions:
-        drop(session.broker.extension(TopicListExtension).lists, other, request.watcher_id)
 
 
 @in_place_of(TopicListBroker.created, clause="pip145.watch.independent")
@@ -140,28 +85,6 @@ def keeps_one_hash_for_a_connection(created, lists, topic):
     for connection, update in updates:
         update.topics_hash = hashes.setdefault(connection, update.topics_hash)
     return updates
-
-
-@mutant("pip145.watch.dropped-with-connection")
-def hands_on_the_watchers_of_a_lost_connection(patches):
-    """The watchers of a connection that has ended pass to the next one that watches their namespace."""
-    watch, disconnected = TopicListBroker.watch, TopicListBroker.disconnected
-    requests, orphans = {}, []
-
-    def end(lists, connection):
-        orphans.extend(requests.pop(connection, ()))
-        disconnected(lists, connection)
-
-    def begin(lists, connection, request):
-        answer = watch(lists, connection, request)
-        requests.setdefault(connection, []).append(request)
-        for orphan in [one for one in orphans if one.namespace == request.namespace]:
-            orphans.remove(orphan)
-            watch(lists, connection, orphan)
-        return answer
-
-    patches.replace(TopicListBroker, "disconnected", end)
-    patches.replace(TopicListBroker, "watch", begin)
 
 
 @on_incoming(Watch, clause="pip145.watch.reconnect")
@@ -208,16 +131,6 @@ def listens_once_more_for_each_request(patches):
     patches.replace(TopicListBroker, "created", announce)
 
 
-@in_place_of(TopicListBroker.watch, clause="pip145.watch.reconcile-refused")
-def ends_a_watcher_whose_check_it_refuses(watch, lists, connection, request):
-    """A repeated request that can't be served ends the watcher."""
-    try:
-        return watch(lists, connection, request)
-    except Refused:
-        drop(lists, connection, request.watcher_id)
-        raise
-
-
 # Which topics
 
 
@@ -244,12 +157,6 @@ def takes_a_word_for_the_number_of_a_partition(matched, topic):
     return topic.partition("://")[2].partition("-partition-")[0]
 
 
-@in_place_of(is_system_topic, clause="pip145.watch.system-topics")
-def takes_two_underscores_for_a_system_topic(is_system, topic):
-    """No topic whose name begins with two underscores is announced."""
-    return topic.rsplit("/", 1)[-1].startswith("__")
-
-
 @on_outgoing(Update, clause="pip145.watch.unicode")
 def announces_names_as_the_store_spells_them(_, update):
     """New topics are announced in percent encoding."""
@@ -257,18 +164,6 @@ def announces_names_as_the_store_spells_them(_, update):
 
 
 # Refusals
-
-
-@in_place_of(pattern_length, clause="pip145.watch.pattern-too-long")
-def measures_a_watched_pattern_in_bytes(length, pattern):
-    """The length of a pattern is that of its UTF-8."""
-    return len(pattern.encode())
-
-
-@in_place_of(without_domain, clause="pip145.watch.domain-unsupported")
-def knows_all_domains(without, pattern):
-    """A pattern may begin with any domain."""
-    return pattern.partition("://")[2] or pattern
 
 
 @on_request("watchTopicList", clause="pip145.watch.id-free-after-error")
@@ -287,12 +182,6 @@ def keeps_the_id_of_a_refused_request(carry_out, session, request):
 @in_place_of(Broker.check_listing, clause="pip145.watch.malformed-namespace")
 def watches_what_is_no_namespace(check_listing, broker, namespace):
     """A namespace that is not of the form tenant/name is watched like an empty one."""
-
-
-@in_place_of(TopicListBroker.__init__, clause="pip145.watch.permission-revoked")
-def asks_for_permission_once(make, lists, *args, **settings):
-    """A watcher goes on after its connection has lost the permission to list the namespace."""
-    make(lists, *args, **{**settings, "may_watch": None})
 
 
 @on_request("watchTopicList", clause="pip145.watch.length-without-scheme")
