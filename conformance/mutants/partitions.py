@@ -4,7 +4,6 @@ from conformance.mutants.model import in_place_of, mutant, on_incoming, on_reque
 from refimpl.broker import Broker
 from refimpl.names import namespace_of, partitioned_topic_name
 from refimpl.proposals.partition_watch.broker import PartitionWatchBroker, PartitionWatchExtension
-from refimpl.proposals.partition_watch.rules import largest_frame
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
@@ -64,12 +63,6 @@ def tells_every_connection_of_growth(partitions_changed, extension, topic):
     for session in extension.host.sessions:
         if not extension.watches.watcher_count(session):
             session.send(Update(version=1, watcher_id=0))
-
-
-@in_place_of(largest_frame, clause="pip247.watch.too-large")
-def registers_what_it_can_not_tell(largest, topics):
-    """A watch request is accepted although an update for its topics does not fit into a frame."""
-    return 0
 
 
 @on_request("watchPartitionUpdate", clause="pip247.watch.nothing-after-error")

@@ -125,15 +125,6 @@ def counts_the_first_of_repeated_keys(made, pairs):
 # Hashes
 
 
-@in_place_of(ScalableTopicsBroker.watch, clause="pr25648.hash.function")
-def hashes_names_without_their_domain(watch, watches, connection, request):
-    """The names are hashed without topic:// in front."""
-    given, request.current_hash = request.current_hash, ""
-    update = watch(watches, connection, request)
-    known = topics_hash(topic.partition("://")[2] for topic in update.snapshot.topics)
-    return None if given and given == known and not update.HasField("error") else update
-
-
 @in_place_of(ScalableTopicsBroker.watch, clause="pr25648.hash.alive")
 def goes_to_sleep_after_silence(watch, watches, connection, request):
     """A watch that is answered by silence is told nothing."""

@@ -108,12 +108,6 @@ def names_the_broker_of_the_first_segment_only(_, update):
     del update.dag.segment_brokers[1:]
 
 
-@on_outgoing(CommandScalableTopicUpdate, clause="pr25648.layout.resolved-name")
-def leaves_the_domain_out_of_the_resolved_name(_, update):
-    """The resolved_topic_name has no topic:// in front."""
-    update.resolved_topic_name = update.resolved_topic_name.removeprefix("topic://")
-
-
 @in_place_of(ScalableTopicsExtension.segment, clause="pr25648.layout.segment-name")
 def serves_the_first_segment_only(segment, scalable, name):
     """Segments with a number above 0 are unknown to PRODUCER and SUBSCRIBE."""
