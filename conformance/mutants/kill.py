@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -70,16 +70,23 @@ def kill(suite: Suite, mutant: Mutant, *, register: bool = False) -> Killing:
         register: Run also the cases that cite none of its clauses, as far as they belong to their registers.
     """
     own = {case for clause in mutant.clauses for case in suite.cases_of[clause]}
-    registers = {clause.partition(".")[0] for clause in mutant.clauses} if register else set()
-    cases = own | {name for name in suite.transcripts if name.partition("/")[0] in registers}
-    failed = {
+    killed_by = _failing(suite, mutant, own) & own  # by themselves, so that names and hashes are the same without their registers
+    missed = tuple(clause for clause in mutant.clauses if killed_by.isdisjoint(suite.cases_of[clause]))
+    if not register:
+        return Killing(mutant.name, tuple(sorted(killed_by)), missed)
+    registers = {clause.partition(".")[0] for clause in mutant.clauses}
+    others = _failing(suite, mutant, own | {name for name in suite.transcripts if name.partition("/")[0] in registers}) - own
+    return Killing(mutant.name, tuple(sorted(killed_by)), missed, tuple(sorted(others)))
+
+
+def _failing(suite: Suite, mutant: Mutant, cases: Set[str]) -> set[str]:
+    """Return which of some cases fail, or of the controls that run with them."""
+    return {
         result.case
         for profile, some in _by_profile(suite, cases).items()
         for result in run_cases(suite, mutant, some, profile)
         if result.verdict in _BAD
     }
-    missed = tuple(clause for clause in mutant.clauses if failed.isdisjoint(suite.cases_of[clause]))
-    return Killing(mutant.name, tuple(sorted(failed & own)), missed, tuple(sorted(failed - own)) if register else None)
 
 
 def _by_profile(suite: Suite, cases: Iterable[str]) -> dict[str, list[str]]:
