@@ -22,21 +22,6 @@ def announces_the_default_message_size(_, answer):
     answer.max_message_size = 5 * 1024 * 1024
 
 
-@in_place_of(Session._connect, clause="core.handshake.second-connect-closes")
-def shakes_hands_again(connect, session, request):
-    """A second CONNECT is answered like the first."""
-    session.protocol_version = None
-    connect(session, request)
-
-
-@in_place_of(Session._carry_out_request, clause="core.handshake.connect-first")
-def serves_before_connect(carry_out, session, name, request, frame):
-    """Commands before CONNECT are carried out."""
-    agreed, session.protocol_version = session.protocol_version, 21
-    carry_out(session, name, request, frame)
-    session.protocol_version = agreed
-
-
 @in_place_of(Session._connect, clause="core.handshake.pipelined-command")
 def forgets_what_came_with_connect(connect, session, request):
     """Commands in the segment of CONNECT are dropped."""
@@ -96,13 +81,6 @@ def keeps_out_all_but_super_users(authenticate, authorization, method, data):
     return role
 
 
-@in_place_of(Authorization.check, clause="core.auth.lookup-forbidden")
-def lets_everybody_look_up(check, authorization, role, namespace, what, *actions):
-    """LOOKUP needs no permission."""
-    if what != "Lookup":
-        check(authorization, role, namespace, what, *actions)
-
-
 @in_place_of(Authorization.check, clause="core.auth.produce-forbidden")
 def lets_consumers_produce(check, authorization, role, namespace, what, *actions):
     """PRODUCER needs the permission to produce or to consume."""
@@ -123,12 +101,6 @@ def answers_pong_by_pong(carry_out, session, frame):
         session.send(CommandPong())
 
 
-@in_place_of(Session._later, clause="core.keepalive.ping-after-interval")
-def pings_every_ten_seconds(later, session, seconds, call):
-    """PING is sent every 10 s if keepAliveIntervalSeconds is longer."""
-    return later(session, min(seconds, 10), call)
-
-
 @in_place_of(Session._carry_out, clause="core.keepalive.pong-keeps")
 def does_not_take_pong_for_a_sign_of_life(carry_out, session, frame):
     """A peer is disconnected if nothing but PONG comes between two PINGs."""
@@ -143,20 +115,6 @@ def takes_nothing_but_pong_for_a_sign_of_life(carry_out, session, frame):
     pinged = session._pinged
     carry_out(session, frame)
     session._pinged = pinged and frame.command.type != BaseCommand.PONG
-
-
-@in_place_of(Session._check_alive, clause="core.keepalive.silent-peer-dropped")
-def never_gives_a_peer_up(check_alive, session):
-    """A silent peer gets one PING after the other."""
-    session._pinged = False
-    check_alive(session)
-
-
-@in_place_of(Session._check_alive, clause="core.keepalive.no-connect-dropped")
-def waits_for_connect_for_ever(check_alive, session):
-    """A connection without CONNECT is not closed."""
-    if session.protocol_version is not None:
-        check_alive(session)
 
 
 @in_place_of(Session._check_alive, clause="core.keepalive.version-0-exempt")

@@ -2,13 +2,12 @@
 
 from conformance.mutants.model import in_place_of, mutant, on_incoming
 from refimpl.broker.filtering import SubscriptionFilters
-from refimpl.broker.subscription import Consumer, NonPersistentSubscription, Subscription, SubType
+from refimpl.broker.subscription import NonPersistentSubscription, SubType
 from refimpl.broker.topic import Topic
 from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.uniform_batches.broker import (
     MISSING,
     PREFIX,
-    FilterCounts,
     HeaderJudge,
     PropertyEntryFilter,
     SubscriptionEntryFilters,
@@ -35,16 +34,6 @@ def header_filters(filters):
 
 
 # What is carried
-
-
-@in_place_of(Consumer.send, clause="pip191.carry.header-kept")
-def takes_the_properties_out_of_batch_headers(send, consumer, index, entry, redeliveries, open_messages):
-    """A batch is delivered without the properties that its header had."""
-    payload = parse_payload(entry.data)
-    if is_batch(payload.metadata):
-        del payload.metadata.properties[:]
-        entry = Entry(encode_payload(payload.metadata, payload.body), entry.messages, entry.batch, entry.publish_time)
-    send(consumer, index, entry, redeliveries, open_messages)
 
 
 @in_place_of(Topic.subscribe, clause="pip191.carry.properties-stored")
@@ -126,12 +115,6 @@ def lets_every_encrypted_entry_pass(judge, one, metadata):
     return EntryVerdict.ACCEPT if metadata.encryption_keys else judge(one, metadata)
 
 
-@in_place_of(UniformBatchesExtension.entry_judge, clause="pip191.filter.invalid")
-def takes_properties_that_it_can_not_use(entry_judge, extension, properties, *, is_new):
-    """A SUBSCRIBE with properties that can't be used creates a subscription."""
-    return entry_judge(extension, properties, is_new=False)
-
-
 @in_place_of(UniformBatchesExtension.entry_judge, clause="pip191.filter.off")
 def takes_every_property_for_a_filter(entry_judge, extension, properties, *, is_new):
     """Each subscription property asks for values, with entry-filter. in front or without."""
@@ -194,16 +177,6 @@ def forgets_entry_filters_for_a_message_filter(_, request):
         del request.subscription_properties[:]
 
 
-@in_place_of(Subscription.dispatch, clause="pip191.filter.needs-permits")
-def judges_what_nobody_has_permits_for(dispatch, subscription):
-    """Entries are judged when they come, permits or none, and what is rejected is acknowledged."""
-    for consumer in subscription.consumers[:1]:
-        for index in list(subscription.unacknowledged()):
-            if index not in consumer.pending:
-                subscription.filters.judge(consumer, index, subscription.topic.entries[index], subscription.cursor)
-    dispatch(subscription)
-
-
 @in_place_of(HeaderJudge.judge, clause="pip191.filter.each-delivery")
 def judges_each_entry_once(judge, one, consumer, index, entry, cursor, now):
     """An entry that was accepted is delivered again without being judged."""
@@ -229,14 +202,6 @@ def acknowledges_nothing_that_it_rejects(judge, filters, consumer, index, entry,
     return verdict
 
 
-@in_place_of(HeaderJudge.judge, clause="pip191.filter.reject-no-permits")
-def takes_permits_for_what_it_rejects(judge, one, consumer, index, entry, cursor, now):
-    """A rejected entry costs as many permits as it has messages."""
-    verdict = judge(one, consumer, index, entry, cursor, now)
-    consumer.permits -= entry.messages if verdict is EntryVerdict.REJECT else 0
-    return verdict
-
-
 @in_place_of(HeaderJudge.judge, clause="pip191.filter.reject-unacknowledged")
 def waits_for_the_consumer_to_acknowledge_what_it_rejects(judge, one, consumer, index, entry, cursor, now):
     """The messages of a rejected entry count as unacknowledged by the consumer that would have got them."""
@@ -250,10 +215,3 @@ def waits_for_the_consumer_to_acknowledge_what_it_rejects(judge, one, consumer, 
 def counts_entries_where_messages_are_meant(judge, filters, index, data, messages, now):
     """The counters of a filter count a batch as one."""
     return judge(filters, index, data, 1, now)
-
-
-@in_place_of(FilterCounts.stats, clause="pip191.stats.sum")
-def counts_only_what_passes_as_processed(stats, counts):
-    """What is rejected does not count as processed."""
-    found = stats(counts)
-    return {**found, "filterProcessedMsgCount": found["filterAcceptedMsgCount"]}

@@ -1,6 +1,5 @@
 """Faults of PR 7629: the kinds of message filters, and how they read what a consumer asks for."""
 
-import base64
 import re
 
 import re2
@@ -25,14 +24,6 @@ from refimpl.proposals.message_filter.rules import requested_filter
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, KeyValue, Schema
 
 _NO_SCHEMAS = SchemaAccess()
-
-
-@in_place_of(BytesPrefixFilter.__init__, clause="pr7629.class.built-in")
-def takes_no_schema_beside_a_prefix(make, one, properties, schemas):
-    """BytesPrefixFilter, which needs no schema, is refused where there is one."""
-    if schemas.current is not None:
-        raise InvalidFilter("this filter takes no schema")
-    make(one, properties, schemas)
 
 
 @in_place_of(FilterRegistry.build, clause="pr7629.class.unknown")
@@ -60,12 +51,6 @@ def lets_the_last_of_repeated_keys_count(build, meta, registry, schemas):
     copy = type(meta)(filter_class_name=meta.filter_class_name)
     copy.filter_properties.extend(KeyValue(key=key, value=value) for key, value in last.items())
     return build(copy, registry, schemas)
-
-
-@in_place_of(InvalidFilter.__init__, clause="pr7629.properties.key-named")
-def keeps_the_key_to_itself(make, error, reason, key=None):
-    """The message of a refusal says what is wrong, and not with which key."""
-    make(error, "a property is missing, unknown, repeated or has a bad value")
 
 
 # What matches
@@ -143,14 +128,6 @@ def writes_a_prefix_in_latin_1(make, one, properties, schemas):
     make(one, properties, schemas)
     if PREFIX_KEY in properties:
         one.prefix = properties[PREFIX_KEY].encode("latin-1", "replace")
-
-
-@in_place_of(BytesPrefixFilter.__init__, clause="pr7629.prefix.base64-key")
-def takes_base64_for_text(make, one, properties, schemas):
-    """A prefix in Base64 is compared as it is written, not decoded."""
-    make(one, properties, schemas)
-    if PREFIX_BASE64_KEY in properties:
-        one.prefix = base64.b64encode(one.prefix)
 
 
 @in_place_of(BytesPrefixFilter.__init__, clause="pr7629.prefix.one-key")

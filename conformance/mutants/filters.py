@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgoing, on_request
+from conformance.mutants.model import in_place_of, mutant, on_incoming, on_request
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.subscription import Consumer, Subscription
 from refimpl.proposals.extension import EntryVerdict
@@ -10,10 +10,10 @@ from refimpl.proposals.message_filter.broker import PayloadJudge, SubscriptionMe
 from refimpl.proposals.message_filter.kinds import (
     REGEX_FILTER,
 )
-from refimpl.proposals.message_filter.rules import EntryOutcome, FilterCounters, judge, requested_filter
-from refimpl.proposals.refused import ProtocolViolation, Refused
+from refimpl.proposals.message_filter.rules import EntryOutcome, FilterCounters, judge
+from refimpl.proposals.refused import Refused
 from refimpl.wire import WireError, encode_payload, is_batch, parse_payload
-from refimpl.wire.pulsar_api_pb2 import CommandConnected, CommandSubscribe, ConsumerBusy, KeyValue
+from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, ConsumerBusy, KeyValue
 
 
 def with_header(data, change):
@@ -29,12 +29,6 @@ def with_header(data, change):
 # Flags and requests
 
 
-@on_outgoing(CommandConnected, clause="pr7629.flag.set")
-def hides_filters_from_older_clients(_, answer):
-    """CONNECTED carries supports_message_filter only for a client of protocol version 20 or later."""
-    answer.feature_flags.supports_message_filter &= answer.protocol_version >= 20
-
-
 @on_incoming(CommandSubscribe, clause="pr7629.compat.number-18")
 def takes_field_18_for_a_filter(_, request):
     """A subscription property with the name of a filter is read as the text's FilterMeta."""
@@ -42,15 +36,6 @@ def takes_field_18_for_a_filter(_, request):
         if one.key == REGEX_FILTER:
             request.filter_meta.filter_class_name = one.key
             request.filter_meta.filter_properties.append(KeyValue.FromString(one.value.encode()))
-
-
-@in_place_of(requested_filter, clause="pr7629.subscribe.refused")
-def ends_the_connection_for_a_bad_filter(build, meta, registry, schemas):
-    """A SUBSCRIBE whose filter can't be built gets no ERROR: the connection ends."""
-    try:
-        return build(meta, registry, schemas)
-    except Refused as refused:
-        raise ProtocolViolation(refused.message) from None
 
 
 @on_request("subscribe", clause="pr7629.subscribe.nothing-created")
@@ -87,13 +72,6 @@ def blames_another_consumer_for_a_bad_filter(carry_out, session, request):
 def rejects_nothing(judged, filters, consumer, index, entry, cursor):
     """Every entry is delivered."""
     return EntryVerdict.ACCEPT
-
-
-@in_place_of(Consumer.send, clause="pr7629.deliver.unchanged")
-def takes_the_checksum_off_a_batch_in_part(send, consumer, index, entry, redeliveries, open_messages):
-    """A batch of which a part matches goes out without its checksum."""
-    in_part = open_messages is not None and entry.data.startswith(b"\x0e\x01")
-    send(consumer, index, replace(entry, data=entry.data[6:]) if in_part else entry, redeliveries, open_messages)
 
 
 @mutant("pr7629.deliver.late")
@@ -155,22 +133,6 @@ def rejects_what_it_can_not_judge(judged, one, data, open_messages=None, **optio
     return replace(found, outcome=EntryOutcome.REJECT) if found.undecidable else found
 
 
-@in_place_of(judge, clause="pr7629.judge.all-match")
-def rejects_a_batch_of_which_all_match(judged, one, data, open_messages=None, **options):
-    """A batch of which all messages match is delivered with an ack_set that names all."""
-    found = judged(one, data, open_messages, **options)
-    if found.outcome is EntryOutcome.ACCEPT and found.accepted > 1:
-        return replace(found, outcome=EntryOutcome.PARTIAL, open_messages=frozenset(range(found.accepted)))
-    return found
-
-
-@in_place_of(judge, clause="pr7629.judge.some-match")
-def delivers_a_batch_whole_or_not_at_all(judged, one, data, open_messages=None, **options):
-    """A batch of which some messages match is delivered with all of them."""
-    found = judged(one, data, open_messages, **options)
-    return replace(found, outcome=EntryOutcome.ACCEPT) if found.outcome is EntryOutcome.PARTIAL else found
-
-
 @in_place_of(PayloadJudge.judge, clause="pr7629.judge.none-matches")
 def leaves_what_nobody_wants(judged, one, consumer, index, entry, cursor, now):
     """A batch of which no message matches is delivered whole."""
@@ -205,11 +167,15 @@ def acknowledges_for_all_subscriptions(judged, one, consumer, index, entry, curs
     return verdict
 
 
-@in_place_of(PayloadJudge.judge, clause="pr7629.permits.free")
-def charges_what_it_rejects(judged, one, consumer, index, entry, cursor, now):
-    """An entry that is rejected uses up a permit."""
-    verdict = judged(one, consumer, index, entry, cursor, now)
-    consumer.permits -= verdict is EntryVerdict.REJECT
+@in_place_of(SubscriptionFilters.judge, clause="pr7629.ack.not-again")
+def leaves_what_it_rejects_to_the_next_consumer(judged, filters, consumer, index, entry, cursor):
+    """An entry of which nothing matches is not acknowledged: it comes again when the consumer for which it was judged leaves."""
+    copy = type(cursor)(mark_delete=index)
+    verdict = judged(filters, consumer, index, entry, copy)
+    if verdict is EntryVerdict.REJECT:
+        consumer.pending[index] = entry.messages
+    elif copy.open_messages:
+        cursor.acknowledge_in_part(index, copy.open_messages[index])
     return verdict
 
 
@@ -218,16 +184,6 @@ def charges_a_batch_in_part_as_a_whole(send, consumer, index, entry, redeliverie
     """A batch that is delivered in part uses up a permit for each of its messages."""
     send(consumer, index, entry, redeliveries, open_messages)
     consumer.permits -= entry.messages - len(open_messages) if open_messages is not None else 0
-
-
-@in_place_of(Subscription.dispatch, clause="pr7629.permits.judged-with-permits")
-def judges_for_a_consumer_without_permits(dispatch, subscription):
-    """What does not match is rejected also while the consumer has no permits."""
-    for consumer in subscription.consumers[:1]:
-        for index in list(subscription.unacknowledged()):
-            if index not in consumer.pending:
-                subscription.filters.judge(consumer, index, subscription.topic.entries[index], subscription.cursor)
-    dispatch(subscription)
 
 
 @in_place_of(SubscriptionMessageFilter.check_joins, clause="pr7629.scope.one-filter")

@@ -82,11 +82,6 @@ def reads_one_frame_of_a_segment(receive, decoder, data):
     return receive(decoder, data)[:1]
 
 
-@in_place_of(Session.eof, clause="core.frame.cut-frame-dropped")
-def keeps_its_side_open(eof, session, now):
-    """The broker keeps its side open when the peer ends its own."""
-
-
 @in_place_of(Session.end, clause="core.frame.fault-stays-local")
 def ends_all_connections_for_one(end, session, reason):
     """What ends one connection because its frames are malformed ends those of everybody."""
@@ -123,26 +118,17 @@ def takes_a_missing_sub_message_for_an_empty_one(data):
     return [Frame(data, command)]
 
 
-@tolerating("lacks its required field", clause="core.command.missing-required-field-closes")
+@tolerating(
+    "lacks its required field",
+    clause=("core.command.missing-required-field-closes", "pip145.watch.required-fields", "pip247.watch.required-fields"),
+)
 def takes_a_missing_field_for_its_default(data):
     """A command that lacks a required field is carried out with the default of the field."""
     command = whatever_it_says(data)
     return [Frame(data, command)] if command.HasField("type") else []
 
 
-@tolerating("CommandWatchTopicList lacks its required field", clause="pip145.watch.required-fields")
-def watches_without_a_required_field(data):
-    """A WATCH_TOPIC_LIST that lacks a required field is served with the default of the field."""
-    return [Frame(data, whatever_it_says(data))]
-
-
-@tolerating("CommandWatchPartitionUpdateClose lacks its required field", clause="pip247.watch.required-fields")
-def closes_watcher_0_when_none_is_named(data):
-    """A WATCH_PARTITION_UPDATE_CLOSE that lacks its watcher_id closes the watcher 0."""
-    return [Frame(data, whatever_it_says(data))]
-
-
-@on_incoming(Message, clause="core.command.unknown-field-ignored")
+@on_incoming(Message, clause=("core.command.unknown-field-ignored", "pip145.compat.unknown-fields"))
 def ends_a_connection_for_an_unknown_field(_, request):
     """A command with a field that the broker does not know ends the connection."""
     if has_unknown_field(request):

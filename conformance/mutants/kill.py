@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -35,12 +35,14 @@ class Killing:
     """What became of one mutant.
 
     Attributes:
-        killed_by: Cases that fail and cite its clause.
-        unrelated_failures: Other cases of its register that fail; None: they were not run.
+        killed_by: Cases that fail and cite a clause of it.
+        missed: Clauses of it that no such case cites.
+        unrelated_failures: Other cases of its registers that fail; None: they were not run.
     """
 
     mutant: str
     killed_by: tuple[str, ...]
+    missed: tuple[str, ...] = ()
     unrelated_failures: tuple[str, ...] | None = None
 
 
@@ -65,17 +67,26 @@ def kill(suite: Suite, mutant: Mutant, *, register: bool = False) -> Killing:
     Args:
         suite: All cases.
         mutant: What is run.
-        register: Run also the cases that do not cite its clause, as far as they belong to its register.
+        register: Run also the cases that cite none of its clauses, as far as they belong to their registers.
     """
-    own = set(suite.cases_of[mutant.clause])
-    cases = own | {name for name in suite.transcripts if register and name.startswith(f"{mutant.clause.partition('.')[0]}/")}
-    failed = {
+    own = {case for clause in mutant.clauses for case in suite.cases_of[clause]}
+    killed_by = _failing(suite, mutant, own) & own  # by themselves, so that names and hashes are the same without their registers
+    missed = tuple(clause for clause in mutant.clauses if killed_by.isdisjoint(suite.cases_of[clause]))
+    if not register:
+        return Killing(mutant.name, tuple(sorted(killed_by)), missed)
+    registers = {clause.partition(".")[0] for clause in mutant.clauses}
+    others = _failing(suite, mutant, own | {name for name in suite.transcripts if name.partition("/")[0] in registers}) - own
+    return Killing(mutant.name, tuple(sorted(killed_by)), missed, tuple(sorted(others)))
+
+
+def _failing(suite: Suite, mutant: Mutant, cases: Set[str]) -> set[str]:
+    """Return which of some cases fail, or of the controls that run with them."""
+    return {
         result.case
         for profile, some in _by_profile(suite, cases).items()
         for result in run_cases(suite, mutant, some, profile)
         if result.verdict in _BAD
     }
-    return Killing(mutant.name, tuple(sorted(failed & own)), tuple(sorted(failed - own)) if register else None)
 
 
 def _by_profile(suite: Suite, cases: Iterable[str]) -> dict[str, list[str]]:
@@ -105,7 +116,7 @@ def kill_all(names: Iterable[str], *, register: bool, processes: int = 2) -> Ite
 def row(one: Killing) -> dict[str, Any]:
     """Return the row of a mutant as it is published."""
     mutant = load_mutants()[one.mutant]
-    found: dict[str, Any] = {"clause": mutant.clause, "fault": mutant.fault, "killed_by": list(one.killed_by)}
+    found: dict[str, Any] = {"clauses": list(mutant.clauses), "fault": mutant.fault, "killed_by": list(one.killed_by)}
     return found if one.unrelated_failures is None else {**found, "unrelated_failures": list(one.unrelated_failures)}
 
 
@@ -115,10 +126,10 @@ def published(folder: Path = KILLED) -> dict[str, dict[str, Any]]:
 
 
 def publish(killings: Iterable[Killing], folder: Path = KILLED) -> None:
-    """Write the rows of some mutants; rows of mutants that are no more go."""
+    """Write the rows of some mutants, each into the file of its first clause; rows of mutants that are no more go."""
     rows = {name: one for name, one in published(folder).items() if name in load_mutants()}
     rows |= {one.mutant: row(one) for one in killings}
-    ordered = sorted(rows.items(), key=lambda one: (one[1]["clause"], one[0]))
-    for register in sorted({one["clause"].partition(".")[0] for one in rows.values()}):
-        text = {name: one for name, one in ordered if one["clause"].startswith(f"{register}.")}
+    ordered = sorted(rows.items(), key=lambda one: (one[1]["clauses"], one[0]))
+    for register in sorted({one["clauses"][0].partition(".")[0] for one in rows.values()}):
+        text = {name: one for name, one in ordered if one["clauses"][0].startswith(f"{register}.")}
         (folder / f"{register}.json").write_text(json.dumps(text, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

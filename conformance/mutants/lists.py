@@ -5,14 +5,13 @@ from urllib.parse import unquote
 
 import re2
 
-from conformance.mutants.frames import has_unknown_field
 from conformance.mutants.model import in_place_of, on_incoming, on_outgoing, on_request
 from refimpl.broker import Broker
 from refimpl.broker.admin import Admin
 from refimpl.indexes.topic_patterns import TopicsPattern, compile_pattern
-from refimpl.indexes.topics_hash import EMPTY_HASH, topics_hash
-from refimpl.names import is_namespace, is_system_topic, partitioned_topic_name
-from refimpl.proposals.refused import ProtocolViolation, Refused
+from refimpl.indexes.topics_hash import topics_hash
+from refimpl.names import is_system_topic, partitioned_topic_name
+from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list.broker import TopicListBroker
 from refimpl.proposals.topic_list.rules import matched_name, pattern_length, visible_topics, without_domain
 from refimpl.store import StoredNamespace
@@ -22,7 +21,6 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandGetTopicsOfNamespaceResponse,
     CommandWatchTopicList,
     InvalidTopicName,
-    TopicNotFound,
 )
 from refimpl.wire.scan import scan
 from refimpl.wire.schema import descriptor_of
@@ -33,14 +31,10 @@ Answer = CommandGetTopicsOfNamespaceResponse
 # What is listed
 
 
-@in_place_of(TopicListBroker.get_topics, clause="pip145.list.filter")
-def does_not_filter(get_topics, lists, request, topics):
-    """A pattern is not looked at, and the whole list is called filtered."""
-    filtered = request.HasField("topics_pattern")
-    request.ClearField("topics_pattern")
-    answer = get_topics(lists, request, topics)
-    answer.filtered = filtered
-    return answer
+@in_place_of(visible_topics, clause=("pip145.list.filter", "pip145.watch.success-lists-matching"))
+def does_not_filter(visible, topics, pattern=None):
+    """A pattern is not looked at: a list has all topics of the namespace."""
+    return visible(topics)
 
 
 @in_place_of(TopicListBroker.get_topics, clause="pip145.list.filtered-flag")
@@ -61,10 +55,10 @@ def takes_an_empty_list_for_no_change(get_topics, lists, request, topics):
 
 
 @in_place_of(TopicListBroker.get_topics, clause="pip145.list.large")
-def cuts_lists_off_at_32_kib(get_topics, lists, request, topics):
-    """A list holds as many names as 32 KiB have room for."""
+def cuts_lists_off_at_64_kib(get_topics, lists, request, topics):
+    """A list holds as many names as 64 KiB have room for."""
     answer = get_topics(lists, request, topics)
-    while answer.ByteSize() > 32 * 1024:
+    while answer.ByteSize() > 64 * 1024:
         answer.topics.pop()
     return answer
 
@@ -98,12 +92,6 @@ def decodes_names_once_more(visible, topics, pattern=None):
     return [unquote(topic) for topic in visible(topics, pattern)]
 
 
-@in_place_of(visible_topics, clause="pip145.list.partitions")
-def lists_partitioned_topics_by_one_name(visible, topics, pattern=None):
-    """A partitioned topic is listed by its own name, once."""
-    return list(dict.fromkeys(map(partitioned_topic_name, visible(topics, pattern))))
-
-
 @on_incoming(Request, clause="pip145.list.mode-persistent")
 def takes_persistent_for_all(_, request):
     """Mode PERSISTENT, if it is written out, counts as ALL."""
@@ -123,30 +111,16 @@ def takes_non_persistent_for_all(_, request):
     request.mode = Request.ALL if request.mode == Request.NON_PERSISTENT else request.mode
 
 
-@on_incoming(Request, clause="pip145.list.mode-all")
-def takes_all_for_persistent(_, request):
-    """Mode ALL counts as PERSISTENT."""
-    request.mode = Request.PERSISTENT if request.mode == Request.ALL else request.mode
-
-
 @in_place_of(is_system_topic, clause="pip145.list.system-hidden")
 def hides_no_system_topics(is_system, topic):
     """System topics are listed."""
     return False
 
 
-@in_place_of(is_system_topic, clause="pip145.list.underscore-listed")
+@in_place_of(is_system_topic, clause=("pip145.list.underscore-listed", "pip145.watch.system-topics"))
 def hides_all_names_that_begin_with_two_underscores(is_system, topic):
     """A topic whose name begins with two underscores is not listed."""
     return topic.rpartition("/")[2].startswith("__")
-
-
-@on_request("getTopicsOfNamespace", clause="pip145.list.unknown-namespace")
-def finds_no_list_for_a_missing_namespace(carry_out, session, request):
-    """A namespace that does not exist is refused with TopicNotFound."""
-    if is_namespace(request.namespace) and request.namespace not in session.broker.store.namespaces:
-        raise Refused(TopicNotFound, "Namespace not found")
-    carry_out()
 
 
 @on_request("getTopicsOfNamespace", clause="pip145.list.not-created")
@@ -154,31 +128,6 @@ def creates_the_namespace_that_is_asked_for(carry_out, session, request):
     """A namespace that does not exist is created when its list is asked for."""
     carry_out()
     session.broker.store.namespaces.setdefault(request.namespace, StoredNamespace())
-
-
-@in_place_of(Broker.check_listing, clause="pip145.list.malformed-namespace")
-def refuses_a_malformed_namespace_politely(check_listing, broker, namespace):
-    """A namespace that is not of the form tenant/name is refused with InvalidTopicName, and the connection stays."""
-    try:
-        check_listing(broker, namespace)
-    except ProtocolViolation:
-        raise Refused(InvalidTopicName, "Invalid namespace name") from None
-
-
-@on_request("getTopicsOfNamespace", clause="pip145.list.error-keeps-connection")
-def ends_the_connection_of_those_whom_it_refuses(carry_out, session, request):
-    """A request for a list that is refused ends the connection behind the ERROR."""
-    try:
-        carry_out()
-    except Refused as refused:
-        session.refuse(request, refused)
-        raise ProtocolViolation(refused.message) from None
-
-
-@in_place_of(Broker.may_list, clause="pip145.list.unauthorized")
-def lets_everybody_list(may_list, broker, connection, namespace):
-    """The topics of a namespace are shown to everybody."""
-    return True
 
 
 @in_place_of(Broker.may_list, clause="pip145.list.authorized-roles")
@@ -194,18 +143,6 @@ def lists_for_super_users_only(may_list, broker, connection, namespace):
 def searches_for_a_pattern(matches, pattern, name):
     """A pattern fits a name that begins with something it fits."""
     return re2.match(pattern.text, name) is not None
-
-
-@in_place_of(matched_name, clause="pip145.pattern.name-without-domain")
-def compares_with_the_domain(matched, topic):
-    """A pattern is compared with the name with persistent:// before it."""
-    return partitioned_topic_name(topic)
-
-
-@in_place_of(without_domain, clause="pip145.pattern.domain-removed")
-def leaves_the_domain_in_the_pattern(without, pattern):
-    """The domain of a pattern stays in it, and fits nothing."""
-    return pattern
 
 
 @in_place_of(matched_name, clause="pip145.pattern.partitioned-name")
@@ -268,7 +205,7 @@ def takes_an_invalid_pattern_for_a_name(compiled, text, known_prefix=""):
         return compiled(re.escape(text), known_prefix)
 
 
-@in_place_of(without_domain, clause="pip145.pattern.unknown-domain")
+@in_place_of(without_domain, clause=("pip145.pattern.unknown-domain", "pip145.watch.domain-unsupported"))
 def takes_any_domain_out_of_a_pattern(without, pattern):
     """Whatever stands before :// is taken out of a pattern."""
     return pattern.partition("://")[2] or without(pattern)
@@ -292,7 +229,7 @@ def does_not_count_the_domain(length, pattern):
     return length(pattern.partition("://")[2] or pattern)
 
 
-@in_place_of(pattern_length, clause="pip145.pattern.length-unit")
+@in_place_of(pattern_length, clause=("pip145.pattern.length-unit", "pip145.watch.pattern-too-long"))
 def counts_the_bytes_of_a_pattern(length, pattern):
     """The length of a pattern is counted in bytes of UTF-8."""
     return len(pattern.encode())
@@ -329,13 +266,6 @@ def puts_a_comma_between_two_modes_also_where_one_is_empty(get_topics, lists, re
     return answer
 
 
-@in_place_of(topics_hash, clause="pip145.hash.empty")
-def hashes_nothing_to_nothing(hashed, topics):
-    """The hash of an empty list is the empty text."""
-    listed = list(topics)
-    return hashed(listed) if listed else ""
-
-
 @on_outgoing(Answer, clause="pip145.hash.always")
 def hashes_filtered_lists_only(_, answer):
     """A list that is not filtered has no hash."""
@@ -353,26 +283,6 @@ def hashes_the_whole_namespace(get_topics, lists, request, topics):
     return answer
 
 
-@on_incoming(Request, clause="pip145.hash.equal")
-def overlooks_the_hash_of_a_request(_, request):
-    """The hash of a request is not looked at."""
-    request.ClearField("topics_hash")
-
-
-@on_incoming(Request, clause="pip145.hash.equal-unfiltered")
-def overlooks_a_hash_without_a_pattern(_, request):
-    """The hash of a request without a pattern is not looked at."""
-    if not request.HasField("topics_pattern"):
-        request.ClearField("topics_hash")
-
-
-@on_incoming(Request, clause="pip145.hash.equal-empty")
-def takes_the_hash_of_nothing_for_no_hash(_, request):
-    """A request with the hash 00000000 is answered as one without."""
-    if request.topics_hash == EMPTY_HASH:
-        request.ClearField("topics_hash")
-
-
 @in_place_of(TopicListBroker.get_topics, clause="pip145.hash.stale")
 def takes_any_hash_for_the_right_one(get_topics, lists, request, topics):
     """A request with a hash is told that nothing has changed."""
@@ -381,13 +291,6 @@ def takes_any_hash_for_the_right_one(get_topics, lists, request, topics):
         answer.changed = False
         answer.ClearField("topics")
     return answer
-
-
-@on_incoming(Request, clause="pip145.hash.exact-text")
-def ignores_blanks_and_case_in_a_hash(_, request):
-    """The hash of a request is compared without blanks around it and without regard to case."""
-    if request.HasField("topics_hash"):
-        request.topics_hash = request.topics_hash.strip().lower()
 
 
 @on_incoming(CommandWatchTopicList, clause="pip145.hash.interchangeable")
@@ -399,12 +302,6 @@ def trusts_hashes_of_watches_only(session, request):
 # Switched off, and older clients
 
 
-@in_place_of(TopicListBroker.__init__, clause="pip145.compat.switch-off")
-def evaluates_patterns_though_switched_off(make, lists, *args, **settings):
-    """With the evaluation of patterns switched off, lists are filtered all the same."""
-    make(lists, *args, **{**settings, "evaluation_enabled": True})
-
-
 @in_place_of(TopicListBroker.get_topics, clause="pip145.compat.switch-off-no-error")
 def compiles_patterns_though_switched_off(get_topics, lists, request, topics):
     """A pattern that does not compile is refused also where it is not evaluated."""
@@ -413,20 +310,6 @@ def compiles_patterns_though_switched_off(get_topics, lists, request, topics):
     except ValueError:
         raise Refused(InvalidTopicName, "Invalid topics pattern") from None
     return get_topics(lists, request, topics)
-
-
-@on_request("getTopicsOfNamespace", clause="pip145.compat.old-client")
-def says_filtered_to_everybody(carry_out, session, request):
-    """A request without a pattern is answered as if it had the pattern that fits all."""
-    request.topics_pattern = request.topics_pattern or ".*"
-    carry_out()
-
-
-@on_incoming(Request, clause="pip145.compat.unknown-fields")
-def ends_the_connection_for_a_field_of_a_later_proposal(_, request):
-    """A request for a list with a field that the broker does not know ends the connection."""
-    if has_unknown_field(request):
-        raise ProtocolViolation("an unknown field")
 
 
 @in_place_of(Admin.topics, clause="pip145.compat.http-list")
@@ -441,12 +324,3 @@ def takes_an_unknown_mode_for_all(_, request):
     present = {piece.field.name for piece in scan(descriptor_of(request), request.SerializeToString()) if piece.field}
     if "mode" in present and not request.HasField("mode"):
         request.mode = Request.ALL
-
-
-@in_place_of(Broker.check_lookup_limit, clause="pip145.list.too-many-requests")
-def ends_the_connection_of_those_who_ask_too_much(check, broker):
-    """A request beyond maxConcurrentLookupRequest ends the connection without an answer."""
-    try:
-        check(broker)
-    except Refused as refused:
-        raise ProtocolViolation(refused.message) from None

@@ -1,28 +1,22 @@
 """Brokers that go wrong with producers, consumers, messages and what is acknowledged."""
 
-from dataclasses import replace
-
 from conformance.mutants.model import in_place_of, on_incoming, on_outgoing, on_request
 from refimpl.broker import Session
 from refimpl.broker.subscription import Consumer, Subscription
 from refimpl.broker.topic import Topic
-from refimpl.names import partition_name
 from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.wire.payload import checksum_matches
 from refimpl.wire.pulsar_api_pb2 import (
     CommandAck,
     CommandAckResponse,
     CommandMessage,
-    CommandProducer,
     CommandProducerSuccess,
     CommandRedeliverUnacknowledgedMessages,
-    CommandSeek,
     CommandSendReceipt,
     CommandSubscribe,
     CommandSuccess,
     CommandUnsubscribe,
     MetadataError,
-    ProducerAccessMode,
 )
 
 # Producers
@@ -43,12 +37,6 @@ def reserves_a_producer_name_for_ever(drop_producer, session, producer):
     producer.topic.producers[producer.name] = producer
 
 
-@on_incoming(CommandProducer, clause="core.producer.name-kept")
-def names_every_producer_itself(_, request):
-    """A producer that brings a name gets a new one all the same."""
-    request.ClearField("producer_name")
-
-
 @on_outgoing(CommandProducerSuccess, clause="core.producer.name-generated")
 def has_one_name_for_all_nameless_producers(_, answer):
     """Every producer that brings no name is told the same one."""
@@ -64,57 +52,12 @@ def opens_a_repeated_producer_anew(carry_out, session, request):
     carry_out()
 
 
-@on_request("producer", clause="core.producer.partitioned-base")
-def lets_producers_of_a_partitioned_topic_into_its_first_partition(carry_out, session, request):
-    """PRODUCER for the name of a partitioned topic opens a producer of its partition 0."""
-    name = session.broker.topic_name(request.topic)
-    if session.broker.partitions(name):
-        request.topic = partition_name(name.full, 0)
-    carry_out()
-
-
-@on_request("producer", clause="core.producer.missing-partition")
-def creates_partitions_behind_the_last_one(carry_out, session, request):
-    """PRODUCER for a partition beyond the number of partitions creates that partition."""
-    name = session.broker.topic_name(request.topic)
-    if name.partition >= 0 and not session.broker.exists(name):
-        session.broker.create_topic(name)
-    carry_out()
-
-
-@on_request("producer", clause="core.producer.invalid-name")
-def ends_the_connection_for_a_bad_topic_name(carry_out, session, request):
-    """A PRODUCER with a bad topic name ends the connection."""
-    try:
-        carry_out()
-    except Refused as refused:
-        raise ProtocolViolation(refused.message) from None
-
-
-@on_incoming(CommandProducer, clause="core.producer.exclusive-access")
-def takes_every_access_mode_for_shared(_, request):
-    """An exclusive producer shares its topic with all others."""
-    request.producer_access_mode = ProducerAccessMode.Shared
-
-
 @on_request("close_producer", clause="core.producer.close")
 def refuses_to_close_an_unknown_producer(carry_out, session, request):
     """CLOSE_PRODUCER for a producer that is not open is answered by ERROR."""
     if request.producer_id not in session.producers:
         raise Refused(MetadataError, "Producer is closed already")
     carry_out()
-
-
-@on_outgoing(CommandSendReceipt, clause="core.send.receipts-in-order")
-def gives_every_message_one_id(_, receipt):
-    """The receipts of all messages carry entry id 0."""
-    receipt.message_id.entryId = 0
-
-
-@in_place_of(checksum_matches, clause="core.send.checksum-verified")
-def stores_damaged_messages(matches, data):
-    """A SEND is stored without a look at its checksum."""
-    return True
 
 
 @in_place_of(checksum_matches, clause="core.send.checksum-optional")
@@ -130,13 +73,6 @@ def numbers_receipts_by_message_instead_of_by_entry(session, receipt):
     receipt.message_id.entryId = sum(entry.messages for entry in entries)
 
 
-@on_request("send", clause="core.send.unknown-producer-closes")
-def overlooks_a_message_of_an_unknown_producer(carry_out, session, request):
-    """A SEND for a producer_id that is not open is ignored."""
-    if request.producer_id in session.producers:
-        carry_out()
-
-
 # Consumers
 
 
@@ -144,21 +80,6 @@ def overlooks_a_message_of_an_unknown_producer(carry_out, session, request):
 def begins_every_subscription_at_the_first_message(_, request):
     """A new subscription begins at the first message, whatever its initialPosition."""
     request.initialPosition = CommandSubscribe.Earliest
-
-
-@on_incoming(CommandSubscribe, clause="core.subscribe.no-forced-creation")
-def creates_topics_unasked(_, request):
-    """SUBSCRIBE with force_topic_creation=false creates the topic as well."""
-    request.force_topic_creation = True
-
-
-@on_request("subscribe", clause="core.subscribe.partitioned-base")
-def lets_consumers_of_a_partitioned_topic_into_its_first_partition(carry_out, session, request):
-    """SUBSCRIBE to the name of a partitioned topic opens a consumer of its partition 0."""
-    name = session.broker.topic_name(request.topic)
-    if session.broker.partitions(name):
-        request.topic = partition_name(name.full, 0)
-    carry_out()
 
 
 @in_place_of(Subscription.check_joins, clause="core.subscribe.exclusive-busy")
@@ -173,12 +94,6 @@ def lets_the_last_consumer_choose_the_type(check_joins, subscription, sub_type):
     """A consumer of another type than those that are connected is let in, and changes the type of the subscription."""
     if sub_type == subscription.type:
         check_joins(subscription, sub_type)
-
-
-@in_place_of(Session.check_liveness, clause="core.subscribe.dead-owner-replaced")
-def believes_that_every_owner_lives(check_liveness, session, then):
-    """Whoever holds a name or a subscription is taken for alive without a PING."""
-    then(True)
 
 
 @on_request("subscribe", clause="core.subscribe.repeated")
@@ -201,14 +116,6 @@ def keeps_the_subscription_of_a_reader(subscribe, topic, name, index, **others):
     return subscribe(topic, name, index, **{**others, "durable": True})
 
 
-@in_place_of(Subscription.remove, clause="core.subscribe.active-consumer-change")
-def tells_no_standby_that_it_is_active_now(remove, subscription, consumer):
-    """When the active consumer of a failover subscription leaves, the next one is not told."""
-    for other in subscription.consumers:
-        other.active = True
-    remove(subscription, consumer)
-
-
 @in_place_of(Subscription.dispatch, clause="core.deliver.needs-permits")
 def never_runs_out_of_permits(dispatch, subscription):
     """A consumer that has asked for messages once gets all there are."""
@@ -223,19 +130,6 @@ def sends_a_batch_for_one_permit(send, consumer, index, entry, redeliveries, ope
     before = consumer.permits
     send(consumer, index, entry, redeliveries, open_messages)
     consumer.permits = before - 1
-
-
-@in_place_of(Consumer.send, clause="core.deliver.content")
-def takes_the_checksum_off(send, consumer, index, entry, redeliveries, open_messages):
-    """MESSAGE comes without the checksum that the message was sent with."""
-    data = entry.data[6:] if entry.data.startswith(b"\x0e\x01") else entry.data
-    send(consumer, index, replace(entry, data=data), redeliveries, open_messages)
-
-
-@on_outgoing(CommandMessage, clause="core.deliver.partition-index")
-def leaves_the_partition_out_of_message_ids(_, message):
-    """The message ids of a partition have no index of it."""
-    message.message_id.ClearField("partition")
 
 
 @on_request("flow", clause="core.deliver.stale-consumer-ignored")
@@ -296,25 +190,12 @@ def answers_every_acknowledgement(carry_out, session, request):
         session.send(CommandAckResponse(consumer_id=request.consumer_id))
 
 
-@in_place_of(Subscription.remove, clause="core.redeliver.on-close")
-def loses_what_a_consumer_leaves(remove, subscription, consumer):
-    """What a consumer leaves unacknowledged is delivered to nobody."""
-    consumer.pending.clear()
-    remove(subscription, consumer)
-
-
 @in_place_of(Session.end, clause="core.redeliver.on-disconnect")
 def loses_what_a_lost_connection_had(end, session, reason):
     """What a consumer leaves unacknowledged is delivered to nobody if its connection ends without CLOSE_CONSUMER."""
     for consumer in session.consumers.values():
         consumer.pending.clear()
     end(session, reason)
-
-
-@on_incoming(CommandRedeliverUnacknowledgedMessages, clause="core.redeliver.on-request")
-def redelivers_named_messages_only(_, request):
-    """REDELIVER_UNACKNOWLEDGED_MESSAGES without ids is ignored."""
-    return bool(request.message_ids)
 
 
 @on_incoming(CommandRedeliverUnacknowledgedMessages, clause="core.redeliver.named-only")
@@ -327,23 +208,3 @@ def redelivers_everything_when_some_is_named(_, request):
 def counts_only_the_first_redelivery(_, message):
     """The redelivery_count is 1 with each redelivery, however many there were."""
     message.redelivery_count = min(message.redelivery_count, 1)
-
-
-@in_place_of(Subscription.reset, clause="core.seek.position")
-def goes_on_behind_what_a_seek_names(reset, subscription, index):
-    """After SEEK the message that it leads to is left out."""
-    reset(subscription, min(index + 1, len(subscription.topic.entries)))
-
-
-@on_incoming(CommandSeek, clause="core.seek.refused")
-def takes_a_seek_to_nowhere_for_one_to_the_beginning(_, request):
-    """SEEK without a position goes to the first message."""
-    if not request.HasField("message_id"):
-        request.message_publish_time = request.message_publish_time
-
-
-@in_place_of(Consumer.send, clause="core.deliver.order")
-def delivers_by_two_threads(send, consumer, index, entry, redeliveries, open_messages):
-    """Every other message goes out a millisecond later than it should."""
-    broker = consumer.session.broker
-    broker.timers.at(broker.now + 0.001 * (index % 2 == 0), lambda: send(consumer, index, entry, redeliveries, open_messages))

@@ -13,7 +13,7 @@ A fault is a function named by what it does, in place of a part of the broker:
         answer.protocol_version = 21
 
 It has no circumstance that the clause does not speak of, so that a case finds it by what the clause says. It is killed if a case that
-cites the clause fails. Other cases may fail too.
+cites the clause fails; if one mistake breaks several clauses, a case of each. Other cases may fail too.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Patches:
         def make(send: Callable[..., None]) -> Callable[..., None]:
             def changed(session: Session, message: Message, payload: bytes | None = None) -> None:
                 if isinstance(message, kind):
-                    copy = kind()
+                    copy = type(message)()
                     copy.CopyFrom(message)
                     if change(session, copy) is False:
                         return
@@ -146,13 +146,13 @@ class Mutant:
 
     Attributes:
         name: Named by its fault.
-        clause: The id of the clause that it breaks.
+        clauses: Ids of the clauses that it breaks: several, if one mistake does.
         fault: What it does instead, in one line.
         apply: Makes the broker wrong.
     """
 
     name: str
-    clause: str
+    clauses: tuple[str, ...]
     fault: str
     apply: Callable[[Patches], None]
 
@@ -167,37 +167,39 @@ class Mutant:
             patches.undo()
 
 
+Clauses = str | tuple[str, ...]
+
 MUTANTS: dict[str, Mutant] = {}
 """All mutants by name, once the modules that hold them are imported."""
 
 
-def mutant(clause: str) -> Callable[[Callable[[Patches], None]], Callable[[Patches], None]]:
-    """Register a function as the mutant of a clause: it makes the broker wrong by several patches.
+def mutant(*clauses: str) -> Callable[[Callable[[Patches], None]], Callable[[Patches], None]]:
+    """Register a function as the mutant of some clauses: it makes the broker wrong by several patches.
 
     Raises:
         ValueError: Its name is taken, or it does not say what it does.
     """
 
     def register(apply: Callable[[Patches], None]) -> Callable[[Patches], None]:
-        _register(clause, apply, apply)
+        _register(clauses, apply, apply)
         return apply
 
     return register
 
 
-def _register(clause: str, fault: Callable[..., Any], apply: Callable[[Patches], None]) -> None:
+def _register(clauses: Clauses, fault: Callable[..., Any], apply: Callable[[Patches], None]) -> None:
     name = fault.__name__
     if name in MUTANTS or not fault.__doc__:
         raise ValueError(f"mutant {name}: {'the name is taken' if name in MUTANTS else 'it has no docstring'}")
-    MUTANTS[name] = Mutant(name, clause, " ".join(fault.__doc__.split()), apply)
+    MUTANTS[name] = Mutant(name, (clauses,) if isinstance(clauses, str) else clauses, " ".join(fault.__doc__.split()), apply)
 
 
-def in_place_of(*originals: Any, clause: str) -> Callable[[Function], Function]:
+def in_place_of(*originals: Any, clause: Clauses) -> Callable[[Function], Function]:
     """Register a function that takes the place of methods, properties or functions; its first argument is the original.
 
     Args:
         originals: Such as `TopicListBroker.close`; of a function every module that imports it gets the new one.
-        clause: What it breaks.
+        clause: What it breaks, one clause or several.
     """
 
     def register(fault: Function) -> Function:
@@ -225,7 +227,7 @@ def _with_original(original: Any, fault: Callable[..., Any]) -> Callable[..., An
     return changed
 
 
-def on_outgoing(kind: type[M], *, clause: str) -> Callable[[Callable[[Session, M], object]], Callable[[Session, M], object]]:
+def on_outgoing(kind: type[M], *, clause: Clauses) -> Callable[[Callable[[Session, M], object]], Callable[[Session, M], object]]:
     """Register a function that changes every command of one kind before it is sent, or returns False to keep it back."""
 
     def register(fault: Callable[[Session, M], object]) -> Callable[[Session, M], object]:
@@ -235,7 +237,7 @@ def on_outgoing(kind: type[M], *, clause: str) -> Callable[[Callable[[Session, M
     return register
 
 
-def on_incoming(kind: type[M], *, clause: str) -> Callable[[Callable[[Session, M], object]], Callable[[Session, M], object]]:
+def on_incoming(kind: type[M], *, clause: Clauses) -> Callable[[Callable[[Session, M], object]], Callable[[Session, M], object]]:
     """Register a function that changes every command of one kind before it is carried out, or returns False to ignore it."""
 
     def register(fault: Callable[[Session, M], object]) -> Callable[[Session, M], object]:
@@ -245,7 +247,7 @@ def on_incoming(kind: type[M], *, clause: str) -> Callable[[Callable[[Session, M
     return register
 
 
-def on_request(name: str, *, clause: str) -> Callable[[Function], Function]:
+def on_request(name: str, *, clause: Clauses) -> Callable[[Function], Function]:
     """Register a function that carries out a command: (carry_out, session, request), where `carry_out()` does what the broker does.
 
     Args:
@@ -263,7 +265,7 @@ def on_request(name: str, *, clause: str) -> Callable[[Function], Function]:
     return register
 
 
-def tolerating(defect: str, *, clause: str) -> Callable[[Function], Function]:
+def tolerating(defect: str, *, clause: Clauses) -> Callable[[Function], Function]:
     """Register a function as what happens to frames with one defect: it gets their bytes, and returns the frames that are carried out.
 
     Args:

@@ -6,11 +6,10 @@ from conformance.mutants.model import in_place_of, mutant, on_incoming, on_reque
 from conformance.mutants.partitions import Update, drop
 from refimpl.broker import Broker
 from refimpl.proposals.partition_watch.broker import PartitionWatchBroker, PartitionWatchExtension
-from refimpl.proposals.partition_watch.rules import DEFAULT, ResultJudgement, judge_result, next_version, resend_delay
+from refimpl.proposals.partition_watch.rules import DEFAULT, judge_result, next_version, resend_delay
 from refimpl.proposals.refused import ProtocolViolation
 from refimpl.wire.pulsar_api_pb2 import (
     CommandPartitionUpdateResult,
-    CommandSuccess,
 )
 
 
@@ -29,13 +28,6 @@ def closes_both_kinds_of_watchers(carry_out, session, request):
 
 
 # Results and time
-
-
-@on_request("partitionUpdateResult", clause="pip247.result.no-answer")
-def confirms_results(carry_out, session, result):
-    """A result is answered by SUCCESS with its version as request_id."""
-    carry_out()
-    session.send(CommandSuccess(request_id=result.version))
 
 
 @on_incoming(CommandPartitionUpdateResult, clause="pip247.result.success")
@@ -67,16 +59,10 @@ def takes_a_higher_version_for_the_current_one(judge, in_flight, version, *, suc
     return judge(in_flight, version if in_flight is None else min(version, in_flight), success=success)
 
 
-@in_place_of(judge_result, clause="pip247.result.failure")
-def waits_for_the_time_out_after_a_failure(judge, in_flight, version, *, success):
-    """A failed update is sent again at the time-out only."""
-    return judge(in_flight, version, success=success) if success else ResultJudgement.LATE
-
-
 @in_place_of(resend_delay, clause="pip247.result.failure-backoff")
-def is_impatient_after_failures(delay, failures, longest, profile):
-    """The delays after failures are half as long as they should be."""
-    return delay(failures, longest, profile) / 2
+def waits_equally_long_after_each_failure(delay, failures, longest, profile):
+    """The delays after failures do not grow."""
+    return delay(min(failures, 2), longest, profile)
 
 
 @in_place_of(resend_delay, clause="pip247.result.failure-at-once")
@@ -100,37 +86,6 @@ def ends_connections_for_results_of_no_watcher(result, watches, session, told, n
     if told.watcher_id not in watches._watchers.get(session, {}):
         raise ProtocolViolation(f"there is no watcher {told.watcher_id}")
     return result(watches, session, told, now)
-
-
-@in_place_of(PartitionWatchBroker.tick, clause="pip247.timeout.resend")
-def sends_nothing_again(tick, watches, now):
-    """An update without a result is not sent again."""
-    tick(watches, now)
-    return []
-
-
-@in_place_of(PartitionWatchBroker.__init__, clause="pip247.timeout.default")
-def waits_a_little_longer(make, watches, *args, result_timeout, **settings):
-    """The time-out is 11.4 s unless it is set."""
-    make(watches, *args, result_timeout=11.4 if result_timeout == 10 else result_timeout, **settings)
-
-
-@in_place_of(next_version, clause="pip247.version.same-counts")
-def numbers_every_sending(following, version, *, is_different, profile):
-    """An update that is sent again has the next version."""
-    return version + 1
-
-
-@in_place_of(next_version, clause="pip247.version.grows")
-def counts_versions_in_three_bits(following, version, *, is_different, profile):
-    """Version 8 is followed by version 1."""
-    return following(version, is_different=is_different, profile=profile) % 8 or 1
-
-
-@in_place_of(next_version, clause="pip247.version.from-one")
-def numbers_updates_from_zero(following, version, *, is_different, profile):
-    """The first version of a watcher is 2, since the success was the first."""
-    return max(following(version, is_different=is_different, profile=profile), 2)
 
 
 @mutant("pip247.timeout.late-success")
@@ -180,18 +135,6 @@ def tells_of_everything_that_happens_to_a_topic(patches):
     patches.replace(PartitionWatchBroker, "changed", tell)
     patches.wrap(Broker, "create_topic", also)
     patches.wrap(Broker, "unload", also)
-
-
-@in_place_of(PartitionWatchBroker.changed, clause="pip247.update.created")
-def tells_of_growth_only(changed, watches, topic, now):
-    """That a topic comes into being is not told."""
-    return changed(watches, topic, now) if any(one.counts[topic] for one in watches._by_topic.get(topic, ())) else []
-
-
-@in_place_of(PartitionWatchBroker.changed, clause="pip247.update.shrinking")
-def tells_nobody_of_a_deletion(changed, watches, topic, now):
-    """That a topic is gone is not told."""
-    return changed(watches, topic, now) if watches._count_of(topic) else []
 
 
 @in_place_of(PartitionWatchBroker.changed, clause="pip247.update.every-watcher")

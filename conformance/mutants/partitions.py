@@ -1,22 +1,17 @@
 """Brokers that watch numbers of partitions wrongly (PIP-247): what they tell, to whom, with which version, and how often."""
 
-from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgoing, on_request
-from refimpl.broker import Broker, Session
+from conformance.mutants.model import in_place_of, mutant, on_incoming, on_request
+from refimpl.broker import Broker
 from refimpl.names import namespace_of, partitioned_topic_name
 from refimpl.proposals.partition_watch.broker import PartitionWatchBroker, PartitionWatchExtension
-from refimpl.proposals.partition_watch.rules import largest_frame
-from refimpl.proposals.refused import ProtocolViolation, Refused
+from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
-    CommandConnected,
-    CommandPartitionedTopicMetadata,
     CommandPartitionUpdate,
     CommandPartitionUpdateResult,
-    CommandSuccess,
     CommandWatchPartitionUpdate,
     CommandWatchPartitionUpdateClose,
     CommandWatchPartitionUpdateSuccess,
-    MetadataError,
     NotAllowedError,
 )
 
@@ -33,16 +28,32 @@ def drop(watches, connection, watcher_id):
 # Flags and refusals
 
 
-@on_outgoing(CommandConnected, clause="pip247.flag.whatever-client")
-def hides_partition_watchers_from_older_clients(_, answer):
-    """CONNECTED carries supports_partition_update_watchers only for a client of protocol version 20 or later."""
-    answer.feature_flags.supports_partition_update_watchers &= answer.protocol_version >= 20
+@in_place_of(PartitionWatchBroker.watch, clause="pip247.watch.unauthorized")
+def looks_at_the_permission_for_the_first_topic(watch, watches, session, request):
+    """Whoever may look up the first topic of a watch request may watch them all."""
+    may, first = watches._may_watch, list(map(session.broker.topic_name, request.topics[:1]))
+    watches._may_watch = lambda connection, _: all(may(connection, name.full) for name in first)
+    try:
+        return watch(watches, session, request)
+    finally:
+        watches._may_watch = may
 
 
-@in_place_of(PartitionWatchBroker.advertise, clause="pip247.flag.switched-off")
-def offers_watchers_though_switched_off(advertise, watches, flags):
-    """With notifications switched off the feature flag is still set."""
-    flags.supports_partition_update_watchers = True
+@mutant("pip247.watch.reconnect")
+def remembers_the_counts_that_it_told(patches):
+    """A new watcher begins with the counts that an earlier one of the topic was told last."""
+    told = {}
+
+    def change(session, message):
+        known = told.setdefault(session.broker, {})
+        for one in message.topic_with_partition:
+            one.partition = known.setdefault(one.topic, one.partition)
+
+    def remember(session, message):
+        told.setdefault(session.broker, {}).update({one.topic: one.partition for one in message.topic_with_partition})
+
+    patches.outgoing(Update, remember)
+    patches.outgoing(Success, change)
 
 
 @in_place_of(PartitionWatchExtension.partitions_changed, clause="pip247.flag.nothing-unasked")
@@ -52,74 +63,6 @@ def tells_every_connection_of_growth(partitions_changed, extension, topic):
     for session in extension.host.sessions:
         if not extension.watches.watcher_count(session):
             session.send(Update(version=1, watcher_id=0))
-
-
-@in_place_of(PartitionWatchBroker.__init__, clause="pip247.watch.switched-off")
-def serves_watches_though_switched_off(make, watches, *args, **settings):
-    """With notifications switched off watch requests are served all the same."""
-    make(watches, *args, **{**settings, "enabled": True})
-
-
-@on_request("watchPartitionUpdate", clause="pip247.watch.empty")
-def wants_a_topic_to_watch(carry_out, session, request):
-    """A watch request without topics is refused with NotAllowedError."""
-    if not request.topics:
-        raise Refused(NotAllowedError, "There is no topic to watch")
-    carry_out()
-
-
-@in_place_of(largest_frame, clause="pip247.watch.too-large")
-def registers_what_it_can_not_tell(largest, topics):
-    """A watch request is accepted although an update for its topics does not fit into a frame."""
-    return 0
-
-
-@on_request("watchPartitionUpdate", clause="pip247.watch.error-keeps-connection")
-def ends_the_connection_of_a_refused_watch_of_partitions(carry_out, session, request):
-    """A watch that is refused ends the connection behind the ERROR."""
-    try:
-        carry_out()
-    except Refused as refused:
-        session.refuse(request, refused)
-        raise ProtocolViolation(refused.message) from None
-
-
-@in_place_of(PartitionWatchBroker.__init__, clause="pip247.watch.invalid-name")
-def takes_any_text_for_a_name(make, watches, count_of, full_name, **settings):
-    """A name that can't be one is watched like a missing topic."""
-
-    def lenient(text):
-        try:
-            return full_name(text)
-        except Refused:
-            return f"persistent://public/default/{text}"
-
-    make(watches, count_of, lenient, **settings)
-
-
-@in_place_of(Broker.may_look_up, clause="pip247.watch.unauthorized")
-def lets_everybody_watch_partitions(may_look_up, broker, connection, namespace):
-    """Whoever asks may watch the partitions of a topic."""
-    return True
-
-
-@mutant("pip247.watch.permission-revoked")
-def checks_permissions_once(patches):
-    """Permissions are checked when a watcher is registered, and not when it is told something."""
-    watch, changed = PartitionWatchBroker.watch, PartitionWatchBroker.changed
-    checks = {}
-
-    def begin(watches, connection, request):
-        watches._may_watch = checks.setdefault(watches, watches._may_watch)
-        return watch(watches, connection, request)
-
-    def tell(watches, topic, now):
-        checks.setdefault(watches, watches._may_watch)
-        watches._may_watch = lambda *_: True
-        return changed(watches, topic, now)
-
-    patches.replace(PartitionWatchBroker, "watch", begin)
-    patches.replace(PartitionWatchBroker, "changed", tell)
 
 
 @on_request("watchPartitionUpdate", clause="pip247.watch.nothing-after-error")
@@ -136,29 +79,10 @@ def watches_the_first_topic_of_a_refused_request(carry_out, session, request):
 # Answers
 
 
-@on_outgoing(Success, clause="pip247.watch.success")
-def answers_a_watch_with_the_lower_bits_of_its_id(_, answer):
-    """A success carries the lower 31 bits of its request_id."""
-    answer.request_id &= (1 << 31) - 1
-
-
-@on_outgoing(Success, clause="pip247.watch.success-counts")
-def tells_no_counts_before_something_changes(_, answer):
-    """A success has a 0 for each topic."""
-    for one in answer.topic_with_partition:
-        one.partition = 0
-
-
 @in_place_of(Broker.partition_count, clause="pip247.watch.count")
 def gives_a_partition_the_count_of_its_topic(count, broker, topic):
     """A topic that is a partition has the count of the partitioned topic."""
     return count(broker, partitioned_topic_name(topic))
-
-
-@in_place_of(Broker.partition_count, clause="pip247.watch.count-agrees")
-def counts_the_partitions_that_are_loaded(count, broker, topic):
-    """Of a partitioned topic those partitions count that somebody uses."""
-    return sum(broker.loaded(f"{topic}-partition-{number}") is not None for number in range(count(broker, topic)))
 
 
 @on_request("watchPartitionUpdate", clause="pip247.watch.creates-nothing")
@@ -190,20 +114,6 @@ def sorts_the_topics_of_a_watcher(_, request):
     request.topics.sort()
 
 
-@mutant("pip247.watch.success-first")
-def takes_its_time_to_answer(patches):
-    """A success is sent 20 ms after the counts were read, behind updates that come meanwhile."""
-    send = Session.send
-
-    def changed(session, message, payload=None):
-        if isinstance(message, Success):
-            session.broker.timers.at(session.broker.now + 0.02, lambda: send(session, message, payload))
-        else:
-            send(session, message, payload)
-
-    patches.replace(Session, "send", changed)
-
-
 @in_place_of(PartitionWatchBroker.watch, clause="pip247.watch.listener-first")
 def listens_a_moment_later(watch, watches, session, request):
     """A change within ten milliseconds after a watch request is not told."""
@@ -213,13 +123,6 @@ def listens_a_moment_later(watch, watches, session, request):
 
 
 # Whose
-
-
-@on_incoming(CommandWatchPartitionUpdateClose, clause="pip247.watch.id-per-connection")
-def closes_partition_watchers_on_all_connections(session, request):
-    """WATCH_PARTITION_UPDATE_CLOSE ends the watchers with its watcher_id on all connections."""
-    for other in session.broker.sessions:
-        drop(session.broker.extension(PartitionWatchExtension).watches, other, request.watcher_id)
 
 
 @in_place_of(PartitionWatchBroker.result, clause="pip247.watch.independent")
@@ -258,47 +161,6 @@ def starts_versions_again_for_a_repeated_request(watch, watches, session, reques
     return watch(watches, session, request)
 
 
-@in_place_of(PartitionWatchBroker.watch, clause="pip247.watch.repeat-refused")
-def ends_a_watcher_whose_repetition_is_refused(watch, watches, session, request):
-    """A repeated request that is refused ends its watcher."""
-    try:
-        return watch(watches, session, request)
-    except Refused:
-        drop(watches, session, request.watcher_id)
-        raise
-
-
-@mutant("pip247.watch.dropped-with-connection")
-def hands_on_partition_watchers(patches):
-    """The watchers of a connection that has ended pass to the next one that watches a topic of their namespace."""
-    watch, disconnected = PartitionWatchBroker.watch, PartitionWatchBroker.disconnected
-    requests, orphans = {}, []
-
-    def end(watches, connection):
-        orphans.extend(requests.pop(connection, ()))
-        disconnected(watches, connection)
-
-    def begin(watches, connection, request):
-        namespaces = set(map(namespace_of, request.topics))
-        for orphan in [one for one in orphans if namespaces & set(map(namespace_of, one.topics))]:
-            orphans.remove(orphan)
-            if orphan.watcher_id != request.watcher_id:
-                watch(watches, connection, orphan)
-        requests.setdefault(connection, []).append(request)
-        return watch(watches, connection, request)
-
-    patches.replace(PartitionWatchBroker, "disconnected", end)
-    patches.replace(PartitionWatchBroker, "watch", begin)
-
-
-@in_place_of(Broker.unload, clause="pip247.watch.survives-unload")
-def unloads_partition_watchers_with_their_topics(unload, broker, name):
-    """The watchers of all connections end when a topic is unloaded."""
-    unload(broker, name)
-    for session in broker.sessions:
-        broker.extension(PartitionWatchExtension).watches.disconnected(session)
-
-
 # Closing
 
 
@@ -308,35 +170,6 @@ def refuses_to_close_while_switched_off(close, watches, session, request):
     if not session.broker.configuration.enable_notification_for_partition_update:
         raise Refused(NotAllowedError, "Notifications are switched off")
     return close(watches, session, request)
-
-
-@in_place_of(PartitionWatchBroker.close, clause="pip247.close.unknown")
-def refuses_to_close_an_unknown_partition_watcher(close, watches, session, request):
-    """Closing a watcher that does not exist is refused with MetadataError."""
-    before = watches.watcher_count(session)
-    answer = close(watches, session, request)
-    if watches.watcher_count(session) == before:
-        raise Refused(MetadataError, "there is no such watcher")
-    return answer
-
-
-@in_place_of(PartitionWatchBroker.close, clause="pip247.close.silence")
-def answers_a_close_and_keeps_the_partition_watcher(close, watches, session, request):
-    """A close is answered, and the watcher stays."""
-    return CommandSuccess(request_id=request.request_id)
-
-
-@in_place_of(PartitionWatchBroker.close, clause="pip247.close.only-that-one")
-def closes_all_partition_watchers_of_the_connection(close, watches, session, request):
-    """A close ends all watchers of its connection."""
-    watches.disconnected(session)
-    return close(watches, session, request)
-
-
-@in_place_of(PartitionWatchBroker.close, clause="pip247.close.with-watch")
-def overlooks_a_close_that_comes_with_its_watch(close, watches, session, request):
-    """A close that comes before the answer to the watch request was sent is answered, and not carried out."""
-    return CommandSuccess(request_id=request.request_id) if session.has_output else close(watches, session, request)
 
 
 @in_place_of(PartitionWatchBroker.close, clause="pip247.close.without-permission")
@@ -367,13 +200,6 @@ def counts_on_after_a_close(patches):
 
     patches.replace(PartitionWatchBroker, "close", end)
     patches.replace(PartitionWatchBroker, "watch", begin)
-
-
-@on_incoming(CommandPartitionedTopicMetadata, clause="pip247.compat.polling")
-def answers_no_polls_beside_a_watcher(session, request):
-    """While a connection has a watcher, PARTITIONED_METADATA is not answered on the others."""
-    watches = session.broker.extension(PartitionWatchExtension).watches
-    return not any(watches.watcher_count(other) for other in session.broker.sessions if other is not session)
 
 
 @on_request("watchPartitionUpdate", clause="pip247.watch.duplicates")

@@ -8,9 +8,6 @@ from refimpl.proposals.refused import ProtocolViolation
 from refimpl.proposals.scalable_topics.broker import ScalableTopicsBroker, ScalableTopicsExtension
 from refimpl.proposals.scalable_topics.rules import filters_of, fits, topic_of_path
 from refimpl.wire.pulsar_api_pb2 import (
-    CommandConnected,
-    CommandError,
-    CommandSuccess,
     CommandWatchScalableTopics,
     CommandWatchScalableTopicsClose,
     CommandWatchScalableTopicsUpdate,
@@ -36,18 +33,6 @@ def refusal(request, code=NotAllowedError):
 # Flags
 
 
-@in_place_of(ScalableTopicsBroker.advertise, clause="pr25648.flag.switched-off")
-def keeps_its_flag_when_it_is_switched_off(advertise, watches, flags):
-    """CONNECTED carries supports_scalable_topics whatever scalableTopicsEnabled is."""
-    flags.supports_scalable_topics = True
-
-
-@on_outgoing(CommandConnected, clause="pr25648.flag.advertised")
-def hides_scalable_topics_from_older_clients(_, answer):
-    """CONNECTED carries supports_scalable_topics only for a client of the broker's own protocol version."""
-    answer.feature_flags.supports_scalable_topics &= answer.protocol_version >= 21
-
-
 @in_place_of(ScalableTopicsExtension.create, clause="pr25648.flag.nothing-unasked")
 def tells_every_connection_of_scalable_topics(create, scalable, topic, properties, segments):
     """New scalable topics are told to every connection, watches or none."""
@@ -61,12 +46,6 @@ def tells_every_connection_of_scalable_topics(create, scalable, topic, propertie
 def serves_watches_to_newer_clients_only(watch, watches, session, request):
     """A watch of a client that states a protocol version below 20 is refused."""
     return watch(watches, session, request) if session.protocol_version >= 20 else refusal(request)
-
-
-@in_place_of(ScalableTopicsBroker.__init__, clause="pr25648.error.switched-off")
-def serves_scalable_topics_though_switched_off(make, watches, *args, **settings):
-    """With scalableTopicsEnabled=false watches are opened all the same."""
-    make(watches, *args, **{**settings, "enabled": True})
 
 
 # Which topics
@@ -146,21 +125,6 @@ def counts_the_first_of_repeated_keys(made, pairs):
 # Hashes
 
 
-@in_place_of(ScalableTopicsBroker.watch, clause="pr25648.hash.function")
-def hashes_names_without_their_domain(watch, watches, connection, request):
-    """The names are hashed without topic:// in front."""
-    given, request.current_hash = request.current_hash, ""
-    update = watch(watches, connection, request)
-    known = topics_hash(topic.partition("://")[2] for topic in update.snapshot.topics)
-    return None if given and given == known and not update.HasField("error") else update
-
-
-@on_incoming(Watch, clause="pr25648.hash.silence")
-def overlooks_the_hash_of_a_watch(_, request):
-    """The right hash is answered by the snapshot."""
-    request.ClearField("current_hash")
-
-
 @in_place_of(ScalableTopicsBroker.watch, clause="pr25648.hash.alive")
 def goes_to_sleep_after_silence(watch, watches, connection, request):
     """A watch that is answered by silence is told nothing."""
@@ -177,12 +141,6 @@ def takes_any_hash_for_the_current_one(watch, watches, connection, request):
     return None if update is None or (request.current_hash and not update.HasField("error")) else update
 
 
-@on_incoming(Watch, clause="pr25648.hash.exact-text")
-def overlooks_blanks_and_case_of_a_hash(_, request):
-    """Hashes are compared without the blanks around them, and without regard to case."""
-    request.current_hash = request.current_hash.strip().lower()
-
-
 @in_place_of(ScalableTopicsBroker.watch, clause="pr25648.hash.of-filtered")
 def compares_with_the_hash_of_the_namespace(watch, watches, connection, request):
     """The hash of a watch with filters is compared with that of all topics of the namespace."""
@@ -194,23 +152,10 @@ def compares_with_the_hash_of_the_namespace(watch, watches, connection, request)
 # Whose watch
 
 
-@in_place_of(ScalableTopicsBroker.watch, clause="pr25648.watch.id-range")
-def takes_an_id_for_a_signed_number(watch, watches, connection, request):
-    """A watch with an id from 2^63 on is refused."""
-    return watch(watches, connection, request) if request.watch_id < 2**63 else refusal(request)
-
-
-@on_outgoing(Update, clause="pr25648.watch.id-echoed")
-def keeps_twelve_bits_of_an_id(_, update):
-    """Updates carry the lowest twelve bits of their watch_id."""
-    update.watch_id &= 4095
-
-
-@on_incoming(CommandWatchScalableTopicsClose, clause="pr25648.watch.id-per-connection")
-def ends_the_watches_of_an_id_on_all_connections(session, request):
-    """A close ends the watches with its id on all connections."""
-    for other in session.broker.sessions:
-        drop(session.broker.extension(ScalableTopicsExtension).watches, other, request.watch_id)
+@on_outgoing(Update, clause=("pr25648.watch.id-range", "pr25648.watch.id-echoed"))
+def takes_an_id_for_a_signed_number(_, update):
+    """Updates carry the lower 63 bits of their watch_id."""
+    update.watch_id &= (1 << 63) - 1
 
 
 @in_place_of(ScalableTopicsBroker.watch, clause="pr25648.watch.repeated-id")
@@ -227,33 +172,6 @@ def tells_one_watch_of_a_connection(tick, watches, now):
     return list(dict(reversed(tick(watches, now))).items())
 
 
-@mutant("pr25648.watch.dropped-with-connection")
-def hands_watches_on_to_the_next_connection(patches):
-    """Who watches a namespace is also told what lost connections that watched it would have been told."""
-    disconnected, watch = ScalableTopicsBroker.disconnected, ScalableTopicsBroker.watch
-    requests, orphans = {}, []
-
-    def end(watches, connection):
-        orphans.extend(requests.pop(connection, ()))
-        disconnected(watches, connection)
-
-    def begin(watches, connection, request):
-        for orphan in [one for one in orphans if one.namespace == request.namespace and one.watch_id != request.watch_id]:
-            orphans.remove(orphan)
-            watch(watches, connection, orphan)
-        requests.setdefault(connection, []).append(request)
-        return watch(watches, connection, request)
-
-    patches.replace(ScalableTopicsBroker, "disconnected", end)
-    patches.replace(ScalableTopicsBroker, "watch", begin)
-
-
-@in_place_of(ScalableTopicsBroker._still_may, clause="pr25648.watch.permission-revoked")
-def never_looks_at_a_permission_again(still_may, watches, session):
-    """A watch goes on when its permission is revoked."""
-    return True
-
-
 @in_place_of(ScalableTopicsBroker.watch, clause="pr25648.watch.idle-connection")
 def forgets_a_watch_after_a_minute(watch, watches, session, request):
     """A watch ends, without a word, after a minute."""
@@ -265,34 +183,12 @@ def forgets_a_watch_after_a_minute(watch, watches, session, request):
 def lists_a_hundred_topics_at_most(watch, watches, connection, request):
     """A snapshot has no more than a hundred topics."""
     update = watch(watches, connection, request)
-    if update is not None:
+    if update is not None and len(update.snapshot.topics) > 100:
         del update.snapshot.topics[100:]
     return update
 
 
-@on_outgoing(Update, clause="pr25648.watch.empty-snapshot")
-def sends_no_empty_snapshot(_, update):
-    """An empty snapshot is left out of its update."""
-    if not update.snapshot.topics:
-        update.ClearField("snapshot")
-
-
 # Errors
-
-
-@on_outgoing(Update, clause="pr25648.error.in-update")
-def tells_what_is_refused_by_error(session, update):
-    """What is refused is refused by ERROR with the watch_id as its request_id."""
-    if update.HasField("error"):
-        session.send(CommandError(request_id=update.watch_id, error=update.error, message=update.message))
-    return not update.HasField("error")
-
-
-@on_outgoing(Update, clause="pr25648.error.without-event")
-def tells_an_empty_set_with_an_error(_, update):
-    """An update with an error has an empty snapshot."""
-    if update.HasField("error"):
-        update.snapshot.SetInParent()
 
 
 @in_place_of(ScalableTopicsBroker.watch, clause="pr25648.error.nothing-follows")
@@ -323,20 +219,7 @@ def spends_an_id_on_an_error(watch, watches, session, request):
     return update
 
 
-@in_place_of(ScalableTopicsBroker.__init__, clause="pr25648.error.unauthorized")
-def lets_everybody_watch_scalable_topics(make, watches, *args, **settings):
-    """Whoever asks may watch a namespace."""
-    make(watches, *args, **{**settings, "may_watch": None})
-
-
 # Closing
-
-
-@on_request("watchScalableTopicsClose", clause="pr25648.close.silent")
-def answers_a_close(carry_out, session, request):
-    """The close of a watch is answered by SUCCESS."""
-    carry_out()
-    session.send(CommandSuccess(request_id=request.watch_id))
 
 
 @on_incoming(CommandWatchScalableTopicsClose, clause="pr25648.close.nothing-follows")

@@ -1,29 +1,21 @@
 """Faults of PR 25648: diffs, layouts, and what administrators change."""
 
-from conformance.mutants.model import in_place_of, mutant, on_outgoing, on_request
+from conformance.mutants.model import in_place_of, on_outgoing, on_request
 from conformance.mutants.scalable import Update
 from refimpl.broker.admin import Admin
 from refimpl.indexes.topics_hash import TopicSet
 from refimpl.names import namespace_of
-from refimpl.proposals.refused import ProtocolViolation
-from refimpl.proposals.scalable_topics import broker as scalable_broker
 from refimpl.proposals.scalable_topics.admin import ScalableTopicsAdmin
 from refimpl.proposals.scalable_topics.broker import ScalableTopicsBroker, ScalableTopicsExtension
-from refimpl.proposals.scalable_topics.layout import LayoutBroker, first_layout, is_scalable_topic, parse_segment_topic
+from refimpl.proposals.scalable_topics.layout import LayoutBroker, first_layout, parse_segment_topic
 from refimpl.proposals.scalable_topics.rules import FoldedChanges, topic_of_path
 from refimpl.wire.pulsar_api_pb2 import (
-    CommandError,
     CommandScalableTopicUpdate,
+    NotAllowedError,
     ScalableTopicsDiff,
 )
 
 # What is told of a change
-
-
-@in_place_of(ScalableTopicsExtension.change, clause="pr25648.diff.on-property-change")
-def tells_nobody_of_other_properties(change, scalable, topic, properties):
-    """A change of properties is told to nobody."""
-    scalable.record(topic).properties = dict(properties)
 
 
 @in_place_of(TopicSet.add, clause="pr25648.diff.flips-only")
@@ -58,12 +50,6 @@ def takes_a_subscription_for_a_change(carry_out, session, request):
 def tells_one_connection(tick, watches, now):
     """A change is told to one of those who watch."""
     return tick(watches, now)[:1]
-
-
-@mutant("pr25648.diff.window")
-def closes_its_window_too_early(patches):
-    """A diff is sent 20 ms after the first change that it tells."""
-    patches.replace(scalable_broker, "COALESCING_SECONDS", 0.02)
 
 
 @in_place_of(ScalableTopicsBroker.notified, clause="pr25648.diff.window-fixed")
@@ -122,12 +108,6 @@ def names_the_broker_of_the_first_segment_only(_, update):
     del update.dag.segment_brokers[1:]
 
 
-@on_outgoing(CommandScalableTopicUpdate, clause="pr25648.layout.resolved-name")
-def leaves_the_domain_out_of_the_resolved_name(_, update):
-    """The resolved_topic_name has no topic:// in front."""
-    update.resolved_topic_name = update.resolved_topic_name.removeprefix("topic://")
-
-
 @in_place_of(ScalableTopicsExtension.segment, clause="pr25648.layout.segment-name")
 def serves_the_first_segment_only(segment, scalable, name):
     """Segments with a number above 0 are unknown to PRODUCER and SUBSCRIBE."""
@@ -140,25 +120,13 @@ def creates_any_segment(segment, scalable, name):
     return segment(scalable, name) or scalable.host.store.new_topic()
 
 
-@in_place_of(LayoutBroker.lookup, clause="pr25648.layout.error-in-update")
-def tells_a_missing_topic_by_error(lookup, layouts, session, request):
-    """A look-up that is refused is refused by ERROR with the session_id as its request_id."""
-    update = lookup(layouts, session, request)
-    return CommandError(request_id=request.session_id, error=update.error, message=update.message) if update.HasField("error") else update
-
-
-@in_place_of(LayoutBroker.lookup, clause="pr25648.layout.invalid-name")
-def ends_the_connection_for_a_name_that_it_can_not_read(lookup, layouts, session, request):
-    """The look-up of a name that can't be a topic ends the connection."""
-    if "://" in request.topic and not is_scalable_topic(request.topic.replace("persistent://", "topic://")):
-        raise ProtocolViolation("that is no topic")
-    return lookup(layouts, session, request)
-
-
-@in_place_of(LayoutBroker.changed, clause="pr25648.layout.pushed")
-def tells_no_look_up_of_a_new_layout(changed, layouts, topic):
-    """An open look-up is not told that its topic has another layout."""
-    return []
+@in_place_of(LayoutBroker.lookup, clause="pr25648.layout.session-lost")
+def keeps_a_session_id_for_the_first_connection(lookup, layouts, connection, request):
+    """A session_id for a topic belongs to the connection that used it first, and is refused to all others."""
+    owners = layouts.__dict__.setdefault("owners_by_faults", {})
+    if owners.setdefault((request.topic, request.session_id), connection) is not connection:
+        return CommandScalableTopicUpdate(session_id=request.session_id, error=NotAllowedError, message="The session id is in use")
+    return lookup(layouts, connection, request)
 
 
 @in_place_of(LayoutBroker.close, clause="pr25648.layout.close-silent")

@@ -1,33 +1,15 @@
 """Brokers that find topics and their partitions wrongly, or mix requests up."""
 
-from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgoing, on_request
+from conformance.mutants.model import in_place_of, mutant, on_incoming, on_request
 from refimpl.broker import Broker, Session
 from refimpl.broker.names import parse_topic
 from refimpl.proposals.refused import Refused
-from refimpl.store import StoredNamespace
 from refimpl.wire.pulsar_api_pb2 import (
-    CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
-    CommandPartitionedTopicMetadataResponse,
     InvalidTopicName,
-    NotAllowedError,
-    TopicNotFound,
 )
 
 _LARGEST_SIGNED = (1 << 63) - 1
-
-
-@on_outgoing(CommandLookupTopicResponse, clause="core.request.id-echoed")
-def answers_with_signed_request_ids(_, answer):
-    """LOOKUP_RESPONSE carries the lower 63 bits of its request_id."""
-    answer.request_id &= _LARGEST_SIGNED
-
-
-@in_place_of(Session.refuse, clause="core.request.error-echoes-id")
-def refuses_with_signed_request_ids(refuse, session, request, refused):
-    """What is refused gets the lower 63 bits of its request_id back."""
-    request.request_id &= _LARGEST_SIGNED
-    refuse(session, request, refused)
 
 
 @in_place_of(Session.refuse, clause="core.request.error-keeps-connection")
@@ -36,16 +18,6 @@ def drops_all_producers_for_a_refusal(refuse, session, request, refused):
     refuse(session, request, refused)
     for producer in list(session.producers.values()):
         session.drop_producer(producer)
-
-
-@on_request("lookupTopic", clause="core.request.id-reused")
-def takes_each_request_id_once(carry_out, session, request):
-    """A LOOKUP with a request_id that an earlier LOOKUP of the connection had is refused."""
-    used = session.__dict__.setdefault("used_by_faults", set())
-    if request.request_id in used:
-        raise Refused(NotAllowedError, "The request id was used before")
-    used.add(request.request_id)
-    carry_out()
 
 
 @in_place_of(Broker.handler, clause="core.request.ids-per-family")
@@ -87,26 +59,6 @@ def reads_full_names_only(parse, text):
     return parse(text)
 
 
-@on_request("lookupTopic", clause="core.lookup.missing-namespace")
-def looks_up_topics_of_missing_namespaces(carry_out, session, request):
-    """LOOKUP in a namespace that does not exist is answered by Connect, and creates it."""
-    session.broker.store.namespaces.setdefault(session.broker.topic_name(request.topic).namespace, StoredNamespace())
-    carry_out()
-
-
-@in_place_of(Broker.partitions, clause="core.partitions.count")
-def counts_partitions_as_the_next_power_of_two(partitions, broker, name):
-    """A topic with three partitions has four."""
-    count = partitions(broker, name)
-    return 1 << (count - 1).bit_length() if count else 0
-
-
-@on_outgoing(CommandPartitionedTopicMetadataResponse, clause="core.partitions.not-partitioned")
-def counts_a_plain_topic_as_one_partition(_, answer):
-    """PARTITIONED_METADATA of a topic without partitions answers 1."""
-    answer.partitions = answer.partitions or 1
-
-
 @on_request("partitionMetadata", clause="core.partitions.missing-is-zero")
 def creates_the_topic_whose_partitions_are_asked_for(carry_out, session, request):
     """PARTITIONED_METADATA creates a missing topic also where topics are created without partitions."""
@@ -114,23 +66,6 @@ def creates_the_topic_whose_partitions_are_asked_for(carry_out, session, request
     carry_out()
     if request.metadata_auto_creation_enabled and not broker.partitions(name) and not broker.exists(name):
         broker.create_topic(name)
-
-
-@on_request("partitionMetadata", clause="core.partitions.missing-without-creation")
-def finds_every_topic(carry_out, session, request):
-    """PARTITIONED_METADATA without creation of a topic that is missing answers 0."""
-    broker, name = session.broker, session.broker.topic_name(request.topic)
-    if broker.partitions(name) or broker.exists(name) or request.metadata_auto_creation_enabled:
-        carry_out()
-    else:
-        success = CommandPartitionedTopicMetadataResponse.Success
-        session.send(CommandPartitionedTopicMetadataResponse(request_id=request.request_id, response=success, partitions=0))
-
-
-@in_place_of(Broker.create_by_default, clause="core.partitions.created-by-request")
-def creates_all_missing_topics_without_partitions(create, broker, name):
-    """A missing topic is created without partitions, whatever the default is."""
-    return 0
 
 
 @in_place_of(Broker.partitions, clause="core.partitions.growth-visible")
@@ -154,23 +89,6 @@ def keeps_the_partition_count_of_a_deleted_topic(patches):
 
     patches.replace(Broker, "create_partitions", created)
     patches.replace(Broker, "partitions", lambda broker, name: count(broker, name) or known.get(name.full, 0))
-
-
-@on_request("partitionMetadata", clause="core.partitions.missing-namespace")
-def knows_topics_of_missing_namespaces(carry_out, session, request):
-    """PARTITIONED_METADATA in a namespace that does not exist creates it."""
-    session.broker.store.namespaces.setdefault(session.broker.topic_name(request.topic).namespace, StoredNamespace())
-    carry_out()
-
-
-@on_request("partitionMetadata", clause="core.partitions.invalid-name")
-def finds_no_topic_of_a_name_that_is_none(carry_out, session, request):
-    """PARTITIONED_METADATA of a name that is no topic name is refused with TopicNotFound."""
-    try:
-        session.broker.topic_name(request.topic)
-    except Refused:
-        raise Refused(TopicNotFound, "Topic not found") from None
-    carry_out()
 
 
 @on_incoming(CommandPartitionedTopicMetadata, clause="core.flags.metadata-without-creation")

@@ -1,17 +1,16 @@
 """Faults of PIP-145: updates, races between them and requests, and the close of a watcher."""
 
-from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgoing, on_request
-from conformance.mutants.watches import Success, Update, Watch, drop
+from conformance.mutants.model import in_place_of, mutant, on_incoming, on_request
+from conformance.mutants.watches import Update, Watch, drop
 from refimpl.broker import Broker, Session
-from refimpl.indexes.topic_patterns import PatternIndex
-from refimpl.indexes.topics_hash import EMPTY_HASH, TopicSet, topics_hash
+from refimpl.indexes.topic_patterns import PatternIndex, compile_pattern
+from refimpl.indexes.topics_hash import EMPTY_HASH, topics_hash
 from refimpl.names import partitioned_topic_name
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list.broker import TopicListBroker, TopicListExtension
+from refimpl.proposals.topic_list.rules import visible_topics, without_domain
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
-    CommandSuccess,
-    MetadataError,
     ServiceNotReady,
 )
 
@@ -25,54 +24,11 @@ def announces_what_a_pattern_fits_at_the_beginning(matching, index, name):
 # Closing
 
 
-@in_place_of(TopicListBroker.close, clause="pip145.close.answer")
-def answers_a_close_as_the_text_says(close, lists, connection, request):
-    """The close of a watcher is answered by WATCH_TOPIC_LIST_SUCCESS."""
-    close(lists, connection, request)
-    return Success(request_id=request.request_id, watcher_id=request.watcher_id, topics_hash=EMPTY_HASH)
-
-
-@in_place_of(TopicListBroker.close, clause="pip145.close.answer-letter")
-def answers_a_close_as_apache_pulsar_does(close, lists, connection, request):
-    """The close of a watcher is answered by SUCCESS, whatever the text says."""
-    close(lists, connection, request)
-    return CommandSuccess(request_id=request.request_id)
-
-
-@in_place_of(TopicListBroker.close, clause="pip145.close.unknown")
-def refuses_to_close_an_unknown_watcher(close, lists, connection, request):
-    """The close of a watcher that does not exist is refused with MetadataError."""
-    before = lists.watcher_count(connection)
-    answer = close(lists, connection, request)
-    if lists.watcher_count(connection) == before:
-        raise Refused(MetadataError, "Topic list watcher is closed")
-    return answer
-
-
-@in_place_of(TopicListBroker.close, clause="pip145.close.silence")
-def answers_a_close_and_keeps_the_watcher(close, lists, connection, request):
-    """A close is answered, and the watcher stays."""
-    return CommandSuccess(request_id=request.request_id)
-
-
-@in_place_of(TopicListBroker.close, clause="pip145.close.only-that-one")
-def closes_all_watchers_of_the_connection(close, lists, connection, request):
-    """The close of a watcher ends all of its connection."""
-    lists.disconnected(connection)
-    return close(lists, connection, request)
-
-
 @on_incoming(Watch, clause="pip145.close.id-reusable")
 def remembers_the_pattern_of_a_closed_watcher(session, request):
     """A watcher_id that is registered anew watches what it watched before its close."""
     patterns = session.__dict__.setdefault("patterns_by_faults", {})
     request.topics_pattern = patterns.setdefault(request.watcher_id, request.topics_pattern)
-
-
-@in_place_of(TopicListBroker.close, clause="pip145.close.before-created")
-def overlooks_a_close_behind_its_watch(close, lists, session, request):
-    """A close that comes before the answer to the watch request is taken is answered, and the watcher stays."""
-    return CommandSuccess(request_id=request.request_id) if session.has_output else close(lists, session, request)
 
 
 @on_request("watchTopicListClose", clause="pip145.close.without-permission")
@@ -84,32 +40,6 @@ def lets_only_those_close_who_may_list(carry_out, session, request):
 
 
 # Changes
-
-
-@in_place_of(TopicListBroker.created, clause="pip145.update.on-create")
-def tells_nobody_of_a_first_topic(created, lists, topic):
-    """A topic that comes into an empty set is not announced."""
-    updates = created(lists, topic)
-    return [] if all(update.topics_hash == topics_hash([topic]) for _, update in updates) else updates
-
-
-@in_place_of(TopicListBroker.deleted, clause="pip145.update.on-delete")
-def tells_nobody_of_a_last_deletion(deleted, lists, topic):
-    """A topic that was the last of its set is not announced as deleted."""
-    updates = deleted(lists, topic)
-    return [] if all(update.topics_hash == EMPTY_HASH for _, update in updates) else updates
-
-
-@in_place_of(TopicSet.hash, clause="pip145.update.hash")
-def forgets_a_first_name_in_the_hash(hashed, topics):
-    """The hash of a set does not have its first name in it."""
-    return hashed(TopicSet(list(topics)[1:])) if len(topics) > 1 else hashed(topics)
-
-
-@on_outgoing(Update, clause="pip145.update.one-name")
-def tells_every_name_twice(_, update):
-    """An update names its topic twice."""
-    update.new_topics.extend(list(update.new_topics))
 
 
 @mutant("pip145.update.any-origin")
@@ -155,14 +85,6 @@ def tells_one_watcher_of_each_pattern(created, lists, topic):
     return list(dict(reversed(created(lists, topic))).items())
 
 
-@in_place_of(Broker.unload, clause="pip145.update.survives-unload")
-def unloads_watchers_with_their_topics(unload, broker, name):
-    """The watchers of all connections end when a topic is unloaded."""
-    unload(broker, name)
-    for session in broker.sessions:
-        broker.extension(TopicListExtension).lists.disconnected(session)
-
-
 @in_place_of(TopicListBroker.deleted, clause="pip145.update.namespace-recreated")
 def ends_a_watcher_that_has_nothing_left(deleted, lists, topic):
     """A watcher ends when its set becomes empty."""
@@ -175,22 +97,30 @@ def ends_a_watcher_that_has_nothing_left(deleted, lists, topic):
 
 @mutant("pip145.update.concurrent")
 def tells_of_one_change_of_a_moment(patches):
-    """Of all changes in one moment a watcher is told of fifty."""
+    """Of all changes in one moment a watcher is told of the first."""
     told = {}
 
     def change(session, update):
-        key = session, update.watcher_id, session.broker.now
-        told[key] = told.get(key, 0) + 1
-        return told[key] <= 50
+        before, told[session, update.watcher_id] = told.get((session, update.watcher_id)), session.broker.now
+        return before != session.broker.now
 
     patches.outgoing(Update, change)
+
+
+@in_place_of(TopicListBroker.created, TopicListBroker.deleted, clause="pip145.update.hash")
+def hashes_only_what_an_update_names(tell, lists, topic):
+    """The hash of an update is that of its own names."""
+    updates = tell(lists, topic)
+    for _, update in updates:
+        update.topics_hash = topics_hash([*update.new_topics, *update.deleted_topics])
+    return updates
 
 
 # Races: what has changed within the last ten milliseconds is not yet where it should be
 
 
 def _recently(patches, change):
-    """Return what tells which topics of a namespace have just changed, by `Broker.create_topic` or `Broker.delete_topic`."""
+    """Return what tells which topics have just changed, by `Broker.create_topic` or `Broker.delete_topic`."""
     original, times = getattr(Broker, change), {}
 
     def changed(broker, name):
@@ -198,18 +128,19 @@ def _recently(patches, change):
         original(broker, name)
 
     patches.replace(Broker, change, changed)
-    return lambda broker, namespace: [
-        topic for topic, time in times.items() if 0 < broker.now - time < 0.01 and topic.startswith(f"persistent://{namespace}/t-")
-    ]
+    return lambda broker: [topic for topic, time in times.items() if 0 < broker.now - time < 0.01]
 
 
 def _on_answers(patches, change):
-    """Change the answers to watch requests: `change` gets the session, the request and the answer."""
+    """Change the answers to watch requests: `change` gets session, request, answer, and what was just created and deleted."""
+    created, deleted = _recently(patches, "create_topic"), _recently(patches, "delete_topic")
 
     def watch(original):
         def changed(lists, session, request):
             answer = original(lists, session, request)
-            change(session, request, answer)
+            pattern = compile_pattern(without_domain(request.topics_pattern))
+            young, gone = (visible_topics(recent(session.broker), pattern) for recent in (created, deleted))
+            change(session, request, answer, young, gone)
             return answer
 
         return changed
@@ -217,64 +148,35 @@ def _on_answers(patches, change):
     patches.wrap(TopicListBroker, "watch", watch)
 
 
-def _soon(session, update):
-    session.broker.timers.at(session.broker.now, lambda: session.send(update))
-
-
-@mutant("pip145.race.create-not-lost")
+@mutant("pip145.race.create-not-lost", "pip145.race.delete-not-lost", "pip145.race.reconcile")
 def lists_before_it_listens(patches):
-    """A topic that was created between listing and listening is neither in the answer nor announced."""
-    recent = _recently(patches, "create_topic")
+    """What changes between listing and listening is neither in the answer nor announced."""
 
-    def change(session, request, answer):
-        young = recent(session.broker, request.namespace)
-        answer.topic[:] = [topic for topic in answer.topic if topic not in young]
+    def change(session, request, answer, young, gone):
+        answer.topic[:] = [*(topic for topic in answer.topic if topic not in young), *gone]
         answer.topics_hash = topics_hash(answer.topic)
 
     _on_answers(patches, change)
 
 
-@mutant("pip145.race.create-not-doubled")
+@mutant("pip145.race.create-not-doubled", "pip145.race.delete-not-unheard")
 def listens_before_it_lists(patches):
-    """A topic that was created between listening and listing is in the answer and announced."""
-    recent = _recently(patches, "create_topic")
+    """What changes between listening and listing is in the answer, and announced."""
 
-    def change(session, request, answer):
-        for topic in set(recent(session.broker, request.namespace)) & set(answer.topic):
-            _soon(session, Update(watcher_id=request.watcher_id, new_topics=[topic], topics_hash=answer.topics_hash))
-
-    _on_answers(patches, change)
-
-
-@mutant("pip145.race.delete-not-lost")
-def lists_a_topic_that_is_just_going(patches):
-    """A topic that was deleted between listing and listening is in the answer, and its deletion is not announced."""
-    recent = _recently(patches, "delete_topic")
-
-    def change(session, request, answer):
-        answer.topic.extend(recent(session.broker, request.namespace))
-        answer.topics_hash = topics_hash(answer.topic)
+    def change(session, request, answer, young, gone):
+        news = [{"new_topics": [topic]} for topic in young if topic in answer.topic] + [{"deleted_topics": [topic]} for topic in gone]
+        for one in news:
+            update = Update(watcher_id=request.watcher_id, topics_hash=answer.topics_hash, **one)
+            session.broker.timers.at(session.broker.now, lambda update=update: session.send(update))
 
     _on_answers(patches, change)
 
 
-@mutant("pip145.race.delete-not-unheard")
-def announces_the_end_of_what_it_has_not_listed(patches):
-    """A topic that was deleted between listening and listing is not in the answer, and announced as deleted."""
-    recent = _recently(patches, "delete_topic")
-
-    def change(session, request, answer):
-        for topic in recent(session.broker, request.namespace):
-            _soon(session, Update(watcher_id=request.watcher_id, deleted_topics=[topic], topics_hash=answer.topics_hash))
-
-    _on_answers(patches, change)
-
-
-@in_place_of(Session.send, clause="pip145.update.after-success")
-def sends_answers_behind_updates(send, session, message, payload=None):
-    """The answer to a watch is sent 0.2 s after the set was read; updates go out at once."""
-    if isinstance(message, Success):
-        session.broker.timers.at(session.broker.now + 0.2, lambda: send(session, message, payload))
+@in_place_of(Session.send, clause="pip145.race.close")
+def sends_updates_by_another_thread(send, session, message, payload=None):
+    """An update goes out 5 ms after its change, also if its watcher is closed meanwhile."""
+    if isinstance(message, Update):
+        session.broker.timers.at(session.broker.now + 0.005, lambda: send(session, message, payload))
     else:
         send(session, message, payload)
 

@@ -5,19 +5,16 @@ from urllib.parse import quote
 from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgoing, on_request
 from refimpl.broker import Broker
 from refimpl.indexes.topics_hash import EMPTY_HASH
-from refimpl.names import is_namespace, is_system_topic, partitioned_topic_name
-from refimpl.proposals.refused import ProtocolViolation, Refused
+from refimpl.names import partitioned_topic_name
+from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list.broker import TopicListBroker, TopicListExtension
-from refimpl.proposals.topic_list.rules import matched_name, pattern_length, visible_topics, without_domain
+from refimpl.proposals.topic_list.rules import matched_name, without_domain
 from refimpl.wire.pulsar_api_pb2 import (
-    CommandConnected,
     CommandWatchTopicList,
     CommandWatchTopicListClose,
     CommandWatchTopicListSuccess,
     CommandWatchTopicUpdate,
-    MetadataError,
     NotAllowedError,
-    TopicNotFound,
 )
 
 Watch = CommandWatchTopicList
@@ -31,34 +28,6 @@ def drop(lists, connection, watcher_id):
 
 
 # Flags
-
-
-@on_outgoing(CommandConnected, clause="pip145.flag.whatever-client")
-def hides_watchers_from_older_clients(_, answer):
-    """CONNECTED carries supports_topic_watchers only for a client of protocol version 20 or later."""
-    answer.feature_flags.supports_topic_watchers &= answer.protocol_version >= 20
-
-
-@in_place_of(TopicListBroker.__init__, clause="pip145.flag.watcher-switch")
-def announces_watchers_though_switched_off(make, lists, *args, **settings):
-    """With enableBrokerTopicListWatcher=false the feature flags are still set."""
-    make(lists, *args, **{**settings, "watchers_enabled": True})
-
-
-@in_place_of(TopicListBroker.advertise, clause="pip145.flag.filtering-off-clears")
-def announces_watchers_that_it_will_refuse(advertise, lists, flags):
-    """With the evaluation of patterns switched off supports_topic_watchers is still set."""
-    flags.supports_topic_watchers = True
-
-
-@in_place_of(TopicListBroker.watch, clause="pip145.flag.reconcile")
-def takes_a_repeated_request_for_a_sign_of_life(watch, lists, connection, request):
-    """A request that repeats a watcher_id is answered by no topics."""
-    before = lists.watcher_count(connection)
-    answer = watch(lists, connection, request)
-    if lists.watcher_count(connection) == before:
-        answer.ClearField("topic")
-    return answer
 
 
 @in_place_of(TopicListExtension.topic_created, clause="pip145.flag.nothing-unasked")
@@ -79,12 +48,6 @@ def watches_whatever_is_listed(carry_out, session, request):
         session.broker.extension(TopicListExtension).lists.watch(session, watch)
 
 
-@on_request("watchTopicList", clause="core.flags.topic-watchers")
-def refuses_watchers_that_it_has_announced(carry_out, session, request):
-    """WATCH_TOPIC_LIST is refused although the feature flag is set."""
-    raise Refused(NotAllowedError, "Topic list watchers are not supported")
-
-
 @in_place_of(TopicListBroker.watch, clause="core.flags.topic-watcher-reconcile")
 def refuses_a_repeated_request(watch, lists, connection, request):
     """A request that repeats a watcher_id is refused although the feature flag is set."""
@@ -96,34 +59,6 @@ def refuses_a_repeated_request(watch, lists, connection, request):
 
 
 # What a watcher begins with
-
-
-@in_place_of(visible_topics, clause="pip145.watch.success-lists-matching")
-def lists_what_contains_the_name(visible, topics, pattern=None):
-    """A list leaves out the topics whose names a pattern fits in full without its wildcard."""
-    literal = pattern.text.removesuffix(".*") if pattern is not None else None
-    return [topic for topic in visible(topics, pattern) if matched_name(topic) != literal]
-
-
-@on_incoming(Watch, clause="pip145.watch.equal-hash")
-def pays_no_attention_to_the_hash_of_a_request(_, request):
-    """Each answer lists the whole set, whatever the client has."""
-    request.ClearField("topics_hash")
-
-
-@on_incoming(Watch, clause="pip145.watch.other-hash")
-def compares_hashes_as_numbers(_, request):
-    """A topics_hash is the current one if it is the same hexadecimal number, with 0x, with blanks or in upper case, too."""
-    try:
-        request.topics_hash = f"{int(request.topics_hash, 16):08x}"
-    except ValueError:
-        request.ClearField("topics_hash")
-
-
-@on_outgoing(Success, clause="pip145.watch.partition-names")
-def begins_with_partitioned_topics_by_one_name(_, answer):
-    """The first list has a partitioned topic by its own name, once."""
-    answer.topic[:] = list(dict.fromkeys(map(partitioned_topic_name, answer.topic)))
 
 
 @on_outgoing(Success, clause="pip145.watch.agrees-with-get")
@@ -139,38 +74,7 @@ def begins_with_non_persistent_topics(make, lists, topics_of, **settings):
     make(lists, lambda namespace: [*topics_of(namespace), *broker.non_persistent_topics(namespace)], **settings)
 
 
-@on_request("watchTopicList", clause="pip145.watch.unknown-namespace")
-def refuses_to_watch_a_missing_namespace(carry_out, session, request):
-    """A namespace that does not exist is refused with TopicNotFound."""
-    if is_namespace(request.namespace) and request.namespace not in session.broker.store.namespaces:
-        raise Refused(TopicNotFound, "Namespace not found")
-    carry_out()
-
-
-@on_outgoing(Success, clause="pip145.watch.ids-any")
-def answers_with_ids_of_63_bits(_, answer):
-    """WATCH_TOPIC_LIST_SUCCESS carries the request_id without its highest bit."""
-    answer.request_id &= (1 << 63) - 1
-
-
-@on_request("watchTopicList", clause="pip145.watch.request-id-reuse")
-def takes_each_request_id_of_a_watch_once(carry_out, session, request):
-    """A watch with a request_id that an earlier watch of the connection had is refused."""
-    used = session.__dict__.setdefault("used_by_faults", set())
-    if request.request_id in used:
-        raise Refused(NotAllowedError, "The request id was used before")
-    used.add(request.request_id)
-    carry_out()
-
-
 # Whose
-
-
-@on_incoming(CommandWatchTopicListClose, clause="pip145.watch.id-per-connection")
-def closes_a_watcher_on_all_connections(session, request):
-    """WATCH_TOPIC_LIST_CLOSE ends the watchers with its watcher_id on all connections."""
-    for other in session.broker.sessions:
-        drop(session.broker.extension(TopicListExtension).lists, other, request.watcher_id)
 
 
 @in_place_of(TopicListBroker.created, clause="pip145.watch.independent")
@@ -181,28 +85,6 @@ def keeps_one_hash_for_a_connection(created, lists, topic):
     for connection, update in updates:
         update.topics_hash = hashes.setdefault(connection, update.topics_hash)
     return updates
-
-
-@mutant("pip145.watch.dropped-with-connection")
-def hands_on_the_watchers_of_a_lost_connection(patches):
-    """The watchers of a connection that has ended pass to the next one that watches their namespace."""
-    watch, disconnected = TopicListBroker.watch, TopicListBroker.disconnected
-    requests, orphans = {}, []
-
-    def end(lists, connection):
-        orphans.extend(requests.pop(connection, ()))
-        disconnected(lists, connection)
-
-    def begin(lists, connection, request):
-        answer = watch(lists, connection, request)
-        requests.setdefault(connection, []).append(request)
-        for orphan in [one for one in orphans if one.namespace == request.namespace]:
-            orphans.remove(orphan)
-            watch(lists, connection, orphan)
-        return answer
-
-    patches.replace(TopicListBroker, "disconnected", end)
-    patches.replace(TopicListBroker, "watch", begin)
 
 
 @on_incoming(Watch, clause="pip145.watch.reconnect")
@@ -249,16 +131,6 @@ def listens_once_more_for_each_request(patches):
     patches.replace(TopicListBroker, "created", announce)
 
 
-@in_place_of(TopicListBroker.watch, clause="pip145.watch.reconcile-refused")
-def ends_a_watcher_whose_check_it_refuses(watch, lists, connection, request):
-    """A repeated request that can't be served ends the watcher."""
-    try:
-        return watch(lists, connection, request)
-    except Refused:
-        drop(lists, connection, request.watcher_id)
-        raise
-
-
 # Which topics
 
 
@@ -285,12 +157,6 @@ def takes_a_word_for_the_number_of_a_partition(matched, topic):
     return topic.partition("://")[2].partition("-partition-")[0]
 
 
-@in_place_of(is_system_topic, clause="pip145.watch.system-topics")
-def takes_two_underscores_for_a_system_topic(is_system, topic):
-    """No topic whose name begins with two underscores is announced."""
-    return topic.rsplit("/", 1)[-1].startswith("__")
-
-
 @on_outgoing(Update, clause="pip145.watch.unicode")
 def announces_names_as_the_store_spells_them(_, update):
     """New topics are announced in percent encoding."""
@@ -298,42 +164,6 @@ def announces_names_as_the_store_spells_them(_, update):
 
 
 # Refusals
-
-
-@on_request("watchTopicList", clause="pip145.watch.error-keeps-connection")
-def ends_the_connection_of_a_refused_watch(carry_out, session, request):
-    """A watch that is refused ends the connection."""
-    try:
-        carry_out()
-    except Refused as refused:
-        raise ProtocolViolation(refused.message) from None
-
-
-@on_request("watchTopicList", clause="pip145.watch.invalid-pattern")
-def blames_itself_for_what_it_refuses(carry_out, session, request):
-    """A pattern that does not compile is refused with MetadataError."""
-    try:
-        carry_out()
-    except Refused as refused:
-        raise Refused(MetadataError, refused.message) from None
-
-
-@in_place_of(pattern_length, clause="pip145.watch.pattern-too-long")
-def measures_a_watched_pattern_in_bytes(length, pattern):
-    """The length of a pattern is that of its UTF-8."""
-    return len(pattern.encode())
-
-
-@in_place_of(without_domain, clause="pip145.watch.domain-unsupported")
-def knows_all_domains(without, pattern):
-    """A pattern may begin with any domain."""
-    return pattern.partition("://")[2] or pattern
-
-
-@in_place_of(TopicListBroker.__init__, clause="pip145.watch.evaluation-off")
-def watches_although_evaluation_is_off(make, lists, *args, **settings):
-    """With enableBrokerSideSubscriptionPatternEvaluation=false watch requests are served."""
-    make(lists, *args, **{**settings, "evaluation_enabled": True})
 
 
 @on_request("watchTopicList", clause="pip145.watch.id-free-after-error")
@@ -352,18 +182,6 @@ def keeps_the_id_of_a_refused_request(carry_out, session, request):
 @in_place_of(Broker.check_listing, clause="pip145.watch.malformed-namespace")
 def watches_what_is_no_namespace(check_listing, broker, namespace):
     """A namespace that is not of the form tenant/name is watched like an empty one."""
-
-
-@in_place_of(Broker.may_list, clause="pip145.watch.unauthorized")
-def lets_everybody_watch(may_list, broker, connection, namespace):
-    """Whoever asks may watch a namespace."""
-    return True
-
-
-@in_place_of(TopicListBroker.__init__, clause="pip145.watch.permission-revoked")
-def asks_for_permission_once(make, lists, *args, **settings):
-    """A watcher goes on after its connection has lost the permission to list the namespace."""
-    make(lists, *args, **{**settings, "may_watch": None})
 
 
 @on_request("watchTopicList", clause="pip145.watch.length-without-scheme")

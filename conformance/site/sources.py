@@ -29,15 +29,15 @@ class Mutant(BaseModel):
     """A broker with one fault.
 
     Attributes:
-        clause: What it breaks.
+        clauses: What it breaks.
         fault: What it does instead.
-        killed_by: Cases that fail and cite the clause.
-        unrelated_failures: Other cases of the same register that fail.
+        killed_by: Cases that fail and cite one of these clauses.
+        unrelated_failures: Other cases of the same registers that fail.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    clause: str
+    clauses: list[str]
     fault: str
     killed_by: list[str]
     unrelated_failures: list[str] = []
@@ -123,7 +123,8 @@ class Sources:
         """Return for each clause the mutants that break it."""
         found: dict[str, list[tuple[str, Mutant]]] = {}
         for name, mutant in sorted(self.doubt.mutants.items()) if self.doubt else ():
-            found.setdefault(mutant.clause, []).append((name, mutant))
+            for clause in mutant.clauses:
+                found.setdefault(clause, []).append((name, mutant))
         return found
 
     def families(self, register: str) -> dict[str, list[Clause]]:

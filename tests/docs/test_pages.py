@@ -87,7 +87,7 @@ def test_drawings_stand_behind_a_fence_one_on_a_line(generated):
 
 def test_how_the_cases_were_tested_is_shown_where_it_is_known(sources):
     fault = Mutant(
-        clause="core.handshake.connected",
+        clauses=["core.handshake.connected"],
         fault="It never answers.",
         killed_by=["core/handshake/ping-first"],
         unrelated_failures=["core/ack/individual"],
@@ -104,8 +104,8 @@ def test_how_the_cases_were_tested_is_shown_where_it_is_known(sources):
 
 
 def test_published_rows_of_mutants_are_read(tmp_path):
-    (tmp_path / "core.json").write_text(json.dumps({"is_silent": {"clause": "core.ack.individual", "fault": "No.", "killed_by": []}}))
-    assert load_mutants(tmp_path) == {"is_silent": Mutant(clause="core.ack.individual", fault="No.", killed_by=[])}
+    (tmp_path / "core.json").write_text(json.dumps({"is_silent": {"clauses": ["core.ack.individual"], "fault": "No.", "killed_by": []}}))
+    assert load_mutants(tmp_path) == {"is_silent": Mutant(clauses=["core.ack.individual"], fault="No.", killed_by=[])}
 
 
 def test_pages_without_recordings(tmp_path):

@@ -1,4 +1,4 @@
-"""Inputs tell right from wrong: each mutant of the reference broker is killed by a case that cites its clause.
+"""Inputs tell right from wrong: each mutant of the reference broker is killed by a case that cites its clause, by one of each if it breaks several.
 
 Only these cases run here. `make mutants` runs those of its whole register, and writes the rows that the site shows.
 """
@@ -29,10 +29,10 @@ def published_rows() -> dict:
 
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_a_mutant_is_killed_by_a_case_that_cites_its_clause(name: str, killings: dict[str, kill.Killing], published: dict) -> None:
-    assert killings[name].killed_by, f"{name} lives: {MUTANTS[name].fault}"
+    assert not killings[name].missed, f"{name} lives: {MUTANTS[name].fault}"
     row = published.get(name)
     assert row is not None, f"python -m conformance.mutants {name}"
-    shown = {key: row[key] for key in ("clause", "fault", "killed_by")}
+    shown = {key: row[key] for key in ("clauses", "fault", "killed_by")}
     wanted = kill.row(killings[name])
     assert shown == {key: wanted[key] for key in shown}, f"python -m conformance.mutants {name}"
 
@@ -44,19 +44,19 @@ def test_nothing_is_published_of_mutants_that_are_no_more(published: dict) -> No
 def test_each_mutant_breaks_a_clause_of_the_broker_that_a_case_cites() -> None:
     suite = load_suite()
     tested = {clause for case in suite.transcripts.values() for clause in case.clauses if suite.clauses[clause].side == "broker"}
-    assert {one.clause for one in MUTANTS.values()} <= tested
+    assert {clause for one in MUTANTS.values() for clause in one.clauses} <= tested
 
 
 def test_a_broker_without_a_fault_is_killed_by_nothing() -> None:
     suite = load_suite()
-    honest = kill.Mutant("honest", "pip145.update.hash", "", lambda patches: None)
-    assert kill.kill(suite, honest, register=True) == kill.Killing("honest", (), ())
+    honest = kill.Mutant("honest", ("pip145.update.hash",), "", lambda patches: None)
+    assert kill.kill(suite, honest, register=True) == kill.Killing("honest", (), ("pip145.update.hash",), ())
 
 
 def test_rows_are_written_one_by_one(tmp_path) -> None:
     first, second = list(MUTANTS)[:2]
     kill.publish([kill.Killing(first, ("a",)), kill.Killing(second, ("b",))], tmp_path)
-    kill.publish([kill.Killing(second, ("c",), ("d",))], tmp_path)
+    kill.publish([kill.Killing(second, ("c",), (), ("d",))], tmp_path)
     assert {name: row["killed_by"] for name, row in kill.published(tmp_path).items()} == {first: ["a"], second: ["c"]}
 
 
