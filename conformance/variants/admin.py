@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance.mutants.model import Patches
 from conformance.targets.admin import AdminClient
-from conformance.variants.model import variant
+from conformance.variants.model import MESSAGES, variant
 from refimpl.broker.rest import AdminResponse
 from refimpl.net.memory_link import MemoryLink
 from refimpl.proposals.administration import AdminRequest
@@ -62,7 +62,7 @@ def answers_admin_calls_after_their_effect(patches: Patches) -> None:
     takes(patches, 0, 0.05)
 
 
-@variant("partition-changes")
+@variant("partition-changes", cases=("pip145/*", "pip247/*", "pr25648/*"))
 def has_other_codes_for_admin_calls(patches: Patches) -> None:
     """A call that succeeds is answered with 200 and a body; one that is refused with 409 or 400 instead of 422 or 412."""
 
@@ -76,7 +76,7 @@ def has_other_codes_for_admin_calls(patches: Patches) -> None:
     on_answer(patches, change)
 
 
-@variant("partition-changes", cases=("pip247/**",))
+@variant("partition-changes", cases=("pip247/*",))
 def accepts_the_same_number_of_partitions(patches: Patches) -> None:
     """Setting the number of partitions that a topic has succeeds, and changes nothing."""
 
@@ -86,7 +86,7 @@ def accepts_the_same_number_of_partitions(patches: Patches) -> None:
     on_answer(patches, change)
 
 
-@variant("filter-counters", "filtered-accounts")
+@variant("filter-counters", "filtered-accounts", cases=MESSAGES)
 def shows_other_statistics(patches: Patches) -> None:
     """Statistics lack the keys that no clause speaks of, and have others."""
 
@@ -104,7 +104,7 @@ def shows_other_statistics(patches: Patches) -> None:
     on_answer(patches, change)
 
 
-@variant("core.handshake.connected")
+@variant("core.handshake.connected", cases=("pip145/compat/*", "pip247/flag/*", "pip247/timeout/*", "pr25648/flag/*"))
 def lists_settings_by_their_types(patches: Patches) -> None:
     """The list of settings has numbers and booleans, where Pulsar has texts."""
 
@@ -120,7 +120,7 @@ def lists_settings_by_their_types(patches: Patches) -> None:
     on_answer(patches, change)
 
 
-@variant("core.handshake.connected")
+@variant("core.handshake.connected", cases=("pip145/compat/*", "pip247/flag/*", "pip247/timeout/*", "pr25648/flag/*"))
 def lists_no_settings(patches: Patches) -> None:
     """The broker does not list its settings: 404."""
 
@@ -130,7 +130,7 @@ def lists_no_settings(patches: Patches) -> None:
     on_answer(patches, change)
 
 
-@variant("core.handshake.connected")
+@variant("core.handshake.connected", cases=("pip145/compat/*", "pip247/flag/*", "pip247/timeout/*", "pr25648/flag/*"))
 def lists_only_settings_that_differ(patches: Patches) -> None:
     """The list of settings has those alone that are not the usual ones: none, unless they are given."""
 

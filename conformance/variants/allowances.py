@@ -43,13 +43,13 @@ def needs_a_look_up_first(patches: Patches) -> None:
     patches.request("subscribe", make)
 
 
-@variant("pr25648.watch.permission-revoked", not_kept=("pr25648.watch.permission-revoked",), cases=("pr25648/**",))
+@variant("pr25648.watch.permission-revoked", not_kept=("pr25648.watch.permission-revoked",), cases=("pr25648/*",))
 def tells_watches_what_they_may_no_longer_see(patches: Patches) -> None:
     """A watch of scalable topics goes on when its role has lost the permission; only new ones are refused."""
     patches.wrap(ScalableTopicsBroker, "_still_may", lambda _: lambda *_: True)
 
 
-@variant("pr25648.layout.epoch-repeated", cases=("pr25648/**",))
+@variant("pr25648.layout.epoch-repeated", cases=("pr25648/*",))
 def repeats_layouts(patches: Patches) -> None:
     """The layout of a scalable topic comes once more, 3 s later, with the same epoch."""
 
@@ -64,7 +64,7 @@ def repeats_layouts(patches: Patches) -> None:
     patches.wrap(Session, "send", make)
 
 
-@variant("core.handshake.ping-before-connect", cases=("core/**",))
+@variant("core.handshake.ping-before-connect", cases=("core/*",))
 def needs_connect_before_ping(patches: Patches) -> None:
     """A PING before CONNECT closes the connection, as any other command does."""
 
@@ -80,7 +80,7 @@ def needs_connect_before_ping(patches: Patches) -> None:
     patches.wrap(Session, "_carry_out", make)
 
 
-@variant("core.consumer.stats", cases=("core/**",))
+@variant("core.consumer.stats", cases=("core/*",))
 def has_no_consumer_stats(patches: Patches) -> None:
     """CONSUMER_STATS is refused."""
 
@@ -93,7 +93,7 @@ def has_no_consumer_stats(patches: Patches) -> None:
     patches.request("consumerStats", make)
 
 
-@variant("core.deliver.zero-permits-close", cases=("core/**",))
+@variant("core.deliver.zero-permits-close", cases=("core/*",))
 def ignores_a_flow_of_zero(patches: Patches) -> None:
     """A FLOW of zero permits changes nothing, and the connection stays."""
 

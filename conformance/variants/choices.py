@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from conformance.mutants.model import Patches
 from conformance.variants.link import Send, later, on_send
-from conformance.variants.model import variant
+from conformance.variants.model import MESSAGES, variant
 from refimpl.broker import Broker, Configuration, Session
 from refimpl.broker.requests import Handler
 from refimpl.broker.subscription import Subscription
@@ -48,7 +48,7 @@ def message_ids(message: Message) -> Iterator[MessageIdData]:
                 yield from message_ids(one)
 
 
-@variant("core.send.receipt", "core.position.last-message")
+@variant("core.send.receipt", "core.position.last-message", cases=MESSAGES)
 def rolls_ledgers_over(patches: Patches) -> None:
     """A ledger has three entries, after which the next one begins; numbers of ledgers are large and leave gaps."""
 
@@ -83,7 +83,7 @@ def rolls_ledgers_over(patches: Patches) -> None:
     patches.handlers(handlers)
 
 
-@variant("core.producer.name-generated")
+@variant("core.producer.name-generated", cases=MESSAGES)
 def names_producers_otherwise(patches: Patches) -> None:
     """Generated names of producers are long, and not ASCII."""
     patches.wrap(Broker, "new_producer_name", lambda name: lambda broker: f"продюсер/{name(broker)}?{'x' * 40}")
@@ -108,7 +108,7 @@ def words_errors_otherwise(patches: Patches) -> None:
     on_send(patches, make)
 
 
-@variant("pip145.list.order", "partitions", "scalable-window")
+@variant("pip145.list.order", "partitions", "scalable-window", cases=("core/*", "pip145/*", "pr25648/*", "promoted/*"))
 def lists_topics_in_another_order(patches: Patches) -> None:
     """Topics come in an order of the broker's own: in lists, snapshots and updates."""
 
@@ -128,7 +128,7 @@ def lists_topics_in_another_order(patches: Patches) -> None:
     patches.outgoing(CommandWatchScalableTopicsUpdate, update)
 
 
-@variant("core.send.receipt", cases=("core/**", "pip191/**", "pr7629/**"))
+@variant("core.send.receipt", cases=MESSAGES)
 def deduplicates(patches: Patches) -> None:
     """Deduplication is on: without a higher sequence id than the producer's last one, a message is not stored; its receipt has no id."""
     last: dict[tuple[int, str, str], int] = {}
@@ -170,7 +170,7 @@ def redirects_before_it_serves(patches: Patches) -> None:
     patches.outgoing(CommandLookupTopicResponse, redirect)
 
 
-@variant("core.handshake.max-message-size")
+@variant("core.handshake.max-message-size", cases=("core/*", "pip247/*"))
 def takes_smaller_messages(patches: Patches) -> None:
     """The largest message has 2 MiB, unless the settings say otherwise."""
     _configured(patches, max_message_size=2 * 1024 * 1024)
@@ -191,7 +191,7 @@ def _configured(patches: Patches, **settings: Any) -> None:
     patches.wrap(Broker, "__init__", make)
 
 
-@variant("core.deliver.needs-permits")
+@variant("core.deliver.needs-permits", cases=MESSAGES)
 def gives_bursts_to_shared_consumers(patches: Patches) -> None:
     """A consumer of a shared subscription gets all that it has permits for before the next one gets a message."""
 
@@ -205,7 +205,7 @@ def gives_bursts_to_shared_consumers(patches: Patches) -> None:
     patches.wrap(Subscription, "_deliver", make)
 
 
-@variant("names-per-update", not_kept=("pip145.update.one-name",), cases=("pip145/**", "promoted/**"))
+@variant("names-per-update", not_kept=("pip145.update.one-name",), cases=("pip145/*", "promoted/*"))
 def tells_watchers_several_changes_at_once(patches: Patches) -> None:
     """Changes within 20 ms come as one update with several names, and the hash after all of them; each name once."""
 
@@ -240,13 +240,13 @@ def tells_watchers_several_changes_at_once(patches: Patches) -> None:
     on_send(patches, make)
 
 
-@variant("scalable-window", "pr25648.diff.window", not_kept=("pr25648.diff.window",), cases=("pr25648/**",))
+@variant("scalable-window", "pr25648.diff.window", not_kept=("pr25648.diff.window",), cases=("pr25648/*",))
 def collects_changes_for_300_ms(patches: Patches) -> None:
     """The coalescing window of scalable topics has 300 ms instead of 50."""
     patches.replace(scalable_broker, "COALESCING_SECONDS", 0.3)
 
 
-@variant("scalable-window", "pr25648.diff.window", not_kept=("pr25648.diff.window",), cases=("pr25648/**",))
+@variant("scalable-window", "pr25648.diff.window", not_kept=("pr25648.diff.window",), cases=("pr25648/*",))
 def tells_each_change_at_once(patches: Patches) -> None:
     """There is no coalescing window: each change is a diff of its own."""
     patches.replace(scalable_broker, "COALESCING_SECONDS", 0.0)

@@ -10,7 +10,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from conformance.mutants.model import Patches
-from conformance.variants.model import variant
+from conformance.variants.model import MESSAGES, variant
 from refimpl.broker import Session
 from refimpl.net.memory_link import Faults, MemoryConnection, MemoryLink
 from refimpl.wire.pulsar_api_pb2 import (
@@ -124,7 +124,7 @@ def answers_look_ups_in_another_order(patches: Patches) -> None:
     on_send(patches, make)
 
 
-@variant("core.send.receipt")
+@variant("core.send.receipt", cases=MESSAGES)
 def sends_receipts_late(patches: Patches) -> None:
     """A receipt comes 0.3 s after the message was stored, when consumers have it."""
 
@@ -151,7 +151,7 @@ def sends_receipts_late(patches: Patches) -> None:
     on_send(patches, make)
 
 
-@variant("core.deliver.needs-permits")
+@variant("core.deliver.needs-permits", cases=MESSAGES)
 def delivers_one_message_at_a_time(patches: Patches) -> None:
     """A message is sent 20 ms after the last one, and whatever the broker sends behind it waits."""
 
@@ -197,7 +197,7 @@ def adds_unknown_fields(patches: Patches) -> None:
     on_send(patches, make)
 
 
-@variant("core.flags.unset-means-unknown")
+@variant("core.flags.unset-means-unknown", cases=("core/*", "*/flag/*", "*/compat/*"))
 def sets_flags_of_the_future(patches: Patches) -> None:
     """CONNECTED has feature flags that nobody has named yet, and those of Pulsar that no case speaks of."""
 
@@ -209,7 +209,7 @@ def sets_flags_of_the_future(patches: Patches) -> None:
     patches.outgoing(CommandConnected, change)
 
 
-@variant("core.handshake.connected", "core.handshake.version-minimum")
+@variant("core.handshake.connected", "core.handshake.version-minimum", cases=("core/*",))
 def introduces_itself_otherwise(patches: Patches) -> None:
     """CONNECTED has another server_version, which is no name with a number."""
 
@@ -238,7 +238,7 @@ def pings_at_odd_times(patches: Patches) -> None:
     on_send(patches, make)
 
 
-@variant("core.frame.too-large-closes")
+@variant("core.frame.too-large-closes", cases=("core/*", "*/flag/*", "pip145/list/*", "pip145/watch/*"))
 def closes_with_a_reset(patches: Patches) -> None:
     """A connection that the broker ends is reset, after all that it has sent."""
 

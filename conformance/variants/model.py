@@ -53,6 +53,9 @@ class Variant:
             patches.undo()
 
 
+MESSAGES = ("core/*", "pip191/*", "pr7629/*")
+"""The cases in which messages are sent: globs for variants that nothing else can notice."""
+
 VARIANTS: dict[str, Variant] = {}
 """All variants by name, once the modules that hold them are imported."""
 
