@@ -252,7 +252,7 @@ def tells_each_change_at_once(patches: Patches) -> None:
     patches.replace(scalable_broker, "COALESCING_SECONDS", 0.0)
 
 
-@variant("core.producer.success")
+@variant("core.producer.success", cases=MESSAGES)
 def writes_defaults(patches: Patches) -> None:
     """Optional fields whose absence means the same as their default are written."""
 
