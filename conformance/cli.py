@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import secrets
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -100,7 +100,7 @@ def run(
     slow: Annotated[float, typer.Option(min=0.1, help="factor on all deadlines")] = 1.0,
     trials: Annotated[int | None, typer.Option(min=1, help="at least so many trials of a case that has trials")] = None,
     repeat: Annotated[int, typer.Option(min=1, help="run every case so many times: measures a flake rate")] = 1,
-    seed: Annotated[int | None, typer.Option(help="for random delays and fresh names; from the clock by default")] = None,
+    seed: Annotated[int | None, typer.Option(help="for random delays and fresh names; drawn by default")] = None,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="conversations at a time")] = 6,
     record: Annotated[bool, typer.Option(help="keep the conversations as the recordings of this target")] = False,
     report: Annotated[Path, typer.Option(help="folder for events.jsonl, report.html, junit.xml and badge.json")] = Path("reports"),
@@ -123,7 +123,7 @@ def run(
         slow=slow,
         trials=trials,
         repeat=repeat,
-        seed=seed if seed is not None else int(time.time()) % (1 << 31),
+        seed=seed if seed is not None else secrets.randbelow(1 << 31),
         jobs=jobs,
         arguments=sys.argv[1:],
     )

@@ -55,7 +55,7 @@ def _message_problems(descriptor: Descriptor, fields: Mapping[str, Any], place: 
 
 def _value_problems(field: FieldDescriptor, value: Value, place: tuple[str | int, ...]) -> Iterator[Any]:
     if isinstance(value, dict) and any(key.startswith("$") for key in value):
-        unknown = [key for key in value if key not in MATCHERS and key not in EXPRESSIONS and key not in ("example", "$only")]
+        unknown = [key for key in value if key not in MATCHERS and key not in EXPRESSIONS and key not in ("example", "$only", "$next")]
         yield from (((*place, key), f"unknown matcher {key!r}{did_you_mean(key, [*MATCHERS, *EXPRESSIONS])}") for key in unknown)
         if "example" in value:
             yield from _value_problems(field, value["example"], (*place, "example"))

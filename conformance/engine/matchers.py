@@ -10,7 +10,7 @@
     {$re: regex}           the whole text fits (RE2)         {$len: pattern}     the length of text, bytes or list
     {$gt $gte $lt: n}      compared as numbers               {$bind: name}       remembered as a variable
     {$bag: [..]}           these items in any order          {$contains: [..]}   these items are among them
-    {$each: pattern}       every item fits
+    {$each: pattern}       every item fits                   {$after: id}        a message id after another one
 
 All keys of one object must hold. Bytes are written as {text: ..}, {hex: ..}, {base64: ..}; text alone means its UTF-8.
 """
@@ -29,6 +29,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from conformance.engine.values import Value
+from refimpl.wire.pulsar_api_pb2 import MessageIdData
 from refimpl.wire.schema import is_repeated
 
 Bindings: TypeAlias = Mapping[str, Value]
@@ -300,6 +301,13 @@ def _each(argument: Value, actual: Value, path: str) -> Match:
     return Match(tuple(itertools.chain.from_iterable(match(argument, v, f"{path}[{i}]").differences for i, v in enumerate(actual))))
 
 
+def _after(argument: Value, actual: Value, path: str) -> Match:
+    """Compare message ids: ledgers roll over, so entry ids alone tell no order."""
+    places = [(one.ledgerId, one.entryId) for one in (argument, actual) if isinstance(one, MessageIdData)]
+    fits = len(places) == 2 and places[0] < places[1]
+    return FITS if fits else Match((Difference(path, f"a message id after {show(argument)}", show(actual)),))
+
+
 MATCHERS: Final[dict[str, Callable[[Value, Value, str], Match]]] = {
     "$any": _any,
     "$present": lambda argument, actual, path: _absent(not argument, actual, path),
@@ -315,4 +323,5 @@ MATCHERS: Final[dict[str, Callable[[Value, Value, str], Match]]] = {
     "$bag": _bag,
     "$contains": _contains,
     "$each": _each,
+    "$after": _after,
 }

@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from conformance.engine import model as m
 from conformance.engine.actions import Actions, Advance, actions_first, grouped, groups
-from conformance.engine.node import Node, Scope, numbered
+from conformance.engine.node import Node, Scope, numbered, walk
+from conformance.engine.nodes import Expect
 from conformance.engine.parts import BytesSpec
 from conformance.engine.step import Compiler
 from conformance.engine.steps import UseStep
@@ -39,6 +40,12 @@ class Program:
     def actions(self) -> Iterator[Actions]:
         """Return all groups of actions, in the order of the file."""
         return groups(self.nodes)
+
+    @property
+    def speaks_of_time(self) -> bool:
+        """Tell whether the case lets time pass or has a window, so that it says nothing of a peer when something else is late."""
+        passes = any(action.what == "advance" for group in self.actions() for lane in group.lanes for action in lane)
+        return passes or any(isinstance(node, Expect) and node.window is not None for node in walk(self.nodes))
 
 
 def cells(transcript: m.Transcript) -> list[dict[str, Value]]:
@@ -108,10 +115,12 @@ def _plain(spec: Any) -> Any:
 
 _PING: Final = m.Ambient(frame={"ping": {}}, answer={"pong": {}})
 _PONG: Final = m.Ambient(frame={"pong": {}})
+REDIRECT: Final = m.Ambient(frame={"lookupTopicResponse": {"response": "Redirect"}})
+"""In every case: the runner follows it, by the same look-up once more on the same connection."""
 
 
 def _ambient(transcript: m.Transcript) -> tuple[m.Ambient, ...]:
-    return (_PING, _PONG) if transcript.ambient is None else tuple(transcript.ambient)
+    return (*((_PING, _PONG) if transcript.ambient is None else transcript.ambient), REDIRECT)
 
 
 def _variables(values: Mapping[str, Value], known: Environment) -> dict[str, Value]:

@@ -147,6 +147,7 @@ class Compiler:
         open: The connections that were opened, in order.
         connected: Those on which CONNECTED was expected.
         gone: Those that were closed.
+        counts: The next number of each `$next`.
     """
 
     def __init__(self, fragments: Mapping[str, Fragment]) -> None:
@@ -154,10 +155,26 @@ class Compiler:
         self.open: list[str] = []
         self.connected: set[str] = set()
         self.gone: set[str] = set()
+        self.counts: dict[str, int] = {}
 
     def steps(self, steps: Sequence[StepKind], scope: Scope, path: str) -> list[Node]:
         """Compile a list of steps."""
         return [node for index, step in enumerate(steps) for node in step.compile(self, scope, f"{path}[{index}]")]
+
+    def numbered(self, spec: Any) -> Any:
+        """Return what a step sends or expects, with the next number in place of each `{$next: name}`: within a step the same one."""
+        used: dict[str, int] = {}
+
+        def replaced(value: Any) -> Any:
+            if isinstance(value, dict):
+                if "$next" in value:
+                    return used.setdefault(value["$next"], self.counts.get(value["$next"], 0))
+                return {key: replaced(item) for key, item in value.items()}
+            return [replaced(item) for item in value] if isinstance(value, list) else value
+
+        found = replaced(spec)
+        self.counts |= {name: number + 1 for name, number in used.items()}
+        return found
 
 
 def connection(at: str | None, scope: Scope) -> str:

@@ -69,11 +69,12 @@ class FrameStep(_Moment):
     def compile(self, compiler: Compiler, scope: Scope, path: str) -> list[Node]:
         """Return a send or an expectation."""
         at = connection(self.at, scope)
-        if self.client is not None:
-            return [Send(path, scope, at, {"frame": self.client, "payload": self.payload}, self.label)]
-        if "connected" in (self.broker or {}):
+        client, broker, payload = compiler.numbered([self.client, self.broker, self.payload])
+        if client is not None:
+            return [Send(path, scope, at, {"frame": client, "payload": payload}, self.label)]
+        if "connected" in (broker or {}):
             compiler.connected.add(at)
-        return [Expect(path, at, scope, self.patience(), self.broker, self.payload, self.window, self.label, clause=self.clause)]
+        return [Expect(path, at, scope, self.patience(), broker, payload, self.window, self.label, clause=self.clause)]
 
 
 @step_kind("one_write")
@@ -169,7 +170,7 @@ class AdminStep(StepKind):
     admin: dict[str, Any] | list[dict[str, Any]]
     each: Annotated[dict[str, Any], Field(min_length=1, max_length=1)] | None = None
     parallel: Annotated[int, Field(ge=1)] = 1
-    status: int | None = Field(default=None, description="the answer to expect; without it any 2xx")
+    status: int | Literal["any"] | None = Field(default=None, description="the answer to expect; without it any 2xx")
     label: str | None = None
 
     def calls(self) -> Iterable[tuple[Place, Mapping[str, Any]]]:

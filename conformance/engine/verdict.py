@@ -10,8 +10,9 @@ from typing import Any, Final
 from conformance.engine import log
 from conformance.engine.diagnosis import Diagnosis, diagnose
 from conformance.engine.machine import Machine, MachineError, State
+from conformance.engine.matching import see
 from conformance.engine.model import Level, Transcript
-from conformance.engine.node import walk
+from conformance.engine.node import expected, walk
 from conformance.engine.program import Program
 from conformance.engine.values import Value, ValueProblem
 
@@ -54,8 +55,10 @@ _BY_LEVEL: Final = {"MUST": Verdict.FAIL, "SHOULD": Verdict.WARN, "MAY": Verdict
 _BY_BRANCH: Final = {"conforms": Verdict.PASS, "warn": Verdict.WARN, "gap": Verdict.SPEC_GAP, "fails": Verdict.FAIL}
 SERVER_ERROR: Final = 500
 """From this status on an admin interface says that it has stumbled itself: the case is run once more before it counts."""
-LAG_LIMIT: Final = 1.0
-"""Seconds by which the harness may be late before a rule that speaks of time can't be judged."""
+LATE_LIMIT: Final = 1.0
+"""Seconds by which the harness or an admin call may be late before a case that speaks of time can't be judged."""
+LINK_LATE_LIMIT: Final = 0.3
+"""The same for the answer to CONNECT, which shows how long bytes take."""
 
 
 @dataclass(frozen=True)
@@ -158,10 +161,10 @@ def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Map
     stumbled = isinstance(trouble, log.End) and trouble.problem is not None and (trouble.status or 0) >= SERVER_ERROR
     if diagnosis.kind == "harness" and not stumbled:
         return _error(program, trial_log, diagnosis)
-    if stumbled or (diagnosis.timed and _lag(trial_log.events) > LAG_LIMIT):
+    if stumbled or ((diagnosis.timed or program.speaks_of_time) and was_late(trial_log.events)):
         clauses = dict.fromkeys(program.clauses, Verdict.UNTESTABLE)
         return Outcome(trial_log.begin.key, Verdict.INCONCLUSIVE, clauses, diagnosis)
-    charged = diagnosis.clause or program.clauses[0]
+    charged = _gravest(diagnosis.clause or program.clauses[0], machine, levels)
     taken = {step.clause for step in diagnosis.taken}
     open_clauses = {node.clause for node in walk(diagnosis.left)}
     clauses = {clause: Verdict.PASS if clause in taken and clause not in open_clauses else Verdict.UNTESTABLE for clause in program.clauses}
@@ -169,8 +172,35 @@ def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Map
     return Outcome(trial_log.begin.key, clauses[charged], clauses, diagnosis, observed=dict(diagnosis.observed))
 
 
-def _lag(events: Sequence[log.Event]) -> float:
-    return max((event.seconds for event in events if isinstance(event, log.Lag)), default=0.0)
+def _gravest(clause: str, machine: Machine, levels: Mapping[str, Level]) -> str:
+    """Return the clause to charge: of one that leaves all open, what else the peer could have done by a clause that does not."""
+    if levels.get(clause) != "MAY" or machine.failure is None:
+        return clause
+    others = (one.clause for state in machine.failure.states for one in expected(state.nodes))
+    return next((one for one in others if one is not None and levels.get(one) == "MUST"), clause)
+
+
+def was_late(events: Iterable[log.Event]) -> bool:
+    """Tell whether something was late of which no clause speaks: the harness, an admin call, the answer to CONNECT."""
+    begun: dict[str, log.Begin] = {}
+    first_sent: dict[str, float] = {}
+    for event in events:
+        if isinstance(event, log.Begin) and event.what == "admin":
+            begun[event.step] = event
+        elif isinstance(event, log.Begin) and event.what == "send":
+            first_sent.setdefault(event.at or "", event.t)
+        if isinstance(event, log.Lag):
+            late = event.seconds > LATE_LIMIT
+        elif isinstance(event, log.End) and event.step in begun:
+            calls = len(begun[event.step].detail.get("calls", ())) or 1
+            late = event.t - begun[event.step].t > calls * LATE_LIMIT
+        elif isinstance(event, log.Frame) and event.at in first_sent and see(event).name == "connected":
+            late = event.t - first_sent.pop(event.at) > LINK_LATE_LIMIT
+        else:
+            continue
+        if late:
+            return True
+    return False
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

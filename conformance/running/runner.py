@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from conformance import __version__
 from conformance.engine import log
 from conformance.engine import model as m
+from conformance.engine.capabilities import DECLARED
 from conformance.engine.program import cells, fresh_names
 from conformance.engine.values import Value
 from conformance.engine.verdict import Outcome, TrialLog, Verdict
@@ -282,6 +283,11 @@ class _Part:
         lacking = lack(case, has)
         if lacking is not None:
             return lacking
+        for name in case.requires:
+            known = name.removeprefix("!")
+            is_open = known in DECLARED and known not in endpoint.capabilities and endpoint.release is None
+            if is_open and name != known:
+                return "UNTESTABLE", f"nothing on the wire tells whether the target has {known}: declare it in a target file"
         kinds = set(fresh_names(case).values())
         if "namespace" in kinds and not has["admin"]:
             return "UNTESTABLE", "needs a namespace of its own: give an admin URL"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from conformance.targets.connect_probe import connect_answer
-from conformance.targets.model import NOTHING, Endpoint, Progress, TargetError, refuse_settings
+from conformance.targets.model import NOTHING, Endpoint, Progress, SettingsRefused, TargetError, own_token, refuse_settings
 from conformance.targets.process import free_ports, poll_until, supervised
 from conformance.targets.properties import properties_text
 
@@ -82,6 +82,7 @@ class StartedTarget:
             Where it is reached, once it has answered CONNECT with CONNECTED.
 
         Raises:
+            SettingsRefused: With these settings it refuses CONNECT.
             TargetError: It does not start; with the last lines of its log.
         """
         if not any("{config_file}" in word for word in self.command):
@@ -89,7 +90,12 @@ class StartedTarget:
         with tempfile.TemporaryDirectory(prefix="pulsar-conformance-", ignore_cleanup_errors=True) as name:
             work = Path(name)
             service_port, admin_port = free_ports(2)
-            endpoint = replace(self.at_ports(service_port, admin_port), config=dict(config), log_file=work / "target.log")
+            endpoint = replace(
+                self.at_ports(service_port, admin_port),
+                token=self.endpoint.token or own_token(config),
+                config=dict(config),
+                log_file=work / "target.log",
+            )
             command = self._command(work, service_port, admin_port, config)
             if progress:
                 progress(f"starting {self.name}: {shlex.join(command)}")
@@ -106,7 +112,8 @@ class StartedTarget:
                 except TargetError as error:
                     if answer != "refused":
                         raise
-                    raise TargetError(f"{self.name} refuses CONNECT; {error.message}", hint="does it need a token?") from None
+                    refused = SettingsRefused if config else TargetError  # without settings there is nothing that could be tested
+                    raise refused(f"{self.name} refuses CONNECT; {error.message}", hint="does it need a token?") from None
                 yield endpoint
 
     def _command(self, work: Path, service_port: int, admin_port: int, config: Mapping[str, str]) -> Sequence[str]:

@@ -55,9 +55,9 @@ class Player:
                 assert wanted is not None, "the machine wants no actions here"
                 group = wanted[0]
                 steps = [f"{group.number}.{i}.{j}" for i, lane in enumerate(group.lanes) for j in range(len(lane))]
-                kinds = [action.what for lane in group.lanes for action in lane]
-                for step, what in zip(steps, kinds, strict=True):
-                    add(log.Begin, step=step, what=what)
+                actions = [action for lane in group.lanes for action in lane]
+                for step, action in zip(steps, actions, strict=True):
+                    add(log.Begin, step=step, what=action.what, at=action.at)
                 running = steps
             if item in ("actions", "end"):
                 for step in running:

@@ -27,6 +27,14 @@ TABLE = [
             (3, "f: expected [1, 2], got 3"),
         ],
     ),
+    (
+        {"$after": pb.MessageIdData(ledgerId=5, entryId=7)},
+        [pb.MessageIdData(ledgerId=5, entryId=8), pb.MessageIdData(ledgerId=6, entryId=0)],
+        [
+            (pb.MessageIdData(ledgerId=5, entryId=7), "f: expected a message id after ledgerId: 5 entryId: 7, got ledgerId: 5 entryId: 7"),
+            (1, "f: expected a message id after ledgerId: 5 entryId: 7, got 1"),
+        ],
+    ),
     ({"$any": True}, [1, "x", [], b""], [(ABSENT, "f: expected anything, got nothing (the field is absent)")]),
     ({"$absent": True}, [ABSENT, []], [(1, "f: expected nothing (the field is absent), got 1")]),
     ({"$absent": False}, [1], [(ABSENT, "f: expected a value, got nothing (the field is absent)")]),

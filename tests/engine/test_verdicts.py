@@ -66,6 +66,65 @@ def test_time_that_the_harness_lost_makes_it_inconclusive(play):
     assert play(ASK, ["actions", ("lag", 3.0), success(6)]).verdict is Verdict.FAIL
 
 
+TIMED = """
+steps:
+  - admin: {create_topic: x}
+  - advance: 1.0
+  - broker: {watchTopicUpdate: {watcher_id: 7, new_topics: [x]}}
+    clause: test.two
+"""
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(0.5, Verdict.FAIL), (1.5, Verdict.INCONCLUSIVE)])
+def test_a_case_that_lets_time_pass_says_nothing_after_a_late_admin_call(play, seconds, verdict):
+    assert play(TIMED, ["begin", seconds, "end", update(new=["y"])]).verdict is verdict
+    assert play(TIMED.replace("  - advance: 1.0\n", ""), ["begin", seconds, "end", update(new=["y"])]).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(0.2, Verdict.FAIL), (0.4, Verdict.INCONCLUSIVE)])
+def test_nor_after_a_late_answer_to_connect(play, seconds, verdict):
+    text = """
+steps:
+  - {client: {connect: {client_version: x}}, label: start}
+  - broker: {connected: {}}
+  - broker: {pong: {}}
+    window: {since: start, min: 0, max: 1}
+ambient: []
+"""
+    connected = {"connected": {"server_version": "x"}}
+    assert play(text, ["actions", seconds, connected, 1, PONG]).verdict is verdict
+
+
+def test_a_failure_beside_a_may_is_charged_to_the_must_that_was_open(play):
+    text = """
+steps:
+  - client: {ping: {}}
+  - one_of:
+      - {name: a, steps: [{broker: {success: {request_id: 1}}, clause: test.one}]}
+      - {name: b, steps: [{broker: {error: {request_id: 1, error: UnknownError}}, clause: test.two}]}
+"""
+    outcome = play(text, ["actions", success(2)], levels={"test.one": "MAY", "test.two": "MUST"})
+    assert outcome.verdict is Verdict.FAIL
+    assert outcome.clauses["test.two"] is Verdict.FAIL
+
+
+def test_a_redirect_is_ambient_in_every_case(play):
+    redirect = {"lookupTopicResponse": {"request_id": 1, "response": "Redirect"}}
+    assert play(ASK + "ambient: []\n", ["actions", redirect, success(5)]).verdict is Verdict.PASS
+
+
+def test_next_counts_the_steps_that_have_it(play):
+    text = """
+steps:
+  - client: {ping: {}}
+  - for: {i: [a, b]}
+    do: [{broker: {send_receipt: {producer_id: 1, sequence_id: {$next: x}, highest_sequence_id: {$next: x}}}}]
+"""
+    receipts = [{"send_receipt": {"producer_id": 1, "sequence_id": one, "highest_sequence_id": one}} for one in (0, 1)]
+    assert play(text, ["actions", *receipts]).verdict is Verdict.PASS
+    assert play(text, ["actions", receipts[0], receipts[0]]).verdict is Verdict.FAIL
+
+
 def test_closed_connection(play):
     outcome = play(ASK, ["actions", "closed"])
     assert outcome.diagnosis.kind == "closed"
