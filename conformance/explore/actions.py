@@ -238,10 +238,10 @@ async def seek(player: Player, number: int, position: int) -> None:
 # PIP-145
 
 
-def _with_hash(player: Player, which: str, known: str | None) -> dict[str, Any]:
+def _with_hash(which: str, known: str | None, field: str = "topics_hash") -> dict[str, Any]:
     if which == "none" or (which == "current" and known is None):
         return {}
-    return {"topics_hash": known if which == "current" else "00000000"}
+    return {field: known if which == "current" else "00000000"}
 
 
 @kind(
@@ -251,7 +251,7 @@ def _with_hash(player: Player, which: str, known: str | None) -> dict[str, Any]:
 async def list_topics(player: Player, at: str, namespace: int, pattern: int, which: str, mode: str) -> None:
     """Ask for the topics that a pattern selects."""
     text = player.world.pattern(namespace, pattern)
-    more = _with_hash(player, which, player.told.list_hash(text, mode))
+    more = _with_hash(which, player.told.list_hash(text, mode))
     request = player.request()
     player.told.expects_list(request, text, mode)
     fields = {"request_id": request, "namespace": player.namespace(namespace), "mode": mode, "topics_pattern": text, **more}
@@ -262,7 +262,7 @@ async def list_topics(player: Player, at: str, namespace: int, pattern: int, whi
 async def watch_topics(player: Player, at: str, watcher: int, namespace: int, pattern: int, which: str) -> None:
     """Watch the topics that a pattern selects."""
     text = player.world.pattern(namespace, pattern)
-    more = _with_hash(player, which, player.told.watch_hash(at, watcher))
+    more = _with_hash(which, player.told.watch_hash(at, watcher))
     full = f"persistent://{text}"
     fields = {
         "request_id": player.request(),
@@ -329,9 +329,7 @@ async def delete_scalable_topic(player: Player, topic: tuple[int, int]) -> None:
 async def watch_scalable_topics(player: Player, at: str, watch: int, namespace: int, filters: dict[str, str], which: str) -> None:
     """Watch the scalable topics that filters select."""
     known = player.told.watch_hash(at, watch, "scalable")
-    more = (
-        {} if which == "none" or (which == "current" and known is None) else {"current_hash": known if which == "current" else "00000000"}
-    )
+    more = _with_hash(which, known, "current_hash")
     pairs = [{"key": key, "value": value} for key, value in filters.items()]
     fields = {"watch_id": watch, "namespace": player.namespace(namespace), "property_filters": pairs, **more}
     await player.send(at, {"watchScalableTopics": fields})

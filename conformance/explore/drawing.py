@@ -67,5 +67,5 @@ class Several:
         if len(value) > 1:
             yield from (value[:place] + value[place + 1 :] for place in range(len(value)))
         for place, one in enumerate(value):
-            changed = (value[:place] + (simple,) + value[place + 1 :] for simple in self._values.simpler(one))
+            changed = ((*value[:place], simple, *value[place + 1 :]) for simple in self._values.simpler(one))
             yield from (other for other in changed if not self._unique or len(set(other)) == len(other))

@@ -10,76 +10,25 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import itertools
-import json
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 
 from conformance.explore.actions import KINDS
+from conformance.explore.difference import Difference
 from conformance.explore.freedoms import load_freedoms
-from conformance.explore.player import Player, Step, clean
-from conformance.explore.said import Line, Told
+from conformance.explore.played import Said, on_reference, on_target
+from conformance.explore.player import Step
+from conformance.explore.said import Told
 from conformance.explore.world import Scenario, draw, simpler
 from conformance.running.probe import Probed, probe
-from conformance.targets import AdminClient, Endpoint, InProcessTarget, Target
+from conformance.targets import Endpoint, Target
 from refimpl.net.virtual_time import VirtualTimeLoop
 
 SHRINKING_SECONDS = 60.0
-QUIET = 0.1
-"""Virtual seconds in which the reference says all that it will after an action."""
-PATIENCE = 3.0
-"""Seconds that a target has to say what the reference said."""
-AFTERWARDS = 0.25
-"""Seconds in which a target may say too much, after the last action; and after it has said something else."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """An action after which the target has said something else than the reference.
-
-    Attributes:
-        scenario: What was played.
-        place: The number of the step; 0: the preparation.
-        missing: What only the reference has said.
-        extra: What only the target has said.
-        steps: What the reference's player did, as the steps of a transcript.
-        told: What the reference said.
-    """
-
-    scenario: Scenario
-    place: int
-    missing: tuple[Line, ...]
-    extra: tuple[Line, ...]
-    steps: Sequence[Step] = field(repr=False)
-    told: Told = field(repr=False)
-
-    @property
-    def signature(self) -> str:
-        """Return what makes two differences the same: the kind of action, and which fields of which commands differ."""
-        action = self.steps[self.place].action
-        return f"{action.kind if action else 'preparation'}: {'; '.join(sorted(set(_described(self.missing, self.extra))))}"
-
-
-def _described(missing: Sequence[Line], extra: Sequence[Line]) -> Iterable[str]:
-    for name in {line.name for line in (*missing, *extra)}:
-        was, now = ([line for line in lines if line.name == name] for lines in (missing, extra))
-        if was and now:
-            yield f"{name} has other {', '.join(_fields_that_differ(was[0], now[0])) or 'lines'}"
-        else:
-            yield f"{'no' if was else 'a further'} {name}" + (
-                f" {(was or now)[0].fields}" if name in ("error", "closed") or not (was or now)[0].fields.startswith("{") else ""
-            )
-
-
-def _fields_that_differ(was: Line, now: Line) -> list[str]:
-    try:
-        one, two = json.loads(was.fields), json.loads(now.fields)
-    except ValueError:
-        return [f"{was.fields} -> {now.fields}"]
-    return sorted(key for key in {*one, *two} if one.get(key) != two.get(key))
 
 
 @dataclass
@@ -152,24 +101,30 @@ class Explorer:
     Args:
         reference: Runs the reference's side, in virtual time.
         runner: Runs the target's side; its loop is in virtual time if the target is.
-        endpoint: Where the target is.
+        target: What is explored. In virtual time it is started anew for each scenario.
+        endpoint: Where it is, if it has been started already.
         capabilities: What it can do.
         plan: What to explore.
-        note: Gets a line about what was found.
+        note: Gets what was found so far after each scenario.
+        fault: Holds while the target plays: makes a reference with a fault of the target.
     """
 
     def __init__(
         self,
         reference: asyncio.Runner,
         runner: asyncio.Runner,
-        endpoint: Endpoint,
+        target: Target,
+        endpoint: Endpoint | None,
         capabilities: Mapping[str, bool],
         plan: Plan,
-        note: Callable[[Explored], None],
+        note: Callable[[Explored], None] = lambda _: None,
+        fault: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._reference_runner = reference
         self._runner = runner
+        self._target = target
         self._endpoint = endpoint
+        self._fault = fault
         self._plan = plan
         self._note = note
         self._kinds = [
@@ -180,7 +135,6 @@ class Explorer:
         ]
         self._numbers = itertools.count(1)
         self._begun = time.monotonic()
-        self._reference = InProcessTarget()
         self.explored = Explored()
 
     def explore(self) -> Explored:
@@ -231,111 +185,17 @@ class Explorer:
     def _play(self, scenario: Scenario, coverage: Coverage | None = None) -> Difference | None:
         number = next(self._numbers)
         names = {variable: f"pc-{self._plan.seed % 46656:x}-{number:x}{variable}" for variable in "ab"}
-        said = self._reference_runner.run(_on_reference(self._reference, scenario, names))
+        said = self._reference_runner.run(on_reference(scenario, names))
         if coverage is not None:
-            coverage.add(said.steps, said.player.told)
-        return self._runner.run(_on_target(self._endpoint, scenario, names, said, self._plan.slow))
+            coverage.add(said.player.steps, said.player.told)
+        with self._fault():
+            return self._runner.run(self._on_target(scenario, names, said))
 
-
-@dataclass(frozen=True)
-class Said:
-    """What the reference said.
-
-    Attributes:
-        player: Its player.
-        after: All lines so far, each time that its player waited until all was said.
-    """
-
-    player: Player
-    after: Sequence[Counter[Line]]
-
-    @property
-    def steps(self) -> Sequence[Step]:
-        """Return what was done."""
-        return self.player.steps
-
-
-async def _on_reference(target: Target, scenario: Scenario, names: Mapping[str, str]) -> Said:
-    after: list[Counter[Line]] = []
-
-    async def settle(player: Player) -> None:
-        await asyncio.sleep(QUIET)
-        player.drain()
-        after.append(Counter(player.told.lines))
-
-    async def between(_: Player) -> bool:
-        return True
-
-    async with target.run() as endpoint, AdminClient(endpoint) as admin:
-        player = Player(endpoint, admin, scenario.world, names, settle)
-        await player.play(scenario, between)
-        await player.end()
-    return Said(player, after)
-
-
-async def _on_target(endpoint: Endpoint, scenario: Scenario, names: Mapping[str, str], said: Said, slow: float) -> Difference | None:
-    difference: list[Difference] = []
-
-    place = -1
-
-    async def settle(player: Player) -> None:
-        nonlocal place
-        place += 1
-        await _until_said(player, said.after[place], slow)
-
-    async def between(player: Player) -> bool:
-        expected = said.after[place]
-        missing, extra = expected - player.told.lines, player.told.lines - expected
-        if not missing and not extra:
-            return True
-        difference.append(
-            Difference(
-                scenario,
-                len(player.steps) - 1,
-                tuple(sorted(missing.elements())),
-                tuple(sorted(extra.elements())),
-                said.steps,
-                said.player.told,
-            )
-        )
-        return False
-
-    async with AsyncExitStack() as stack:
-        admin = await stack.enter_async_context(AdminClient(endpoint)) if endpoint.admin_url is not None else None
-        player = Player(endpoint, admin, scenario.world, names, settle)
-        try:
-            await player.play(scenario, between)
-            if not difference:
-                await player.ping()
-                await asyncio.sleep(AFTERWARDS)
-                player.drain()
-                await between(player)
-        finally:
-            await player.end()
-            if admin is not None and not endpoint.thrown_away:
-                await clean(admin, names)
-    return difference[0] if difference else None
-
-
-async def _until_said(player: Player, expected: Counter[Line], slow: float) -> None:
-    """Wait until a target has said what is expected; not much longer once it has said something else."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + PATIENCE * slow
-    other_until = None
-    while True:
-        player.changed.clear()
-        player.drain()
-        if player.told.lines == expected:
-            return
-        if player.told.lines - expected:
-            other_until = other_until or loop.time() + AFTERWARDS * slow
-        left = min(until, other_until or until) - loop.time()
-        if left <= 0:
-            return
-        try:
-            await asyncio.wait_for(player.changed.wait(), left)
-        except TimeoutError:
-            continue
+    async def _on_target(self, scenario: Scenario, names: Mapping[str, str], said: Said) -> Difference | None:
+        if self._endpoint is not None:
+            return await on_target(self._endpoint, scenario, names, said, self._plan.slow)
+        async with self._target.run() as endpoint:
+            return await on_target(endpoint, scenario, names, said, self._plan.slow)
 
 
 def explore(target: Target, plan: Plan, note: Callable[[Explored], None] = lambda _: None) -> tuple[Explored, Probed]:
@@ -352,7 +212,7 @@ def explore(target: Target, plan: Plan, note: Callable[[Explored], None] = lambd
         endpoint = runner.run(stack.enter_async_context(target.run()))
         try:
             probed = runner.run(probe(endpoint))
-            explorer = Explorer(reference, runner, endpoint, probed.capabilities, plan, note)
+            explorer = Explorer(reference, runner, target, None if target.virtual_time else endpoint, probed.capabilities, plan, note)
             return explorer.explore(), probed
         finally:
             runner.run(stack.aclose())

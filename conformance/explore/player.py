@@ -82,7 +82,7 @@ class Player:
 
     def namespace(self, number: int) -> str:
         """Return the name of a namespace, with variables."""
-        return NAMESPACES[number]
+        return self.world.namespace(number)
 
     def producer(self, number: int) -> tuple[str, int, int] | None:
         """Return an open producer, with its connection and the sequence id for its next message; None: no producer is open."""
@@ -139,7 +139,7 @@ class Player:
             connection.close(how)
             self.told.gone(at)
             self._sequences = {key: value for key, value in self._sequences.items() if key[0] != at}
-            self._note({"close": at, "how": how})
+            self._note({"close": {"at": at, "how": how}})
 
     async def settle(self) -> None:
         """Wait until the broker has said what it will."""

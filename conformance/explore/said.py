@@ -61,7 +61,7 @@ class Told:
 
     concrete: Mapping[str, str]
     lines: Counter[Line] = field(default_factory=Counter)
-    frames: list[tuple[str, Frame, Line]] = field(default_factory=list)
+    frames: list[tuple[str, Frame | None, Line]] = field(default_factory=list)
     deliveries: dict[tuple[str, str, str], Delivery] = field(default_factory=dict)
     sets: dict[str, frozenset[str]] = field(default_factory=dict)
     """Sets of topics by their hash, as far as they were told."""
@@ -95,9 +95,9 @@ class Told:
         """Forget what belongs to a connection."""
         self.open_consumers = [one for one in self.open_consumers if one[0] != at]
         self.open_producers = {key: value for key, value in self.open_producers.items() if key[0] != at}
-        for known in (self._watched, self._versions, self.consumers):
-            for key in [key for key in known if at in key[:2]]:
-                del known[key]  # type: ignore[attr-defined]
+        self._watched = {key: value for key, value in self._watched.items() if key[1] != at}
+        self._versions = {key: value for key, value in self._versions.items() if key[0] != at}
+        self.consumers = {key: value for key, value in self.consumers.items() if key[0] != at}
 
     # What is known
 
@@ -121,13 +121,13 @@ class Told:
         name = command_name(frame.command)
         if name in UNHEARD:
             return
-        message = sub_message(frame.command)
+        message: Any = sub_message(frame.command)
         fields = _fields(message, type_name(frame.command))
         lane = at
         if name == "message":
             lane = self._delivered(at, message, frame, fields)
         elif name == "send_receipt":
-            self._positions[message.message_id.ledgerId, message.message_id.entryId] = f"of producer {message.producer_id}"  # type: ignore[attr-defined]
+            self._positions[message.message_id.ledgerId, message.message_id.entryId] = f"of producer {message.producer_id}"
             fields.pop("message_id", None)
         self._learn(at, name, message)
         self._say(Line(lane, name, self._symbolic(json.dumps(fields, sort_keys=True, ensure_ascii=False))), at, frame)
@@ -135,8 +135,7 @@ class Told:
     def closed(self, at: str) -> None:
         """Take the end of a connection."""
         self.gone(at)
-        self.lines[Line(at, CLOSED, "")] += 1
-        self.changed()
+        self._say(Line(at, CLOSED, ""), at, None)
 
     def garbage(self, at: str, data: bytes, reason: str) -> None:
         """Take bytes that are no frame."""
@@ -148,7 +147,7 @@ class Told:
         self.lines[Line("admin", operation, "ok" if 200 <= status < 300 else str(status))] += 1
         self.changed()
 
-    def _say(self, line: Line, at: str, frame: Frame) -> None:
+    def _say(self, line: Line, at: str, frame: Frame | None) -> None:
         self.lines[line] += 1
         self.frames.append((at, frame, line))
         self.changed()
@@ -265,7 +264,8 @@ def bodies_of(frame: Frame) -> list[str]:
 
 
 @cache
-def _is_free(path: str) -> bool:
+def is_free(path: str) -> bool:
+    """Tell whether a field may be anything, such as `CONNECTED.server_version`."""
     return any(fnmatch.fnmatchcase(path, pattern) for pattern in ignored_fields())
 
 
@@ -273,7 +273,7 @@ def _fields(message: Message, path: str) -> dict[str, Any]:
     found = {}
     for descriptor, value in message.ListFields():
         place = f"{path}.{descriptor.name}"
-        if not _is_free(place):
+        if not is_free(place):
             found[descriptor.name] = _plain(value, place, descriptor)
     return found
 

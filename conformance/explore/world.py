@@ -27,21 +27,27 @@ class World:
     """The names of a scenario.
 
     Attributes:
+        namespaces: How many of the namespaces it has.
         names: Local names of topics.
         patterns: Patterns, with `{namespace}` for the name of a namespace.
     """
 
+    namespaces: int
     names: tuple[str, ...]
     patterns: tuple[str, ...]
+
+    def namespace(self, number: int) -> str:
+        """Return the name of a namespace, with variables for the names of tenants."""
+        return NAMESPACES[number % self.namespaces]
 
     def topic(self, place: tuple[int, int], domain: str = "persistent") -> str:
         """Return the full name of a topic, with variables for the names of tenants."""
         namespace, name = place
-        return f"{domain}://{NAMESPACES[namespace]}/{self.names[name % len(self.names)]}"
+        return f"{domain}://{self.namespace(namespace)}/{self.names[name % len(self.names)]}"
 
     def pattern(self, namespace: int, number: int) -> str:
         """Return a pattern over one namespace."""
-        return self.patterns[number % len(self.patterns)].format(namespace=NAMESPACES[namespace])
+        return self.patterns[number % len(self.patterns)].format(namespace=self.namespace(namespace))
 
 
 @dataclass(frozen=True)
@@ -69,14 +75,20 @@ class Scenario:
 
 
 def draw(chance: random.Random, weights: Mapping[str, int]) -> Scenario:
-    """Draw a scenario.
+    """Draw a scenario. Most of them have one proposal for their theme, and leave some kinds of actions out, so that the others meet more often.
 
     Args:
         chance: The source of chance.
         weights: How often each kind of action is drawn, compared with the others.
     """
-    world = World(tuple(chance.sample(LOCAL_NAMES, chance.randint(2, 4))), tuple(chance.sample(PATTERNS, chance.randint(2, 3))))
-    kinds = chance.choices(tuple(weights), tuple(weights.values()), k=chance.randint(*LENGTHS))
+    names = chance.sample(LOCAL_NAMES, chance.choice((1, 1, 2, 3, 4)))
+    world = World(chance.choice((1, 1, 2, 3)), tuple(names), tuple(chance.sample(PATTERNS, chance.choice((1, 2, 3)))))
+    registers = sorted({KINDS[kind].proposal for kind in weights})
+    theme = chance.choice(registers)
+    left_out = {kind for kind in weights if KINDS[kind].proposal not in ("core", theme) and chance.random() < 0.8}
+    left_out |= {kind for kind in weights if chance.random() < 0.2}
+    kept = {kind: weight for kind, weight in weights.items() if kind not in left_out} or weights
+    kinds = chance.choices(tuple(kept), tuple(kept.values()), k=chance.randint(*LENGTHS))
     return Scenario(world, tuple(_drawn(kind, chance) for kind in kinds))
 
 
@@ -95,6 +107,8 @@ def simpler(scenario: Scenario) -> Iterator[Scenario]:
     for place, action in enumerate(actions):
         for changed in _simpler_action(action):
             yield replace(scenario, actions=(*actions[:place], changed, *actions[place + 1 :]))
+    for namespaces in range(1, scenario.world.namespaces):
+        yield replace(scenario, world=replace(scenario.world, namespaces=namespaces))
     for names in _simpler_texts(scenario.world.names, LOCAL_NAMES):
         yield replace(scenario, world=replace(scenario.world, names=names))
     for patterns in _simpler_texts(scenario.world.patterns, PATTERNS):
