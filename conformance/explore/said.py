@@ -144,7 +144,7 @@ class Told:
 
     def answered(self, operation: str, status: int) -> None:
         """Take the answer of an admin call."""
-        self.lines[Line("admin", operation, "ok" if 200 <= status < 300 else str(status))] += 1
+        self.lines[Line("admin", operation, "ok" if 200 <= status < 300 else "refused")] += 1
         self.changed()
 
     def _say(self, line: Line, at: str, frame: Frame | None) -> None:
