@@ -91,6 +91,7 @@ def run(
     token_file: TokenOption = None,
     tls_trust_certs: TrustOption = None,
     select: SelectOption = None,
+    case: Annotated[list[Path] | None, typer.Option(help="a transcript outside the suite, run alone; may be repeated")] = None,
     level: Annotated[str | None, typer.Option(help="only cases with a clause of this level: MUST, SHOULD or MAY")] = None,
     profile: Annotated[
         str | None, typer.Option(help="default (what real peers speak) or as-written (the texts); what the target speaks by default")
@@ -127,7 +128,7 @@ def run(
         jobs=jobs,
         arguments=sys.argv[1:],
     )
-    run_and_report(chosen, options, baseline_or_stop(chosen.name, baseline), report, strict=strict, record=record)
+    run_and_report(chosen, options, baseline_or_stop(chosen.name, baseline), report, strict=strict, record=record, more=case or ())
 
 
 @app.command("list")

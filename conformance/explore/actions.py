@@ -117,16 +117,11 @@ async def ask_partitions(player: Player, at: str, topic: tuple[int, int], domain
 # Messages
 
 
-async def _look_up(player: Player, at: str, topic: str) -> None:
-    await player.send(at, {"lookupTopic": {"topic": topic, "request_id": player.request()}})
-    await player.settle()
-
-
 @kind("core", weight=4, at=CONNECTION, producer=ID, topic=TOPIC, domain=DOMAIN)
 async def produce(player: Player, at: str, producer: int, topic: tuple[int, int], domain: str) -> None:
     """Open a producer."""
     name = player.world.topic(topic, domain)
-    await _look_up(player, at, name)
+    await player.look_up(at, name)
     await player.send(at, {"producer": {"topic": name, "producer_id": producer, "request_id": player.request()}})
 
 
@@ -159,7 +154,7 @@ async def publish_batch(player: Player, number: int, starts: list[str]) -> None:
 
 
 async def _subscribe(player: Player, at: str, consumer: int, topic: str, more: Mapping[str, Any]) -> None:
-    await _look_up(player, at, topic)
+    await player.look_up(at, topic)
     fields = {"topic": topic, "consumer_id": consumer, "request_id": player.request(), **more}
     player.subscribes(at, fields)
     await player.send(at, {"subscribe": fields})

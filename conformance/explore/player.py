@@ -21,6 +21,8 @@ from refimpl.wire import Frame, command_name
 
 _PATIENCE = 30.0
 CLIENT_VERSION = "pulsar-conformance"
+LOOKUP_REQUEST = 901
+"""The request id in the fragment `lib/core-lookup`."""
 
 
 @dataclass
@@ -90,9 +92,7 @@ class Player:
         if not known:
             return None
         key = known[number % len(known)]
-        sequence = self._sequences.get(key, 0)
-        self._sequences[key] = sequence + 10
-        return (*key, sequence)
+        return (*key, self.sequence(key))
 
     def consumer(self, number: int) -> tuple[str, int] | None:
         """Return an open consumer, with its connection; None: no consumer is open."""
@@ -125,6 +125,14 @@ class Player:
         with contextlib.suppress(TimeoutError):
             await self._connections[at].send(build_frame(concrete, payload), _PATIENCE)
 
+    async def look_up(self, at: str, topic: str) -> None:
+        """Look a topic up, as a client does before it uses it."""
+        await self._opened(at)
+        self._note({"use": "lib/core-lookup", "at": at, "with": {"topic": topic}})
+        fields = {"topic": _resolved(topic, self._concrete), "request_id": LOOKUP_REQUEST}
+        await self._connections[at].send(build_frame({"lookupTopic": fields}), _PATIENCE)
+        await self.settle()
+
     async def admin(self, operation: str, **arguments: Any) -> None:
         """Call the admin interface."""
         assert self._admin is not None
@@ -155,7 +163,7 @@ class Player:
             between: Called after each step has settled; returns whether to go on.
         """
         self.steps.append(Step(None))
-        await self._prepare()
+        await self.prepare()
         for action in (None, *scenario.actions):
             if action is not None:
                 self.steps.append(Step(action))
@@ -165,7 +173,18 @@ class Player:
             if not await between(self):
                 return
 
-    async def _prepare(self) -> None:
+    def concrete(self, text: str) -> str:
+        """Return a text with the names of this time in place of variables."""
+        return str(_resolved(text, self._concrete))
+
+    def sequence(self, producer: tuple[str, int]) -> int:
+        """Return the sequence id for the next message of a producer. There is room for a batch between two."""
+        sequence = self._sequences.get(producer, 0)
+        self._sequences[producer] = sequence + 10
+        return sequence
+
+    async def prepare(self) -> None:
+        """Make the world."""
         for operation, arguments in preparation():
             await self.admin(operation, **arguments)
 

@@ -70,6 +70,8 @@ class Told:
     open_producers: dict[tuple[str, int], int] = field(default_factory=dict)
     asked: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     changed: Callable[[], None] = lambda: None
+    listener: Callable[[str, Frame], None] = lambda _at, _frame: None
+    """Gets each frame beside this."""
     _watched: dict[tuple[str, str, int], set[str] | None] = field(default_factory=dict)
     _versions: dict[tuple[str, int], int] = field(default_factory=dict)
     _lists: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -121,6 +123,7 @@ class Told:
         name = command_name(frame.command)
         if name in UNHEARD:
             return
+        self.listener(at, frame)
         message: Any = sub_message(frame.command)
         fields = _fields(message, type_name(frame.command))
         lane = at
