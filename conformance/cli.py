@@ -131,6 +131,39 @@ def run(
     run_and_report(chosen, options, baseline_or_stop(chosen.name, baseline), report, strict=strict, record=record, more=case or ())
 
 
+@app.command()
+def explore(
+    target: TargetArgument = DEFAULT_TARGET,
+    admin_url: AdminOption = None,
+    token_file: TokenOption = None,
+    tls_trust_certs: TrustOption = None,
+    minutes: Annotated[float, typer.Option(min=0, help="for how long new scenarios are drawn")] = 10.0,
+    scenarios: Annotated[int | None, typer.Option(min=1, help="how many scenarios at most")] = None,
+    seed: Annotated[int | None, typer.Option(help="repeats an exploration; from the clock by default")] = None,
+    proposal: Annotated[list[str] | None, typer.Option(help="actions of this proposal and of the core only; may be repeated")] = None,
+    concurrent: Annotated[bool, typer.Option(help="several actors at the same time, judged by what must hold afterwards")] = False,
+    slow: Annotated[float, typer.Option(min=0.1, help="factor on the time that the target has to answer")] = 1.0,
+    report: Annotated[Path, typer.Option(help="folder for explore.html and the transcripts of what differs")] = Path("reports"),
+) -> None:
+    """Play scenarios that nobody wrote on a target and on the reference, and show where the two differ."""
+    for name in proposal or ():
+        check_choice("--proposal", name, names.registers())
+    chosen = _target(target, admin_url, token_file, tls_trust_certs)
+
+    from conformance.commands.exploring import explore_and_report
+    from conformance.explore.explorer import Plan
+
+    plan = Plan(
+        seconds=minutes * 60,
+        scenarios=scenarios,
+        seed=seed if seed is not None else int(time.time()) % (1 << 31),
+        proposals=proposal or (),
+        slow=slow,
+        concurrent=concurrent,
+    )
+    explore_and_report(chosen, plan, report)
+
+
 @app.command("list")
 def list_(
     select: SelectOption = None,

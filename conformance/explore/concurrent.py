@@ -49,6 +49,14 @@ class Watch:
     problems: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Played:
+    """What became of concurrent actions: what does not hold afterwards, and how many there were."""
+
+    problems: list[str]
+    actions: int
+
+
 class Observer:
     """Follows what the actors are told.
 
@@ -133,6 +141,7 @@ class Actor:
         self._player = player
         self._observer = observer
         self._next_watcher = 1
+        self.done = 0
         self._kinds = [self._create, self._create, self._delete, self._grow, self._publish, self._publish, self._acknowledge]
         if capabilities.get("topic-list-watch"):
             self._kinds += [self._watch, self._watch, self._close]
@@ -145,6 +154,7 @@ class Actor:
         """Carry out some actions."""
         for _ in range(self._chance.randint(*ACTIONS)):
             await self._chance.choice(self._kinds)()
+            self.done += 1
             await asyncio.sleep(self._chance.choice(PAUSES))
 
     def _topic(self, domain: str = "persistent") -> str:
@@ -214,7 +224,7 @@ class Actor:
             await self._player.send(self._at, {"ack": fields})
 
 
-async def play(endpoint: Endpoint, capabilities: Mapping[str, bool], seed: str, names: Mapping[str, str], slow: float = 1.0) -> list[str]:
+async def play(endpoint: Endpoint, capabilities: Mapping[str, bool], seed: str, names: Mapping[str, str], slow: float = 1.0) -> Played:
     """Let three actors act at the same time on a target with an admin interface; return what does not hold afterwards."""
 
     async def settle(player: Player) -> None:
@@ -236,7 +246,7 @@ async def play(endpoint: Endpoint, capabilities: Mapping[str, bool], seed: str, 
             await player.ping()
             await asyncio.sleep(REST * slow)
             player.drain()
-            return [problem async for problem in _problems(player, observer)]
+            return Played([problem async for problem in _problems(player, observer)], sum(actor.done for actor in actors))
         finally:
             await player.end()
             if not endpoint.thrown_away:

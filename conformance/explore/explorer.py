@@ -1,8 +1,8 @@
 """Plays scenarios on the reference and on a target, and compares what both said after each action.
 
 The reference plays first, in virtual time. The target plays then, and after each action has the time to say the same; anything
-else, less or more, is a difference. A scenario that differs in a new way is made as small as it can be. What was rarely covered is drawn more
-often.
+else, less or more, is a difference. A scenario that differs in a new way is made as small as it can be. What was rarely covered is
+drawn more often.
 """
 
 from __future__ import annotations
@@ -13,22 +13,26 @@ import itertools
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from conformance.explore.actions import KINDS
+from conformance.explore.concurrent import play
 from conformance.explore.difference import Difference
 from conformance.explore.freedoms import load_freedoms
-from conformance.explore.played import Said, on_reference, on_target
+from conformance.explore.played import on_reference, on_target
 from conformance.explore.player import Step
 from conformance.explore.said import Told
 from conformance.explore.world import Scenario, draw, simpler
-from conformance.running.probe import Probed, probe
+from conformance.running.probe import probe
 from conformance.targets import Endpoint, Target
 from refimpl.net.virtual_time import VirtualTimeLoop
 
 SHRINKING_SECONDS = 60.0
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -65,6 +69,7 @@ class Explored:
         differences: Each difference by its signature, as small as it was shrunk to.
         free: How often a difference that is none was met, by its entry in the list of freedoms.
         unrepeated: Differences that did not come again when the scenario was played again.
+        broken: What did not hold after concurrent actions, by their seed.
     """
 
     scenarios: int = 0
@@ -74,6 +79,11 @@ class Explored:
     differences: dict[str, Difference] = field(default_factory=dict)
     free: Counter[str] = field(default_factory=Counter)
     unrepeated: dict[str, Difference] = field(default_factory=dict)
+    broken: dict[str, list[str]] = field(default_factory=dict)
+
+    def found(self) -> list[str]:
+        """Return everything that was found, in one line each."""
+        return [*self.differences, *(f"seed {seed}: {problems[0]}" for seed, problems in self.broken.items())]
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,7 @@ class Plan:
         seed: Repeats a plan.
         proposals: Only actions of these registers, and of the core; empty: all.
         slow: Factor on the time that a target has.
+        concurrent: Whether actors act at the same time, and are judged by what must hold afterwards.
     """
 
     seconds: float = 600.0
@@ -93,6 +104,7 @@ class Plan:
     seed: int = 0
     proposals: Sequence[str] = ()
     slow: float = 1.0
+    concurrent: bool = False
 
 
 class Explorer:
@@ -120,11 +132,12 @@ class Explorer:
         note: Callable[[Explored], None] = lambda _: None,
         fault: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self._reference_runner = reference
+        self._reference = reference
         self._runner = runner
         self._target = target
         self._endpoint = endpoint
         self._fault = fault
+        self._capabilities = capabilities
         self._plan = plan
         self._note = note
         self._kinds = [
@@ -139,17 +152,30 @@ class Explorer:
 
     def explore(self) -> Explored:
         """Explore until the time is over."""
+        step = self._at_the_same_time if self._plan.concurrent else self._beside_the_reference
         while not self._time_is_over():
             number = self.explored.scenarios
-            scenario = draw(random.Random(f"{self._plan.seed} {number}"), self.explored.coverage.weights(self._kinds))
             self.explored.scenarios += 1
-            self.explored.actions += len(scenario.actions)
-            difference = self._play(scenario, self.explored.coverage)
-            if difference is not None and self._is_new(difference.signature):
-                self._keep(difference)
+            step(f"{self._plan.seed} {number}")
+            self.explored.seconds = time.monotonic() - self._begun
             self._note(self.explored)
-        self.explored.seconds = time.monotonic() - self._begun
         return self.explored
+
+    def _beside_the_reference(self, seed: str) -> None:
+        scenario = draw(random.Random(seed), self.explored.coverage.weights(self._kinds))
+        self.explored.actions += len(scenario.actions)
+        difference = self._play(scenario, self.explored.coverage)
+        if difference is not None and self._is_new(difference.signature):
+            self._keep(difference)
+
+    def _at_the_same_time(self, seed: str) -> None:
+        with self._fault():
+            played = self._runner.run(
+                self._with_target(lambda endpoint: play(endpoint, self._capabilities, seed, self._names(), self._plan.slow))
+            )
+        self.explored.actions += played.actions
+        if played.problems:
+            self.explored.broken[seed] = played.problems
 
     def _time_is_over(self) -> bool:
         enough = self._plan.scenarios is not None and self.explored.scenarios >= self._plan.scenarios
@@ -183,22 +209,25 @@ class Explorer:
         self.explored.differences[signature] = smallest
 
     def _play(self, scenario: Scenario, coverage: Coverage | None = None) -> Difference | None:
-        number = next(self._numbers)
-        names = {variable: f"pc-{self._plan.seed % 46656:x}-{number:x}{variable}" for variable in "ab"}
-        said = self._reference_runner.run(on_reference(scenario, names))
+        names = self._names()
+        said = self._reference.run(on_reference(scenario, names))
         if coverage is not None:
             coverage.add(said.player.steps, said.player.told)
         with self._fault():
-            return self._runner.run(self._on_target(scenario, names, said))
+            return self._runner.run(self._with_target(lambda endpoint: on_target(endpoint, scenario, names, said, self._plan.slow)))
 
-    async def _on_target(self, scenario: Scenario, names: Mapping[str, str], said: Said) -> Difference | None:
+    def _names(self) -> dict[str, str]:
+        number = next(self._numbers)
+        return {variable: f"pc-{self._plan.seed % 46656:x}-{number:x}{variable}" for variable in "ab"}
+
+    async def _with_target(self, work: Callable[[Endpoint], Awaitable[T]]) -> T:
         if self._endpoint is not None:
-            return await on_target(self._endpoint, scenario, names, said, self._plan.slow)
+            return await work(self._endpoint)
         async with self._target.run() as endpoint:
-            return await on_target(endpoint, scenario, names, said, self._plan.slow)
+            return await work(endpoint)
 
 
-def explore(target: Target, plan: Plan, note: Callable[[Explored], None] = lambda _: None) -> tuple[Explored, Probed]:
+def explore(target: Target, plan: Plan, note: Callable[[Explored], None] = lambda _: None) -> Explored:
     """Explore a target.
 
     Raises:
@@ -213,6 +242,6 @@ def explore(target: Target, plan: Plan, note: Callable[[Explored], None] = lambd
         try:
             probed = runner.run(probe(endpoint))
             explorer = Explorer(reference, runner, target, None if target.virtual_time else endpoint, probed.capabilities, plan, note)
-            return explorer.explore(), probed
+            return explorer.explore()
         finally:
             runner.run(stack.aclose())
