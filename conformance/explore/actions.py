@@ -10,19 +10,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from conformance.explore.drawing import Choice, Draw, Pair, Several
+from conformance.explore.choices import Choice, Draw, Each, Some
 
 if TYPE_CHECKING:
     from conformance.explore.player import Player
+    from conformance.explore.world import Place
 
-NAMESPACES = ("${a}/n", "${a}/n-2", "${b}/n")
-"""Namespaces of a scenario: the second begins with the name of the first, the third has its local name in another tenant."""
 CONNECTION = Choice(*"abc")
 NAMESPACE = Choice(0, 0, 1, 2)
-TOPIC = Pair(NAMESPACE, Choice(*range(4)))
+TOPIC = Each(NAMESPACE, Choice(*range(3)), Choice(None, None, None, None, None, 0, 1))
 DOMAIN = Choice("persistent", "persistent", "persistent", "non-persistent")
 PATTERN = Choice(*range(3))
-ID = Choice(1, 2, 0, 2**32 + 1)
+ID = Choice(1, 1, 1, 2, 2, 0, 2**32 + 1)
 """Ids of watchers, producers and consumers."""
 HASH = Choice("none", "current", "wrong")
 SUBSCRIPTION = Choice("s", "r")
@@ -72,43 +71,43 @@ async def disconnect(player: Player, at: str, how: Literal["fin", "rst"]) -> Non
 
 
 @kind("core", "admin", weight=6, topic=TOPIC)
-async def create_topic(player: Player, topic: tuple[int, int]) -> None:
+async def create_topic(player: Player, topic: Place) -> None:
     """Create a topic without partitions."""
     await player.admin("create_topic", topic=player.world.topic(topic))
 
 
 @kind("core", "admin", weight=4, topic=TOPIC, force=Choice(False, True))
-async def delete_topic(player: Player, topic: tuple[int, int], force: bool) -> None:
+async def delete_topic(player: Player, topic: Place, force: bool) -> None:
     """Delete a topic without partitions."""
     await player.admin("delete_topic", topic=player.world.topic(topic), force=force)
 
 
 @kind("core", "admin", weight=4, topic=TOPIC, partitions=Choice(*range(1, 4)))
-async def create_partitioned_topic(player: Player, topic: tuple[int, int], partitions: int) -> None:
+async def create_partitioned_topic(player: Player, topic: Place, partitions: int) -> None:
     """Create a topic with partitions."""
     await player.admin("create_partitioned_topic", topic=player.world.topic(topic), partitions=partitions)
 
 
 @kind("core", "admin", weight=4, topic=TOPIC, partitions=Choice(*range(1, 5)))
-async def update_partitioned_topic(player: Player, topic: tuple[int, int], partitions: int) -> None:
+async def update_partitioned_topic(player: Player, topic: Place, partitions: int) -> None:
     """Let the number of partitions grow."""
     await player.admin("update_partitioned_topic", topic=player.world.topic(topic), partitions=partitions)
 
 
 @kind("core", "admin", weight=2, topic=TOPIC, force=Choice(False, True))
-async def delete_partitioned_topic(player: Player, topic: tuple[int, int], force: bool) -> None:
+async def delete_partitioned_topic(player: Player, topic: Place, force: bool) -> None:
     """Delete a topic with partitions."""
     await player.admin("delete_partitioned_topic", topic=player.world.topic(topic), force=force)
 
 
 @kind("core", "admin", weight=2, topic=TOPIC)
-async def unload_topic(player: Player, topic: tuple[int, int]) -> None:
+async def unload_topic(player: Player, topic: Place) -> None:
     """Unload a topic."""
     await player.admin("unload_topic", topic=player.world.topic(topic))
 
 
 @kind("core", at=CONNECTION, topic=TOPIC, domain=DOMAIN)
-async def ask_partitions(player: Player, at: str, topic: tuple[int, int], domain: str) -> None:
+async def ask_partitions(player: Player, at: str, topic: Place, domain: str) -> None:
     """Ask for the number of partitions, without creating anything."""
     fields = {"topic": player.world.topic(topic, domain), "request_id": player.request(), "metadata_auto_creation_enabled": False}
     await player.send(at, {"partitionMetadata": fields})
@@ -118,7 +117,7 @@ async def ask_partitions(player: Player, at: str, topic: tuple[int, int], domain
 
 
 @kind("core", weight=4, at=CONNECTION, producer=ID, topic=TOPIC, domain=DOMAIN)
-async def produce(player: Player, at: str, producer: int, topic: tuple[int, int], domain: str) -> None:
+async def produce(player: Player, at: str, producer: int, topic: Place, domain: str) -> None:
     """Open a producer."""
     name = player.world.topic(topic, domain)
     await player.look_up(at, name)
@@ -142,7 +141,7 @@ async def publish(player: Player, number: int, start: str) -> None:
         await player.send(at, {"send": {"producer_id": producer_id, "sequence_id": sequence}}, payload)
 
 
-@kind("core", weight=2, number=Choice(*range(4)), starts=Several(Choice(*"ab"), 3, unique=False))
+@kind("core", weight=2, number=Choice(*range(4)), starts=Some(Choice(*"ab"), 3, unique=False))
 async def publish_batch(player: Player, number: int, starts: list[str]) -> None:
     """Send a batch, by one of the producers that are open."""
     producer = player.producer(number)
@@ -165,7 +164,7 @@ async def _subscribe(player: Player, at: str, consumer: int, topic: str, more: M
     position=Choice("Earliest", "Latest"), durable=Choice(True, True, False),
 )  # fmt: skip
 async def subscribe(
-    player: Player, at: str, consumer: int, topic: tuple[int, int], domain: str, subscription: str, type: str, position: str, durable: bool
+    player: Player, at: str, consumer: int, topic: Place, domain: str, subscription: str, type: str, position: str, durable: bool
 ) -> None:
     """Open a consumer."""
     more = {"subscription": subscription, "subType": type, "initialPosition": position, "durable": durable}
@@ -278,19 +277,23 @@ async def close_topic_watch(player: Player, at: str, watcher: int) -> None:
 # PIP-247
 
 
-@kind("pip247", "partition-watch", weight=6, at=CONNECTION, watcher=ID, topics=Several(TOPIC, 2))
-async def watch_partitions(player: Player, at: str, watcher: int, topics: list[tuple[int, int]]) -> None:
+@kind("pip247", "partition-watch", weight=6, at=CONNECTION, watcher=ID, topics=Some(TOPIC, 2))
+async def watch_partitions(player: Player, at: str, watcher: int, topics: list[Place]) -> None:
     """Watch the partition counts of topics."""
     names = [player.world.topic(topic) for topic in topics]
     await player.send(at, {"watchPartitionUpdate": {"request_id": player.request(), "watcher_id": watcher, "topics": names}})
 
 
-@kind("pip247", "partition-watch", weight=6, at=CONNECTION, watcher=ID, of=Choice(0, 0, 0, -1, 1), success=Choice(True, True, False))
-async def answer_partition_update(player: Player, at: str, watcher: int, of: int, success: bool) -> None:
-    """Answer the last update of partition counts, or an older or later one."""
-    version = player.told.version(at, watcher) + of
-    if version >= 0:
-        await player.send(at, {"partitionUpdateResult": {"version": version, "success": success, "watcher_id": watcher}})
+@kind(
+    "pip247", "partition-watch", weight=6, number=Choice(*range(3)), of=Choice(0, 0, 0, -1, 1), success=Choice(True, True, False),
+)  # fmt: skip
+async def answer_partition_update(player: Player, number: int, of: int, success: bool) -> None:
+    """Answer the last update of partition counts that one of the watchers got, or an older or later one."""
+    update = player.told.partition_update(number)
+    if update is not None:
+        at, watcher, version = update
+        if version + of >= 0:
+            await player.send(at, {"partitionUpdateResult": {"version": version + of, "success": success, "watcher_id": watcher}})
 
 
 @kind("pip247", "partition-watch", weight=3, at=CONNECTION, watcher=ID)
@@ -304,18 +307,18 @@ async def close_partition_watch(player: Player, at: str, watcher: int) -> None:
 PROPERTIES = Choice({}, {"k": "v"}, {"k": "w"}, {"k": "v", "l": "v"})
 
 
-def _scalable(player: Player, topic: tuple[int, int]) -> str:
+def _scalable(player: Player, topic: Place) -> str:
     return player.world.topic(topic, "topic")
 
 
 @kind("pr25648", "scalable-topics", "admin", weight=6, topic=TOPIC, properties=PROPERTIES)
-async def create_scalable_topic(player: Player, topic: tuple[int, int], properties: dict[str, str]) -> None:
+async def create_scalable_topic(player: Player, topic: Place, properties: dict[str, str]) -> None:
     """Create a scalable topic."""
     await player.admin("create_scalable_topic", topic=_scalable(player, topic), properties=properties)
 
 
 @kind("pr25648", "scalable-topics", "admin", weight=4, topic=TOPIC)
-async def delete_scalable_topic(player: Player, topic: tuple[int, int]) -> None:
+async def delete_scalable_topic(player: Player, topic: Place) -> None:
     """Delete a scalable topic."""
     await player.admin("delete_scalable_topic", topic=_scalable(player, topic), force=True)
 
@@ -343,9 +346,7 @@ async def close_scalable_watch(player: Player, at: str, watch: int) -> None:
     "pr7629", "message-filter", weight=5, at=CONNECTION, consumer=ID, topic=TOPIC, subscription=SUBSCRIPTION, type=TYPE,
     pattern=Choice("a.*", "b.*", ".*", "x"),
 )  # fmt: skip
-async def subscribe_with_filter(
-    player: Player, at: str, consumer: int, topic: tuple[int, int], subscription: str, type: str, pattern: str
-) -> None:
+async def subscribe_with_filter(player: Player, at: str, consumer: int, topic: Place, subscription: str, type: str, pattern: str) -> None:
     """Open a consumer with a message filter."""
     properties = [{"key": "regex_filter_pattern_key", "value": pattern}]
     meta = {"filter_class_name": "org.apache.pulsar.broker.service.filtering.RegexFilter", "filter_properties": properties}
@@ -370,7 +371,7 @@ REGION = Choice("eu", "us")
     region=REGION,
 )
 async def subscribe_with_properties(
-    player: Player, at: str, consumer: int, topic: tuple[int, int], subscription: str, type: str, region: str
+    player: Player, at: str, consumer: int, topic: Place, subscription: str, type: str, region: str
 ) -> None:
     """Open a consumer of a subscription with properties, by which entries are filtered."""
     properties = [{"key": "entry-filter.region", "value": region}]

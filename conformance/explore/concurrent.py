@@ -29,7 +29,7 @@ REST = 1.5
 """Seconds after the last action in which everything comes to rest."""
 ANSWER_SECONDS = 10.0
 WORLD = World(1, ("t-1", "t-2", "u", "m"), ("{namespace}/t-.*", "{namespace}/.*", "{namespace}/u"))
-MESSAGES = (0, 3)
+MESSAGES = (0, 3, None)
 """The topic that messages go through."""
 
 
@@ -158,7 +158,7 @@ class Actor:
             await asyncio.sleep(self._chance.choice(PAUSES))
 
     def _topic(self, domain: str = "persistent") -> str:
-        return WORLD.topic((0, self._chance.randrange(3)), domain)
+        return WORLD.topic((0, self._chance.randrange(3), None), domain)
 
     def _watcher(self, kind: str, asked: Mapping[str, Any]) -> int:
         number, self._next_watcher = self._next_watcher, self._next_watcher + 1
@@ -197,7 +197,7 @@ class Actor:
             await self._player.send(self._at, {"watchTopicListClose": {"request_id": self._player.request(), "watcher_id": key[2]}})
 
     async def _watch_partitions(self) -> None:
-        topics = [WORLD.topic((0, number)) for number in range(3)]
+        topics = [WORLD.topic((0, number, None)) for number in range(3)]
         watcher = self._watcher("partitions", {"topics": topics})
         fields = {"request_id": self._player.request(), "watcher_id": watcher, "topics": topics}
         await self._player.send(self._at, {"watchPartitionUpdate": fields})
@@ -243,7 +243,7 @@ async def play(endpoint: Endpoint, capabilities: Mapping[str, bool], seed: str, 
             async with asyncio.TaskGroup() as tasks:
                 for actor in actors:
                     tasks.create_task(actor.act())
-            await player.ping()
+            await player.fence()
             await asyncio.sleep(REST * slow)
             player.drain()
             return Played([problem async for problem in _problems(player, observer)], sum(actor.done for actor in actors))

@@ -1,71 +1,195 @@
-"""What is drawn by chance, and made simpler again: a value is one of a few, and the ones before it are simpler."""
+"""Scenarios drawn by chance. Each begins with something that works (consumers of one topic, watchers of one namespace), goes on with
+what is drawn around it, and ends with actions that show what has become of it.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from conformance.explore.actions import CONNECTION, ID, KINDS
+from conformance.explore.world import Action, Scenario, World
+
+LOCAL_NAMES = (
+    "t", "u", "t-1", "T", "t-10", "tt", "t.1", "t+1", "t%2F1", "t 1", "t$", "ü", "t-partition-0", "t-partition-x", "x" * 200,
+)  # fmt: skip
+"""Local names of topics. There are twins by case, by a prefix, by an end that looks like a partition's, and by percent-encoding."""
+PATTERNS = (
+    "{namespace}/t.*", "{namespace}/.*", "{namespace}/t", "{namespace}/[tu]", "{namespace}/T.*", "{namespace}/.*1",
+    "{namespace}/t|{namespace}/u", "{namespace}/(?:t|tt)", "{namespace}/t-\\d+", "{namespace}/\\w+", "{namespace}/(?i)t.*", "{namespace}/x*",
+)  # fmt: skip
+"""Patterns of topic names, for each namespace."""
+LENGTHS = (3, 14)
+"""How few and how many actions are drawn between the beginning and the end."""
+_SUBSCRIBING = ("subscribe", "subscribe_with_filter", "subscribe_with_properties")
 
 
-class Draw(Protocol):
-    """Something that can be drawn."""
+class _Drawing:
+    """Draws one scenario.
 
-    def draw(self, chance: random.Random) -> Any:
-        """Draw a value."""
+    Args:
+        chance: The source of chance.
+        weights: How often each kind of action is drawn, compared with the others.
+    """
 
-    def simpler(self, value: Any) -> Iterator[Any]:
-        """Yield simpler values than one that was drawn, the simplest first."""
+    def __init__(self, chance: random.Random, weights: Mapping[str, int]) -> None:
+        self._chance = chance
+        self._weights = weights
+        self.world = World(
+            chance.choice((1, 1, 2, 3)),
+            tuple(chance.sample(LOCAL_NAMES, chance.choice((1, 1, 2, 3)))),
+            tuple(chance.sample(PATTERNS, chance.choice((1, 2, 3)))),
+        )
+
+    def act(self, kind: str, **given: Any) -> Iterator[Action]:
+        """Yield an action of a kind, with what is given and the rest by chance; nothing if the target can't do it."""
+        if kind in self._weights:
+            drawn = ((name, given[name] if name in given else one.draw(self._chance)) for name, one in KINDS[kind].parameters.items())
+            yield Action(kind, tuple(drawn))
+
+    def some(self, favourites: tuple[str, ...], count: tuple[int, int] = LENGTHS) -> Iterator[Action]:
+        """Yield actions by chance, most of them of some kinds, and without some others, so that those that are left meet more often."""
+        kept = {kind: weight * (5 if kind in favourites else 1) for kind, weight in self._weights.items() if self._chance.random() < 0.7}
+        for kind in self._chance.choices(tuple(kept), tuple(kept.values()), k=self._chance.randint(*count)) if kept else ():
+            yield from self.act(kind)
+
+    def repeated(self, least: int, most: int) -> range:
+        """Return a range with a length by chance."""
+        return range(self._chance.randint(least, most))
+
+    def places(self, most: int) -> list[tuple[str, int]]:
+        """Return some places for watchers or consumers, each a connection and an id."""
+        drawn = [(CONNECTION.draw(self._chance), ID.draw(self._chance)) for _ in self.repeated(1, most)]
+        return list(dict.fromkeys(drawn))
+
+    def messages(self) -> Iterator[Action]:
+        """Consumers of one topic and messages; at the end all of them come back."""
+        kind = self._chance.choice([one for one in _SUBSCRIBING if one in self._weights])
+        partition = self._chance.choice((None, None, None, 0))
+        topic = (0, 0, partition)
+        partitions = 2
+        yield from (
+            self.act("create_topic", topic=topic)
+            if partition is None
+            else self.act("create_partitioned_topic", topic=(0, 0, None), partitions=partitions)
+        )
+        how = {name: one.draw(self._chance) for name, one in KINDS[kind].parameters.items()}
+        how |= {
+            "topic": topic,
+            "subscription": "s",
+            "position": "Earliest",
+            "domain": self._chance.choice(("persistent",) * 5 + ("non-persistent",)),
+        }
+        how = {name: value for name, value in how.items() if name in KINDS[kind].parameters}
+        places = self.places(3)
+        for at, consumer in places:
+            yield from self.act(kind, **{**how, "at": at, "consumer": consumer})
+            yield from self.act("flow", number=len(places))
+        domain = how.get("domain", "persistent")
+        for at, producer in self.places(2):
+            yield from self.act("produce", at=at, producer=producer, topic=topic, domain=domain)
+        for _ in self.repeated(1, 4):
+            yield from self.act(self._publishing())
+        around = ("publish", "flow", "acknowledge", "redeliver", "close_consumer", "disconnect", "seek", "unload_topic", "publish_batch")
+        for action in self.some(around):
+            given = dict(action.arguments)
+            if action.kind == kind and self._chance.random() < 0.8:
+                yield from self.act(kind, **{**how, "at": given["at"], "consumer": given["consumer"]})
+            elif "topic" in given and self._chance.random() < 0.7:
+                yield from self.act(action.kind, **{**given, "topic": topic})
+            else:
+                yield action
+        for number in range(3):
+            yield from self.act("flow", number=number, permits=10)
+        yield from self.act("publish", number=0)
+        if self._chance.random() < 0.7:
+            for at in "abc":
+                yield from self.act("disconnect", at=at, how="fin")
+            yield from self.act(kind, **{**how, "at": "a", "consumer": 1})
+            yield from self.act("flow", number=0, permits=10)
+
+    def _publishing(self) -> str:
+        return self._chance.choice(
+            [one for one in ("publish", "publish", "publish_batch", "publish_uniform_batch") if one in self._weights]
+        )
+
+    def topic_watches(self) -> Iterator[Action]:
+        """Watchers of topics; at the end topics come and go."""
+        for at, watcher in self.places(3):
+            yield from self.act("watch_topics", at=at, watcher=watcher, which="none")
+        around = (
+            "create_topic",
+            "delete_topic",
+            "create_partitioned_topic",
+            "update_partitioned_topic",
+            "watch_topics",
+            "close_topic_watch",
+        )
+        yield from self.some((*around, "disconnect", "list_topics"))
+        for name in range(2):
+            yield from self.act("create_topic", topic=(self._chance.randrange(3), name, None))
+            yield from self.act("create_topic", topic=(0, name, None))
+        yield from self.act("delete_topic", topic=(0, 0, None), force=True)
+        yield from self.act("list_topics", at="a", which="none", mode="ALL")
+
+    def partition_watches(self) -> Iterator[Action]:
+        """Watchers of partition counts; at the end topics grow."""
+        for _ in self.repeated(1, 2):
+            yield from self.act("create_partitioned_topic", partitions=1)
+        for at, watcher in self.places(3):
+            yield from self.act("watch_partitions", at=at, watcher=watcher)
+        around = (
+            "create_partitioned_topic",
+            "update_partitioned_topic",
+            "delete_partitioned_topic",
+            "watch_partitions",
+            "close_partition_watch",
+        )
+        yield from self.some((*around, "answer_partition_update", "disconnect"))
+        for partitions in (4, 5):
+            for number in range(3):
+                yield from self.act("answer_partition_update", number=number, of=0, success=True)
+            yield from self.act("create_partitioned_topic", topic=(0, 0, None), partitions=1)
+            yield from self.act("update_partitioned_topic", topic=(0, 0, None), partitions=partitions)
+
+    def scalable_watches(self) -> Iterator[Action]:
+        """Watches over scalable topics; at the end topics come and go."""
+        for _ in self.repeated(0, 2):
+            yield from self.act("create_scalable_topic")
+        for at, watch in self.places(3):
+            yield from self.act("watch_scalable_topics", at=at, watch=watch, which="none")
+        yield from self.some(
+            ("create_scalable_topic", "delete_scalable_topic", "watch_scalable_topics", "close_scalable_watch", "disconnect")
+        )
+        for name in range(2):
+            yield from self.act("create_scalable_topic", topic=(self._chance.randrange(3), name, None))
+        yield from self.act("delete_scalable_topic", topic=(0, 0, None))
+        yield from self.act("create_scalable_topic", topic=(0, 0, None))
+
+    def anything(self) -> Iterator[Action]:
+        """Actions without a beginning or an end."""
+        yield from self.some((), (10, 24))
 
 
-class Choice:
-    """One of some values, the simplest first; one that is given twice is drawn twice as often."""
-
-    def __init__(self, *values: Any) -> None:
-        self._values = values
-
-    def draw(self, chance: random.Random) -> Any:
-        """Draw one."""
-        return chance.choice(self._values)
-
-    def simpler(self, value: Any) -> Iterator[Any]:
-        """Yield those before the first place of the value."""
-        yield from self._values[: self._values.index(value)]
+_THEMES: Mapping[str, tuple[Callable[[_Drawing], Iterator[Action]], int]] = {
+    "subscribe": (_Drawing.messages, 4),
+    "watch_topics": (_Drawing.topic_watches, 3),
+    "watch_partitions": (_Drawing.partition_watches, 2),
+    "watch_scalable_topics": (_Drawing.scalable_watches, 2),
+    "create_topic": (_Drawing.anything, 2),
+}
+"""The themes of scenarios, by the kind of action that they need, and how often each is drawn."""
 
 
-class Pair:
-    """Two values."""
+def draw(chance: random.Random, weights: Mapping[str, int]) -> Scenario:
+    """Draw a scenario.
 
-    def __init__(self, first: Draw, second: Draw) -> None:
-        self._parts = first, second
-
-    def draw(self, chance: random.Random) -> Any:
-        """Draw both."""
-        return tuple(part.draw(chance) for part in self._parts)
-
-    def simpler(self, value: Any) -> Iterator[Any]:
-        """Yield pairs with one simpler part."""
-        first, second = self._parts
-        yield from ((one, value[1]) for one in first.simpler(value[0]))
-        yield from ((value[0], one) for one in second.simpler(value[1]))
-
-
-class Several:
-    """Different values, or the same ones if `values` has few; at least one and at most `most`."""
-
-    def __init__(self, values: Draw, most: int, *, unique: bool = True) -> None:
-        self._values = values
-        self._most = most
-        self._unique = unique
-
-    def draw(self, chance: random.Random) -> Any:
-        """Draw some."""
-        drawn = [self._values.draw(chance) for _ in range(chance.randint(1, self._most))]
-        return tuple(dict.fromkeys(drawn)) if self._unique else tuple(drawn)
-
-    def simpler(self, value: Any) -> Iterator[Any]:
-        """Yield shorter ones, and those with one simpler value."""
-        if len(value) > 1:
-            yield from (value[:place] + value[place + 1 :] for place in range(len(value)))
-        for place, one in enumerate(value):
-            changed = ((*value[:place], simple, *value[place + 1 :]) for simple in self._values.simpler(one))
-            yield from (other for other in changed if not self._unique or len(set(other)) == len(other))
+    Args:
+        chance: The source of chance.
+        weights: How often each kind of action is drawn, compared with the others.
+    """
+    themes = [theme for kind, theme in _THEMES.items() if kind in weights] or [(_Drawing.anything, 1)]
+    drawing = _Drawing(chance, weights)
+    (theme,) = chance.choices([one for one, _ in themes], [weight for _, weight in themes])
+    return Scenario(drawing.world, tuple(theme(drawing)))

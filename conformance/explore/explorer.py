@@ -21,11 +21,13 @@ from typing import TypeVar
 from conformance.explore.actions import KINDS
 from conformance.explore.concurrent import play
 from conformance.explore.difference import Difference
+from conformance.explore.drawing import draw
 from conformance.explore.freedoms import load_freedoms
 from conformance.explore.played import on_reference, on_target
 from conformance.explore.player import Step
 from conformance.explore.said import Told
-from conformance.explore.world import Scenario, draw, simpler
+from conformance.explore.shrinking import simpler
+from conformance.explore.world import Scenario
 from conformance.running.probe import probe
 from conformance.targets import Endpoint, Target
 from refimpl.net.virtual_time import VirtualTimeLoop

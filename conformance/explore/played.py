@@ -18,8 +18,10 @@ QUIET = 0.1
 """Virtual seconds in which the reference says all that it will after an action."""
 PATIENCE = 3.0
 """Seconds that a target has to say what the reference said."""
-AFTERWARDS = 0.25
-"""Seconds in which a target may say too much, after the last action; and after it has said something else."""
+OTHERWISE = 0.25
+"""Seconds that a target has to say what the reference said once it has said something else."""
+AFTERWARDS = 0.02
+"""Seconds in which a target may say too much, after the last action and a fence."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ async def on_target(endpoint: Endpoint, scenario: Scenario, names: Mapping[str, 
         try:
             await player.play(scenario, between)
             if not difference:
-                await player.ping()
+                await player.fence()
                 await asyncio.sleep(AFTERWARDS)
                 player.drain()
                 await between(player)
@@ -102,7 +104,7 @@ async def _until_said(player: Player, expected: Counter[Line], slow: float) -> N
         if player.told.lines == expected:
             return
         if player.told.lines - expected:
-            other_until = other_until or loop.time() + AFTERWARDS * slow
+            other_until = other_until or loop.time() + OTHERWISE * slow
         left = min(until, other_until or until) - loop.time()
         if left <= 0:
             return

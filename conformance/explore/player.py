@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from conformance.engine.frames import build_frame
 from conformance.engine.values import resolve
-from conformance.explore.actions import KINDS, NAMESPACES
+from conformance.explore.actions import KINDS
 from conformance.explore.said import Delivery, Told
-from conformance.explore.world import Action, Scenario, World
+from conformance.explore.world import NAMESPACES, Action, Scenario, World
 from conformance.running.connection import Connection
 from conformance.targets.admin import AdminClient
 from conformance.targets.model import Endpoint
@@ -65,6 +65,7 @@ class Player:
         self._connections: dict[str, Connection] = {}
         self._requests = 0
         self._bodies = 0
+        self._pongs = 0
         self._sequences: dict[tuple[str, int], int] = {}
         self._answers: set[asyncio.Future[None]] = set()
         self.changed = asyncio.Event()
@@ -185,8 +186,13 @@ class Player:
 
     async def prepare(self) -> None:
         """Make the world."""
-        for operation, arguments in preparation():
-            await self.admin(operation, **arguments)
+        for tenant in ("$a", "$b")[: len(self._tenants())]:
+            await self.admin("create_tenant", tenant=tenant)
+        for number in range(self.world.namespaces):
+            await self.admin("create_namespace", namespace=self.namespace(number))
+
+    def _tenants(self) -> set[str]:
+        return {self.namespace(number).partition("/")[0] for number in range(self.world.namespaces)}
 
     async def end(self) -> None:
         """Close all connections."""
@@ -199,11 +205,21 @@ class Player:
         for connection in list(self._connections.values()):
             connection.drain()
 
-    async def ping(self) -> None:
-        """Send a PING on each connection."""
+    async def fence(self) -> None:
+        """Send a PING on each connection and wait for the answers, so that all that was said before has arrived."""
+        self._pongs = 0
+        count = 0
         for connection in list(self._connections.values()):
             with contextlib.suppress(TimeoutError):
                 await connection.send(build_frame({"ping": {}}), _PATIENCE)
+                count += 1
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                while self._pongs < min(count, len(self._connections)):
+                    self.changed.clear()
+                    self.drain()
+                    if self._pongs < min(count, len(self._connections)):
+                        await self.changed.wait()
 
     def _note(self, step: dict[str, Any]) -> None:
         self.steps[-1].steps.append(step)
@@ -217,6 +233,9 @@ class Player:
             connected.set()
             if self._connections.get(at) is connection:
                 self.told.heard(at, frame)
+                if command_name(frame.command) == "pong":
+                    self._pongs += 1
+                    self.changed.set()
                 if command_name(frame.command) == "ping":
                     self._answers.add(asyncio.ensure_future(connection.send(build_frame({"pong": {}}), _PATIENCE)))
 
@@ -236,12 +255,6 @@ class Player:
         async with asyncio.timeout(_PATIENCE):
             await connected.wait()
         self._note({"use": "lib/handshake", "at": at})
-
-
-def preparation() -> Sequence[tuple[str, dict[str, Any]]]:
-    """Return the admin calls that make the world."""
-    tenants = [("create_tenant", {"tenant": "$a"}), ("create_tenant", {"tenant": "$b"})]
-    return [*tenants, *(("create_namespace", {"namespace": name}) for name in NAMESPACES)]
 
 
 async def clean(admin: AdminClient, concrete: Mapping[str, str]) -> None:

@@ -112,9 +112,13 @@ class Told:
         known = self._watched.get((kind, at, watcher))
         return None if known is None else topics_hash(known)
 
-    def version(self, at: str, watcher: int) -> int:
-        """Return the version of the last update of partition counts; 0: there was none."""
-        return self._versions.get((at, watcher), 0)
+    def partition_update(self, number: int) -> tuple[str, int, int] | None:
+        """Return connection, watcher and version of the last update of partition counts of one of the watchers; None: there was none."""
+        known = sorted(self._versions)
+        if not known:
+            return None
+        key = known[number % len(known)]
+        return (*key, self._versions[key])
 
     # What is said
 
