@@ -329,14 +329,30 @@ class Broker:
             if stored is None:
                 raise Refused(TopicNotFound, f"Topic {name.full} does not exist")
         elif not self.exists(name):
-            if not create:  # core.subscribe.no-forced-creation
+            if not create and name.persistent:  # core.subscribe.no-forced-creation
                 raise Refused(TopicNotFound, f"Topic {name.full} does not exist")
-            if name.partition >= 0 or not self.configuration.allow_auto_topic_creation:  # core.producer.missing-partition
+            if not self.configuration.allow_auto_topic_creation:
                 raise Refused(TopicNotFound, f"Topic not found {name.full}")
+            if name.partition >= 0:
+                self._check_partition(name)
             if self.create_by_default(name):
                 return self.topic_to_use(name, create=create)
             self.create_topic(name)
         return self.topic(name)
+
+    def _check_partition(self, name: TopicName) -> None:
+        """Check that a missing partition may be created: it is one of a partitioned topic.
+
+        Raises:
+            Refused: It is not: core.producer.missing-partition.
+        """
+        partitions = self.namespace(name).partitioned.get(name.partitioned, 0)
+        if not partitions:
+            raise Refused(NotAllowedError, f"Partition metadata not found for the partitioned topic: {name.full}")
+        if name.partition >= partitions:
+            if name.persistent:
+                raise Refused(TopicNotFound, f"Topic not found {name.full}")
+            raise Refused(NotAllowedError, f"Illegal topic partition name {name.full} with max allowed {partitions} partitions")
 
     def create_by_default(self, name: TopicName) -> int:
         """Create a missing topic as a partitioned topic, if that is the configured type.
@@ -360,13 +376,15 @@ class Broker:
                 extension.topic_created(name.full)
 
     def create_partitions(self, name: TopicName, partitions: int) -> None:
-        """Set the partition count of a topic; the partitions are created before the count is announced."""
+        """Set the partition count of a topic; the missing partitions are created before a new count is announced."""
         stored = self.namespace(name)
         present = stored.partitioned.get(name.full, 0)
         stored.partitioned[name.full] = partitions
-        for number in range(present, partitions):
-            self.create_topic(parse_topic(partition_name(name.full, number)))
-        self.partitions_changed(name.full)
+        for part in (parse_topic(partition_name(name.full, number)) for number in range(partitions)):
+            if part.full not in stored.topics:
+                self.create_topic(part)
+        if partitions != present:
+            self.partitions_changed(name.full)
 
     def delete_topic(self, name: TopicName) -> None:
         """Delete a non-partitioned topic or a partition: core.push.topic-deleted."""
