@@ -315,6 +315,10 @@ class Broker:
             self._topics[name.full] = found
         return found
 
+    def takes_name(self, name: TopicName) -> bool:
+        """Return whether a missing topic is not created by default, because a topic of another domain has its name."""
+        return not self.exists(name) and any(extension.takes_name(name) for extension in self.extensions.values())
+
     def topic_to_use(self, name: TopicName, *, create: bool) -> Topic:
         """Load a topic for a producer or consumer; create it if it is missing and creation is allowed.
 
@@ -323,6 +327,8 @@ class Broker:
         """
         owner = self._owner(name)
         stored = owner.stored_topic(name) if owner is not None else None
+        if owner is None and self.takes_name(name):
+            raise Refused(TopicNotFound, f"Topic {name.full} does not exist")
         if self.partitions(name):  # core.producer.partitioned-base, core.subscribe.partitioned-base
             raise Refused(NotAllowedError, f"Found partitioned metadata for non-partitioned topic: {name.full}")
         if owner is not None:

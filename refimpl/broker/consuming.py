@@ -80,13 +80,15 @@ def _properties(request: CommandSubscribe) -> dict[str, str]:
 
 
 def _check_durable(topic: Topic, request: CommandSubscribe) -> None:
-    """Check that a subscription of a persistent topic, if it exists, is durable like the one that is asked for.
+    """Check that a subscription of a persistent topic, if it is durable or in use, is like the one that is asked for.
 
     Raises:
         Refused: NotAllowedError.
     """
     found = topic.subscriptions.get(request.subscription)
-    if found is not None and topic.name.persistent and found.durable != request.durable:
+    if found is None or not topic.name.persistent:
+        return
+    if found.durable != request.durable and (found.durable or found.consumers):
         kind = "Durable" if found.durable else "NonDurable"
         raise Refused(NotAllowedError, f"{kind} subscription with the same name already exists.")
 

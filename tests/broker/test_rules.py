@@ -262,3 +262,24 @@ def test_without_partitions_a_ring_of_hashes_finds_the_active_consumer() -> None
         last = [one for one in peer.answers() if one.DESCRIPTOR.name == "CommandActiveConsumerChange" and one.is_active][-1]
         found.add(last.consumer_id)
     assert found == {0, 1, 2}
+
+
+def test_a_reader_that_seeks_leaves_its_subscription_to_others() -> None:
+    peer = Peer(make_broker())
+    peer.subscribe(durable=False)
+    peer.send("seek", consumer_id=1, request_id=5, message_id={"ledgerId": 2**64 - 1, "entryId": 2**64 - 1})
+    peer.answers()
+    assert peer.subscribe().request_id == 2
+
+
+def test_a_persistent_topic_is_not_created_by_default_beside_a_scalable_one_of_its_name() -> None:
+    broker = make_broker()
+    broker.extensions["pr25648"].admin.create_scalable_topic("topic://public/default/t", {})
+    peer = Peer(broker)
+    assert peer.producer().error == peer.subscribe().error == TopicNotFound
+    for create in (True, False):
+        answer = peer.ask("partitionMetadata", topic=TOPIC, request_id=3, metadata_auto_creation_enabled=create)
+        assert answer.error == TopicNotFound
+    assert peer.producer(f"non-{TOPIC}").request_id == 1
+    broker.admin.create_topic(TOPIC)
+    assert peer.producer(producer_id=2).request_id == 1
