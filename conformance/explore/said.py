@@ -137,6 +137,8 @@ class Told:
             self._positions[message.message_id.ledgerId, message.message_id.entryId] = f"of producer {message.producer_id}"
             fields.pop("message_id", None)
         self._learn(at, name, message)
+        if name == "watchTopicUpdate" and message.topics_hash == self.watch_hash(at, message.watcher_id):
+            fields["topics_hash"] = "of the topics told"  # several changes may come in any order
         self._say(Line(lane, name, self._symbolic(json.dumps(fields, sort_keys=True, ensure_ascii=False))), at, frame)
 
     def closed(self, at: str) -> None:
