@@ -38,6 +38,11 @@ class Difference:
         action = self.steps[self.place].action
         return f"{action.kind if action else 'preparation'}: {'; '.join(sorted(set(_described(self.missing, self.extra))))}"
 
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Return the kinds of the actions up to the difference."""
+        return frozenset(action.kind for action in self.scenario.until(self.place).actions)
+
 
 _NAMED = frozenset({"error", "response", "server_error"})
 """Fields whose values tell one difference from another."""

@@ -8,7 +8,6 @@ drawn more often.
 from __future__ import annotations
 
 import asyncio
-import fnmatch
 import itertools
 import random
 import time
@@ -167,7 +166,7 @@ class Explorer:
         scenario = draw(random.Random(seed), self.explored.coverage.weights(self._kinds))
         self.explored.actions += len(scenario.actions)
         difference = self._play(scenario, self.explored.coverage)
-        if difference is not None and self._is_new(difference.signature):
+        if difference is not None and self._is_new(difference):
             self._keep(difference)
 
     def _at_the_same_time(self, seed: str) -> None:
@@ -183,9 +182,11 @@ class Explorer:
         enough = self._plan.scenarios is not None and self.explored.scenarios >= self._plan.scenarios
         return enough or time.monotonic() - self._begun >= self._plan.seconds
 
-    def _is_new(self, signature: str) -> bool:
+    def _is_new(self, difference: Difference) -> bool:
+        signature, kinds = difference.signature, difference.kinds
+        release = self._endpoint.release if self._endpoint else None
         for entry in load_freedoms().differences:
-            if fnmatch.fnmatchcase(signature, entry.signature):
+            if entry.allows(signature, kinds, release):
                 self.explored.free[entry.signature] += 1
                 return False
         return signature not in self.explored.differences and signature not in self.explored.unrepeated

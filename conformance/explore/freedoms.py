@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
@@ -27,12 +29,32 @@ class FreeField(BaseModel):
 
 
 class FreeDifference(BaseModel):
-    """A difference that is none: its signature, as the report shows it; `*` stands for anything."""
+    """A difference that is none.
+
+    Attributes:
+        signature: As the report shows it; `*` stands for anything.
+        only: The releases of Apache Pulsar that may differ so; empty: any broker may.
+        after: The kinds of actions of which the scenario has one; empty: any.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     signature: str
+    only: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
     free: str
     reason: str
+
+    def allows(self, signature: str, kinds: Collection[str], release: str | None) -> bool:
+        """Tell whether a difference is this one.
+
+        Args:
+            signature: Its signature.
+            kinds: The kinds of actions up to it.
+            release: The release of Apache Pulsar that it was met with; None: another broker.
+        """
+        if (self.only and release not in self.only) or (self.after and not any(kind in kinds for kind in self.after)):
+            return False
+        return fnmatch.fnmatchcase(signature, self.signature)
 
 
 class Freedoms(BaseModel):
