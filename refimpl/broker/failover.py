@@ -1,7 +1,7 @@
 """Which consumer of a failover subscription is active: found as Apache Pulsar finds it.
 
-Consumers are ordered by priority and name; only those of the first priority count. On a partition they take turns by its index. On
-a topic without partitions each has 100 places on a ring of hashes, and the one at or after the topic's hash is active.
+Consumers are ordered by priority and name; only those of the first priority count. On a partition they take turns by its index; a
+non-persistent topic without partitions counts as partition 0. On a persistent one each has 100 places on a ring of hashes, and the one at or after the topic's hash is active.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def active_consumer(topic: TopicName, consumers: Sequence[Consumer]) -> Consumer
     first = [one for one in consumers if one.priority_level == consumers[0].priority_level]
     if len(first) == 1:
         return first[0]
-    if topic.partition >= 0:
-        return first[topic.partition % len(first)]
+    if topic.partition >= 0 or not topic.persistent:
+        return first[max(topic.partition, 0) % len(first)]
     ring = {_hash(f"{consumer.name}{place}"): consumer for consumer in first for place in range(_PLACES)}
     hashes = sorted(ring)
     return ring[hashes[bisect_left(hashes, _hash(topic.full)) % len(hashes)]]

@@ -227,9 +227,8 @@ def test_a_new_active_consumer_is_told_to_all_and_an_old_one_to_who_joins() -> N
 
 def test_only_who_joins_a_non_persistent_topic_is_told_of_another_active_consumer() -> None:
     first, second = peers = [Peer(broker := make_broker()), Peer(broker)]
-    broker.admin.create_partitioned_topic(f"non-{TOPIC}", 1)
     for peer, name in zip(peers, "ab", strict=True):
-        join(peer, f"non-{TOPIC}-partition-0", name)
+        join(peer, f"non-{TOPIC}", name)
     assert changes(first, second) == [[], [False]]
     first.session.eof(0.0)
     assert changes(second) == [[]]
