@@ -1,7 +1,8 @@
 """Which consumer of a failover subscription is active: found as Apache Pulsar finds it.
 
-Consumers are ordered by priority and name; only those of the first priority count. On a partition they take turns by its index; a
-non-persistent topic without partitions counts as partition 0. On a persistent one each has 100 places on a ring of hashes, and the one at or after the topic's hash is active.
+Consumers are ordered by priority and name; only those of the first priority count. On a partition they take turns by its index. A
+non-persistent topic without partitions counts as partition 0; on a persistent one each consumer has 100 places on a ring of hashes, and
+the one at or after the topic's hash is active.
 """
 
 from __future__ import annotations
