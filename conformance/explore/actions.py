@@ -24,6 +24,7 @@ DOMAIN = Choice("persistent", "persistent", "persistent", "non-persistent")
 PATTERN = Choice(*range(3))
 ID = Choice(1, 1, 1, 2, 2, 0, 2**32 + 1)
 """Ids of watchers, producers and consumers."""
+PARTITIONS = Choice(*(1, 2, 3, 4) * 15, 130, 600)
 HASH = Choice("none", "current", "wrong")
 SUBSCRIPTION = Choice("s", "r")
 TYPE = Choice("Exclusive", "Shared", "Failover")
@@ -83,13 +84,13 @@ async def delete_topic(player: Player, topic: Place, force: bool) -> None:
     await player.admin("delete_topic", topic=player.world.topic(topic), force=force)
 
 
-@kind("core", "admin", weight=4, topic=TOPIC, partitions=Choice(*range(1, 4)))
+@kind("core", "admin", weight=4, topic=TOPIC, partitions=PARTITIONS)
 async def create_partitioned_topic(player: Player, topic: Place, partitions: int) -> None:
     """Create a topic with partitions."""
     await player.admin("create_partitioned_topic", topic=player.world.topic(topic), partitions=partitions)
 
 
-@kind("core", "admin", weight=4, topic=TOPIC, partitions=Choice(*range(1, 5)))
+@kind("core", "admin", weight=4, topic=TOPIC, partitions=PARTITIONS)
 async def update_partitioned_topic(player: Player, topic: Place, partitions: int) -> None:
     """Let the number of partitions grow."""
     await player.admin("update_partitioned_topic", topic=player.world.topic(topic), partitions=partitions)
@@ -117,12 +118,17 @@ async def ask_partitions(player: Player, at: str, topic: Place, domain: str) -> 
 # Messages
 
 
-@kind("core", weight=4, at=CONNECTION, producer=ID, topic=TOPIC, domain=DOMAIN)
-async def produce(player: Player, at: str, producer: int, topic: Place, domain: str) -> None:
-    """Open a producer."""
+@kind(
+    "core", weight=4, at=CONNECTION, producer=ID, topic=TOPIC, domain=DOMAIN, named=Choice(False, False, False, True),
+    access=Choice("Shared", "Shared", "Shared", "Shared", "Exclusive"),
+)  # fmt: skip
+async def produce(player: Player, at: str, producer: int, topic: Place, domain: str, named: bool, access: str) -> None:
+    """Open a producer, with a name of its own or one that the broker makes."""
     name = player.world.topic(topic, domain)
     await player.look_up(at, name)
-    await player.send(at, {"producer": {"topic": name, "producer_id": producer, "request_id": player.request()}})
+    more = {"producer_name": "named"} if named else {}
+    fields = {"topic": name, "producer_id": producer, "request_id": player.request(), "producer_access_mode": access, **more}
+    await player.send(at, {"producer": fields})
 
 
 @kind("core", at=CONNECTION, producer=ID)
@@ -140,6 +146,14 @@ async def publish(player: Player, number: int, start: str) -> None:
         metadata = {"producer_name": "p", "sequence_id": sequence, "publish_time": 1}
         payload = {"metadata": metadata, "body": f"{start}{player.body()}"}
         await player.send(at, {"send": {"producer_id": producer_id, "sequence_id": sequence}}, payload)
+
+
+@kind("core", weight=1, number=Choice(*range(4)), start=Choice(*"ab"), count=Choice(3, 130, 1100))
+async def publish_many(player: Player, number: int, start: str, count: int) -> None:
+    """Send many messages, by one of the producers that are open."""
+    producer = player.producer(number)
+    for _ in range(count if producer is not None else 0):
+        await publish(player, number, start)
 
 
 @kind("core", weight=2, number=Choice(*range(4)), starts=Some(Choice(*"ab"), 3, unique=False))
@@ -162,13 +176,22 @@ async def _subscribe(player: Player, at: str, consumer: int, topic: str, more: M
 
 @kind(
     "core", weight=5, at=CONNECTION, consumer=ID, topic=TOPIC, domain=DOMAIN, subscription=SUBSCRIPTION, type=TYPE,
-    position=Choice("Earliest", "Latest"), durable=Choice(True, True, False),
+    position=Choice("Earliest", "Latest"), durable=Choice(True, True, True, False), priority=Choice(0, 0, 1),
 )  # fmt: skip
 async def subscribe(
-    player: Player, at: str, consumer: int, topic: Place, domain: str, subscription: str, type: str, position: str, durable: bool
+    player: Player,
+    at: str,
+    consumer: int,
+    topic: Place,
+    domain: str,
+    subscription: str,
+    type: str,
+    position: str,
+    durable: bool,
+    priority: int,
 ) -> None:
     """Open a consumer."""
-    more = {"subscription": subscription, "subType": type, "initialPosition": position, "durable": durable}
+    more = {"subscription": subscription, "subType": type, "initialPosition": position, "durable": durable, "priority_level": priority}
     await _subscribe(player, at, consumer, player.world.topic(topic, domain), more)
 
 
@@ -191,13 +214,25 @@ async def acknowledge(player: Player, number: int, type: str) -> None:
         await player.send(delivery.at, {"ack": {"consumer_id": delivery.consumer, "ack_type": type, "message_id": [delivery.message_id]}})
 
 
-@kind("core", number=Choice(*range(4)))
-async def redeliver(player: Player, number: int) -> None:
-    """Ask one of the consumers' messages back."""
+@kind("core", number=Choice(*range(4)), named=Choice(False, True))
+async def redeliver(player: Player, number: int, named: bool) -> None:
+    """Ask for the messages of one of the consumers again: for all, or for those that it has got."""
     consumer = player.consumer(number)
     if consumer is not None:
         at, consumer_id = consumer
-        await player.send(at, {"redeliverUnacknowledgedMessages": {"consumer_id": consumer_id}})
+        more = {"message_ids": [one.message_id for one in player.deliveries(at, consumer_id)]} if named else {}
+        await player.send(at, {"redeliverUnacknowledgedMessages": {"consumer_id": consumer_id, **more}})
+
+
+@kind("core", weight=1, number=Choice(*range(4)))
+async def acknowledge_all(player: Player, number: int) -> None:
+    """Acknowledge all messages that one of the consumers has got, in one command."""
+    consumer = player.consumer(number)
+    if consumer is not None:
+        at, consumer_id = consumer
+        message_ids = [one.message_id for one in player.deliveries(at, consumer_id)]
+        if message_ids:
+            await player.send(at, {"ack": {"consumer_id": consumer_id, "ack_type": "Individual", "message_id": message_ids}})
 
 
 @kind("core", number=Choice(*range(4)))
@@ -305,7 +340,9 @@ async def close_partition_watch(player: Player, at: str, watcher: int) -> None:
 
 # PR 25648
 
-PROPERTIES = Choice({}, {"k": "v"}, {"k": "w"}, {"k": "v", "l": "v"})
+PROPERTIES = Choice(
+    {}, {"k": "v"}, {}, {"k": "v"}, {"k": "w"}, {"k": "v", "l": "v"}, {"k": "v", "l": "v", "m": "v", "n": "v", "o": "v"}, {"k": "\u00fc"}, {"k": "u\u0308"},
+)  # fmt: skip
 
 
 _PLAIN = re.compile(r"(?!.*-partition-)[\w.-]+", re.ASCII)

@@ -28,6 +28,8 @@ PAUSES = (0.0, 0.0, 0.001, 0.01)
 REST = 1.5
 """Seconds after the last action in which everything comes to rest."""
 ANSWER_SECONDS = 10.0
+_CLOSES = {"topics": "watchTopicListClose", "partitions": "watchPartitionUpdateClose", "scalable": "watchScalableTopicsClose"}
+_IDS = {"topics": "watcher_id", "partitions": "watcher_id", "scalable": "watch_id"}
 WORLD = World(1, ("t-1", "t-2", "u", "m"), ("{namespace}/t-.*", "{namespace}/.*", "{namespace}/u"))
 MESSAGES = (0, 3, None)
 """The topic that messages go through."""
@@ -148,7 +150,7 @@ class Actor:
         if capabilities.get("partition-watch"):
             self._kinds += [self._watch_partitions]
         if capabilities.get("scalable-topics"):
-            self._kinds += [self._watch_scalable, self._change_scalable, self._change_scalable]
+            self._kinds += [self._watch_scalable, self._close, self._change_scalable, self._change_scalable]
 
     async def act(self) -> None:
         """Carry out some actions."""
@@ -190,11 +192,12 @@ class Actor:
         await self._player.send(self._at, {"watchTopicList": {**fields, "topics_pattern": f"persistent://{pattern}"}})
 
     async def _close(self) -> None:
-        known = [key for key in self._observer.watches if key[:2] == ("topics", self._at)]
+        known = [key for key in self._observer.watches if key[1] == self._at]
         if known:
             key = self._chance.choice(known)
             del self._observer.watches[key]
-            await self._player.send(self._at, {"watchTopicListClose": {"request_id": self._player.request(), "watcher_id": key[2]}})
+            request = {} if key[0] == "scalable" else {"request_id": self._player.request()}
+            await self._player.send(self._at, {_CLOSES[key[0]]: {**request, _IDS[key[0]]: key[2]}})
 
     async def _watch_partitions(self) -> None:
         topics = [WORLD.topic((0, number, None)) for number in range(3)]

@@ -12,9 +12,10 @@ from conformance.explore.actions import CONNECTION, ID, KINDS
 from conformance.explore.world import Action, Scenario, World
 
 LOCAL_NAMES = (
-    "t", "u", "t-1", "T", "t-10", "tt", "t.1", "t+1", "t%2F1", "t 1", "t$", "ü", "t-partition-0", "t-partition-x", "x" * 200,
+    "t", "u", "t-1", "T", "t-10", "tt", "t.1", "t+1", "t%2F1", "t/1", "t 1", "t$", "\u00fc", "u\u0308", "\u540d", "t-partition-0", "t-partition-x",
+    "t-partition-01", "x" * 200,
 )  # fmt: skip
-"""Local names of topics. There are twins by case, by a prefix, by an end that looks like a partition's, and by percent-encoding."""
+"""Local names of topics. There are twins by case, by a prefix, by an end that looks like a partition's, by percent-encoding, and by composed letters."""
 PATTERNS = (
     "{namespace}/t.*", "{namespace}/.*", "{namespace}/t", "{namespace}/[tu]", "{namespace}/T.*", "{namespace}/.*1",
     "{namespace}/t|{namespace}/u", "{namespace}/(?:t|tt)", "{namespace}/t-\\d+", "{namespace}/\\w+", "{namespace}/(?i)t.*", "{namespace}/x*",
@@ -38,14 +39,15 @@ class _Drawing:
         self._weights = weights
         self.world = World(
             chance.choice((1, 1, 2, 3)),
-            tuple(chance.sample(LOCAL_NAMES, chance.choice((1, 1, 2, 3)))),
-            tuple(chance.sample(PATTERNS, chance.choice((1, 2, 3)))),
+            tuple(chance.sample(LOCAL_NAMES, chance.choice((1, 2, 2, 3)))),
+            tuple(chance.sample(PATTERNS, chance.choice((1, 1, 2, 3)))),
         )
 
     def act(self, kind: str, **given: Any) -> Iterator[Action]:
         """Yield an action of a kind, with what is given and the rest by chance; nothing if the target can't do it."""
         if kind in self._weights:
-            drawn = ((name, given[name] if name in given else one.draw(self._chance)) for name, one in KINDS[kind].parameters.items())
+            parameters = KINDS[kind].parameters.items()
+            drawn = ((name, one.draw(self._chance) if given.get(name) is None else given[name]) for name, one in parameters)
             yield Action(kind, tuple(drawn))
 
     def some(self, favourites: tuple[str, ...], count: tuple[int, int] = LENGTHS) -> Iterator[Action]:
@@ -64,45 +66,56 @@ class _Drawing:
         return list(dict.fromkeys(drawn))
 
     def messages(self) -> Iterator[Action]:
-        """Consumers of one topic and messages; at the end all of them come back."""
+        """Consumers of one topic, messages, and a bystander; at the end all of them come back."""
         kind = self._chance.choice([one for one in _SUBSCRIBING if one in self._weights])
         partition = self._chance.choice((None, None, None, 0))
-        topic = (0, 0, partition)
-        partitions = 2
-        yield from (
-            self.act("create_topic", topic=topic)
-            if partition is None
-            else self.act("create_partitioned_topic", topic=(0, 0, None), partitions=partitions)
-        )
+        topic, base = (0, 0, partition), (0, 0, None)
+        domain = self._chance.choice(("persistent", "persistent", "persistent", "persistent", "non-persistent"))
         how = {name: one.draw(self._chance) for name, one in KINDS[kind].parameters.items()}
-        how |= {
-            "topic": topic,
-            "subscription": "s",
-            "position": "Earliest",
-            "domain": self._chance.choice(("persistent",) * 5 + ("non-persistent",)),
-        }
-        how = {name: value for name, value in how.items() if name in KINDS[kind].parameters}
+        fixed = {"topic": topic, "subscription": "s", "position": "Earliest", "domain": domain}
+        how |= {name: value for name, value in fixed.items() if name in how}
+        yield from (
+            self.act("create_topic", topic=base) if partition is None else self.act("create_partitioned_topic", topic=base, partitions=2)
+        )
         places = self.places(3)
         for at, consumer in places:
-            yield from self.act(kind, **{**how, "at": at, "consumer": consumer})
-            yield from self.act("flow", number=len(places))
-        domain = how.get("domain", "persistent")
+            yield from self.act(kind, **{**how, "at": at, "consumer": consumer, "priority": self._chance.choice((0, 0, 1))})
+            yield from self.act("flow", number=self._chance.randrange(3))
+        bystander = {
+            "at": "c",
+            "consumer": 7,
+            "type": "Exclusive",
+            "position": "Earliest",
+            "durable": True,
+            "domain": domain,
+            "priority": 0,
+        }
+        bystander |= self._chance.choice(({"topic": topic, "subscription": "r"}, {"topic": (0, 1, None), "subscription": "s"}))
+        yield from self.act("subscribe", **bystander)
         for at, producer in self.places(2):
             yield from self.act("produce", at=at, producer=producer, topic=topic, domain=domain)
+        yield from self.act("produce", at="a", producer=7, topic=bystander["topic"], domain=domain)
         for _ in self.repeated(1, 4):
             yield from self.act(self._publishing())
         around = ("publish", "flow", "acknowledge", "redeliver", "close_consumer", "disconnect", "seek", "unload_topic", "publish_batch")
         for action in self.some(around):
             given = dict(action.arguments)
             if action.kind == kind and self._chance.random() < 0.8:
-                yield from self.act(kind, **{**how, "at": given["at"], "consumer": given["consumer"]})
+                yield from self.act(kind, **{**how, "at": given["at"], "consumer": given["consumer"], "position": given.get("position")})
             elif "topic" in given and self._chance.random() < 0.7:
                 yield from self.act(action.kind, **{**given, "topic": topic})
             else:
                 yield action
+        yield from self._shown(kind, how)
+
+    def _shown(self, kind: str, how: Mapping[str, Any]) -> Iterator[Action]:
+        """Show what has become of consumers: who gets what now, and what is delivered to those who come back."""
         for number in range(3):
             yield from self.act("flow", number=number, permits=10)
-        yield from self.act("publish", number=0)
+        for number in range(3):
+            yield from self.act("publish", number=number)
+        for _ in self.repeated(0, 2):
+            yield from self.act("acknowledge")
         if self._chance.random() < 0.7:
             for at in "abc":
                 yield from self.act("disconnect", at=at, how="fin")

@@ -106,6 +106,11 @@ class Player:
         known = sorted((one for one in self.told.deliveries.values() if (one.at, one.consumer) in consumers), key=lambda one: one.order)
         return known[number % len(known)] if known else None
 
+    def deliveries(self, at: str, consumer: int) -> list[Delivery]:
+        """Return the messages that a consumer has got."""
+        known = self.told.deliveries.values()
+        return sorted((one for one in known if (one.at, one.consumer) == (at, consumer)), key=lambda one: one.order)
+
     def subscribes(self, at: str, fields: Mapping[str, Any]) -> None:
         """Remember what a consumer asks for, to know what its messages are about."""
         if (at, fields["consumer_id"]) not in self.told.open_consumers:
@@ -180,7 +185,7 @@ class Player:
 
     def sequence(self, producer: tuple[str, int]) -> int:
         """Return the sequence id for the next message of a producer. There is room for a batch between two."""
-        sequence = self._sequences.get(producer, 0)
+        sequence = self._sequences.get(producer, 2**33 if producer[1] == 2 else 0)
         self._sequences[producer] = sequence + 10
         return sequence
 
