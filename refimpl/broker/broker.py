@@ -411,7 +411,7 @@ class Broker:
             producer.session.send(CommandCloseProducer(producer_id=producer.producer_id, request_id=MAX_U64))
             producer.session.drop_producer(producer)
         for subscription in list(topic.subscriptions.values()):
-            for consumer in list(subscription.consumers):
+            for consumer in subscription.take_consumers():
                 consumer.session.send(CommandCloseConsumer(consumer_id=consumer.consumer_id, request_id=MAX_U64))
                 consumer.session.drop_consumer(consumer)
         self._topics.pop(name.full, None)

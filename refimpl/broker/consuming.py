@@ -220,10 +220,9 @@ def seek(session: Session, request: CommandSeek, frame: Frame) -> None:  # noqa:
 
 def disconnect_consumers(subscription: Subscription) -> None:
     """Close all consumers of a subscription from the broker's side; the subscription stays, even if it is not durable."""
-    for consumer in list(subscription.consumers):
+    for consumer in subscription.take_consumers():
         consumer.session.send(CommandCloseConsumer(consumer_id=consumer.consumer_id, request_id=MAX_U64))
         consumer.session.consumers.pop(consumer.consumer_id, None)
-        subscription.remove(consumer)
 
 
 def get_last_message_id(session: Session, request: CommandGetLastMessageId, frame: Frame) -> None:  # noqa: ARG001

@@ -160,6 +160,16 @@ class Subscription:
         self.tell_active()
         self.dispatch()
 
+    def take_consumers(self) -> list[Consumer]:
+        """Remove all consumers at once, so that none inherits from another, and return them."""
+        taken, self.consumers = self.consumers, []
+        for consumer in taken:
+            self.filters.left(consumer)
+            self._replay_all(consumer.pending)
+            consumer.pending.clear()
+        self.tell_active()
+        return taken
+
     def _active(self) -> Consumer | None:
         return active_consumer(self.topic.name, self.consumers) if self.consumers else None
 

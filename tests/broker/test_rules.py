@@ -275,7 +275,7 @@ def test_a_persistent_topic_is_not_created_by_default_beside_a_scalable_one_of_i
     broker = make_broker()
     broker.extensions["pr25648"].admin.create_scalable_topic("topic://public/default/t", {})
     peer = Peer(broker)
-    assert peer.producer().error == peer.subscribe().error == TopicNotFound
+    assert peer.producer().error == peer.subscribe().error == peer.producer(f"{TOPIC}-partition-0").error == TopicNotFound
     for create in (True, False):
         answer = peer.ask("partitionMetadata", topic=TOPIC, request_id=3, metadata_auto_creation_enabled=create)
         assert answer.error == TopicNotFound

@@ -385,8 +385,8 @@ class ScalableTopicsExtension(Extension):
         return self.segment(name.full) is not None if name.domain == SEGMENT else self.record(name.full) is not None
 
     def takes_name(self, name: TopicName) -> bool:
-        """Return whether a scalable topic has the name of a persistent topic, as on Apache Pulsar 5.0.0-M1."""
-        domain, mark, rest = name.full.partition("://")
+        """Return whether a scalable topic has the name of a persistent topic, or of that of a partition, as on Apache Pulsar 5.0.0-M1."""
+        domain, mark, rest = name.partitioned.partition("://")
         return domain == DOMAINS[0] and self.record(f"{SCALABLE}{mark}{rest}") is not None
 
     def stored_topic(self, name: TopicName) -> StoredTopic | None:
