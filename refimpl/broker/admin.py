@@ -183,6 +183,11 @@ class Admin:
                 raise AdminRefused(412, f"Can't create topic {topic}: it ends like a partition, and {base} has no partitions")
             if int(number) >= partitions:
                 raise AdminRefused(412, f"Can't create topic {topic}: {base} has {partitions} partitions")
+        if name.partition >= 0:
+            try:
+                self._broker.check_partition(name)
+            except Refused as refused:
+                raise AdminRefused(409, refused.message) from None
         self._broker.create_topic(name)
 
     def delete_topic(self, topic: str, *, force: bool = False) -> None:

@@ -340,13 +340,13 @@ class Broker:
             if not self.configuration.allow_auto_topic_creation:
                 raise Refused(TopicNotFound, f"Topic not found {name.full}")
             if name.partition >= 0:
-                self._check_partition(name)
+                self.check_partition(name)
             if self.create_by_default(name):
                 return self.topic_to_use(name, create=create)
             self.create_topic(name)
         return self.topic(name)
 
-    def _check_partition(self, name: TopicName) -> None:
+    def check_partition(self, name: TopicName) -> None:
         """Check that a missing partition may be created: it is one of a partitioned topic.
 
         Raises:

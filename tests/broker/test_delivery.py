@@ -124,6 +124,7 @@ def test_consumers_that_are_closed_together_inherit_nothing() -> None:
     broker = make_broker()
     producer, first, second = Peer(broker), Peer(broker), Peer(broker)
     producer.producer()
+    producer.publish("a")
     for disconnect in (
         lambda: first.send("seek", consumer_id=1, request_id=3, message_id={"ledgerId": 2**64 - 1, "entryId": 2**64 - 1}),
         lambda: broker.admin.unload_topic(TOPIC),
@@ -131,8 +132,6 @@ def test_consumers_that_are_closed_together_inherit_nothing() -> None:
         for one in (first, second):
             one.subscribe(kind="Shared")
             one.send("flow", consumer_id=1, messagePermits=1)
-        if producer.session.producers:
-            producer.publish("a")
         assert first.texts() == ["a"]
         disconnect()
         assert [one.DESCRIPTOR.name for one in second.answers()] == ["CommandCloseConsumer"]

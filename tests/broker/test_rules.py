@@ -171,6 +171,7 @@ def test_a_deleted_partition_is_created_again() -> None:
     [
         (lambda admin: admin.create_partitioned_topic(f"{TOPIC}-partition-x", 1), 412),
         (lambda admin: admin.update_partitioned_topic(f"{TOPIC}-partition-0", 1), 412),
+        (lambda admin: admin.create_topic(f"{TOPIC}-partition-0-partition-0"), 409),
         (lambda admin: admin.delete_partitioned_topic(f"{TOPIC}-partition-0"), 412),
         (lambda admin: admin.delete_topic(TOPIC), 409),
         (lambda admin: admin.delete_partitioned_topic(f"{TOPIC}-plain"), 409),
