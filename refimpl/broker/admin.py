@@ -203,8 +203,11 @@ class Admin:
 
     def unload_topic(self, topic: str) -> None:
         """Disconnect the producers and consumers of a topic, or of all its partitions."""
-        for name in self._parts(topic) or [self._existing(topic)]:
+        names = self._parts(topic) or [self._existing(topic)]
+        for name in names:
             self._broker.unload(name)
+        for name in names:
+            self._existing(name.full)
 
     def create_partitioned_topic(self, topic: str, partitions: int) -> None:
         """Create a partitioned topic."""
