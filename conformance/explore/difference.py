@@ -49,8 +49,8 @@ _NAMED = frozenset({"error", "response", "server_error"})
 
 
 def _described(missing: Sequence[Line], extra: Sequence[Line]) -> Iterator[str]:
-    for name in sorted({line.name for line in (*missing, *extra)}):
-        was, now = ([line for line in lines if line.name == name] for lines in (missing, extra))
+    for name in sorted({_name(line) for line in (*missing, *extra)}):
+        was, now = ([line for line in lines if _name(line) == name] for lines in (missing, extra))
         if not was or not now:
             line = (was or now)[0]
             yield f"{'no' if was else 'a further'} {name}" + "".join(f" {value}" for key, value in _fields(line).items() if key in _NAMED)
@@ -58,6 +58,10 @@ def _described(missing: Sequence[Line], extra: Sequence[Line]) -> Iterator[str]:
         for key in min((_differing(_fields(one), _fields(other)) for one in was for other in now), key=len):
             one, other = _fields(was[0]).get(key), _fields(now[0]).get(key)
             yield f"{name}.{key} {one} -> {other}" if key in _NAMED else f"{name} has another {key}"
+
+
+def _name(line: Line) -> str:
+    return f"{line.name} of a shared subscription" if line.lane.startswith("subscription ") else line.name
 
 
 def _fields(line: Line) -> Mapping[str, Any]:
