@@ -154,6 +154,8 @@ class Subscription:
     def remove(self, consumer: Consumer) -> None:
         """Remove a consumer; its unacknowledged messages go to the others: core.redeliver.on-close."""
         self.consumers.remove(consumer)
+        if not self.consumers:
+            self._redeliveries.clear()
         self.filters.left(consumer)
         self._replay_all(consumer.pending)
         consumer.pending.clear()

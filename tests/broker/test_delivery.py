@@ -136,3 +136,18 @@ def test_consumers_that_are_closed_together_inherit_nothing() -> None:
         disconnect()
         assert [one.DESCRIPTOR.name for one in second.answers()] == ["CommandCloseConsumer"]
         first.answers()
+
+
+def test_redeliveries_are_forgotten_when_the_last_consumer_leaves() -> None:
+    broker, counts = make_broker(), []
+    producer = Peer(broker)
+    producer.producer()
+    producer.publish("a")
+    for _ in range(2):
+        peer = Peer(broker)
+        peer.subscribe(kind="Shared")
+        for again in ("flow", "redeliverUnacknowledgedMessages"):
+            peer.send(again, consumer_id=1, **({"messagePermits": 2} if again == "flow" else {}))
+            counts += [one.redelivery_count for one in peer.answers()]
+        peer.session.eof(0.0)
+    assert counts == [0, 1, 0, 1]

@@ -285,3 +285,8 @@ def test_a_persistent_topic_is_not_created_by_default_beside_a_scalable_one_of_i
     assert peer.producer(f"non-{TOPIC}").request_id == 1
     broker.admin.create_topic(TOPIC)
     assert peer.producer(producer_id=2).request_id == 1
+
+
+def test_the_answer_to_a_repeated_producer_has_no_topic_epoch() -> None:
+    peer = Peer(make_broker())
+    assert [peer.producer(producer_access_mode="Exclusive").HasField("topic_epoch") for _ in range(2)] == [True, False]
