@@ -341,7 +341,8 @@ async def close_partition_watch(player: Player, at: str, watcher: int) -> None:
 # PR 25648
 
 PROPERTIES = Choice(
-    {}, {"k": "v"}, {}, {"k": "v"}, {"k": "w"}, {"k": "v", "l": "v"}, {"k": "v", "l": "v", "m": "v", "n": "v", "o": "v"}, {"k": "\u00fc"}, {"k": "u\u0308"},
+    {}, {"k": "v"}, {}, {"k": "v"}, {"k": "w"}, {"k": "v", "l": "v"}, {"k": "v", "l": "v", "m": "v", "n": "v", "o": "v"},
+    {"k": "\u00fc"}, {"k": "u\u0308"},
 )  # fmt: skip
 
 

@@ -28,8 +28,8 @@ class Choice:
         return chance.choice(self._values)
 
     def simpler(self, value: Any) -> Iterator[Any]:
-        """Yield those before the first place of the value."""
-        yield from self._values[: self._values.index(value)]
+        """Yield those before the first place of the value; all of them for a value that was given and not drawn."""
+        yield from self._values[: self._values.index(value)] if value in self._values else self._values
 
 
 class Each:

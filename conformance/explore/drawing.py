@@ -12,13 +12,14 @@ from conformance.explore.actions import CONNECTION, ID, KINDS
 from conformance.explore.world import Action, Scenario, World
 
 LOCAL_NAMES = (
-    "t", "u", "t-1", "T", "t-10", "tt", "t.1", "t+1", "t%2F1", "t/1", "t 1", "t$", "\u00fc", "u\u0308", "\u540d", "t-partition-0", "t-partition-x",
-    "t-partition-01", "x" * 200,
+    "t", "u", "t-1", "T", "t-10", "tt", "t.1", "t+1", "t%2F1", "t/1", "t 1", "t$", "\u00fc", "u\u0308", "\u540d",
+    "t-partition-0", "t-partition-x", "t-partition-01", "x" * 200,
 )  # fmt: skip
-"""Local names of topics. There are twins by case, by a prefix, by an end that looks like a partition's, by percent-encoding, and by composed letters."""
+"""Local names of topics: twins by case, by prefix, by an end like that of a partition, by percent-encoding, by composed letters."""
 PATTERNS = (
     "{namespace}/t.*", "{namespace}/.*", "{namespace}/t", "{namespace}/[tu]", "{namespace}/T.*", "{namespace}/.*1",
-    "{namespace}/t|{namespace}/u", "{namespace}/(?:t|tt)", "{namespace}/t-\\d+", "{namespace}/\\w+", "{namespace}/(?i)t.*", "{namespace}/x*",
+    "{namespace}/t|{namespace}/u", "{namespace}/(?:t|tt)", "{namespace}/t-\\d+", "{namespace}/\\w+", "{namespace}/(?i)t.*",
+    "{namespace}/x*",
 )  # fmt: skip
 """Patterns of topic names, for each namespace."""
 LENGTHS = (3, 14)

@@ -25,7 +25,7 @@ from conformance.explore.freedoms import load_freedoms
 from conformance.explore.played import on_reference, on_target
 from conformance.explore.player import Step
 from conformance.explore.said import Told
-from conformance.explore.shrinking import simpler
+from conformance.explore.shrinking import shrink
 from conformance.explore.world import Scenario
 from conformance.running.probe import probe
 from conformance.targets import Endpoint, Target
@@ -199,16 +199,17 @@ class Explorer:
             self.explored.unrepeated[signature] = difference
             return
         until = time.monotonic() + SHRINKING_SECONDS
-        found: Difference | None = again
-        while found is not None:
-            smallest, found = found, None
-            for scenario in simpler(smallest.scenario):
-                if time.monotonic() > until:
-                    break
-                other = self._play(scenario)
-                if other is not None and other.signature == signature:
-                    found = other
-                    break
+        smallest = again
+
+        def still(scenario: Scenario) -> bool:
+            nonlocal smallest
+            other = self._play(scenario) if time.monotonic() < until else None
+            if other is None or other.signature != signature:
+                return False
+            smallest = other
+            return True
+
+        shrink(again.scenario, still)
         self.explored.differences[signature] = smallest
 
     def _play(self, scenario: Scenario, coverage: Coverage | None = None) -> Difference | None:

@@ -40,9 +40,8 @@ def print_summary(explored: Explored, target: str, written: Mapping[str, Path], 
     line(f"\nReport\n  {page_path}")
     count = len(explored.differences) + len(explored.broken)
     if count:
-        line(
-            f"\n{target}: {number_of(count, 'difference')} from the reference: each is a defect of one of the two, or a freedom not listed yet"
-        )
+        line(f"\n{target}: {number_of(count, 'difference')} from the reference")
+        line("Each is a defect of one of the two, or a freedom that is not listed yet.")
     else:
         line(f"\n{target}: says what the reference says")
 
