@@ -139,7 +139,7 @@ def explore(
     tls_trust_certs: TrustOption = None,
     minutes: Annotated[float, typer.Option(min=0, help="for how long new scenarios are drawn")] = 10.0,
     scenarios: Annotated[int | None, typer.Option(min=1, help="how many scenarios at most")] = None,
-    seed: Annotated[int | None, typer.Option(help="repeats an exploration; from the clock by default")] = None,
+    seed: Annotated[int | None, typer.Option(help="repeats an exploration; drawn by default")] = None,
     proposal: Annotated[list[str] | None, typer.Option(help="actions of this proposal and of the core only; may be repeated")] = None,
     concurrent: Annotated[bool, typer.Option(help="several actors at the same time, judged by what must hold afterwards")] = False,
     slow: Annotated[float, typer.Option(min=0.1, help="factor on the time that the target has to answer")] = 1.0,
@@ -156,7 +156,7 @@ def explore(
     plan = Plan(
         seconds=minutes * 60,
         scenarios=scenarios,
-        seed=seed if seed is not None else int(time.time()) % (1 << 31),
+        seed=seed if seed is not None else secrets.randbelow(1 << 31),
         proposals=proposal or (),
         slow=slow,
         concurrent=concurrent,
