@@ -31,7 +31,6 @@ from conformance.running.probe import probe
 from conformance.targets import Endpoint, Target
 from refimpl.net.virtual_time import VirtualTimeLoop
 
-SHRINKING_SECONDS = 60.0
 
 T = TypeVar("T")
 
@@ -97,6 +96,7 @@ class Plan:
         seed: Repeats a plan.
         proposals: Only actions of these registers, and of the core; empty: all.
         slow: Factor on the time that a target has.
+        shrinking: Seconds in which a scenario that differs is made smaller.
         concurrent: Whether actors act at the same time, and are judged by what must hold afterwards.
     """
 
@@ -105,6 +105,7 @@ class Plan:
     seed: int = 0
     proposals: Sequence[str] = ()
     slow: float = 1.0
+    shrinking: float = 60.0
     concurrent: bool = False
 
 
@@ -198,7 +199,7 @@ class Explorer:
         if again is None or again.signature != signature:
             self.explored.unrepeated[signature] = difference
             return
-        until = time.monotonic() + SHRINKING_SECONDS
+        until = time.monotonic() + self._plan.shrinking
         smallest = again
 
         def still(scenario: Scenario) -> bool:
