@@ -7,7 +7,7 @@ REPORT ?= reports
 ROWS ?= 10000000
 ARGS ?=
 
-.PHONY: help conformance test interop mutants recordings spark spark-cluster bench docs counts notebooks lab proto lint clean
+.PHONY: help conformance test interop explore mutants recordings spark spark-cluster bench docs counts notebooks lab proto lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this help
@@ -50,6 +50,9 @@ test: $(VENV)/dev.stamp  ## Run the project's own tests; stock clients meet the 
 
 interop: $(VENV)/dev.stamp  ## Let stock clients meet the reference broker and a real Apache Pulsar
 	$(BIN)/python -m pytest tests/interop $(ARGS)
+
+explore: $(VENV)/run.stamp  ## Play scenarios that nobody wrote on TARGET and on the reference: ARGS="--minutes 60 --concurrent"
+	$(BIN)/pulsar-conformance explore $(TARGET) --report $(REPORT) $(ARGS)
 
 mutants: $(VENV)/dev.stamp  ## Run mutants of the reference, all or ARGS="NAME ..", and write which cases find them
 	$(BIN)/python -m conformance.mutants $(ARGS)

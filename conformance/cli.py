@@ -91,6 +91,7 @@ def run(
     token_file: TokenOption = None,
     tls_trust_certs: TrustOption = None,
     select: SelectOption = None,
+    case: Annotated[list[Path] | None, typer.Option(help="a transcript outside the suite, run alone; may be repeated")] = None,
     level: Annotated[str | None, typer.Option(help="only cases with a clause of this level: MUST, SHOULD or MAY")] = None,
     profile: Annotated[
         str | None, typer.Option(help="default (what real peers speak) or as-written (the texts); what the target speaks by default")
@@ -127,7 +128,40 @@ def run(
         jobs=jobs,
         arguments=sys.argv[1:],
     )
-    run_and_report(chosen, options, baseline_or_stop(chosen.name, baseline), report, strict=strict, record=record)
+    run_and_report(chosen, options, baseline_or_stop(chosen.name, baseline), report, strict=strict, record=record, more=case or ())
+
+
+@app.command()
+def explore(
+    target: TargetArgument = DEFAULT_TARGET,
+    admin_url: AdminOption = None,
+    token_file: TokenOption = None,
+    tls_trust_certs: TrustOption = None,
+    minutes: Annotated[float, typer.Option(min=0, help="for how long new scenarios are drawn")] = 10.0,
+    scenarios: Annotated[int | None, typer.Option(min=1, help="how many scenarios at most")] = None,
+    seed: Annotated[int | None, typer.Option(help="repeats an exploration; drawn by default")] = None,
+    proposal: Annotated[list[str] | None, typer.Option(help="actions of this proposal and of the core only; may be repeated")] = None,
+    concurrent: Annotated[bool, typer.Option(help="several actors at the same time, judged by what must hold afterwards")] = False,
+    slow: Annotated[float, typer.Option(min=0.1, help="factor on the time that the target has to answer")] = 1.0,
+    report: Annotated[Path, typer.Option(help="folder for explore.html and the transcripts of what differs")] = Path("reports"),
+) -> None:
+    """Play scenarios that nobody wrote on a target and on the reference, and show where the two differ."""
+    for name in proposal or ():
+        check_choice("--proposal", name, names.registers())
+    chosen = _target(target, admin_url, token_file, tls_trust_certs)
+
+    from conformance.commands.exploring import explore_and_report
+    from conformance.explore.explorer import Plan
+
+    plan = Plan(
+        seconds=minutes * 60,
+        scenarios=scenarios,
+        seed=seed if seed is not None else secrets.randbelow(1 << 31),
+        proposals=proposal or (),
+        slow=slow,
+        concurrent=concurrent,
+    )
+    explore_and_report(chosen, plan, report)
 
 
 @app.command("list")

@@ -25,6 +25,11 @@ def clause_ids(home: Path = HOME) -> list[str]:
     return [name for path in sorted((home / "clauses").glob("*.yaml")) for name in _CLAUSE.findall(path.read_text(encoding="utf-8"))]
 
 
+def registers(home: Path = HOME) -> list[str]:
+    """Return the names of the clause registers without their parts: `core`, `pip145`, .."""
+    return sorted({path.stem.partition("_")[0] for path in (home / "clauses").glob("*.yaml")})
+
+
 def is_selected(ids: Iterable[str], patterns: Iterable[str]) -> bool:
     """Tell whether one of the ids matches one of the globs (without globs: any id does), and none matches a glob after `!`."""
     listed, known = list(patterns), list(ids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -92,13 +92,14 @@ class Suite:
         return [clause for clause in self.clauses.values() if is_selected((clause.id, *self.cases_of[clause.id]), listed)]
 
 
-def load_suite(home: Path = HOME, *, checked: bool = True) -> Suite:
+def load_suite(home: Path = HOME, *, checked: bool = True, more: Sequence[Path] = ()) -> Suite:
     """Load clauses and transcripts.
 
     Args:
         home: A folder that holds `clauses` and `transcripts`.
         checked: Whether to check files against each other and frames against the schema, and to compile every case. Otherwise each
             file is still read strictly: enough to show a case, not to judge a target.
+        more: Transcripts outside the folder.
 
     Raises:
         SourceProblem: There is an error in a file. All errors are named, each with file and line.
@@ -110,6 +111,7 @@ def load_suite(home: Path = HOME, *, checked: bool = True) -> Suite:
     for path in sorted((home / "transcripts").rglob("*.yaml")):
         files[kinds.get(path.relative_to(home / "transcripts").parts[0], m.Transcript)].append(path)
     fragments, shared, cases = (list(_load_all(kind, paths, home, problems)) for kind, paths in files.items())
+    cases += _load_more(more, {case.id for case, _ in cases}, problems)
     settings = {item.id: item for item, _ in shared}
     problems += [
         source.problem(("settings",), f"there are no {case.settings}; known: {', '.join(settings)}")
@@ -121,7 +123,7 @@ def load_suite(home: Path = HOME, *, checked: bool = True) -> Suite:
         [register for register, _ in registers],
         {fragment.id: fragment for fragment, _ in fragments},
         {case.id: case for case, _ in sorted(transcripts, key=lambda one: one[0].id)},
-        _digest(home),
+        _digest(home, more),
     )
     if checked:
         problems += _clause_problems(registers)
@@ -146,10 +148,25 @@ def _load_all(kind: type[Any], paths: Iterable[Path], home: Path, problems: list
         yield item, source
 
 
-def _digest(home: Path) -> str:
+def _load_more(paths: Iterable[Path], known: Container[str], problems: list[str]) -> Iterator[tuple[m.Transcript, Source]]:
+    for path in paths:
+        try:
+            source = read_source(path)
+            case = parse(m.Transcript, source)
+        except SourceProblem as error:
+            problems += error.problems
+            continue
+        if case.id in known:
+            problems.append(source.problem(("id",), f"the suite has a case {case.id}: give this one another id"))
+        yield case, source
+
+
+def _digest(home: Path, more: Sequence[Path]) -> str:
     digest = hashlib.sha256()
     for path in sorted([*(home / "clauses").glob("*.yaml"), *(home / "transcripts").rglob("*.yaml")]):
         digest.update(path.relative_to(home).as_posix().encode() + b"\0" + path.read_bytes())
+    for path in more:
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -17,10 +18,10 @@ from conformance.running import recorder
 from conformance.suite import Suite, load_suite
 
 
-def suite_or_stop(*, checked: bool = True) -> Suite:
+def suite_or_stop(*, checked: bool = True, more: Sequence[Path] = ()) -> Suite:
     """Load the suite; see `load_suite`."""
     try:
-        return load_suite(checked=checked)
+        return load_suite(checked=checked, more=more)
     except SourceProblem as error:
         stop(EXIT_USAGE, str(error))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from conformance.commands.loading import suite_or_stop
 from conformance.console import out, stop
 from conformance.engine import log
 from conformance.engine.model import Baseline
+from conformance.engine.source import read_source
 from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_USAGE
 from conformance.judging.results import RunLog, judge_log
 from conformance.report import badge, html, junit, terminal
@@ -28,9 +30,23 @@ from conformance.targets import Target, TargetError
 from refimpl.net.virtual_time import VirtualTimeLoop
 
 
-def run_and_report(target: Target, options: Options, baseline: Baseline, folder: Path, *, strict: bool, record: bool) -> None:
-    """Run the cases, leave events and reports in a folder, and end with the exit code."""
-    suite = suite_or_stop()
+def run_and_report(
+    target: Target, options: Options, baseline: Baseline, folder: Path, *, strict: bool, record: bool, more: Sequence[Path] = ()
+) -> None:
+    """Run the cases, leave events and reports in a folder, and end with the exit code.
+
+    Args:
+        target: What is judged.
+        options: The user's options.
+        baseline: Known failures.
+        folder: For events and reports.
+        strict: Whether warnings count as failures.
+        record: Whether the conversations are kept as the recordings of the target.
+        more: Transcripts outside the suite: they run alone, unless the options select cases.
+    """
+    suite = suite_or_stop(more=more)
+    if more and not options.select:
+        options = replace(options, select=tuple(read_source(path).data["id"] for path in more))
     if not suite.select(options.select, options.level, options.profile):
         stop(EXIT_USAGE, f"nothing is selected by {' '.join(options.select) or 'these options'}: `list` shows the cases")
     with _events(folder) as write:

@@ -125,6 +125,11 @@ class Advance(Action):
 
     what = "advance"
 
+    @property
+    def timed(self) -> bool:
+        """Let time pass."""
+        return True
+
     def show(self, plan: Plan) -> None:
         """Write how many seconds."""
         seconds = plan.known(self.spec, self.scope)

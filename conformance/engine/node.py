@@ -97,6 +97,11 @@ class Node:
     waits: ClassVar[bool] = True
     """Whether something is still to come before what stands behind it."""
 
+    @property
+    def timed(self) -> bool:
+        """Tell whether the node lets time pass or asks when something comes."""
+        return False
+
     path: str
     clause: str | None = field(default=None, compare=False, kw_only=True)
 

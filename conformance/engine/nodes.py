@@ -74,6 +74,11 @@ class Expect(Expectation):
         if found:
             yield (), found + Match((), ((f"@{self.label}", clock.now),) if self.label else ()), self
 
+    @property
+    def timed(self) -> bool:
+        """Tell whether it has a window."""
+        return self.window is not None
+
     def deadline(self, bindings: Mapping[str, Value], last_action: float, slow: float) -> float:
         """Return the end of its window, or of the usual time limit."""
         if self.window is None:

@@ -18,7 +18,6 @@ from typing import Any, Final
 from conformance.engine import model as m
 from conformance.engine.actions import Actions, Advance, actions_first, grouped, groups
 from conformance.engine.node import Node, Scope, numbered, walk
-from conformance.engine.nodes import Expect
 from conformance.engine.parts import BytesSpec
 from conformance.engine.step import Compiler
 from conformance.engine.steps import UseStep
@@ -44,8 +43,7 @@ class Program:
     @property
     def speaks_of_time(self) -> bool:
         """Tell whether the case lets time pass or has a window, so that it says nothing of a peer when something else is late."""
-        passes = any(action.what == "advance" for group in self.actions() for lane in group.lanes for action in lane)
-        return passes or any(isinstance(node, Expect) and node.window is not None for node in walk(self.nodes))
+        return any(node.timed for node in walk(self.nodes))
 
 
 def cells(transcript: m.Transcript) -> list[dict[str, Value]]:

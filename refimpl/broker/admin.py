@@ -183,41 +183,58 @@ class Admin:
                 raise AdminRefused(412, f"Can't create topic {topic}: it ends like a partition, and {base} has no partitions")
             if int(number) >= partitions:
                 raise AdminRefused(412, f"Can't create topic {topic}: {base} has {partitions} partitions")
+        if name.partition >= 0:
+            try:
+                self._broker.check_partition(name)
+            except Refused as refused:
+                raise AdminRefused(409, refused.message) from None
         self._broker.create_topic(name)
 
     def delete_topic(self, topic: str, *, force: bool = False) -> None:
         """Delete a non-partitioned topic or a partition; with `force`, even if it is in use."""
-        name = self._existing(topic)
+        name = self._name(topic)
+        if self._broker.partitions(name):
+            raise AdminRefused(
+                409, f"{topic} is a partitioned topic, instead of calling delete topic, please call delete-partitioned-topic."
+            )
+        self._existing(topic)
         self._check_unused(name, force=force)
         self._broker.delete_topic(name)
 
     def unload_topic(self, topic: str) -> None:
         """Disconnect the producers and consumers of a topic, or of all its partitions."""
-        for name in self._parts(topic) or [self._existing(topic)]:
+        names = self._parts(topic) or [self._existing(topic)]
+        for name in names:
             self._broker.unload(name)
+        for name in names:
+            self._existing(name.full)
 
     def create_partitioned_topic(self, topic: str, partitions: int) -> None:
         """Create a partitioned topic."""
         name = self._name(topic)
+        if "-partition-" in name.full:
+            raise _no_partitioned_name()
         self._check_partitions(partitions)
         self._check_new(name)
         self._broker.create_partitions(name, partitions)
 
     def update_partitioned_topic(self, topic: str, partitions: int) -> None:
-        """Increase the partition count of a topic."""
-        name = self._name(topic)
+        """Increase the partition count of a topic; partitions that were deleted are created again."""
+        name = self._partitioned_name(topic)
         present = self._namespace(name.namespace).partitioned.get(name.full)
         if present is None:
             raise AdminRefused(409, f"Topic {topic} is not the partitioned topic.")
         self._check_partitions(partitions)
-        if partitions <= present:
-            raise AdminRefused(422, f"Desired partitions {partitions} can't be less than or equal to the current partitions {present}.")
+        if partitions < present:
+            raise AdminRefused(422, f"Desired partitions {partitions} can't be less than the current partitions {present}.")
         self._broker.create_partitions(name, partitions)
 
     def delete_partitioned_topic(self, topic: str, *, force: bool = False) -> None:
         """Delete a partitioned topic; with `force`, even if it is in use."""
-        name = self._name(topic)
+        name = self._partitioned_name(topic)
         parts = self._parts(topic)
+        if not parts and self._broker.exists(name):
+            raise AdminRefused(409, f"{topic} is a non-partitioned topic. Instead of calling delete-partitioned-topic please call delete.")
         if not parts:
             raise AdminRefused(404, f"Partitioned Topic not found: {topic} has zero partitions")
         for part in parts:
@@ -353,6 +370,12 @@ class Admin:
         self._namespace(name.namespace)
         return name
 
+    def _partitioned_name(self, topic: str) -> TopicName:
+        name = self._name(topic)
+        if name.partition >= 0:
+            raise _no_partitioned_name()
+        return name
+
     def _existing(self, topic: str) -> TopicName:
         name = self._name(topic)
         if not self._broker.exists(name):
@@ -386,3 +409,7 @@ class Admin:
         topic = self._broker.loaded(name.full)
         if not force and topic is not None and topic.in_use:
             raise AdminRefused(412, "Topic has active producers/subscriptions")
+
+
+def _no_partitioned_name() -> AdminRefused:
+    return AdminRefused(412, "Partitioned Topic Name should not contain '-partition-'")

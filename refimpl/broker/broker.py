@@ -315,6 +315,10 @@ class Broker:
             self._topics[name.full] = found
         return found
 
+    def takes_name(self, name: TopicName) -> bool:
+        """Return whether a missing topic is not created by default, because a topic of another domain has its name."""
+        return not self.exists(name) and any(extension.takes_name(name) for extension in self.extensions.values())
+
     def topic_to_use(self, name: TopicName, *, create: bool) -> Topic:
         """Load a topic for a producer or consumer; create it if it is missing and creation is allowed.
 
@@ -323,20 +327,38 @@ class Broker:
         """
         owner = self._owner(name)
         stored = owner.stored_topic(name) if owner is not None else None
+        if owner is None and self.takes_name(name):
+            raise Refused(TopicNotFound, f"Topic {name.full} does not exist")
         if self.partitions(name):  # core.producer.partitioned-base, core.subscribe.partitioned-base
             raise Refused(NotAllowedError, f"Found partitioned metadata for non-partitioned topic: {name.full}")
         if owner is not None:
             if stored is None:
                 raise Refused(TopicNotFound, f"Topic {name.full} does not exist")
         elif not self.exists(name):
-            if not create:  # core.subscribe.no-forced-creation
+            if not create and name.persistent:  # core.subscribe.no-forced-creation
                 raise Refused(TopicNotFound, f"Topic {name.full} does not exist")
-            if name.partition >= 0 or not self.configuration.allow_auto_topic_creation:  # core.producer.missing-partition
+            if not self.configuration.allow_auto_topic_creation:
                 raise Refused(TopicNotFound, f"Topic not found {name.full}")
+            if name.partition >= 0:
+                self.check_partition(name)
             if self.create_by_default(name):
                 return self.topic_to_use(name, create=create)
             self.create_topic(name)
         return self.topic(name)
+
+    def check_partition(self, name: TopicName) -> None:
+        """Check that a missing partition may be created: it is one of a partitioned topic.
+
+        Raises:
+            Refused: It is not: core.producer.missing-partition.
+        """
+        partitions = self.namespace(name).partitioned.get(name.partitioned, 0)
+        if not partitions:
+            raise Refused(NotAllowedError, f"Partition metadata not found for the partitioned topic: {name.full}")
+        if name.partition >= partitions:
+            if name.persistent:
+                raise Refused(TopicNotFound, f"Topic not found {name.full}")
+            raise Refused(NotAllowedError, f"Illegal topic partition name {name.full} with max allowed {partitions} partitions")
 
     def create_by_default(self, name: TopicName) -> int:
         """Create a missing topic as a partitioned topic, if that is the configured type.
@@ -360,13 +382,15 @@ class Broker:
                 extension.topic_created(name.full)
 
     def create_partitions(self, name: TopicName, partitions: int) -> None:
-        """Set the partition count of a topic; the partitions are created before the count is announced."""
+        """Set the partition count of a topic; the missing partitions are created before a new count is announced."""
         stored = self.namespace(name)
         present = stored.partitioned.get(name.full, 0)
         stored.partitioned[name.full] = partitions
-        for number in range(present, partitions):
-            self.create_topic(parse_topic(partition_name(name.full, number)))
-        self.partitions_changed(name.full)
+        for part in (parse_topic(partition_name(name.full, number)) for number in range(partitions)):
+            if part.full not in stored.topics:
+                self.create_topic(part)
+        if partitions != present:
+            self.partitions_changed(name.full)
 
     def delete_topic(self, name: TopicName) -> None:
         """Delete a non-partitioned topic or a partition: core.push.topic-deleted."""
@@ -387,7 +411,7 @@ class Broker:
             producer.session.send(CommandCloseProducer(producer_id=producer.producer_id, request_id=MAX_U64))
             producer.session.drop_producer(producer)
         for subscription in list(topic.subscriptions.values()):
-            for consumer in list(subscription.consumers):
+            for consumer in subscription.take_consumers():
                 consumer.session.send(CommandCloseConsumer(consumer_id=consumer.consumer_id, request_id=MAX_U64))
                 consumer.session.drop_consumer(consumer)
         self._topics.pop(name.full, None)

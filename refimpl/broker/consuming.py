@@ -50,6 +50,7 @@ def subscribe(session: Session, request: CommandSubscribe, frame: Frame) -> None
             broker.schemas.check(request.schema)
         filters = _new_filters(session, name, request)
         topic = broker.topic_to_use(name, create=request.force_topic_creation)
+        _check_durable(topic, request)
         owner = _owner_elsewhere(session, topic, request)
         if owner is not None:  # core.subscribe.dead-owner-replaced
             owner.check_liveness(lambda _: _join_again(session, request, requested))
@@ -76,6 +77,20 @@ def _new_filters(session: Session, name: TopicName, request: CommandSubscribe) -
 
 def _properties(request: CommandSubscribe) -> dict[str, str]:
     return {one.key: one.value for one in request.subscription_properties}
+
+
+def _check_durable(topic: Topic, request: CommandSubscribe) -> None:
+    """Check that a subscription of a persistent topic, if it is durable or in use, is like the one that is asked for.
+
+    Raises:
+        Refused: NotAllowedError.
+    """
+    found = topic.subscriptions.get(request.subscription)
+    if found is None or not topic.name.persistent:
+        return
+    if found.durable != request.durable and (found.durable or found.consumers):
+        kind = "Durable" if found.durable else "NonDurable"
+        raise Refused(NotAllowedError, f"{kind} subscription with the same name already exists.")
 
 
 def _owner_elsewhere(session: Session, topic: Topic, request: CommandSubscribe) -> Session | None:
@@ -116,7 +131,7 @@ def _join(session: Session, topic: Topic, request: CommandSubscribe, requested: 
     subscription.filters.joined(consumer, requested)
     subscription.add(consumer, request.subType)
     session.send(CommandSuccess(request_id=request.request_id))
-    subscription.tell_active()
+    subscription.tell_active(consumer)
 
 
 def _start(topic: Topic, request: CommandSubscribe) -> int:
@@ -183,7 +198,10 @@ def redeliver(session: Session, request: CommandRedeliverUnacknowledgedMessages,
 
 
 def seek(session: Session, request: CommandSeek, frame: Frame) -> None:  # noqa: ARG001
-    """Reset the position of a subscription, after closing its consumers: core.seek.sequence."""
+    """Reset the position of a subscription, after closing its consumers: core.seek.sequence.
+
+    A subscription of a non-persistent topic has no position: its consumers stay.
+    """
     consumer = _consumer(session, request.consumer_id)
     subscription = consumer.subscription
     topic = subscription.topic
@@ -194,17 +212,17 @@ def seek(session: Session, request: CommandSeek, frame: Frame) -> None:  # noqa:
         index = topic.index_at(request.message_publish_time)
     else:  # core.seek.refused
         raise Refused(MetadataError, "Message id and message publish time were not present")
-    disconnect_consumers(subscription)
-    subscription.reset(index)
+    if topic.name.persistent:
+        disconnect_consumers(subscription)
+        subscription.reset(index)
     session.send(CommandSuccess(request_id=request.request_id))
 
 
 def disconnect_consumers(subscription: Subscription) -> None:
     """Close all consumers of a subscription from the broker's side; the subscription stays, even if it is not durable."""
-    for consumer in list(subscription.consumers):
+    for consumer in subscription.take_consumers():
         consumer.session.send(CommandCloseConsumer(consumer_id=consumer.consumer_id, request_id=MAX_U64))
         consumer.session.consumers.pop(consumer.consumer_id, None)
-        subscription.remove(consumer)
 
 
 def get_last_message_id(session: Session, request: CommandGetLastMessageId, frame: Frame) -> None:  # noqa: ARG001

@@ -40,7 +40,7 @@ def producer(session: Session, request: CommandProducer, frame: Frame) -> None: 
         raise Refused(NotAllowedError, f"Producer access mode {mode} is not supported by this broker")
     found = session.producers.get(request.producer_id)
     if found is not None:  # core.producer.repeated
-        _confirm(session, request, found)
+        _confirm(session, request, found, repeated=True)
         return
     new = Producer(
         request.producer_id,
@@ -77,7 +77,7 @@ def _join_late(session: Session, request: CommandProducer, new: Producer) -> Non
         session.refuse(request, refused)
 
 
-def _confirm(session: Session, request: CommandProducer, found: Producer) -> None:
+def _confirm(session: Session, request: CommandProducer, found: Producer, *, repeated: bool = False) -> None:
     answer = CommandProducerSuccess(
         request_id=request.request_id,
         producer_name=found.name,
@@ -85,7 +85,7 @@ def _confirm(session: Session, request: CommandProducer, found: Producer) -> Non
         schema_version=found.schema_version,
         producer_ready=True,
     )
-    if found.access_mode == ProducerAccessMode.Exclusive:
+    if found.access_mode == ProducerAccessMode.Exclusive and not repeated:
         answer.topic_epoch = 0
     session.send(answer)
 

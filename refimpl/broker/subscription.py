@@ -2,7 +2,7 @@
 
 An entry is acknowledged, pending (sent and unacknowledged), waiting for replay (it was pending before), or unread. One loop serves
 all subscription types: while a consumer can receive an entry, it sends the first entry to replay, or else the next unread entry.
-Exclusive and Failover have one active consumer; Shared alternates between consumers.
+Exclusive and Failover have one active consumer (failover.py); Shared alternates between consumers.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from refimpl.broker.failover import active_consumer
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.refused import Refused
@@ -60,7 +61,6 @@ class Consumer:
     pending: dict[int, int] = field(default_factory=dict)
     messages_out: int = 0
     bytes_out: int = 0
-    active: bool | None = None
     auto_schema: bool = False
 
     @property
@@ -108,6 +108,7 @@ class Subscription:
         self._redeliveries: dict[int, int] = {}
         self._read = cursor.mark_delete
         self._turn = 0
+        self._last_active: Consumer | None = None
         self._offer_timer: Timer | None = None
         self._turn_timer: Timer | None = None
 
@@ -135,29 +136,44 @@ class Subscription:
         if sub_type == SubType.Failover:
             self.consumers.sort(key=lambda one: (one.priority_level, one.name))
 
-    def tell_active(self) -> None:
-        """Notify failover consumers of a new active consumer: core.subscribe.active-consumer-change."""
-        if self.type != SubType.Failover:
+    def tell_active(self, joined: Consumer | None = None) -> None:
+        """Tell all failover consumers of a new active consumer, or only the one that joined: core.subscribe.active-consumer-change.
+
+        An active consumer whose connection is ending is not announced: it leaves as well.
+        """
+        active = self._active()
+        is_new, self._last_active = active is not self._last_active, active
+        if self.type != SubType.Failover or active is None or active.session.closing:
             return
-        for consumer in self.consumers:
-            active = consumer is self._active()
-            if consumer.active is not active:
-                consumer.active = active
-                consumer.session.send(CommandActiveConsumerChange(consumer_id=consumer.consumer_id, is_active=active))
+        for consumer in self._told_of_change() if is_new else [joined] if joined else []:
+            consumer.session.send(CommandActiveConsumerChange(consumer_id=consumer.consumer_id, is_active=consumer is active))
+
+    def _told_of_change(self) -> list[Consumer]:
+        return self.consumers
 
     def remove(self, consumer: Consumer) -> None:
         """Remove a consumer; its unacknowledged messages go to the others: core.redeliver.on-close."""
         self.consumers.remove(consumer)
+        if not self.consumers:
+            self._redeliveries.clear()
         self.filters.left(consumer)
         self._replay_all(consumer.pending)
         consumer.pending.clear()
         self.tell_active()
         self.dispatch()
 
+    def take_consumers(self) -> list[Consumer]:
+        """Remove all consumers at once, so that none inherits from another, and return them."""
+        taken, self.consumers = self.consumers, []
+        for consumer in taken:
+            self.filters.left(consumer)
+            self._replay_all(consumer.pending)
+            consumer.pending.clear()
+        self.tell_active()
+        return taken
+
     def _active(self) -> Consumer | None:
-        if not self.consumers:
-            return None
-        return self.consumers[max(self.topic.name.partition, 0) % len(self.consumers)]
+        return active_consumer(self.topic.name, self.consumers) if self.consumers else None
 
     # Dispatch
 
@@ -318,6 +334,9 @@ class NonPersistentSubscription(Subscription):
 
     def dispatch(self) -> None:
         """Do nothing: nothing waits."""
+
+    def _told_of_change(self) -> list[Consumer]:
+        return []
 
 
 def _takes(consumer: Consumer) -> bool:

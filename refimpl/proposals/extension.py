@@ -241,6 +241,10 @@ class Extension:
         """Return whether a topic of these domains exists."""
         raise NotImplementedError
 
+    def takes_name(self, name: TopicName) -> bool:  # noqa: ARG002
+        """Return whether a missing ordinary topic is not created by default, because a topic of these domains has its name."""
+        return False
+
     def stored_topic(self, name: TopicName) -> StoredTopic | None:
         """Return the stored topic; None: it does not exist. Refuse a topic that can't hold messages."""
         raise NotImplementedError

@@ -118,3 +118,36 @@ def test_updates_that_nobody_reads_end_the_connection() -> None:
         broker.admin.create_topic(f"persistent://public/default/t-{number}")
     assert deaf.session.closing
     assert other.ask("ping") is not None
+
+
+def test_consumers_that_are_closed_together_inherit_nothing() -> None:
+    broker = make_broker()
+    producer, first, second = Peer(broker), Peer(broker), Peer(broker)
+    producer.producer()
+    producer.publish("a")
+    for disconnect in (
+        lambda: first.send("seek", consumer_id=1, request_id=3, message_id={"ledgerId": 2**64 - 1, "entryId": 2**64 - 1}),
+        lambda: broker.admin.unload_topic(TOPIC),
+    ):
+        for one in (first, second):
+            one.subscribe(kind="Shared")
+            one.send("flow", consumer_id=1, messagePermits=1)
+        assert first.texts() == ["a"]
+        disconnect()
+        assert [one.DESCRIPTOR.name for one in second.answers()] == ["CommandCloseConsumer"]
+        first.answers()
+
+
+def test_redeliveries_are_forgotten_when_the_last_consumer_leaves() -> None:
+    broker, counts = make_broker(), []
+    producer = Peer(broker)
+    producer.producer()
+    producer.publish("a")
+    for _ in range(2):
+        peer = Peer(broker)
+        peer.subscribe(kind="Shared")
+        for again in ("flow", "redeliverUnacknowledgedMessages"):
+            peer.send(again, consumer_id=1, **({"messagePermits": 2} if again == "flow" else {}))
+            counts += [one.redelivery_count for one in peer.answers()]
+        peer.session.eof(0.0)
+    assert counts == [0, 1, 0, 1]

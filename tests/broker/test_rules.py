@@ -1,11 +1,14 @@
+from collections.abc import Callable
+
 import pytest
 
-from refimpl.broker import AdminRefused, Broker, Configuration
+from refimpl.broker import AdminRefused, Broker, Configuration, failover
+from refimpl.broker.admin import Admin
 from refimpl.broker.names import parse_topic
 from refimpl.names import is_namespace
 from refimpl.proposals.refused import Refused
 from refimpl.timers import Timers
-from refimpl.wire.pulsar_api_pb2 import InvalidTopicName, NotAllowedError, ProducerBusy
+from refimpl.wire.pulsar_api_pb2 import InvalidTopicName, NotAllowedError, ProducerBusy, TopicNotFound
 from tests.fakes.broker_peer import TOPIC, Peer, make_broker
 
 
@@ -138,3 +141,152 @@ def test_a_topic_that_ends_like_a_partition_can_be_created_only_where_it_may_be_
         with pytest.raises(AdminRefused) as caught:
             broker.admin.create_topic(topic)
         assert caught.value.status == status
+
+
+def test_a_name_of_a_partition_needs_its_partitioned_topic() -> None:
+    broker = make_broker()
+    peer = Peer(broker)
+    for domain in ("persistent", "non-persistent"):
+        part = f"{domain}://public/default/p-partition-"
+        assert peer.producer(f"{part}0").error == NotAllowedError
+        assert peer.subscribe(f"{part}0").error == NotAllowedError
+        broker.admin.create_partitioned_topic(f"{domain}://public/default/p", 1)
+        assert peer.producer(f"{part}1").error == (TopicNotFound if domain == "persistent" else NotAllowedError)
+        assert peer.subscribe(f"{part}0", consumer_id=9).request_id == 2
+        peer.ask("close_consumer", consumer_id=9, request_id=3)
+
+
+def test_a_deleted_partition_is_created_again() -> None:
+    broker = make_broker()
+    broker.admin.create_partitioned_topic(TOPIC, 2)
+    for again in (lambda: Peer(broker).producer(f"{TOPIC}-partition-0"), lambda: broker.admin.update_partitioned_topic(TOPIC, 2)):
+        broker.admin.delete_topic(f"{TOPIC}-partition-0", force=True)
+        with pytest.raises(AdminRefused, match="not found"):
+            broker.admin.unload_topic(TOPIC)
+        assert broker.persistent_topics("public/default") == [f"{TOPIC}-partition-1"]
+        again()
+        assert broker.persistent_topics("public/default") == [f"{TOPIC}-partition-0", f"{TOPIC}-partition-1"]
+
+
+@pytest.mark.parametrize(
+    ("call", "status"),
+    [
+        (lambda admin: admin.create_partitioned_topic(f"{TOPIC}-partition-x", 1), 412),
+        (lambda admin: admin.update_partitioned_topic(f"{TOPIC}-partition-0", 1), 412),
+        (lambda admin: admin.create_topic(f"{TOPIC}-partition-0-partition-0"), 409),
+        (lambda admin: admin.delete_partitioned_topic(f"{TOPIC}-partition-0"), 412),
+        (lambda admin: admin.delete_topic(TOPIC), 409),
+        (lambda admin: admin.delete_partitioned_topic(f"{TOPIC}-plain"), 409),
+        (lambda admin: admin.delete_partitioned_topic(f"{TOPIC}-missing"), 404),
+    ],
+)
+def test_topics_with_and_without_partitions_are_told_apart(call: Callable[[Admin], None], status: int) -> None:
+    admin = make_broker().admin
+    admin.create_partitioned_topic(TOPIC, 1)
+    admin.create_topic(f"{TOPIC}-plain")
+    with pytest.raises(AdminRefused) as caught:
+        call(admin)
+    assert caught.value.status == status
+
+
+def test_a_subscription_is_durable_or_not_for_all_consumers() -> None:
+    first, second = Peer(broker := make_broker()), Peer(broker)
+    first.subscribe()
+    assert second.subscribe(durable=False).error == NotAllowedError
+    first.subscribe(consumer_id=2, kind="Shared", name="r", durable=False)
+    assert second.subscribe(kind="Shared", name="r").error == NotAllowedError
+    topic = f"non-{TOPIC}"
+    first.subscribe(topic, consumer_id=3, kind="Shared")
+    assert second.subscribe(topic, kind="Shared", durable=False).request_id == 2
+
+
+def test_a_seek_without_stored_messages_leaves_the_consumer_open() -> None:
+    peer = Peer(make_broker())
+    peer.subscribe(f"non-{TOPIC}")
+    assert peer.ask("seek", consumer_id=1, request_id=5, message_id={"ledgerId": 0, "entryId": 0}).request_id == 5
+    assert list(peer.session.consumers) == [1]
+
+
+def changes(*peers: Peer) -> list[list[bool]]:
+    return [[one.is_active for one in peer.answers() if one.DESCRIPTOR.name == "CommandActiveConsumerChange"] for peer in peers]
+
+
+def join(peer: Peer, topic: str, name: str, consumer_id: int = 1) -> None:
+    peer.send("subscribe", topic=topic, subscription="s", subType="Failover", consumer_id=consumer_id, consumer_name=name, request_id=1)
+
+
+def test_a_new_active_consumer_is_told_to_all_and_an_old_one_to_who_joins() -> None:
+    broker = make_broker()
+    broker.admin.create_partitioned_topic(TOPIC, 2)
+    first, second, third = peers = [Peer(broker) for _ in range(3)]
+    told = []
+    for peer, name in zip(peers, "bac", strict=True):
+        join(peer, f"{TOPIC}-partition-0", name)
+        told.append(changes(*peers))
+    assert told == [[[True], [], []], [[False], [True], []], [[], [], [False]]]
+    second.session.eof(0.0)
+    assert changes(first, third) == [[True], [False]]
+
+
+def test_only_who_joins_a_non_persistent_topic_is_told_of_another_active_consumer() -> None:
+    first, second = peers = [Peer(broker := make_broker()), Peer(broker)]
+    for peer, name in zip(peers, "ab", strict=True):
+        join(peer, f"non-{TOPIC}", name)
+    assert changes(first, second) == [[], [False]]
+    first.session.eof(0.0)
+    assert changes(second) == [[]]
+
+
+def test_consumers_that_leave_together_are_not_made_active() -> None:
+    leaving = Peer(broker := make_broker())
+    broker.admin.create_partitioned_topic(TOPIC, 1)
+    for number, name in enumerate("ab"):
+        join(leaving, f"{TOPIC}-partition-0", name, number)
+    staying = Peer(broker)
+    join(staying, f"{TOPIC}-partition-0", "c")
+    assert changes(staying) == [[False]]
+    leaving.session.eof(0.0)
+    assert changes(staying) == [[True]]
+
+
+@pytest.mark.parametrize(("text", "hashed"), [("", 0), ("hello", 0x248BFA47), ("hello, world", 0x149BBB7F)])
+def test_the_hash_of_the_ring(text: str, hashed: int) -> None:
+    assert failover._hash(text) == hashed
+
+
+def test_without_partitions_a_ring_of_hashes_finds_the_active_consumer() -> None:
+    broker = make_broker()
+    found = set()
+    for number in range(20):
+        peer = Peer(broker)
+        for consumer, name in enumerate("abc"):
+            join(peer, f"{TOPIC}-{number}", name, consumer)
+        last = [one for one in peer.answers() if one.DESCRIPTOR.name == "CommandActiveConsumerChange" and one.is_active][-1]
+        found.add(last.consumer_id)
+    assert found == {0, 1, 2}
+
+
+def test_a_reader_that_seeks_leaves_its_subscription_to_others() -> None:
+    peer = Peer(make_broker())
+    peer.subscribe(durable=False)
+    peer.send("seek", consumer_id=1, request_id=5, message_id={"ledgerId": 2**64 - 1, "entryId": 2**64 - 1})
+    peer.answers()
+    assert peer.subscribe().request_id == 2
+
+
+def test_a_persistent_topic_is_not_created_by_default_beside_a_scalable_one_of_its_name() -> None:
+    broker = make_broker()
+    broker.extensions["pr25648"].admin.create_scalable_topic("topic://public/default/t", {})
+    peer = Peer(broker)
+    assert peer.producer().error == peer.subscribe().error == peer.producer(f"{TOPIC}-partition-0").error == TopicNotFound
+    for create in (True, False):
+        answer = peer.ask("partitionMetadata", topic=TOPIC, request_id=3, metadata_auto_creation_enabled=create)
+        assert answer.error == TopicNotFound
+    assert peer.producer(f"non-{TOPIC}").request_id == 1
+    broker.admin.create_topic(TOPIC)
+    assert peer.producer(producer_id=2).request_id == 1
+
+
+def test_the_answer_to_a_repeated_producer_has_no_topic_epoch() -> None:
+    peer = Peer(make_broker())
+    assert [peer.producer(producer_access_mode="Exclusive").HasField("topic_epoch") for _ in range(2)] == [True, False]

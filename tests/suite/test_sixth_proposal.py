@@ -129,6 +129,9 @@ EXCEPTIONS = {
     "conformance/corpus/replay/partitions.py": "PIP-247: a watcher with the reference's own broker and client",
     "conformance/corpus/replay/scalable.py": "PR 25648: a watcher with the reference's own broker and client",
     "conformance/corpus/replay/spread.py": "PIP-247 and PR 25648: which of them each way of learning of changes belongs to",
+    "conformance/explore/actions.py": "all five: what actors do with their commands",
+    "conformance/explore/concurrent.py": "PIP-145, PIP-247 and PR 25648: what watchers were told",
+    "conformance/explore/said.py": "PIP-145, PIP-247 and PR 25648: what a watcher knows",
     "conformance/mutants/common.py": "all five: faults that are one mistake in several proposals",
     "conformance/mutants/entries.py": "PIP-191: faults of batches and entry filters",
     "conformance/mutants/filter_kinds.py": "PR 7629: faults of the built-in filters",
@@ -159,6 +162,8 @@ EXCEPTIONS = {
     "refimpl/net/client.py": "the same client over sockets, for applications",
     "refimpl/net/embedded.py": "what applications may give to a broker: entry filters",
     "refimpl/net/serving.py": "entry filters and message filters of installed distributions",
+    "conformance/variants/allowances.py": "PR 25648: diffs that are split, joined or late",
+    "conformance/variants/choices.py": "PR 25648: other ids and codes of its own commands",
 }
 """Modules that name a proposal by their nature: mostly what applications call, and what is about one proposal's rules."""
 

@@ -14,7 +14,7 @@ from typing import cast
 
 from refimpl.indexes.nested import Nested
 from refimpl.indexes.topics_hash import TopicSet
-from refimpl.names import TopicName, is_namespace, namespace_of
+from refimpl.names import DOMAINS, TopicName, is_namespace, namespace_of
 from refimpl.proposals.extension import Connection, Extension, Host, anybody, send_all
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.scalable_topics.admin import ScalableTopicsAdmin
@@ -383,6 +383,11 @@ class ScalableTopicsExtension(Extension):
     def exists(self, name: TopicName) -> bool:
         """Return whether a scalable topic or a segment exists."""
         return self.segment(name.full) is not None if name.domain == SEGMENT else self.record(name.full) is not None
+
+    def takes_name(self, name: TopicName) -> bool:
+        """Return whether a scalable topic has the name of a persistent topic, or of that of a partition, as on Apache Pulsar 5.0.0-M1."""
+        domain, mark, rest = name.partitioned.partition("://")
+        return domain == DOMAINS[0] and self.record(f"{SCALABLE}{mark}{rest}") is not None
 
     def stored_topic(self, name: TopicName) -> StoredTopic | None:
         """Return the stored topic of a segment; refuse a scalable topic, which holds no messages itself."""

@@ -1,0 +1,62 @@
+"""The command `explore`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+
+from conformance.commands.loading import suite_or_stop
+from conformance.console import out, stop
+from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_INCONCLUSIVE, EXIT_NOT_CONFORMANT
+from conformance.explore import report
+from conformance.explore.explorer import Explored, Plan, explore
+from conformance.explore.written import name_of, transcript
+from conformance.targets import Target, TargetError
+
+_NOTE_SECONDS = 30.0
+
+
+class _Progress:
+    """Writes a line now and then, and one for each difference when it is found."""
+
+    def __init__(self) -> None:
+        self._next = _NOTE_SECONDS
+        self._known = 0
+
+    def __call__(self, explored: Explored) -> None:
+        for signature in list(explored.found())[self._known :]:
+            out.print(f"differs: {signature}", highlight=False, markup=False, soft_wrap=True)
+        self._known = len(explored.found())
+        if explored.seconds >= self._next:
+            self._next = explored.seconds + _NOTE_SECONDS
+            out.print(report.progress(explored), highlight=False)
+
+
+def explore_and_report(target: Target, plan: Plan, folder: Path) -> NoReturn:
+    """Explore a target, leave what differs as transcripts and a page in a folder, and end with the exit code."""
+    suite = suite_or_stop()
+    out.print(f"exploring {target.name} for {plan.seconds / 60:g} minutes, seed {plan.seed}", highlight=False)
+    try:
+        explored = explore(target, plan, _Progress())
+    except TargetError as error:
+        stop(EXIT_COULD_NOT_RUN, str(error))
+    except KeyboardInterrupt:
+        stop(EXIT_COULD_NOT_RUN, "interrupted")
+    try:
+        written = {}
+        for signature, difference in explored.differences.items():
+            path = folder / f"{name_of(difference)}.yaml"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(transcript(difference, target.name, suite), encoding="utf-8")
+            written[signature] = path
+        folder.mkdir(parents=True, exist_ok=True)
+        page = folder / "explore.html"
+        page.write_text(report.page_of(explored, target.name, plan, written), encoding="utf-8")
+    except OSError as error:
+        stop(EXIT_COULD_NOT_RUN, f"{error.filename}: {error.strerror}: free some space or choose another --report folder")
+    report.print_summary(explored, target.name, written, page)
+    if explored.differences or explored.broken:
+        raise typer.Exit(EXIT_NOT_CONFORMANT)
+    raise typer.Exit(EXIT_INCONCLUSIVE if explored.unrepeated else EXIT_CONFORMANT)

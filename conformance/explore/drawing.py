@@ -1,0 +1,209 @@
+"""Scenarios drawn by chance. Each begins with something that works (consumers of one topic, watchers of one namespace), goes on with
+what is drawn around it, and ends with actions that show what has become of it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from conformance.explore.actions import CONNECTION, ID, KINDS
+from conformance.explore.world import Action, Scenario, World
+
+LOCAL_NAMES = (
+    "t", "u", "t-1", "T", "t-10", "tt", "t.1", "t+1", "t%2F1", "t/1", "t 1", "t$", "\u00fc", "u\u0308", "\u540d",
+    "t-partition-0", "t-partition-x", "t-partition-01", "x" * 200,
+)  # fmt: skip
+"""Local names of topics: twins by case, by prefix, by an end like that of a partition, by percent-encoding, by composed letters."""
+PATTERNS = (
+    "{namespace}/t.*", "{namespace}/.*", "{namespace}/t", "{namespace}/[tu]", "{namespace}/T.*", "{namespace}/.*1",
+    "{namespace}/t|{namespace}/u", "{namespace}/(?:t|tt)", "{namespace}/t-\\d+", "{namespace}/\\w+", "{namespace}/(?i)t.*",
+    "{namespace}/x*",
+)  # fmt: skip
+"""Patterns of topic names, for each namespace."""
+LENGTHS = (3, 14)
+"""How few and how many actions are drawn between the beginning and the end."""
+_SUBSCRIBING = ("subscribe", "subscribe_with_filter", "subscribe_with_properties")
+
+
+class _Drawing:
+    """Draws one scenario.
+
+    Args:
+        chance: The source of chance.
+        weights: How often each kind of action is drawn, compared with the others.
+    """
+
+    def __init__(self, chance: random.Random, weights: Mapping[str, int]) -> None:
+        self._chance = chance
+        self._weights = weights
+        self.world = World(
+            chance.choice((1, 1, 2, 3)),
+            tuple(chance.sample(LOCAL_NAMES, chance.choice((1, 2, 2, 3)))),
+            tuple(chance.sample(PATTERNS, chance.choice((1, 1, 2, 3)))),
+        )
+
+    def act(self, kind: str, **given: Any) -> Iterator[Action]:
+        """Yield an action of a kind, with what is given and the rest by chance; nothing if the target can't do it."""
+        if kind in self._weights:
+            parameters = KINDS[kind].parameters.items()
+            drawn = ((name, one.draw(self._chance) if given.get(name) is None else given[name]) for name, one in parameters)
+            yield Action(kind, tuple(drawn))
+
+    def some(self, favourites: tuple[str, ...], count: tuple[int, int] = LENGTHS) -> Iterator[Action]:
+        """Yield actions by chance, most of them of some kinds, and without some others, so that those that are left meet more often."""
+        kept = {kind: weight * (5 if kind in favourites else 1) for kind, weight in self._weights.items() if self._chance.random() < 0.7}
+        for kind in self._chance.choices(tuple(kept), tuple(kept.values()), k=self._chance.randint(*count)) if kept else ():
+            yield from self.act(kind)
+
+    def repeated(self, least: int, most: int) -> range:
+        """Return a range with a length by chance."""
+        return range(self._chance.randint(least, most))
+
+    def places(self, most: int) -> list[tuple[str, int]]:
+        """Return some places for watchers or consumers, each a connection and an id."""
+        drawn = [(CONNECTION.draw(self._chance), ID.draw(self._chance)) for _ in self.repeated(1, most)]
+        return list(dict.fromkeys(drawn))
+
+    def messages(self) -> Iterator[Action]:
+        """Consumers of one topic, messages, and a bystander; at the end all of them come back."""
+        kind = self._chance.choice([one for one in _SUBSCRIBING if one in self._weights])
+        partition = self._chance.choice((None, None, None, 0))
+        topic, base = (0, 0, partition), (0, 0, None)
+        domain = self._chance.choice(("persistent", "persistent", "persistent", "persistent", "non-persistent"))
+        how = {name: one.draw(self._chance) for name, one in KINDS[kind].parameters.items()}
+        fixed = {"topic": topic, "subscription": "s", "position": "Earliest", "domain": domain}
+        how |= {name: value for name, value in fixed.items() if name in how}
+        yield from (
+            self.act("create_topic", topic=base) if partition is None else self.act("create_partitioned_topic", topic=base, partitions=2)
+        )
+        places = self.places(3)
+        for at, consumer in places:
+            yield from self.act(kind, **{**how, "at": at, "consumer": consumer, "priority": self._chance.choice((0, 0, 1))})
+            yield from self.act("flow", number=self._chance.randrange(3))
+        bystander = {
+            "at": "c",
+            "consumer": 7,
+            "type": "Exclusive",
+            "position": "Earliest",
+            "durable": True,
+            "domain": domain,
+            "priority": 0,
+        }
+        bystander |= self._chance.choice(({"topic": topic, "subscription": "r"}, {"topic": (0, 1, None), "subscription": "s"}))
+        yield from self.act("subscribe", **bystander)
+        for at, producer in self.places(2):
+            yield from self.act("produce", at=at, producer=producer, topic=topic, domain=domain)
+        yield from self.act("produce", at="a", producer=7, topic=bystander["topic"], domain=domain)
+        for _ in self.repeated(1, 4):
+            yield from self.act(self._publishing())
+        around = ("publish", "flow", "acknowledge", "redeliver", "close_consumer", "disconnect", "seek", "unload_topic", "publish_batch")
+        for action in self.some(around):
+            given = dict(action.arguments)
+            if action.kind == kind and self._chance.random() < 0.8:
+                yield from self.act(kind, **{**how, "at": given["at"], "consumer": given["consumer"], "position": given.get("position")})
+            elif "topic" in given and self._chance.random() < 0.7:
+                yield from self.act(action.kind, **{**given, "topic": topic})
+            else:
+                yield action
+        yield from self._shown(kind, how)
+
+    def _shown(self, kind: str, how: Mapping[str, Any]) -> Iterator[Action]:
+        """Show what has become of consumers: who gets what now, and what is delivered to those who come back."""
+        for number in range(3):
+            yield from self.act("flow", number=number, permits=10)
+        for number in range(3):
+            yield from self.act("publish", number=number)
+        for _ in self.repeated(0, 2):
+            yield from self.act("acknowledge")
+        if self._chance.random() < 0.7:
+            for at in "abc":
+                yield from self.act("disconnect", at=at, how="fin")
+            yield from self.act(kind, **{**how, "at": "a", "consumer": 1})
+            yield from self.act("flow", number=0, permits=10)
+
+    def _publishing(self) -> str:
+        return self._chance.choice(
+            [one for one in ("publish", "publish", "publish_batch", "publish_uniform_batch") if one in self._weights]
+        )
+
+    def topic_watches(self) -> Iterator[Action]:
+        """Watchers of topics; at the end topics come and go."""
+        for at, watcher in self.places(3):
+            yield from self.act("watch_topics", at=at, watcher=watcher, which="none")
+        around = (
+            "create_topic",
+            "delete_topic",
+            "create_partitioned_topic",
+            "update_partitioned_topic",
+            "watch_topics",
+            "close_topic_watch",
+        )
+        yield from self.some((*around, "disconnect", "list_topics"))
+        for name in range(2):
+            yield from self.act("create_topic", topic=(self._chance.randrange(3), name, None))
+            yield from self.act("create_topic", topic=(0, name, None))
+        yield from self.act("delete_topic", topic=(0, 0, None), force=True)
+        yield from self.act("list_topics", at="a", which="none", mode="ALL")
+
+    def partition_watches(self) -> Iterator[Action]:
+        """Watchers of partition counts; at the end topics grow."""
+        for _ in self.repeated(1, 2):
+            yield from self.act("create_partitioned_topic", partitions=1)
+        for at, watcher in self.places(3):
+            yield from self.act("watch_partitions", at=at, watcher=watcher)
+        around = (
+            "create_partitioned_topic",
+            "update_partitioned_topic",
+            "delete_partitioned_topic",
+            "watch_partitions",
+            "close_partition_watch",
+        )
+        yield from self.some((*around, "answer_partition_update", "disconnect"))
+        for partitions in (4, 5):
+            for number in range(3):
+                yield from self.act("answer_partition_update", number=number, of=0, success=True)
+            yield from self.act("create_partitioned_topic", topic=(0, 0, None), partitions=1)
+            yield from self.act("update_partitioned_topic", topic=(0, 0, None), partitions=partitions)
+
+    def scalable_watches(self) -> Iterator[Action]:
+        """Watches over scalable topics; at the end topics come and go."""
+        for _ in self.repeated(0, 2):
+            yield from self.act("create_scalable_topic")
+        for at, watch in self.places(3):
+            yield from self.act("watch_scalable_topics", at=at, watch=watch, which="none")
+        yield from self.some(
+            ("create_scalable_topic", "delete_scalable_topic", "watch_scalable_topics", "close_scalable_watch", "disconnect")
+        )
+        for name in range(2):
+            yield from self.act("create_scalable_topic", topic=(self._chance.randrange(3), name, None))
+        yield from self.act("delete_scalable_topic", topic=(0, 0, None))
+        yield from self.act("create_scalable_topic", topic=(0, 0, None))
+
+    def anything(self) -> Iterator[Action]:
+        """Actions without a beginning or an end."""
+        yield from self.some((), (10, 24))
+
+
+_THEMES: Mapping[str, tuple[Callable[[_Drawing], Iterator[Action]], int]] = {
+    "subscribe": (_Drawing.messages, 4),
+    "watch_topics": (_Drawing.topic_watches, 3),
+    "watch_partitions": (_Drawing.partition_watches, 2),
+    "watch_scalable_topics": (_Drawing.scalable_watches, 2),
+    "create_topic": (_Drawing.anything, 2),
+}
+"""The themes of scenarios, by the kind of action that they need, and how often each is drawn."""
+
+
+def draw(chance: random.Random, weights: Mapping[str, int]) -> Scenario:
+    """Draw a scenario.
+
+    Args:
+        chance: The source of chance.
+        weights: How often each kind of action is drawn, compared with the others.
+    """
+    themes = [theme for kind, theme in _THEMES.items() if kind in weights] or [(_Drawing.anything, 1)]
+    drawing = _Drawing(chance, weights)
+    (theme,) = chance.choices([one for one, _ in themes], [weight for _, weight in themes])
+    return Scenario(drawing.world, tuple(theme(drawing)))

@@ -1,0 +1,118 @@
+"""A scenario played on the reference, and then on a target beside what the reference said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from conformance.explore.difference import Difference
+from conformance.explore.player import Player, clean
+from conformance.explore.said import Line
+from conformance.explore.world import Scenario
+from conformance.targets import AdminClient, Endpoint, InProcessTarget
+
+QUIET = 0.1
+"""Virtual seconds in which the reference says all that it will after an action."""
+PATIENCE = 3.0
+"""Seconds that a target has to say what the reference said."""
+OTHERWISE = 0.25
+"""Seconds that a target has to say what the reference said once it has said something else."""
+AFTERWARDS = 0.02
+"""Seconds in which a target may say too much, after the last action and a fence."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the reference said.
+
+    Attributes:
+        player: Its player.
+        after: All lines so far, each time that its player waited until all was said.
+    """
+
+    player: Player
+    after: Sequence[Counter[Line]]
+
+
+async def on_reference(scenario: Scenario, names: Mapping[str, str]) -> Said:
+    """Play a scenario on the reference, in virtual time."""
+    after: list[Counter[Line]] = []
+
+    async def settle(player: Player) -> None:
+        await asyncio.sleep(QUIET)
+        player.drain()
+        after.append(Counter(player.told.lines))
+
+    async def between(_: Player) -> bool:
+        return True
+
+    async with InProcessTarget().run() as endpoint, AdminClient(endpoint) as admin:
+        player = Player(endpoint, admin, scenario.world, names, settle)
+        await player.play(scenario, between)
+        await player.end()
+    return Said(player, after)
+
+
+async def on_target(endpoint: Endpoint, scenario: Scenario, names: Mapping[str, str], said: Said, slow: float) -> Difference | None:
+    """Play a scenario on a target, as far as it says the same as the reference; return the first difference."""
+    difference: list[Difference] = []
+    place = -1
+
+    async def settle(player: Player) -> None:
+        nonlocal place
+        place += 1
+        await _until_said(player, said.after[place], slow)
+
+    async def between(player: Player) -> bool:
+        expected = said.after[place]
+        missing, extra = expected - player.told.lines, player.told.lines - expected
+        if not missing and not extra:
+            return True
+        difference.append(
+            Difference(scenario, len(player.steps) - 1, _sorted(missing), _sorted(extra), said.player.steps, said.player.told)
+        )
+        return False
+
+    async with AsyncExitStack() as stack:
+        admin = await stack.enter_async_context(AdminClient(endpoint)) if endpoint.admin_url is not None else None
+        player = Player(endpoint, admin, scenario.world, names, settle)
+        try:
+            await player.play(scenario, between)
+            if not difference:
+                await player.fence()
+                await asyncio.sleep(AFTERWARDS)
+                player.drain()
+                await between(player)
+        finally:
+            await player.end()
+            if admin is not None and not endpoint.thrown_away:
+                await clean(admin, names)
+    return difference[0] if difference else None
+
+
+async def _until_said(player: Player, expected: Counter[Line], slow: float) -> None:
+    """Wait until a target has said what is expected; not much longer once it has said something else."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + PATIENCE * slow
+    other_until = None
+    while True:
+        player.changed.clear()
+        player.drain()
+        if player.told.lines == expected:
+            return
+        if player.told.lines - expected:
+            other_until = other_until or loop.time() + OTHERWISE * slow
+        left = min(until, other_until or until) - loop.time()
+        if left <= 0:
+            return
+        try:
+            await asyncio.wait_for(player.changed.wait(), left)
+        except TimeoutError:
+            continue
+
+
+def _sorted(lines: Counter[Line]) -> tuple[Line, ...]:
+    return tuple(sorted(lines.elements()))

@@ -1,0 +1,66 @@
+"""What an exploration found, as lines and as a page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from conformance.console import out
+from conformance.explore.explorer import Explored, Plan
+from conformance.explore.freedoms import load_freedoms
+from conformance.report.pages import page
+from conformance.report.wording import number_of
+
+
+def progress(explored: Explored) -> str:
+    """Write how far an exploration is, in one line."""
+    pace = explored.actions / explored.seconds if explored.seconds else 0.0
+    return (
+        f"{explored.seconds:.0f} s: {number_of(explored.scenarios, 'scenario')}, {explored.actions} actions ({pace:.0f} a second), "
+        f"{len(explored.coverage.met)} meetings, {number_of(len(explored.found()), 'difference')}"
+    )
+
+
+def print_summary(explored: Explored, target: str, written: Mapping[str, Path], page_path: Path) -> None:
+    """Print what was found, the conclusion last."""
+
+    def line(text: str) -> None:
+        out.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    line(progress(explored))
+    for signature in explored.differences:
+        line(f"\ndiffers: {signature}\n  {written[signature]}")
+    for seed, problems in explored.broken.items():
+        line(f"\ndoes not hold after concurrent actions, seed {seed}:")
+        for problem in problems:
+            line(f"  {problem}")
+    for signature in explored.unrepeated:
+        line(f"\nseen once, not again: {signature}")
+    line(f"\nReport\n  {page_path}")
+    count = len(explored.differences) + len(explored.broken)
+    if count:
+        line(f"\n{target}: {number_of(count, 'difference')} from the reference")
+        line("Each is a defect of one of the two, or a freedom that is not listed yet.")
+    else:
+        line(f"\n{target}: says what the reference says")
+
+
+def page_of(explored: Explored, target: str, plan: Plan, written: Mapping[str, Path]) -> str:
+    """Return the page."""
+    met: dict[str, Counter[str]] = {}
+    for (_, kind, answer), count in explored.coverage.met.items():
+        met.setdefault(kind, Counter())[answer] += count
+    ways = Counter(kind for _, kind, _ in explored.coverage.met)
+    entries = {entry.signature: entry for entry in load_freedoms().differences}
+    return page(
+        "explore.html.j2",
+        target=target,
+        explored=explored,
+        plan=plan,
+        progress=progress(explored),
+        written={signature: (path, path.read_text(encoding="utf-8")) for signature, path in written.items()},
+        met=sorted(met.items()),
+        ways=ways,
+        free=[(entries[signature], count) for signature, count in explored.free.most_common()],
+    )

@@ -1,0 +1,301 @@
+"""What a broker has said, line by line, without what it may choose freely; and what an actor knows from it."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from google.protobuf.message import Message
+
+from conformance.explore.freedoms import ignored_fields
+from refimpl.indexes.topics_hash import topics_hash
+from refimpl.wire import Frame, command_name, decode_batch, is_batch, parse_payload, sub_message, type_name
+
+UNHEARD = frozenset({"connected", "ping", "pong"})
+"""Frames that say nothing of what was asked."""
+CLOSED = "closed"
+
+
+@dataclass(frozen=True, order=True)
+class Line:
+    """One thing that a broker said.
+
+    Attributes:
+        lane: Who heard it: a connection, or the consumers of a shared subscription together, since the broker chooses among them.
+        name: The command, in its field of BaseCommand, or what happened.
+        fields: The fields as JSON, without those that are free.
+    """
+
+    lane: str
+    name: str
+    fields: str
+
+    def __str__(self) -> str:
+        """Write it in one line."""
+        return f"{self.lane}: {self.name} {self.fields}".rstrip()
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A message that a consumer got."""
+
+    order: tuple[str, str, str]
+    at: str
+    consumer: int
+    shared: bool
+    message_id: Mapping[str, Any]
+
+
+@dataclass
+class Told:
+    """All that one broker has said in a scenario.
+
+    Args:
+        concrete: The names that stand in for variables.
+    """
+
+    concrete: Mapping[str, str]
+    lines: Counter[Line] = field(default_factory=Counter)
+    frames: list[tuple[str, Frame | None, Line]] = field(default_factory=list)
+    deliveries: dict[tuple[str, str, str], Delivery] = field(default_factory=dict)
+    sets: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Sets of topics by their hash, as far as they were told."""
+    consumers: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
+    open_consumers: list[tuple[str, int]] = field(default_factory=list)
+    open_producers: dict[tuple[str, int], int] = field(default_factory=dict)
+    asked: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
+    changed: Callable[[], None] = lambda: None
+    listener: Callable[[str, Frame], None] = lambda _at, _frame: None
+    """Gets each frame beside this."""
+    _watched: dict[tuple[str, str, int], set[str] | None] = field(default_factory=dict)
+    _versions: dict[tuple[str, int], int] = field(default_factory=dict)
+    _lists: dict[tuple[str, str], str] = field(default_factory=dict)
+    _list_requests: dict[int, tuple[str, str]] = field(default_factory=dict)
+    _positions: dict[tuple[int, int], str] = field(default_factory=dict)
+    _sent: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+
+    # What is asked
+
+    def asks(self, at: str, spec: Mapping[str, Any]) -> None:
+        """Remember a request, to know what its answer is about."""
+        ((name, fields),) = spec.items()
+        if "request_id" in fields:
+            self.asked[at, fields["request_id"]] = {name: fields}
+        if name == "send":
+            self._sent.setdefault((at, fields["producer_id"]), [])
+
+    def expects_list(self, request: int, pattern: str, mode: str) -> None:
+        """Remember what a list is about."""
+        self._list_requests[request] = (pattern, mode)
+
+    def gone(self, at: str) -> None:
+        """Forget what belongs to a connection."""
+        self.open_consumers = [one for one in self.open_consumers if one[0] != at]
+        self.open_producers = {key: value for key, value in self.open_producers.items() if key[0] != at}
+        self._watched = {key: value for key, value in self._watched.items() if key[1] != at}
+        self._versions = {key: value for key, value in self._versions.items() if key[0] != at}
+        self.consumers = {key: value for key, value in self.consumers.items() if key[0] != at}
+
+    # What is known
+
+    def list_hash(self, pattern: str, mode: str) -> str | None:
+        """Return the hash that came with the last list of a pattern."""
+        return self._lists.get((pattern, mode))
+
+    def watch_hash(self, at: str, watcher: int, kind: str = "topics") -> str | None:
+        """Return the hash of what a watcher was told."""
+        known = self._watched.get((kind, at, watcher))
+        return None if known is None else topics_hash(known)
+
+    def partition_update(self, number: int) -> tuple[str, int, int] | None:
+        """Return connection, watcher and version of the last update of partition counts of one of the watchers; None: there was none."""
+        known = sorted(self._versions)
+        if not known:
+            return None
+        key = known[number % len(known)]
+        return (*key, self._versions[key])
+
+    # What is said
+
+    def heard(self, at: str, frame: Frame) -> None:
+        """Take a frame."""
+        name = command_name(frame.command)
+        if name in UNHEARD:
+            return
+        self.listener(at, frame)
+        message: Any = sub_message(frame.command)
+        fields = _fields(message, type_name(frame.command))
+        lane = at
+        if name == "message":
+            lane = self._delivered(at, message, frame, fields)
+        elif name == "send_receipt":
+            self._positions[message.message_id.ledgerId, message.message_id.entryId] = f"of producer {message.producer_id}"
+            fields.pop("message_id", None)
+        self._learn(at, name, message)
+        if name == "watchTopicUpdate" and message.topics_hash == self.watch_hash(at, message.watcher_id):
+            fields["topics_hash"] = "of the topics told"  # several changes may come in any order
+        self._say(Line(lane, name, self._symbolic(json.dumps(fields, sort_keys=True, ensure_ascii=False))), at, frame)
+
+    def closed(self, at: str) -> None:
+        """Take the end of a connection."""
+        self.gone(at)
+        self._say(Line(at, CLOSED, ""), at, None)
+
+    def garbage(self, at: str, data: bytes, reason: str) -> None:
+        """Take bytes that are no frame."""
+        self.lines[Line(at, "garbage", f"{reason}: {data[:16].hex()}")] += 1
+        self.changed()
+
+    def answered(self, operation: str, status: int) -> None:
+        """Take the answer of an admin call."""
+        self.lines[Line("admin", operation, "ok" if 200 <= status < 300 else "refused")] += 1
+        self.changed()
+
+    def _say(self, line: Line, at: str, frame: Frame | None) -> None:
+        self.lines[line] += 1
+        self.frames.append((at, frame, line))
+        self.changed()
+
+    def _symbolic(self, text: str) -> str:
+        for variable, name in self.concrete.items():
+            text = text.replace(name, f"${{{variable}}}")
+        return text
+
+    def _delivered(self, at: str, message: Any, frame: Frame, fields: dict[str, Any]) -> str:
+        subscription = self.consumers.get((at, message.consumer_id), {})
+        fields.pop("message_id", None)
+        bodies = bodies_of(frame)
+        fields["bodies"] = bodies
+        shared = subscription.get("subType") == "Shared"
+        order = (str(subscription.get("topic")), str(subscription.get("subscription")), ",".join(bodies))
+        place = {"ledgerId": message.message_id.ledgerId, "entryId": message.message_id.entryId}
+        self.deliveries[order] = Delivery(order, at, message.consumer_id, shared, place)
+        if shared:
+            fields.pop("consumer_id", None)
+            return f"subscription {order[1]} of {self._symbolic(order[0])}"
+        return at
+
+    def _learn(self, at: str, name: str, message: Any) -> None:
+        learn = _LEARN.get(name)
+        if learn is not None:
+            learn(self, at, message)
+
+    def _answer_to(self, at: str, request: int) -> tuple[str, Mapping[str, Any]]:
+        asked = self.asked.pop((at, request), None)
+        return next(iter(asked.items())) if asked else ("", {})
+
+    def _success(self, at: str, message: Any) -> None:
+        name, fields = self._answer_to(at, message.request_id)
+        if name == "subscribe":
+            key = (at, fields["consumer_id"])
+            if key not in self.open_consumers:
+                self.open_consumers.append(key)
+        elif name in ("watchTopicListClose", "watchPartitionUpdateClose"):
+            kind = "topics" if name == "watchTopicListClose" else "partitions"
+            self._watched.pop((kind, at, fields["watcher_id"]), None)
+
+    def _producer_success(self, at: str, message: Any) -> None:
+        _, fields = self._answer_to(at, message.request_id)
+        if fields:
+            self.open_producers.setdefault((at, fields["producer_id"]), 0)
+
+    def _close_consumer(self, at: str, message: Any) -> None:
+        self.open_consumers = [one for one in self.open_consumers if one != (at, message.consumer_id)]
+
+    def _close_producer(self, at: str, message: Any) -> None:
+        self.open_producers.pop((at, message.producer_id), None)
+
+    def _list(self, at: str, message: Any) -> None:  # noqa: ARG002
+        about = self._list_requests.get(message.request_id)
+        if about is not None and message.HasField("topics_hash"):
+            self._lists[about] = message.topics_hash
+        self._know(message.topics)
+
+    def _watch_success(self, at: str, message: Any) -> None:
+        key = ("topics", at, message.watcher_id)
+        _, fields = self._answer_to(at, message.request_id)
+        if message.topic or fields.get("topics_hash") != message.topics_hash:
+            self._watched[key] = set(message.topic)
+        else:
+            self._watched.setdefault(key, set(self.sets.get(message.topics_hash, ())))
+        self._know(message.topic)
+
+    def _watch_update(self, at: str, message: Any) -> None:
+        known = self._watched.setdefault(("topics", at, message.watcher_id), set())
+        assert known is not None
+        known -= set(message.deleted_topics)
+        known |= set(message.new_topics)
+        self._know(known)
+
+    def _scalable_update(self, at: str, message: Any) -> None:
+        key = ("scalable", at, message.watch_id)
+        if message.HasField("snapshot"):
+            self._watched[key] = set(message.snapshot.topics)
+        elif message.HasField("diff"):
+            known = self._watched.setdefault(key, set())
+            assert known is not None
+            known -= set(message.diff.removed)
+            known |= set(message.diff.added)
+        self._know(self._watched.get(key) or ())
+
+    def _partition_update(self, at: str, message: Any) -> None:
+        self._versions[at, message.watcher_id] = message.version
+
+    def _know(self, topics: Any) -> None:
+        self.sets[topics_hash(topics)] = frozenset(topics)
+
+
+_LEARN: Mapping[str, Callable[[Told, str, Any], None]] = {
+    "success": Told._success,
+    "producer_success": Told._producer_success,
+    "close_consumer": Told._close_consumer,
+    "close_producer": Told._close_producer,
+    "getTopicsOfNamespaceResponse": Told._list,
+    "watchTopicListSuccess": Told._watch_success,
+    "watchTopicUpdate": Told._watch_update,
+    "watchScalableTopicsUpdate": Told._scalable_update,
+    "partitionUpdate": Told._partition_update,
+}
+
+
+def bodies_of(frame: Frame) -> list[str]:
+    """Return the bodies of the messages of an entry, as text; an entry that can't be read is its bytes in hexadecimal."""
+    assert frame.payload_bytes is not None
+    payload = parse_payload(frame.payload_bytes)
+    if is_batch(payload.metadata):
+        return [one.body.decode(errors="replace") for one in decode_batch(payload.body, payload.metadata.num_messages_in_batch)]
+    return [payload.body.decode(errors="replace")]
+
+
+@cache
+def is_free(path: str) -> bool:
+    """Tell whether a field may be anything, such as `CONNECTED.server_version`."""
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in ignored_fields())
+
+
+def _fields(message: Message, path: str) -> dict[str, Any]:
+    found = {}
+    for descriptor, value in message.ListFields():
+        place = f"{path}.{descriptor.name}"
+        if not is_free(place):
+            found[descriptor.name] = _plain(value, place, descriptor)
+    return found
+
+
+def _plain(value: Any, path: str, descriptor: Any) -> Any:
+    if isinstance(value, Message):
+        return _fields(value, path)
+    if isinstance(value, str | bool):
+        return value
+    if isinstance(value, int) and descriptor.enum_type is not None:
+        return descriptor.enum_type.values_by_number[value].name if value in descriptor.enum_type.values_by_number else value
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, bytes):
+        return value.hex()
+    return sorted((_plain(one, path, descriptor) for one in value), key=str)

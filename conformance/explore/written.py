@@ -1,0 +1,183 @@
+"""A difference as a transcript that `run --case` takes: what the reference said is what is expected."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import yaml
+from google.protobuf.message import Message
+
+from conformance.engine.step import listed, walk_steps
+from conformance.explore.actions import KINDS
+from conformance.explore.difference import Difference
+from conformance.explore.player import LOOKUP_REQUEST
+from conformance.explore.said import Line, is_free
+from conformance.explore.world import NAMESPACES
+from conformance.suite import Suite
+from refimpl.wire import Frame, command_name, decode_batch, is_batch, parse_payload, sub_message, type_name
+
+_HASHES = frozenset({"topics_hash", "current_hash"})
+_LISTS_WITHOUT_ORDER = frozenset({"topics", "topic", "new_topics", "deleted_topics", "added", "removed"})
+
+
+def name_of(difference: Difference) -> str:
+    """Return the id of the transcript: what was done, and a digest of what differs."""
+    kind, _, rest = difference.signature.partition(":")
+    return f"explored/{kind.replace('_', '-')}-{hashlib.sha256(rest.encode()).hexdigest()[:8]}"
+
+
+def transcript(difference: Difference, target: str, suite: Suite) -> str:
+    """Write a difference as a transcript, with the differing frames marked and the clauses that speak of their commands."""
+    written = _Written(difference)
+    clauses = sorted({clause for line in (*difference.missing, *difference.extra) for clause in clauses_of(suite, line.name)})
+    requires = sorted({"admin", "auto-creation"}.union(*(KINDS[action.kind].requires for action in difference.scenario.actions)))
+    head: dict[str, Any] = {"format": 1, "id": name_of(difference), "title": difference.signature, "tests": ["broker"]}
+    head |= {"clauses": clauses or ["core.request.answered"], "requires": requires, "profiles": ["default"], "vars": written.variables()}
+    lines = [f"# What the reference says is expected. {target} differs after the last action:"]
+    lines += [f"#   it does not say   {line}" for line in difference.missing]
+    lines += [f"#   it says as well   {line}" for line in difference.extra]
+    lines += ["# The clauses are those that speak of these commands: keep the one that decides.", _dumped(head), "steps:"]
+    for comment, steps in written.steps():
+        lines.append(f"  # {comment}")
+        lines += [_indented(_dumped([step])) for step in steps]
+    return "\n".join(lines) + "\n"
+
+
+def clauses_of(suite: Suite, command: str) -> list[str]:
+    """Return the clauses that cases test with a command, those with most steps first."""
+    found: Counter[str] = Counter()
+    for case in suite.transcripts.values():
+        for _, step in walk_steps(listed(case.steps, "steps")):
+            if any(command in frame for _, frame in step.frames()):
+                found.update(clause for _, clause in step.clauses())
+    return [clause for clause, _ in found.most_common(12)]
+
+
+class _Written:
+    """Turns what the reference's player did and heard into steps."""
+
+    def __init__(self, difference: Difference) -> None:
+        self._difference = difference
+        self._told = difference.told
+        self._names = {name: f"${{{variable}}}" for variable, name in self._told.concrete.items()}
+        self._sets = {key: [self._symbolic(topic) for topic in sorted(topics)] for key, topics in self._told.sets.items()}
+        self._positions: dict[tuple[int, int], int] = {}
+        self._missing = Counter(difference.missing)
+        text = json.dumps([self._plain(step) for one in difference.steps[1:] for step in one.steps])
+        self._namespaces = [name for name in NAMESPACES if re.search(re.escape(name) + r"(?![\w-])", text)] or [NAMESPACES[0]]
+        self._alone = all(name.startswith("${a}") for name in self._namespaces)
+
+    def variables(self) -> dict[str, Any]:
+        """Return the variables: fresh names."""
+        return {"n": {"$fresh": "namespace"}} if self._alone else {"a": {"$fresh": "name"}, "b": {"$fresh": "name"}}
+
+    def steps(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        """Yield what each action became, with a comment that names it."""
+        calls: list[dict[str, Any]] = []
+        if not self._alone:
+            calls = [{"create_tenant": "$a"}, {"create_tenant": "$b"}]
+        calls += [{"create_namespace": name} for name in self._namespaces if not (self._alone and name == NAMESPACES[0])]
+        if calls:
+            yield "the namespaces", [self._place({"admin": calls})]
+        last = self._difference.steps[0].frames
+        for step in self._difference.steps[1 : self._difference.place + 1]:
+            done = [self._place(self._plain(one)) for one in step.steps]
+            heard = [self._place(one) for one in self._expected(self._told.frames[last : step.frames])]
+            last = step.frames
+            yield str(step.action), [*done, *(heard if len(heard) < 2 else [{"any_order": [[one] for one in heard]}])]
+
+    def _place(self, value: Any) -> Any:
+        """Write the namespace that is made for each run in place of one in a tenant of its own."""
+        if isinstance(value, str):
+            return value.replace(NAMESPACES[0], "${n}") if self._alone else value
+        if isinstance(value, dict):
+            return {key: self._place(one) for key, one in value.items()}
+        return [self._place(one) for one in value] if isinstance(value, list) else value
+
+    def _plain(self, value: Any) -> Any:
+        """Write what was sent: hashes as those of sets, positions as those of messages."""
+        if isinstance(value, dict):
+            return {key: self._known(key, one) for key, one in value.items()}
+        return [self._plain(one) for one in value] if isinstance(value, list | tuple) else self._symbolic(value)
+
+    def _known(self, key: str, value: Any) -> Any:
+        if key in _HASHES and value in self._sets:
+            return {"$topics_hash": self._sets[value]}
+        if key == "message_id" and isinstance(value, list):
+            return [self._position(one) for one in value]
+        return self._plain(value)
+
+    def _position(self, value: Mapping[str, int]) -> Any:
+        number = self._positions.get((value["ledgerId"], value["entryId"]))
+        return value if number is None else {"ledgerId": f"$l{number}", "entryId": f"$e{number}"}
+
+    def _symbolic(self, value: Any) -> Any:
+        if isinstance(value, str):
+            for name, variable in self._names.items():
+                value = value.replace(name, variable)
+        return value
+
+    def _expected(self, heard: Iterable[tuple[str, Frame | None, Line]]) -> Iterator[dict[str, Any]]:
+        for at, frame, line in heard:
+            if frame is not None and frame.command.lookupTopicResponse.request_id == LOOKUP_REQUEST:
+                continue  # the fragment expects it
+            step: dict[str, Any] = {"at": at}
+            if frame is None:
+                step["closed"] = {"at": at}
+            else:
+                message = sub_message(frame.command)
+                step["broker"] = {command_name(frame.command): self._pattern(message, type_name(frame.command))}
+                if line.name == "message":
+                    step |= {"payload": _payload(frame)}
+            if self._missing[line]:
+                self._missing[line] -= 1
+                step["label"] = "differs"
+            yield step
+
+    def _pattern(self, message: Message, path: str) -> dict[str, Any]:
+        fields: dict[str, Any] = {name: [] for name in message.DESCRIPTOR.fields_by_name if name in _LISTS_WITHOUT_ORDER}
+        for descriptor, value in message.ListFields():
+            place = f"{path}.{descriptor.name}"
+            if descriptor.name == "message_id":
+                if path == "MESSAGE":
+                    number = self._positions.setdefault((value.ledgerId, value.entryId), len(self._positions) + 1)
+                    fields["message_id"] = {"ledgerId": {"$bind": f"l{number}"}, "entryId": {"$bind": f"e{number}"}}
+            elif not is_free(place):
+                fields[descriptor.name] = self._value(descriptor, value, place)
+        return fields
+
+    def _value(self, descriptor: Any, value: Any, place: str) -> Any:
+        if descriptor.name in _HASHES:
+            return {"$topics_hash": self._sets[value]} if value in self._sets else {"$any": True}
+        if isinstance(value, Message):
+            return self._pattern(value, place)
+        if isinstance(value, bytes):
+            return {"hex": value.hex()}
+        if descriptor.enum_type is not None and isinstance(value, int):
+            return descriptor.enum_type.values_by_number[value].name
+        if isinstance(value, str | bool | int | float):
+            return self._symbolic(value)
+        items = [self._value(descriptor, one, place) for one in value]
+        return {"$bag": items} if descriptor.name in _LISTS_WITHOUT_ORDER else items
+
+
+def _payload(frame: Frame) -> dict[str, Any]:
+    assert frame.payload_bytes is not None
+    payload = parse_payload(frame.payload_bytes)
+    if is_batch(payload.metadata):
+        singles = decode_batch(payload.body, payload.metadata.num_messages_in_batch)
+        return {"batch": [{"body": one.body.decode(errors="replace")} for one in singles]}
+    return {"body": payload.body.decode(errors="replace")}
+
+
+def _dumped(value: Any) -> str:
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=160, default_flow_style=None).rstrip()
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

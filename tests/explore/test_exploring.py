@@ -1,0 +1,138 @@
+"""Exploration finds faults that it was not made for, says nothing of a right broker, and repeats itself."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.engine.capabilities import CAPABILITIES
+from conformance.explore.actions import KINDS
+from conformance.explore.drawing import draw
+from conformance.explore.explorer import Explored, Explorer, Plan, explore
+from conformance.explore.freedoms import load_freedoms
+from conformance.explore.shrinking import shrink
+from conformance.explore.written import name_of, transcript
+from conformance.judging.results import judge_log
+from conformance.mutants.model import Patches
+from conformance.running.in_process import run_in_process
+from conformance.suite import Suite, load_suite
+from conformance.targets import parse_target
+from refimpl.broker.subscription import Subscription
+from refimpl.net.virtual_time import VirtualTimeLoop
+from refimpl.proposals.message_filter.broker import MessageFilterExtension
+from refimpl.proposals.partition_watch import PartitionWatchBroker
+from refimpl.proposals.topic_list import TopicListBroker
+
+ALL = dict.fromkeys(CAPABILITIES, True)
+PLAN = Plan(seconds=600, scenarios=400, seed=5, shrinking=20)
+
+
+class Found(Exception):
+    """Ends an exploration that has found something."""
+
+
+@contextmanager
+def faulty(owner: type, name: str, make: object) -> Iterator[None]:
+    patches = Patches()
+    patches.wrap(owner, name, make)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        patches.undo()
+
+
+def explored_with(owner: type, name: str, make: object, plan: Plan = PLAN) -> Explored:
+    """Explore the reference with a fault until something is found."""
+
+    def note(explored: Explored) -> None:
+        if explored.found():
+            raise Found
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as reference, asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        target = parse_target("in-process")
+        explorer = Explorer(reference, runner, target, None, ALL, plan, note, lambda: faulty(owner, name, make))
+        with pytest.raises(Found):
+            explorer.explore()
+        return explorer.explored
+
+
+def never_tells_of_deletions(announce):
+    return lambda broker, topic, *, is_new: announce(broker, topic, is_new=is_new) if is_new else []
+
+
+FAULTS = {
+    "deletions": (TopicListBroker, "_announce", never_tells_of_deletions),
+    "changes of counts": (PartitionWatchBroker, "changed", lambda _: lambda broker, topic, now: []),
+    "filters": (MessageFilterExtension, "requested", lambda _: lambda extension, request, name: None),
+    "acknowledgements": (Subscription, "acknowledge", lambda _: lambda subscription, *args, **more: None),
+}
+
+
+def test_the_reference_says_what_it_says() -> None:
+    explored = explore(parse_target("in-process"), Plan(seconds=600, scenarios=120, seed=3))
+    assert explored.scenarios == 120
+    assert not explored.found()
+    assert not explored.unrepeated
+    assert {kind for kind in KINDS if explored.coverage.kinds[kind] == 0} <= {"publish_many"}
+
+
+def test_a_seed_repeats_an_exploration() -> None:
+    once, twice = (explore(parse_target("in-process"), Plan(seconds=600, scenarios=20, seed=4)) for _ in range(2))
+    assert once.coverage.met == twice.coverage.met
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found_and_made_small(fault: str) -> None:
+    explored = explored_with(*FAULTS[fault])
+    (difference,) = explored.differences.values()
+    assert len(difference.scenario.actions) <= 12
+    assert difference.missing or difference.extra
+
+
+def test_a_difference_becomes_a_transcript_that_tells_a_right_broker_from_a_faulty_one(suite: Suite, tmp_path) -> None:
+    fault = FAULTS["deletions"]
+    (difference,) = explored_with(*fault).differences.values()
+    path = tmp_path / "explored.yaml"
+    path.write_text(transcript(difference, "faulty", suite), encoding="utf-8")
+    with_it = load_suite(more=[path])
+    name = name_of(difference)
+
+    def verdict() -> str:
+        return str(judge_log(with_it, run_in_process(with_it, [name])).results[0].verdict)
+
+    assert verdict() == "PASS"
+    with faulty(*fault):
+        assert verdict() == "FAIL"
+
+
+def test_concurrent_actors_see_what_is_lost() -> None:
+    explored = explored_with(*FAULTS["deletions"], Plan(seconds=600, scenarios=30, seed=1, concurrent=True))
+    assert "was told" in explored.found()[0]
+
+
+def test_after_concurrent_actions_all_holds_on_the_reference() -> None:
+    assert not explore(parse_target("in-process"), Plan(seconds=600, scenarios=40, seed=1, concurrent=True)).broken
+
+
+def test_a_target_at_an_address_is_explored() -> None:
+    explored = explore(parse_target("reference"), Plan(seconds=600, scenarios=8, seed=2, slow=5))
+    assert (explored.scenarios, explored.found()) == (8, [])
+
+
+@given(st.integers(0, 1000), st.data())
+def test_what_is_left_after_shrinking_still_holds(seed: int, data: st.DataObject) -> None:
+    scenario = draw(random.Random(seed), {name: kind.weight for name, kind in KINDS.items()})
+    needed = data.draw(st.sampled_from([action.kind for action in scenario.actions]))
+    smallest = shrink(scenario, lambda one: any(action.kind == needed for action in one.actions))
+    assert [action.kind for action in smallest.actions] == [needed]
+    assert (smallest.world.namespaces, smallest.world.names, len(smallest.world.patterns)) == (1, ("t",), 1)
+
+
+def test_each_freedom_names_what_leaves_it_free(suite: Suite) -> None:
+    freedoms = load_freedoms()
+    for entry in [*freedoms.fields, *freedoms.differences]:
+        assert entry.free == "question" or entry.free in suite.clauses, entry
