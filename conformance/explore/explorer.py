@@ -31,7 +31,6 @@ from conformance.running.probe import probe
 from conformance.targets import Endpoint, Target
 from refimpl.net.virtual_time import VirtualTimeLoop
 
-
 T = TypeVar("T")
 
 
