@@ -135,11 +135,9 @@ def _join(session: Session, topic: Topic, request: CommandSubscribe, requested: 
 
 
 def _start(topic: Topic, request: CommandSubscribe) -> int:
-    """Return the index at which a new subscription starts: core.subscribe.initial-position, core.subscribe.reader."""
+    """Return the index at which a new subscription starts: core.subscribe.initial-position, core.subscribe.reader-start."""
     if request.HasField("start_message_id") and not request.durable:
-        start = request.start_message_id
-        within_batch = start.HasField("batch_index") and start.batch_index >= 0
-        return min(topic.index_of(start) + (0 if within_batch else 1), len(topic.entries))
+        return min(max(topic.index_of(request.start_message_id), 0), len(topic.entries))
     if request.initialPosition == CommandSubscribe.Earliest:
         return 0
     return len(topic.entries)

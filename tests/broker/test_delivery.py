@@ -37,10 +37,10 @@ def test_shared_consumers_take_turns_and_inherit() -> None:
     assert second.texts() == ["a", "c"]
 
 
-def test_a_reader_begins_behind_its_position_and_leaves_nothing() -> None:
+def test_a_reader_begins_at_its_position_and_leaves_nothing() -> None:
     broker, producer, consumer = pair()
     producer.publish("a", "b", "c")
-    reader = {"durable": False, "name": "r", "start_message_id": {"ledgerId": 1, "entryId": 0}}
+    reader = {"durable": False, "name": "r", "start_message_id": {"ledgerId": 1, "entryId": 1}}
     consumer.subscribe(consumer_id=2, **reader)
     assert consumer.flow(10, consumer_id=2) == ["b", "c"]
     consumer.ask("close_consumer", consumer_id=2, request_id=3)
