@@ -17,7 +17,7 @@ from conformance.targets import AdminClient, Endpoint, InProcessTarget
 QUIET = 0.1
 """Virtual seconds in which the reference says all that it will after an action."""
 PATIENCE = 3.0
-"""Seconds that a target has to say what the reference said."""
+"""Seconds of silence after which a target has not said what the reference said."""
 OTHERWISE = 0.25
 """Seconds that a target has to say what the reference said once it has said something else."""
 AFTERWARDS = 0.02
@@ -98,9 +98,12 @@ async def _until_said(player: Player, expected: Counter[Line], slow: float) -> N
     loop = asyncio.get_running_loop()
     until = loop.time() + PATIENCE * slow
     other_until = None
+    heard = 0
     while True:
         player.changed.clear()
         player.drain()
+        if len(player.told.frames) > heard:
+            heard, until = len(player.told.frames), loop.time() + PATIENCE * slow
         if player.told.lines == expected:
             return
         if player.told.lines - expected:
