@@ -126,7 +126,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "delete_partitioned_topic": Operation("DELETE", "{topic}/partitions", _T, "Delete a topic with partitions.", _FORCE, _FORCE_TOPIC),
         "create_subscription": Operation(
             "PUT", "{topic}/subscription/{subscription}", ("topic", "subscription"), "Create a subscription at `latest` or `earliest`.",
-            {"position": "latest"}, {"replicated": "false"}, body="position",
+            {"position": "latest", "properties": {}}, {"replicated": "false"}, body="position",
         ),
         "delete_subscription": Operation(
             "DELETE", "{topic}/subscription/{subscription}", ("topic", "subscription"),
@@ -399,11 +399,12 @@ def _body(kind: Body, arguments: Mapping[str, object]) -> object:
     if kind == "tenant":
         return {"adminRoles": arguments["admin_roles"], "allowedClusters": arguments["allowed_clusters"]}
     if kind == "position":
-        return _position(arguments["position"])
+        properties = arguments["properties"]
+        return _position(arguments["position"]) | ({"properties": properties} if properties else {})
     return arguments[kind]
 
 
-def _position(position: object) -> dict[str, int]:
+def _position(position: object) -> dict[str, object]:
     entry = _POSITIONS.get(str(position))
     if entry is None:
         raise TargetError(f"{position!r} is not a position", hint=f"it is one of: {', '.join(_POSITIONS)}")
