@@ -48,9 +48,12 @@ def message_ids(message: Message) -> Iterator[MessageIdData]:
                 yield from message_ids(one)
 
 
-@variant("core.send.receipt", "core.position.last-message", cases=MESSAGES)
+@variant("core.send.receipt", "core.position.last-message", cases=(*MESSAGES, "!core/ack/many"))
 def rolls_ledgers_over(patches: Patches) -> None:
-    """A ledger has three entries, after which the next one begins; numbers of ledgers are large and leave gaps."""
+    """A ledger has three entries, after which the next one begins; numbers of ledgers are large and leave gaps.
+
+    One case names 250 messages by one ledger: no broker begins another one so soon.
+    """
 
     def outward(one: MessageIdData) -> None:
         if one.entryId < 2**40 and one.ledgerId < 2**40:
@@ -108,7 +111,10 @@ def words_errors_otherwise(patches: Patches) -> None:
     on_send(patches, make)
 
 
-@variant("pip145.list.order", "partitions", "scalable-window", cases=("core/*", "pip145/*", "pr25648/*", "promoted/*"))
+@variant(
+    "pip145.list.order", "pip145.list.mode-all-order", "partitions", "scalable-window",
+    cases=("core/*", "pip145/*", "pr25648/*", "promoted/*"),
+)  # fmt: skip
 def lists_topics_in_another_order(patches: Patches) -> None:
     """Topics come in an order of the broker's own: in lists, snapshots and updates."""
 

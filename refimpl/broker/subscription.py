@@ -275,7 +275,8 @@ class Subscription:
         """Redeliver pending entries of a consumer: all of them, or on a shared subscription the named ones."""
         if self.type != SubType.Shared and consumer is not self._active():
             return
-        chosen = list(consumer.pending) if indexes is None or self.type != SubType.Shared else [i for i in indexes if i in consumer.pending]
+        named = None if self.type != SubType.Shared else indexes
+        chosen = [i for i in (consumer.pending if named is None else dict.fromkeys(named)) if i in consumer.pending]
         for index in chosen:
             del consumer.pending[index]
             if self.type == SubType.Shared:  # core.redeliver.counted

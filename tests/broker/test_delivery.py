@@ -151,3 +151,15 @@ def test_redeliveries_are_forgotten_when_the_last_consumer_leaves() -> None:
             counts += [one.redelivery_count for one in peer.answers()]
         peer.session.eof(0.0)
     assert counts == [0, 1, 0, 1]
+
+
+def test_an_entry_that_is_named_twice_is_redelivered_once() -> None:
+    broker = make_broker()
+    producer, peer = Peer(broker), Peer(broker)
+    producer.producer()
+    producer.publish("a")
+    peer.subscribe(kind="Shared")
+    peer.send("flow", consumer_id=1, messagePermits=5)
+    (message,) = peer.answers()
+    peer.send("redeliverUnacknowledgedMessages", consumer_id=1, message_ids=[message.message_id, message.message_id])
+    assert [one.redelivery_count for one in peer.answers()] == [1]
