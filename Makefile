@@ -7,7 +7,7 @@ REPORT ?= reports
 ROWS ?= 10000000
 ARGS ?=
 
-.PHONY: help conformance test interop explore mutants recordings spark spark-cluster bench docs counts notebooks lab proto lint clean
+.PHONY: help conformance test interop explore variants mutants recordings spark spark-cluster bench docs counts notebooks lab proto lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this help
@@ -46,13 +46,16 @@ conformance: $(VENV)/run.stamp  ## Judge TARGET: the reference broker unless tol
 	$(BIN)/pulsar-conformance run $(TARGET) --report $(REPORT) $(ARGS)
 
 test: $(VENV)/dev.stamp  ## Run the project's own tests; stock clients meet the reference broker only
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile -m "not (interop and real) and not cluster" $(ARGS)
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile -m "not (interop and real) and not cluster and not variants" $(ARGS)
 
 interop: $(VENV)/dev.stamp  ## Let stock clients meet the reference broker and a real Apache Pulsar
 	$(BIN)/python -m pytest tests/interop $(ARGS)
 
 explore: $(VENV)/run.stamp  ## Play scenarios that nobody wrote on TARGET and on the reference: ARGS="--minutes 60 --concurrent"
 	$(BIN)/pulsar-conformance explore $(TARGET) --report $(REPORT) $(ARGS)
+
+variants: $(VENV)/dev.stamp  ## Run all cases on all legal variants of the reference: none may fail
+	$(BIN)/python -m pytest tests/variants -m variants $(ARGS)
 
 mutants: $(VENV)/dev.stamp  ## Run mutants of the reference, all or ARGS="NAME ..", and write which cases find them
 	$(BIN)/python -m conformance.mutants $(ARGS)

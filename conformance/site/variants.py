@@ -26,7 +26,7 @@ def variants_page(sources: Sources) -> Page:
         f"and INCONCLUSIVE where it is late. {link(PATH, 'decisions/0012-legal-variants.md', 'Decision 0012')} has the reasons.",
         "",
         f"{code('python -m conformance.variants')} runs all of them, and says which cases accuse them. With names it runs these only;",
-        f"{code('--select GLOB')} chooses cases, {code('--verbose')} shows why a case accuses. {code('make test')} runs all variants.",
+        f"{code('--select GLOB')} chooses cases, {code('--verbose')} shows why a case accuses. {code('make variants')} runs all variants.",
         f"To add one, write a function beside its neighbours in {code('conformance/variants')}; its docstring says what it does, its",
         "arguments what leaves it free.",
         "",

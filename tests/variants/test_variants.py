@@ -24,6 +24,7 @@ def all_trials() -> dict[str, run.Trial]:
     return {one.variant: one for one in run.try_all(VARIANTS)}
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("name", VARIANTS)
 def test_no_case_accuses_a_legal_variant(name, trials):
     trial = trials[name]
