@@ -127,7 +127,7 @@ class Player:
         self.told.asks(at, concrete)
         self._note({"at": at, "client": spec} | ({} if payload is None else {"payload": payload}))
         if "close_producer" in spec:
-            self.told.open_producers.pop((at, spec["close_producer"]["producer_id"]), None)
+            self.told.open_producers.discard((at, spec["close_producer"]["producer_id"]))
         with contextlib.suppress(TimeoutError):
             await self._connections[at].send(build_frame(concrete, payload), _PATIENCE)
 

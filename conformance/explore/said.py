@@ -67,17 +67,15 @@ class Told:
     """Sets of topics by their hash, as far as they were told."""
     consumers: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     open_consumers: list[tuple[str, int]] = field(default_factory=list)
-    open_producers: dict[tuple[str, int], int] = field(default_factory=dict)
+    open_producers: set[tuple[str, int]] = field(default_factory=set)
     asked: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     changed: Callable[[], None] = lambda: None
     listener: Callable[[str, Frame], None] = lambda _at, _frame: None
     """Gets each frame beside this."""
-    _watched: dict[tuple[str, str, int], set[str] | None] = field(default_factory=dict)
+    _watched: dict[tuple[str, str, int], set[str]] = field(default_factory=dict)
     _versions: dict[tuple[str, int], int] = field(default_factory=dict)
     _lists: dict[tuple[str, str], str] = field(default_factory=dict)
     _list_requests: dict[int, tuple[str, str]] = field(default_factory=dict)
-    _positions: dict[tuple[int, int], str] = field(default_factory=dict)
-    _sent: dict[tuple[str, int], list[str]] = field(default_factory=dict)
 
     # What is asked
 
@@ -86,8 +84,6 @@ class Told:
         ((name, fields),) = spec.items()
         if "request_id" in fields:
             self.asked[at, fields["request_id"]] = {name: fields}
-        if name == "send":
-            self._sent.setdefault((at, fields["producer_id"]), [])
 
     def expects_list(self, request: int, pattern: str, mode: str) -> None:
         """Remember what a list is about."""
@@ -96,7 +92,7 @@ class Told:
     def gone(self, at: str) -> None:
         """Forget what belongs to a connection."""
         self.open_consumers = [one for one in self.open_consumers if one[0] != at]
-        self.open_producers = {key: value for key, value in self.open_producers.items() if key[0] != at}
+        self.open_producers = {one for one in self.open_producers if one[0] != at}
         self._watched = {key: value for key, value in self._watched.items() if key[1] != at}
         self._versions = {key: value for key, value in self._versions.items() if key[0] != at}
         self.consumers = {key: value for key, value in self.consumers.items() if key[0] != at}
@@ -134,7 +130,6 @@ class Told:
         if name == "message":
             lane = self._delivered(at, message, frame, fields)
         elif name == "send_receipt":
-            self._positions[message.message_id.ledgerId, message.message_id.entryId] = f"of producer {message.producer_id}"
             fields.pop("message_id", None)
         self._learn(at, name, message)
         if name == "watchTopicUpdate" and message.topics_hash == self.watch_hash(at, message.watcher_id):
@@ -202,13 +197,13 @@ class Told:
     def _producer_success(self, at: str, message: Any) -> None:
         _, fields = self._answer_to(at, message.request_id)
         if fields:
-            self.open_producers.setdefault((at, fields["producer_id"]), 0)
+            self.open_producers.add((at, fields["producer_id"]))
 
     def _close_consumer(self, at: str, message: Any) -> None:
         self.open_consumers = [one for one in self.open_consumers if one != (at, message.consumer_id)]
 
     def _close_producer(self, at: str, message: Any) -> None:
-        self.open_producers.pop((at, message.producer_id), None)
+        self.open_producers.discard((at, message.producer_id))
 
     def _list(self, at: str, message: Any) -> None:  # noqa: ARG002
         about = self._list_requests.get(message.request_id)
@@ -227,7 +222,6 @@ class Told:
 
     def _watch_update(self, at: str, message: Any) -> None:
         known = self._watched.setdefault(("topics", at, message.watcher_id), set())
-        assert known is not None
         known -= set(message.deleted_topics)
         known |= set(message.new_topics)
         self._know(known)
@@ -238,7 +232,6 @@ class Told:
             self._watched[key] = set(message.snapshot.topics)
         elif message.HasField("diff"):
             known = self._watched.setdefault(key, set())
-            assert known is not None
             known -= set(message.diff.removed)
             known |= set(message.diff.added)
         self._know(self._watched.get(key) or ())
