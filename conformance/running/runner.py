@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import sys
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -118,6 +119,7 @@ class _Part:
     names: int = 0
     expected: int = 0
     started: float = 0.0
+    in_use: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     trial_logs: dict[str, TrialLog] = field(default_factory=dict)
     skipped: list[log.Skipped] = field(default_factory=list)
 
@@ -242,13 +244,16 @@ class _Part:
         namespaces = [fresh[name] for name, kind in fresh_names(unit.case).items() if kind == "namespace"]
         self.trial_logs[unit.key] = conversation.trial_log
         try:
-            if earlier is not None and around.admin is not None:  # recordings of several runs have names in common
-                await _remove_namespaces(around.admin, made & set(namespaces), 1)
-            refused = await _create_namespaces(around.admin, namespaces, made)
-            if refused:
-                conversation.give_up(refused)
-            else:
-                await conversation.run()
+            async with contextlib.AsyncExitStack() as alone:
+                if earlier is not None and around.admin is not None:  # recordings of several runs have names in common
+                    for name in sorted(set(fresh.values())):
+                        await alone.enter_async_context(self.in_use[name])
+                    await _remove_namespaces(around.admin, made & set(namespaces), 1)
+                refused = await _create_namespaces(around.admin, namespaces, made)
+                if refused:
+                    conversation.give_up(refused)
+                else:
+                    await conversation.run()
         finally:
             active.discard(conversation)
         outcome = conversation.outcome(self.suite.levels)
