@@ -42,8 +42,6 @@ def explore_and_report(target: Target, plan: Plan, folder: Path) -> NoReturn:
         explored = explore(target, plan, _Progress())
     except TargetError as error:
         stop(EXIT_COULD_NOT_RUN, str(error))
-    except KeyboardInterrupt:
-        stop(EXIT_COULD_NOT_RUN, "interrupted")
     try:
         written = {}
         for signature, difference in explored.differences.items():
@@ -59,4 +57,6 @@ def explore_and_report(target: Target, plan: Plan, folder: Path) -> NoReturn:
     report.print_summary(explored, target.name, written, page)
     if explored.differences or explored.broken:
         raise typer.Exit(EXIT_NOT_CONFORMANT)
+    if explored.stopped is not None:
+        raise typer.Exit(EXIT_COULD_NOT_RUN)
     raise typer.Exit(EXIT_INCONCLUSIVE if explored.unrepeated else EXIT_CONFORMANT)

@@ -28,7 +28,7 @@ from conformance.explore.said import Told
 from conformance.explore.shrinking import shrink
 from conformance.explore.world import Scenario
 from conformance.running.probe import probe
-from conformance.targets import Endpoint, Target
+from conformance.targets import Endpoint, Target, TargetError
 from refimpl.net.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
@@ -69,6 +69,7 @@ class Explored:
         free: How often a difference that is none was met, by its entry in the list of freedoms.
         unrepeated: Differences that did not come again when the scenario was played again.
         broken: What did not hold after concurrent actions, by their seed.
+        stopped: Why the exploration ended early; None: it did not.
     """
 
     scenarios: int = 0
@@ -79,6 +80,7 @@ class Explored:
     free: Counter[str] = field(default_factory=Counter)
     unrepeated: dict[str, Difference] = field(default_factory=dict)
     broken: dict[str, list[str]] = field(default_factory=dict)
+    stopped: str | None = None
 
     def found(self) -> list[str]:
         """Return everything that was found, in one line each."""
@@ -152,14 +154,21 @@ class Explorer:
         self.explored = Explored()
 
     def explore(self) -> Explored:
-        """Explore until the time is over."""
+        """Explore until the time is over, the user interrupts, or the target is lost; what was found until then is kept."""
         step = self._at_the_same_time if self._plan.concurrent else self._beside_the_reference
         while not self._time_is_over():
             number = self.explored.scenarios
             self.explored.scenarios += 1
-            step(f"{self._plan.seed} {number}")
+            try:
+                step(f"{self._plan.seed} {number}")
+            except KeyboardInterrupt:
+                self.explored.stopped = "interrupted"
+            except TargetError as error:
+                self.explored.stopped = str(error)
             self.explored.seconds = time.monotonic() - self._begun
             self._note(self.explored)
+            if self.explored.stopped is not None:
+                break
         return self.explored
 
     def _beside_the_reference(self, seed: str) -> None:
@@ -245,6 +254,8 @@ def explore(target: Target, plan: Plan, note: Callable[[Explored], None] = lambd
         endpoint = runner.run(stack.enter_async_context(target.run()))
         try:
             probed = runner.run(probe(endpoint))
+            if not probed.capabilities["admin"]:
+                raise TargetError(f"{target.name} has no admin URL, which makes the topics of a scenario", hint="give one with --admin-url")
             explorer = Explorer(reference, runner, target, None if target.virtual_time else endpoint, probed.capabilities, plan, note)
             return explorer.explore()
         finally:

@@ -16,7 +16,7 @@ from conformance.explore.said import Delivery, Told
 from conformance.explore.world import NAMESPACES, Action, Scenario, World
 from conformance.running.connection import Connection
 from conformance.targets.admin import AdminClient
-from conformance.targets.model import Endpoint
+from conformance.targets.model import Endpoint, TargetError
 from refimpl.wire import Frame, command_name
 
 _PATIENCE = 30.0
@@ -128,15 +128,20 @@ class Player:
         self._note({"at": at, "client": spec} | ({} if payload is None else {"payload": payload}))
         if "close_producer" in spec:
             self.told.open_producers.discard((at, spec["close_producer"]["producer_id"]))
-        with contextlib.suppress(TimeoutError):
-            await self._connections[at].send(build_frame(concrete, payload), _PATIENCE)
+        await self._write(at, build_frame(concrete, payload))
+
+    async def _write(self, at: str, data: bytes) -> None:
+        """Write bytes; if the broker has closed the connection, or does not read, that shows in what it says."""
+        if at in self._connections:
+            with contextlib.suppress(TimeoutError):
+                await self._connections[at].send(data, _PATIENCE)
 
     async def look_up(self, at: str, topic: str) -> None:
         """Look a topic up, as a client does before it uses it."""
         await self._opened(at)
         self._note({"use": "lib/core-lookup", "at": at, "with": {"topic": topic}})
         fields = {"topic": _resolved(topic, self._concrete), "request_id": LOOKUP_REQUEST}
-        await self._connections[at].send(build_frame({"lookupTopic": fields}), _PATIENCE)
+        await self._write(at, build_frame({"lookupTopic": fields}))
         await self.settle()
 
     async def admin(self, operation: str, **arguments: Any) -> None:
@@ -252,13 +257,19 @@ class Player:
 
         connection = Connection(heard, lambda data, reason: self.told.garbage(at, data, reason), ended)
         self._connections[at] = connection
-        await connection.open(self._endpoint, _PATIENCE)
+        try:
+            await connection.open(self._endpoint, _PATIENCE)
+        except (OSError, TimeoutError) as error:
+            raise TargetError(f"the target takes no connection at {self._endpoint.service_url}: {error or 'time-out'}") from None
         fields: dict[str, Any] = {"client_version": CLIENT_VERSION, "protocol_version": 21}
         if self._endpoint.token is not None:
             fields |= {"auth_method_name": "token", "auth_data": self._endpoint.token.get_secret_value()}
         await connection.send(build_frame({"connect": fields}), _PATIENCE)
-        async with asyncio.timeout(_PATIENCE):
-            await connected.wait()
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await connected.wait()
+        except TimeoutError:
+            raise TargetError(f"the target does not answer CONNECT within {_PATIENCE:g} s") from None
         self._note({"use": "lib/handshake", "at": at})
 
 

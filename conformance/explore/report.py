@@ -38,11 +38,13 @@ def print_summary(explored: Explored, target: str, written: Mapping[str, Path], 
     for signature in explored.unrepeated:
         line(f"\nseen once, not again: {signature}")
     line(f"\nReport\n  {page_path}")
+    if explored.stopped is not None:
+        line(f"\nnot complete: {explored.stopped}")
     count = len(explored.differences) + len(explored.broken)
     if count:
         line(f"\n{target}: {number_of(count, 'difference')} from the reference")
         line("Each is a defect of one of the two, or a freedom that is not listed yet.")
-    else:
+    elif explored.stopped is None:
         line(f"\n{target}: says what the reference says")
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, TypeVar
@@ -140,6 +140,17 @@ class Patches:
             self._undo.pop()()
 
 
+@contextmanager
+def patched(apply: Callable[[Patches], None]) -> Iterator[None]:
+    """Change the broker of this process for the length of a block."""
+    patches = Patches()
+    try:
+        apply(patches)
+        yield
+    finally:
+        patches.undo()
+
+
 @dataclass(frozen=True)
 class Mutant:
     """A broker with one fault.
@@ -156,15 +167,9 @@ class Mutant:
     fault: str
     apply: Callable[[Patches], None]
 
-    @contextmanager
-    def applied(self) -> Iterator[None]:
+    def applied(self) -> AbstractContextManager[None]:
         """Make the broker of this process wrong for the length of a block."""
-        patches = Patches()
-        try:
-            self.apply(patches)
-            yield
-        finally:
-            patches.undo()
+        return patched(self.apply)
 
 
 Clauses = str | tuple[str, ...]

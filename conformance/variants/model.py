@@ -13,11 +13,11 @@ fail against it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from conformance.mutants.model import Patches
+from conformance.mutants.model import Patches, patched
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,9 @@ class Variant:
     late: bool
     apply: Callable[[Patches], None]
 
-    @contextmanager
-    def applied(self) -> Iterator[None]:
+    def applied(self) -> AbstractContextManager[None]:
         """Make the broker of this process different for the length of a block."""
-        patches = Patches()
-        try:
-            self.apply(patches)
-            yield
-        finally:
-            patches.undo()
+        return patched(self.apply)
 
 
 MESSAGES = ("core/*", "pip191/*", "pr7629/*")

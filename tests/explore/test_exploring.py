@@ -2,8 +2,11 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,10 +20,11 @@ from conformance.explore.freedoms import load_freedoms
 from conformance.explore.shrinking import shrink
 from conformance.explore.written import name_of, transcript
 from conformance.judging.results import judge_log
-from conformance.mutants.model import Patches
+from conformance.mutants.model import patched
 from conformance.running.in_process import run_in_process
 from conformance.suite import Suite, load_suite
-from conformance.targets import parse_target
+from conformance.targets import Endpoint, InProcessTarget, TargetError, parse_target
+from refimpl.broker.admin import Admin
 from refimpl.broker.subscription import Subscription
 from refimpl.net.virtual_time import VirtualTimeLoop
 from refimpl.proposals.message_filter.broker import MessageFilterExtension
@@ -35,14 +39,8 @@ class Found(Exception):
     """Ends an exploration that has found something."""
 
 
-@contextmanager
-def faulty(owner: type, name: str, make: object) -> Iterator[None]:
-    patches = Patches()
-    patches.wrap(owner, name, make)  # type: ignore[arg-type]
-    try:
-        yield
-    finally:
-        patches.undo()
+def faulty(owner: type, name: str, make: Callable[..., object]) -> AbstractContextManager[None]:
+    return patched(lambda patches: patches.wrap(owner, name, make))
 
 
 def explored_with(owner: type, name: str, make: object, plan: Plan = PLAN) -> Explored:
@@ -107,6 +105,52 @@ def test_a_difference_becomes_a_transcript_that_tells_a_right_broker_from_a_faul
     assert verdict() == "PASS"
     with faulty(*fault):
         assert verdict() == "FAIL"
+
+
+def test_a_difference_in_an_admin_call_becomes_a_transcript_too(suite: Suite, tmp_path: Path) -> None:
+    def note(explored: Explored) -> None:
+        if explored.found():
+            raise Found
+
+    def deletes_nothing() -> AbstractContextManager[None]:
+        return patched(lambda patches: patches.function(Admin.delete_partitioned_topic, lambda *_, **__: None))
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as reference, asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        explorer = Explorer(
+            reference, runner, parse_target("in-process"), None, ALL, replace(PLAN, proposals=("pr7629",)), note, deletes_nothing
+        )
+        with pytest.raises(Found):
+            explorer.explore()
+    (difference,) = explorer.explored.differences.values()
+    assert any(line.lane == "admin" for line in (*difference.missing, *difference.extra))
+    path = tmp_path / "explored.yaml"
+    path.write_text(transcript(difference, "faulty", suite), encoding="utf-8")
+    assert name_of(difference) in load_suite(more=[path]).transcripts
+
+
+def test_what_was_found_is_kept_when_the_target_is_lost() -> None:
+    @contextmanager
+    def lost() -> Iterator[None]:
+        if explorer.explored.scenarios > 3:
+            raise TargetError("the target takes no connection")
+        yield
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as reference, asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        explorer = Explorer(reference, runner, parse_target("in-process"), None, ALL, PLAN, fault=lost)
+        explored = explorer.explore()
+    assert (explored.scenarios, explored.stopped) == (4, "the target takes no connection")
+    assert explored.coverage.met
+
+
+def test_a_target_without_an_admin_interface_is_refused_with_what_to_do() -> None:
+    class Bare(InProcessTarget):
+        @asynccontextmanager
+        async def run(self, *args: Any, **options: Any) -> AsyncIterator[Endpoint]:
+            async with super().run(*args, **options) as endpoint:
+                yield replace(endpoint, admin_url=None)
+
+    with pytest.raises(TargetError, match=r"no admin URL.*--admin-url"):
+        explore(Bare(), PLAN)
 
 
 def test_concurrent_actors_see_what_is_lost() -> None:
