@@ -96,6 +96,8 @@ class Node:
 
     waits: ClassVar[bool] = True
     """Whether something is still to come before what stands behind it."""
+    single: ClassVar[bool] = False
+    """Whether it is one expectation, with nothing in it that could open or act."""
 
     @property
     def timed(self) -> bool:
@@ -172,6 +174,7 @@ class Node:
 class Expectation(Node):
     """What the role under test must do on one connection."""
 
+    single: ClassVar[bool] = True
     at: str = field(compare=False)
     scope: Scope = field(compare=False)
     within: float = field(default=DEFAULT_WITHIN, compare=False)
@@ -227,9 +230,10 @@ def reached(nodes: Iterable[Node]) -> Iterator[tuple[Node, frozenset[str]]]:
 def take(nodes: Sequence[Node], seen: Seen, bindings: Mapping[str, Value], clock: Clock) -> Iterator[Taking]:
     """Yield every way in which nodes can take an event."""
     for index, (node, blocked) in enumerate(reached(nodes)):
-        if seen.event.at not in blocked:
-            for rest, found, step in node.takes(seen, bindings, clock):
-                yield (*nodes[:index], *rest, *nodes[index + 1 :]), found, step
+        if seen.event.at in blocked:
+            return
+        for rest, found, step in node.takes(seen, bindings, clock):
+            yield (*nodes[:index], *rest, *nodes[index + 1 :]), found, step
 
 
 def expected(nodes: Sequence[Node], at: str | None = None) -> Iterator[Expectation]:
@@ -248,6 +252,9 @@ def opened(nodes: tuple[Node, ...], bindings: Mapping[str, Value]) -> Iterator[O
     """Yield the possible forms of the nodes now: with choices opened, empty nodes dropped and observations made."""
     first = True
     for index, node in enumerate(nodes):
+        if node.single:
+            first = False
+            continue
         found = node.opened(bindings, first)
         for one in found or ():
             for rest in opened((*nodes[:index], *one.nodes, *nodes[index + 1 :]), bindings):
@@ -274,9 +281,17 @@ def begun(nodes: Sequence[Node]) -> tuple[Node, ...]:
 def running(nodes: Iterable[Node]) -> Iterator[Running]:
     """Yield the groups of actions that have begun and not ended."""
     for node in nodes:
+        if node.first_actions() is not None:  # nothing behind a group that is pending has begun
+            return
         yield from node.running()
 
 
 def ended(nodes: Iterable[Node], number: int) -> tuple[Node, ...]:
     """Return nodes after one action of a running group has ended."""
-    return tuple(left for node in nodes for left in node.ended(number))
+    left: list[Node] = []
+    rest = iter(nodes)
+    for node in rest:
+        if node.first_actions() is not None:
+            return (*left, node, *rest)
+        left += node.ended(number)
+    return tuple(left)

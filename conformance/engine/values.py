@@ -87,6 +87,8 @@ def variables_of(value: Value) -> set[str]:
 
 
 def _resolve_text(text: str, environment: Environment) -> Value:
+    if "$" not in text:
+        return text
     whole = VARIABLE.match(text)
     if whole:
         return _look_up(whole[1], environment)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from conformance.engine import log
 from conformance.engine.diagnosis import Diagnosis, diagnose
-from conformance.engine.machine import Machine, MachineError, State
+from conformance.engine.machine import Machine, MachineError, State, Taken
 from conformance.engine.matching import see
 from conformance.engine.model import Level, Transcript
 from conformance.engine.node import expected, walk
@@ -72,6 +72,8 @@ class Outcome:
     branches: tuple[str, ...] = ()
     observed: Mapping[str, Value] = field(default_factory=dict)
     ambient: int = 0
+    taken: tuple[Taken, ...] = field(default=(), repr=False)
+    """The steps that took its events, as far as it went."""
 
 
 @dataclass
@@ -124,16 +126,20 @@ def resume(program: Program, machine: Machine, events: Iterable[log.Event], tria
             if machine.failure is not None:
                 break
     except (MachineError, ValueProblem) as error:
-        return _error(program, trial_log, Diagnosis("harness", str(error)))
+        return _error(program, trial_log, Diagnosis("harness", str(error)), _furthest(machine))
     if trial_log.finished is not None and trial_log.finished.problem is not None and machine.failure is None:
-        return _error(program, trial_log, Diagnosis("harness", trial_log.finished.problem))
+        return _error(program, trial_log, Diagnosis("harness", trial_log.finished.problem), _furthest(machine))
     if machine.failure is None and machine.done:
         return _passed(program, trial_log, next(state for state in machine.states if not state.nodes), len(machine.ambient))
     return _failed(program, trial_log, machine, levels)
 
 
-def _error(program: Program, trial_log: TrialLog, diagnosis: Diagnosis) -> Outcome:
-    return Outcome(trial_log.begin.key, Verdict.ERROR, error_clauses(program.clauses), diagnosis)
+def _furthest(machine: Machine) -> tuple[Taken, ...]:
+    return max((state.taken for state in machine.states), key=len, default=())
+
+
+def _error(program: Program, trial_log: TrialLog, diagnosis: Diagnosis, taken: tuple[Taken, ...]) -> Outcome:
+    return Outcome(trial_log.begin.key, Verdict.ERROR, error_clauses(program.clauses), diagnosis, taken=taken)
 
 
 def error_clauses(clauses: Sequence[str]) -> dict[str, Verdict]:
@@ -152,7 +158,8 @@ def _passed(program: Program, trial_log: TrialLog, state: State, ambient: int) -
     if verdict is not Verdict.PASS:
         taken = ", ".join(branch.name for branch in named if branch.level != "conforms")
         diagnosis = Diagnosis("branch", f"the peer took a branch that is not full conformance: {taken}")
-    return Outcome(trial_log.begin.key, verdict, clauses, diagnosis, tuple(branch.name for branch in named), dict(state.observed), ambient)
+    branches = tuple(branch.name for branch in named)
+    return Outcome(trial_log.begin.key, verdict, clauses, diagnosis, branches, dict(state.observed), ambient, state.taken)
 
 
 def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Mapping[str, Level]) -> Outcome:
@@ -160,16 +167,16 @@ def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Map
     trouble = machine.failure.event if machine.failure is not None else None
     stumbled = isinstance(trouble, log.End) and trouble.problem is not None and (trouble.status or 0) >= SERVER_ERROR
     if diagnosis.kind == "harness" and not stumbled:
-        return _error(program, trial_log, diagnosis)
+        return _error(program, trial_log, diagnosis, _furthest(machine))
     if stumbled or ((diagnosis.timed or program.speaks_of_time) and was_late(trial_log.events)):
         clauses = dict.fromkeys(program.clauses, Verdict.UNTESTABLE)
-        return Outcome(trial_log.begin.key, Verdict.INCONCLUSIVE, clauses, diagnosis)
+        return Outcome(trial_log.begin.key, Verdict.INCONCLUSIVE, clauses, diagnosis, taken=diagnosis.taken)
     charged = _gravest(diagnosis.clause or program.clauses[0], machine, levels)
     taken = {step.clause for step in diagnosis.taken}
     open_clauses = {node.clause for node in walk(diagnosis.left)}
     clauses = {clause: Verdict.PASS if clause in taken and clause not in open_clauses else Verdict.UNTESTABLE for clause in program.clauses}
     clauses[charged] = _BY_LEVEL[levels.get(charged, "MUST")]
-    return Outcome(trial_log.begin.key, clauses[charged], clauses, diagnosis, observed=dict(diagnosis.observed))
+    return Outcome(trial_log.begin.key, clauses[charged], clauses, diagnosis, observed=dict(diagnosis.observed), taken=diagnosis.taken)
 
 
 def _gravest(clause: str, machine: Machine, levels: Mapping[str, Level]) -> str:

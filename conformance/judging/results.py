@@ -24,6 +24,8 @@ class RunLog:
     skipped: Sequence[log.Skipped] = field(default=(), repr=False)
     results: Sequence[log.Result] = field(default=(), repr=False)
     footer: log.Footer | None = None
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict, repr=False)
+    """What conversations came to that have just been judged: the same as `judge_trial` would say."""
 
     @property
     def complete(self) -> bool:
@@ -66,7 +68,7 @@ def judge_log(suite: Suite, run: RunLog) -> Judged:
     grouped: dict[tuple[str, str], list[Outcome]] = {}
     cell_of: dict[tuple[str, str], dict[str, Value]] = {}
     for trial_log in run.trial_logs.values():
-        outcome = judge_trial(suite, trial_log, run.header)
+        outcome = run.outcomes.get(trial_log.begin.key) or judge_trial(suite, trial_log, run.header)
         if outcome is None:
             continue
         judged.outcomes[outcome.key] = outcome

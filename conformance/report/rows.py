@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from conformance.engine import log
-from conformance.engine.machine import Machine, MachineError, Taken
+from conformance.engine.machine import Taken
 from conformance.engine.program import Program
 from conformance.engine.step import ProgramProblem
 from conformance.engine.values import ValueProblem
@@ -133,6 +133,7 @@ def judged_rows(suite: Suite, header: log.Header, trial_log: TrialLog, outcome: 
         outcome: Its outcome, if there is one.
     """
     failing = outcome.diagnosis.event if outcome is not None and outcome.diagnosis is not None else None
+    taken = outcome.taken if outcome is not None else ()
     transcript = suite.transcripts.get(trial_log.begin.case)
     if transcript is None:
         return trial_rows(trial_log, failing=failing)
@@ -142,26 +143,28 @@ def judged_rows(suite: Suite, header: log.Header, trial_log: TrialLog, outcome: 
         program = suite.program(trial_log.begin, header.release)
     except (ProgramProblem, ValueProblem):
         return trial_rows(trial_log, failing=failing)
-    return trial_rows(trial_log, program, slow=header.slow, failing=failing)
+    return trial_rows(trial_log, program, taken, failing=failing)
 
 
-def trial_rows(trial_log: TrialLog, program: Program | None = None, *, slow: float = 1.0, failing: int | None = None) -> list[Row]:
+def trial_rows(
+    trial_log: TrialLog, program: Program | None = None, taken: Sequence[Taken] = (), *, failing: int | None = None
+) -> list[Row]:
     """Turn a conversation into rows.
 
     Args:
         trial_log: Its records.
-        program: The compiled case; with it, rows know their steps and clauses.
-        slow: The factor of the run.
+        program: The compiled case; with it, rows of actions know their steps and clauses.
+        taken: The steps that took events.
         failing: Number of the event at which the case failed.
     """
     actions = {} if program is None else _paths(program)
-    taken = {} if program is None else _taken(program, trial_log, slow)
+    steps = {one.n: one for one in taken}
     rows: list[Row] = []
     begins: dict[str, log.Begin] = {}
     for event in trial_log.events:
         if isinstance(event, log.Begin):
             begins[event.step] = event
-        step = taken.get(event.n)
+        step = steps.get(event.n)
         path, clause = (step.path, step.clause) if step is not None else actions.get(getattr(event, "step", ""), ("", None))
         for row in _rows_of(event, begins):
             failed = event.n == failing
@@ -181,21 +184,6 @@ def _paths(program: Program) -> dict[str, tuple[str, str | None]]:
         for index, lane in enumerate(group.lanes)
         for place, action in enumerate(lane)
     }
-
-
-def _taken(program: Program, trial_log: TrialLog, slow: float) -> dict[int, Taken]:
-    """Run the machine again, to find out which step took which event."""
-    machine = Machine(program, slow)
-    try:
-        for event in trial_log.events:
-            machine.feed(event)
-            if machine.failure is not None:
-                break
-    except (MachineError, ValueProblem):
-        return {}
-    states = machine.failure.states if machine.failure is not None else machine.states
-    done = [state for state in states if not state.nodes] or sorted(states, key=lambda one: -len(one.taken))
-    return {step.n: step for step in done[0].taken} if done else {}
 
 
 def _rows_of(event: log.Event, begins: Mapping[str, log.Begin]) -> Iterator[Row]:

@@ -121,6 +121,7 @@ class _Part:
     started: float = 0.0
     in_use: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     trial_logs: dict[str, TrialLog] = field(default_factory=dict)
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
     skipped: list[log.Skipped] = field(default_factory=list)
 
     def skip(self, case: m.Transcript, why: Lack) -> None:
@@ -256,7 +257,7 @@ class _Part:
                     await conversation.run()
         finally:
             active.discard(conversation)
-        outcome = conversation.outcome(self.suite.levels)
+        outcome = self.outcomes[unit.key] = conversation.outcome(self.suite.levels)
         if outcome.diagnosis is not None and outcome.diagnosis.kind in ("late", "harness"):
             problem = await is_served(around.endpoint)
             if problem is not None:
@@ -321,14 +322,14 @@ async def run_suite(
         TargetError: The target can't be used at all.
     """
     cases = _with_controls(suite, suite.select(options.select, options.level, options.profile))
-    at_once, patient = _divided(cases, target)
+    at_once, apart = _divided(cases, target)
     first = _Part(suite, target, options, write, watcher)
     parts = [first]
     stopped = None
     try:
         await first.run(at_once)
-        if patient:
-            parts.append(await asyncio.to_thread(_in_virtual_time, first, patient))
+        if apart:
+            parts.append(await asyncio.to_thread(_in_virtual_time, first, apart))
     except TargetLost as error:
         stopped = f"the target is lost: {error}"
     except asyncio.CancelledError:
@@ -341,19 +342,21 @@ async def run_suite(
         raise TargetError(stopped or "the target was never ready")
     trial_logs = {key: trial_log for part in parts for key, trial_log in part.trial_logs.items()}
     skipped = [record for part in parts for record in part.skipped]
-    return RunLog(first.header, trial_logs, skipped, [], log.Footer(complete=stopped is None, stopped=stopped)), stopped
+    outcomes = {key: outcome for part in parts for key, outcome in part.outcomes.items()}
+    footer = log.Footer(complete=stopped is None, stopped=stopped)
+    return RunLog(first.header, trial_logs, skipped, footer=footer, outcomes=outcomes), stopped
 
 
 def _divided(cases: list[m.Transcript], target: Target) -> tuple[list[m.Transcript], list[m.Transcript]]:
-    """Return the cases that run in real time, and those that wait for minutes and can run in virtual time."""
-    patient = [case for case in cases if target.in_virtual_time is not None and is_slow(case)]
-    return (cases, []) if len(patient) == len(cases) else ([case for case in cases if case not in patient], patient)
+    """Return the cases that run in real time, and those for virtual time, if it can: they wait for minutes or need other settings."""
+    apart = [case for case in cases if target.in_virtual_time is not None and (is_slow(case) or case.target_config)]
+    return (cases, []) if len(apart) == len(cases) else ([case for case in cases if case not in apart], apart)
 
 
 def _in_virtual_time(first: _Part, cases: list[m.Transcript]) -> _Part:
-    """Run cases that wait for minutes on the same broker inside this process, in virtual time."""
+    """Run cases on the same broker inside this process, in virtual time."""
     assert first.target.in_virtual_time is not None
-    first.watcher.note(f"{len(cases)} cases that let minutes pass run in virtual time")
+    first.watcher.note(f"{len(cases)} cases that let minutes pass or need other settings run in virtual time")
     target, known = first.target.in_virtual_time, (first.header, first.names, first.expected)
     part = _Part(first.suite, target, first.options, first.write, first.watcher, *known)
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
