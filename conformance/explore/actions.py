@@ -366,6 +366,12 @@ async def create_scalable_topic(player: Player, topic: Place, properties: dict[s
     await _for_scalable(player, "create_scalable_topic", topic, properties=properties)
 
 
+@kind("pr25648", "scalable-topics", "scalable-topic-properties", "admin", weight=3, topic=TOPIC, properties=PROPERTIES)
+async def change_scalable_topic(player: Player, topic: Place, properties: dict[str, str]) -> None:
+    """Give a scalable topic other properties."""
+    await _for_scalable(player, "set_scalable_topic_properties", topic, properties=properties)
+
+
 @kind("pr25648", "scalable-topics", "admin", weight=4, topic=TOPIC)
 async def delete_scalable_topic(player: Player, topic: Place) -> None:
     """Delete a scalable topic."""

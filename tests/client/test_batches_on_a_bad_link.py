@@ -1,12 +1,12 @@
-"""Some hundred seeds; each failure names its seed, and `python -m tests.simulation.batches SEED` shows what happened."""
+"""Some hundred seeds; each failure names its seed, and `python -m tests.client.batches_on_a_bad_link SEED` shows what happened."""
 
 from collections.abc import Callable
 
 import pytest
 
 from refimpl.proposals.uniform_batches import EntryVerdict, PropertyEntryFilter, SubscriptionEntryFilters, UniformBatcher
-from tests.simulation.batches import run
-from tests.simulation.seeds import count_caught, run_group
+from tests.client.batches_on_a_bad_link import run
+from tests.seeds import count_caught, run_group
 
 SEEDS = 300
 GROUP = 50
@@ -14,7 +14,7 @@ GROUP = 50
 
 @pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
 def test_every_message_is_stored_and_delivered_as_its_header_says(first: int) -> None:
-    run_group(run, range(first, first + GROUP), "tests.simulation.batches")
+    run_group(run, range(first, first + GROUP), "tests.client.batches_on_a_bad_link")
 
 
 def test_a_seed_repeats_itself(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ from refimpl.net.virtual_time import VirtualTimeLoop
 from refimpl.proposals.message_filter.kinds import RegexFilter
 from refimpl.store import Cursor, MemoryStore
 from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, CommandSubscribe
-from tests.simulation.seeds import count_caught, run_group
+from tests.seeds import count_caught, run_group
 
 URL = "pulsar://broker:6650"
 TOPIC = "persistent://public/default/t"

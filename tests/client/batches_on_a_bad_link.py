@@ -4,7 +4,7 @@ A seed decides everything: what is sent and when, how connections are delayed, s
 same store, which entries a filter puts off or fails at. When it comes to rest, every message is stored, in the order of its producer
 and under its extracted set, and the consumer has got those that pass the filter, and no others.
 
-    python -m tests.simulation.batches SEED        one seed, with what happened
+    python -m tests.client.batches_on_a_bad_link SEED        one seed, with what happened
 """
 
 from __future__ import annotations

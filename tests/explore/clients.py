@@ -1,12 +1,11 @@
-"""The reference client and the reference broker in one process and in virtual time, on a bad network.
+"""The reference client beside an exploration of the reference broker, in one process and in virtual time, on a bad network.
 
-A seed decides everything: what is created and deleted and when, how connections are delayed, split and cut, when the broker is
-restarted on the same store. When it comes to rest, the client knows the topics that the broker has. On the way each connection
-is watched: nothing is announced before the answer to the watch, nothing twice, and each hash is that of the set. Beside it a
-partitioned topic grows (growth.py), and with every eighth seed a watch over scalable topics on the same connections is followed
-(scalable.py).
+A seed decides everything: what an administrator does and with which names, as `explore` draws it; how connections are delayed, split and
+cut; when the broker is restarted on the same store. When it comes to rest, the client knows the topics that the broker has. On the way
+each connection is watched: nothing is announced before the answer to the watch, nothing twice, and each hash is that of the set. Beside
+it a partitioned topic grows (growth.py), and a watch over scalable topics on the same connections is followed (scalable.py).
 
-    python -m tests.simulation.watches SEED        one seed, with what happened
+    python -m tests.explore.clients SEED        one seed, with what happened
 """
 
 from __future__ import annotations
@@ -14,30 +13,42 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from refimpl.broker import AdminRefused, Broker, Configuration
+from conformance.explore.actions import KINDS
+from conformance.explore.drawing import draw
+from conformance.explore.player import Player, Step
+from conformance.explore.world import NAMESPACES, Action
+from conformance.targets import AdminClient, Endpoint
+from refimpl.broker import Broker, Configuration
 from refimpl.broker.broker import PROPOSALS
+from refimpl.broker.rest import AdminResponse
 from refimpl.net.client import Client
 from refimpl.net.client_memory import memory_dial
-from refimpl.net.memory_link import NO_FAULTS, Faults, MemoryLink
+from refimpl.net.memory_link import NO_FAULTS, Faults, MemoryConnection, MemoryLink
 from refimpl.net.virtual_time import VirtualTimeLoop
 from refimpl.proposals import scalable_topics
+from refimpl.proposals.administration import AdminRequest
 from refimpl.proposals.profiles import PROFILES
 from refimpl.proposals.topic_list import TopicChanges, topics_hash
 from refimpl.store import MemoryStore
-from refimpl.wire import FrameDecoder, command_name, sub_message
-from tests.simulation.growth import Broken, CountsSpy, Growth
-from tests.simulation.scalable import Follower, ScalableSpy, selected
-from tests.simulation.scalable import action as act_on_scalable
+from refimpl.wire import Frame, FrameDecoder, command_name, sub_message
+from tests.explore.growth import Broken, CountsSpy, Growth
+from tests.explore.scalable import NAMES, Follower, ScalableSpy, selected
 
-NAMESPACE = "public/default"
-PATTERN = f"persistent://{NAMESPACE}/t-.*"
+URL = "pulsar://broker:6650"
+NAMESPACE = NAMESPACES[0]
+"""The namespace of the client's pattern."""
+ADMINISTRATION = {name: kind.weight for name, kind in KINDS.items() if "admin" in kind.requires}
+"""What an administrator can do."""
 PERIOD = 10.0
 REST = 300.0
 """Virtual seconds within which everything has to be right again: a few periods and the longest backoff."""
+TOLD = 1.0
+"""Virtual seconds within which a client has what it is told, without asking."""
 
 
 class Spy:
@@ -146,7 +157,10 @@ class _Watched:
 
 @dataclass
 class World:
-    """A broker that comes and goes on one store, and what happens to it."""
+    """A broker that comes and goes on one store, and what an exploration does to it.
+
+    What happens is drawn as for `explore`, of what an administrator can do; the names and patterns are those of its scenarios.
+    """
 
     seed: int
     verbose: bool = False
@@ -154,8 +168,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.choice = random.Random(self.seed)
-        self.follows_scalable = self.seed % 8 == 1
-        self.scalable_choice = random.Random(f"{self.seed} scalable")
+        self.scenario = draw(random.Random(f"{self.seed} scenario"), ADMINISTRATION)
         self.profiles = PROFILES["as-written" if self.choice.random() < 0.15 else "default"]
         offered = self.choice.random() < 0.85
         self.configuration = Configuration(
@@ -168,6 +181,16 @@ class World:
         self.link: MemoryLink | None = None
         self.loop = asyncio.get_running_loop()
         self.loop.set_exception_handler(lambda _, context: self.broken.append(repr(context.get("exception") or context["message"])))
+
+    @property
+    def pattern(self) -> str:
+        """Return the pattern of the client."""
+        return f"persistent://{self.scenario.world.pattern(0, 0).replace('${a}', NAMES['a'])}"
+
+    @property
+    def follows_scalable(self) -> bool:
+        """Tell whether scalable topics come and go."""
+        return any(action.kind == "create_scalable_topic" for action in self.scenario.actions)
 
     def note(self, text: str) -> None:
         """Show what happens, if somebody looks."""
@@ -209,55 +232,81 @@ class World:
 
         return await memory_dial(self.link)(host, port, watched)
 
-    def action(self) -> None:
-        """Let something happen."""
+    @property
+    def _present(self) -> MemoryLink:
         if self.link is None:
             self.start()
-            return
-        if self.follows_scalable and self.scalable_choice.random() < 0.6:
-            self.note(act_on_scalable(self.link, self.scalable_choice))
-        admin = self.link.broker.admin
-        if self.growth is not None and (done := self.growth.action(admin)):
-            self.note(done)
-        name = f"persistent://{NAMESPACE}/{self.choice.choice(['t', 't', 't', 'x'])}-{self.choice.randrange(6)}"
-        what = self.choice.choices(
-            ["create", "delete", "partitions", "grow", "unpartition", "restart", "unload", "wipe"], [8, 5, 3, 2, 2, 1, 1, 0.5]
-        )[0]
-        self.note(f"{what} {name}")
-        try:
-            if what == "create":
-                admin.create_topic(name)
-            elif what == "delete":
-                admin.delete_topic(name, force=True)
-            elif what == "partitions":
-                admin.create_partitioned_topic(name, self.choice.randint(1, 3))
-            elif what == "grow":
-                admin.update_partitioned_topic(name, self.choice.randint(2, 5))
-            elif what == "unpartition":
-                admin.delete_partitioned_topic(name, force=True)
-            elif what == "unload":
-                admin.unload_namespace(NAMESPACE)
-            elif what == "wipe":
-                admin.delete_namespace(NAMESPACE, force=True)
-                admin.create_namespace(NAMESPACE)
-            else:
+        assert self.link is not None
+        return self.link
+
+    def connect(self, *callbacks: Any) -> MemoryConnection:
+        """Open a connection to the broker of this moment, as a link does."""
+        return self._present.connect(*callbacks)
+
+    def admin(self, request: AdminRequest) -> AdminResponse:
+        """Answer an admin call, as a link does."""
+        return self._present.admin(request)
+
+    @asynccontextmanager
+    async def administrator(self) -> AsyncIterator[Player]:
+        """Make the namespaces of the scenario; return what carries out its actions."""
+
+        async def settle(_: Player) -> None:
+            await asyncio.sleep(0)
+
+        endpoint = Endpoint(name="comes and goes", service_url=URL, admin_url="http://broker:8080", in_process=self)  # type: ignore[arg-type]
+        async with AdminClient(endpoint) as admin:
+            player = Player(endpoint, admin, self.scenario.world, NAMES, settle)
+            player.steps.append(Step(None))
+            await player.prepare()
+            yield player
+
+    async def goes_on(self, player: Player, actions: Sequence[Action]) -> None:
+        """Carry out actions; the namespace is unloaded or deleted, and the broker away for a while."""
+        for action in actions:
+            await asyncio.sleep(self.choice.choice([0.0, 0.001, 0.05, 1.0, 7.0]) * self.choice.random())
+            self.note(str(action))
+            await KINDS[action.kind].act(player, **dict(action.arguments))
+            if self.growth is not None and self.link is not None and (done := self.growth.action(self.link.broker.admin)):
+                self.note(done)
+            what = self.choice.choices(["nothing", "stop", "unload", "wipe"], [40, 2, 2, 1])[0]
+            self.note(what)
+            if what == "stop":
                 self.stop()
-        except AdminRefused as refused:
-            self.note(f"refused: {refused}")
+            elif what == "unload":
+                await player.admin("unload_namespace", namespace=NAMESPACE)
+            elif what == "wipe":
+                await player.admin("delete_namespace", namespace=NAMESPACE, force=True)
+                await player.admin("create_namespace", namespace=NAMESPACE)
 
-    def matching(self) -> set[str]:
-        """Return the topics that the pattern selects, by the store."""
-        return {topic for topic in self.store.namespaces[NAMESPACE].topics if topic.startswith(f"persistent://{NAMESPACE}/t-")}
+    async def listed(self, player: Player) -> set[str]:
+        """Return the topics that the broker lists for the pattern."""
+        heard: asyncio.Future[Any] = self.loop.create_future()
 
-    async def follows(self, follower: Follower) -> None:
+        def listen(_: str, frame: Frame) -> None:
+            if command_name(frame.command) == "getTopicsOfNamespaceResponse" and not heard.done():
+                heard.set_result(set(frame.command.getTopicsOfNamespaceResponse.topics))
+
+        player.told.listener = listen
+        fields = {"request_id": player.request(), "namespace": NAMESPACE, "mode": "PERSISTENT", "topics_pattern": self.pattern}
+        await player.send("a", {"getTopicsOfNamespace": fields})
+        return set(await heard)
+
+    async def agrees(self, player: Player, subscription: Any, heard: set[str]) -> None:
+        """Wait until the client has what the broker lists."""
+        while (listed := await self.listed(player)) != subscription.topics or listed != heard:
+            await asyncio.sleep(0.1)
+
+    async def follows(self, follower: Follower, player: Player) -> None:
         """Wait until the namespace consumer has what the store has, and again after some changes that only a push can tell."""
         assert self.link is not None
+        changes = [action for action in self.scenario.actions if "scalable" in action.kind]
         try:
             async with asyncio.timeout(REST):
                 await follower.agrees(self.link.broker)
-                for _ in range(4):
-                    self.note(act_on_scalable(self.link, self.scalable_choice))
-                await follower.agrees(self.link.broker)
+                for action in changes:
+                    await KINDS[action.kind].act(player, **dict(action.arguments))
+                    await follower.agrees(self.link.broker)
         except TimeoutError:
             known = follower.subscription and (sorted(follower.subscription.topics), sorted(follower.subscription.attached))
             raise AssertionError(f"at rest the namespace consumer has {known}, the broker {sorted(selected(self.store))}") from None
@@ -270,7 +319,6 @@ async def simulate(seed: int, *, verbose: bool = False) -> None:
         AssertionError: The client's set is wrong at the end, or a rule was broken on the way.
     """
     world = World(seed, verbose)
-    changed = asyncio.Event()
     heard: set[str] = set()
 
     def on_topics(changes: TopicChanges) -> None:
@@ -280,44 +328,53 @@ async def simulate(seed: int, *, verbose: bool = False) -> None:
         for topic in changes.added:
             assert topic not in heard, f"{topic} was told twice"
             heard.add(topic)
-        changed.set()
 
-    world.start(faults=world.choice.random() < 0.8)
-    async with Client("pulsar://broker:6650", dial=world.dial, seed=seed, wall_clock_offset=0.0, profiles=world.profiles) as client:
+    world.start(faults=False)
+    async with (
+        world.administrator() as administrator,
+        Client(URL, dial=world.dial, seed=seed, wall_clock_offset=0.0, profiles=world.profiles) as client,
+    ):
+        world.stop()
+        world.start(faults=world.choice.random() < 0.8)
         follower = Follower(client) if world.follows_scalable else None
-        subscribing = asyncio.ensure_future(client.subscribe_pattern(PATTERN, "s", discovery_period=PERIOD, on_topics=on_topics))
+        subscribing = asyncio.ensure_future(client.subscribe_pattern(world.pattern, "s", discovery_period=PERIOD, on_topics=on_topics))
         consuming = asyncio.ensure_future(world.growth.subscribe(client)) if world.growth is not None else None
-        for _ in range(world.choice.randint(5, 25)):
-            await asyncio.sleep(world.choice.choice([0.0, 0.001, 0.05, 1.0, 7.0]) * world.choice.random())
-            world.action()
+        await world.goes_on(administrator, world.scenario.actions)
         world.stop()
         world.start(faults=False)
+        assert world.link is not None
         subscription = None
         try:
             async with asyncio.timeout(REST):
-                subscription = await _subscribed(subscribing, client, on_topics, heard)
-                while subscription.topics != world.matching() or heard != world.matching():
-                    changed.clear()
-                    await changed.wait()
+                subscription = await _subscribed(subscribing, client, world, on_topics, heard)
+                await world.agrees(administrator, subscription, heard)
                 if world.growth is not None and consuming is not None:
                     await world.growth.rest(world.link.broker, consuming)
+            await asyncio.sleep(6 * PERIOD)  # until now it may have agreed without being connected
+            for action in world.scenario.actions:
+                await KINDS[action.kind].act(administrator, **dict(action.arguments))
+                async with asyncio.timeout(TOLD if world.configuration.enable_broker_topic_list_watcher else REST):
+                    await world.agrees(administrator, subscription, heard)
         except TimeoutError:
             known = None if subscription is None else sorted(subscription.topics)
-            raise AssertionError(f"at rest the client knows {known}, the broker has {sorted(world.matching())}; {world.growth}") from None
-        assert subscription.topics_hash == topics_hash(world.matching())
+            listed = sorted(await world.listed(administrator))
+            raise AssertionError(f"at rest the client knows {known}, the broker lists {listed}; {world.growth}") from None
+        assert subscription.topics_hash == topics_hash(heard)
         if follower is not None:
-            await world.follows(follower)
+            await world.follows(follower, administrator)
     world.stop()
     assert not world.broken, world.broken
 
 
-async def _subscribed(subscribing: asyncio.Future[Any], client: Client, on_topics: Callable[[TopicChanges], None], heard: set[str]) -> Any:
+async def _subscribed(
+    subscribing: asyncio.Future[Any], client: Client, world: World, on_topics: Callable[[TopicChanges], None], heard: set[str]
+) -> Any:
     """Return the subscription; if it was given up while the broker was away, subscribe again."""
     try:
         return await subscribing
     except Exception:
         heard.clear()
-        return await client.subscribe_pattern(PATTERN, "s", discovery_period=PERIOD, on_topics=on_topics)
+        return await client.subscribe_pattern(world.pattern, "s", discovery_period=PERIOD, on_topics=on_topics)
 
 
 def run(seed: int, *, verbose: bool = False) -> None:
