@@ -17,7 +17,7 @@ from conformance.targets import ApachePulsar, Endpoint
 from refimpl.net.client import Client as ReferenceClient
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.proposals.uniform_batches import EntryFilter, EntryVerdict, FilterContext
-from refimpl.wire.pulsar_api_pb2 import ZSTD, MessageMetadata
+from refimpl.wire.pulsar_api_pb2 import ZSTD
 from tests.interop import entry_filter_nar
 from tests.interop.stock_clients import SECONDS, Admin, Client, Consumer, texts
 from tests.samples.uniform_batches import EXAMPLE, SETTING
