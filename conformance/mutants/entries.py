@@ -1,5 +1,7 @@
 """Brokers that filter entries by their headers wrongly (PIP-191): what they compare, whom they filter, and what becomes of the rest."""
 
+from dataclasses import replace
+
 from conformance.mutants.model import in_place_of, mutant, on_incoming
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.subscription import NonPersistentSubscription, SubType
@@ -65,51 +67,51 @@ def takes_messages_out_of_batches(judge, filters, consumer, index, entry, cursor
     own = [one for one in header_filters(filters)._filters.values() if isinstance(one, PropertyEntryFilter)]
     if verdict is EntryVerdict.ACCEPT and own and entry.batch:
         headers = [MessageMetadata(properties=one.metadata.properties) for one in messages_of(entry.data)]
-        passing = [place for place, header in enumerate(headers) if own[0].judge(header) is EntryVerdict.ACCEPT]
+        passing = [place for place, header in enumerate(headers) if own[0].verdict(header) is EntryVerdict.ACCEPT]
         if 0 < len(passing) < entry.messages:
             cursor.acknowledge_in_part(index, passing)
     return verdict
 
 
-@in_place_of(PropertyEntryFilter.judge, clause="pip191.filter.values-exact")
+@in_place_of(PropertyEntryFilter.verdict, clause="pip191.filter.values-exact")
 def trims_values(judge, one, metadata):
     """Spaces around a value in a header do not count."""
     return judge(one, MessageMetadata(properties=[KeyValue(key=pair.key, value=pair.value.strip()) for pair in metadata.properties]))
 
 
-@in_place_of(PropertyEntryFilter.judge, clause="pip191.filter.accepts")
+@in_place_of(PropertyEntryFilter.verdict, clause="pip191.filter.accepts")
 def takes_a_list_of_values_for_one_value(judge, one, metadata):
     """Values that are separated by commas are one value, which no header has."""
     wanted = {name: frozenset([",".join(sorted(values))]) for name, values in one._wanted.items()}
     return judge(PropertyEntryFilter(wanted, one._missing), metadata)
 
 
-@in_place_of(PropertyEntryFilter.judge, clause="pip191.filter.rejects")
+@in_place_of(PropertyEntryFilter.verdict, clause="pip191.filter.rejects")
 def accepts_what_fits_in_one_property(judge, one, metadata):
     """An entry passes if any property that is asked for has one of the values."""
     fits = any(pair.value in one._wanted.get(pair.key, ()) for pair in metadata.properties)
     return EntryVerdict.ACCEPT if fits else judge(one, metadata)
 
 
-@in_place_of(PropertyEntryFilter.judge, clause="pip191.filter.missing-accepted")
+@in_place_of(PropertyEntryFilter.verdict, clause="pip191.filter.missing-accepted")
 def rejects_what_lacks_a_property(judge, one, metadata):
     """An entry whose header lacks a property that is asked for is rejected, although nobody has asked for that."""
     return judge(PropertyEntryFilter(one._wanted, EntryVerdict.REJECT), metadata)
 
 
-@in_place_of(PropertyEntryFilter.judge, clause="pip191.filter.missing-rejected")
+@in_place_of(PropertyEntryFilter.verdict, clause="pip191.filter.missing-rejected")
 def lets_what_lacks_a_property_pass_always(judge, one, metadata):
     """entry-filter-missing=reject changes nothing."""
     return judge(PropertyEntryFilter(one._wanted), metadata)
 
 
-@in_place_of(PropertyEntryFilter.judge, clause="pip191.filter.repeated-name")
+@in_place_of(PropertyEntryFilter.verdict, clause="pip191.filter.repeated-name")
 def lets_the_first_value_of_a_repeated_name_count(judge, one, metadata):
     """Of a name that the header repeats, the first value counts."""
     return judge(one, MessageMetadata(properties=list(reversed(metadata.properties))))
 
 
-@in_place_of(PropertyEntryFilter.judge, clause="pip191.filter.wrapped")
+@in_place_of(PropertyEntryFilter.verdict, clause="pip191.filter.wrapped")
 def lets_every_encrypted_entry_pass(judge, one, metadata):
     """An encrypted entry is delivered whatever its header says."""
     return EntryVerdict.ACCEPT if metadata.encryption_keys else judge(one, metadata)
@@ -212,6 +214,6 @@ def waits_for_the_consumer_to_acknowledge_what_it_rejects(judge, one, consumer, 
 
 
 @in_place_of(SubscriptionEntryFilters.judge, clause="pip191.stats.messages")
-def counts_entries_where_messages_are_meant(judge, filters, index, data, messages, now):
+def counts_entries_where_messages_are_meant(judge, filters, consumer, index, entry, now):
     """The counters of a filter count a batch as one."""
-    return judge(filters, index, data, 1, now)
+    return judge(filters, consumer, index, replace(entry, messages=1), now)

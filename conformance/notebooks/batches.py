@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
 
 from conformance.notebooks.live import Stage
 from conformance.report.rows import Row
@@ -11,9 +13,17 @@ from refimpl.client.messages import Message, OutgoingMessage
 from refimpl.client.producer_stats import ProducerStats
 from refimpl.client.scheduler import Pending, Scheduler
 from refimpl.client.unpack import unpack
-from refimpl.proposals.uniform_batches import DEFAULT, UniformBatcher, UniformBatchesProfile, allowed_values
+from refimpl.proposals.uniform_batches import (
+    DEFAULT,
+    EntryVerdict,
+    SubscriptionEntryFilters,
+    UniformBatcher,
+    UniformBatchesProfile,
+    allowed_values,
+)
+from refimpl.store import Entry as StoredEntry
 from refimpl.wire import DEFAULT_MAX_MESSAGE_SIZE, command, decode_frame, encode_frame
-from refimpl.wire.pulsar_api_pb2 import NONE
+from refimpl.wire.pulsar_api_pb2 import NONE, MessageIdData
 
 PUBLISH_TIME = 1_700_000_000_000
 """Milliseconds since 1970, of every entry: as many bytes as a real time has."""
@@ -87,3 +97,11 @@ def send(stage: Stage, entries: Iterable[Entry]) -> None:
     for entry in entries:
         head = command("send", producer_id=1, sequence_id=entry.sequence_id, num_messages=len(entry.queued))
         stage.send(encode_frame(head, entry.payload), "p")
+
+
+def verdict(filters: SubscriptionEntryFilters, index: int, entry: Entry) -> EntryVerdict:
+    """Let filters judge an entry at 0 s, for a consumer of a subscription that is not on any broker."""
+    topic = SimpleNamespace(name=TOPIC, message_id=lambda place: MessageIdData(ledgerId=1, entryId=place))
+    consumer: Any = SimpleNamespace(consumer_id=1, name="c", subscription=SimpleNamespace(name="s", topic=topic, properties={}))
+    messages = len(entry.queued)
+    return filters.judge(consumer, index, StoredEntry(entry.payload, messages, messages > 1, PUBLISH_TIME), 0.0)

@@ -16,6 +16,7 @@ from conformance.site.programming import programming_pages
 from conformance.site.registers import register_pages
 from conformance.site.results import result_page
 from conformance.site.sources import REPOSITORY, Sources
+from conformance.site.unseen import unseen_page
 from conformance.site.variants import variants_page
 
 TOP = {"CONTRIBUTING.md": ("contributing.md", "Add a proposal"), "CHANGELOG.md": ("changelog.md", "Changelog")}
@@ -39,6 +40,7 @@ def pages(sources: Sources, home: Path = REPOSITORY) -> list[Page]:
         result_page(sources),
         corpora_page(),
         *register_pages(sources),
+        unseen_page(sources),
         variants_page(sources),
         format_page(),
         command_page(),

@@ -35,6 +35,7 @@ class Entry(BaseModel):
         text: What the proposal says, or leaves open.
         observed: What releases do.
         here: What the clauses and the reference do.
+        as_written: Why the profile `as-written` does not follow the text either; empty: it does, or nothing differs.
         releases: Those that `observed` speaks of.
         clauses: Those that the entry is about.
         findings: Names of pages under docs/findings.
@@ -48,6 +49,7 @@ class Entry(BaseModel):
     text: str
     observed: str
     here: str
+    as_written: str = ""
     releases: list[str] = []
     clauses: Annotated[list[str], Field(min_length=1)]
     findings: list[str] = []
@@ -157,8 +159,14 @@ def _divergences(sources: Sources) -> Page:
     for profile in ("default", "as-written"):
         names = [clause.id for clause in sources.suite.clauses.values() if clause.profiles == [profile]]
         lines.append(f"- {profile}: {', '.join(clause_link(sources, DIVERGENCES, name) for name in names)}")
+    entries = load_entries("divergences")
+    lines += ["", "### Where as-written is not the text { #exceptions }", ""]
+    lines += ["In these points no profile follows the text.", ""]
+    lines += [
+        f"- {plain(entry.about)}: [{prose(entry.title)}](#{entry.id}). {prose(entry.as_written)}" for entry in entries if entry.as_written
+    ]
     lines += ["", "## Texts and brokers", ""]
-    for entry in load_entries("divergences"):
+    for entry in entries:
         lines += [*_entry(sources, DIVERGENCES, entry, ("The text", "Brokers", "Here")), ""]
     return Page(DIVERGENCES, "Divergences", joined(lines))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -111,6 +111,11 @@ class Subscription:
         self._last_active: Consumer | None = None
         self._offer_timer: Timer | None = None
         self._turn_timer: Timer | None = None
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Return the properties in the SUBSCRIBE that created it."""
+        return self.cursor.properties
 
     # Consumers
 

@@ -30,6 +30,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandGetTopicsOfNamespaceResponse,
     CommandSubscribe,
     FeatureFlags,
+    MessageIdData,
     Schema,
 )
 
@@ -43,6 +44,53 @@ class Connection(Hashable, Protocol):
 
     def send(self, message: Message) -> None:
         """Queue a command."""
+
+
+class Topic(Protocol):
+    """A topic, as a filter sees it."""
+
+    @property
+    def name(self) -> TopicName:
+        """The name."""
+
+    def message_id(self, index: int) -> MessageIdData:
+        """Return the id of an entry."""
+
+
+class Subscription(Protocol):
+    """A subscription, as a filter sees it."""
+
+    @property
+    def name(self) -> str:
+        """The name, unique in the topic."""
+
+    @property
+    def topic(self) -> Topic:
+        """The topic."""
+
+    @property
+    def type(self) -> CommandSubscribe.SubType:
+        """The type."""
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The properties in the SUBSCRIBE that created it."""
+
+
+class Consumer(Hashable, Protocol):
+    """A consumer, as a filter sees it."""
+
+    @property
+    def consumer_id(self) -> int:
+        """The id, unique on its connection."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+
+    @property
+    def subscription(self) -> Subscription:
+        """The subscription."""
 
 
 CommandHandler = Callable[[Any, Any], Message | None]
@@ -121,13 +169,13 @@ class EntryJudge:
     def check_joins(self, requested: object) -> None:
         """Accept or refuse a consumer, given the result of `Extension.requested` for its SUBSCRIBE."""
 
-    def joined(self, consumer: Hashable, requested: object) -> None:
+    def joined(self, consumer: Consumer, requested: object) -> None:
         """Add a consumer that `check_joins` has accepted."""
 
-    def left(self, consumer: Hashable) -> None:
+    def left(self, consumer: Consumer) -> None:
         """Remove a consumer."""
 
-    def judge(self, consumer: Hashable, index: int, entry: Entry, cursor: Cursor, now: float) -> EntryVerdict:  # noqa: ARG002
+    def judge(self, consumer: Consumer, index: int, entry: Entry, cursor: Cursor, now: float) -> EntryVerdict:  # noqa: ARG002
         """Judge an entry before it is sent to a consumer.
 
         Args:

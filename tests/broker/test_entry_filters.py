@@ -12,8 +12,10 @@ from refimpl.proposals.uniform_batches import (
     UniformBatchesExtension,
     with_entry_points,
 )
+from refimpl.wire.pulsar_api_pb2 import CommandSubscribe
 from tests.fakes.broker_peer import Peer
-from tests.fakes.entry_filter_world import LOUD, Moody, World, deliveries, send_named, take
+from tests.fakes.entry_filter_world import LOUD, Moody, World, deliveries, key_values, send, send_named, take
+from tests.samples.uniform_batches import plain_entry
 
 # Filters of one's own
 
@@ -27,6 +29,34 @@ def test_filters_are_asked_behind_the_built_in_one_until_one_does_not_accept() -
     send_named(producer, "c", region="us", verdict="reject")
     assert consumer.entries() == [1]
     assert world.asked == ["b", "c"]
+
+
+@pytest.mark.parametrize("topic", ["persistent://public/default/t-partition-3", "non-persistent://public/default/t"])
+def test_a_filter_sees_what_the_text_lists(topic) -> None:
+    class Looks:
+        def judge(self, context):
+            seen.append(context)
+
+    seen = []
+    broker = Broker(Configuration(), plugins={"pip191": {"looks": lambda properties: Looks() if "looks" in properties else None}})
+    broker.admin.create_partitioned_topic("persistent://public/default/t", 4)
+    consumer = Peer(broker)
+    ask = {"subscription": "s", "subType": "Shared", "consumer_id": 5, "consumer_name": "c", "request_id": 1}
+    consumer.send("subscribe", topic=topic, subscription_properties=key_values({"looks": ""}), **ask)
+    consumer.flow(10, consumer_id=5)
+    producer = Peer(broker)
+    producer.producer(topic)
+    for text in (b"1", b"2"):
+        send(producer, plain_entry({"region": "eu"}, text))
+    assert [context.entry.data for context in seen] == [plain_entry({"region": "eu"}, text) for text in (b"1", b"2")]
+    context = seen[1]
+    stored = topic.startswith("persistent")
+    assert (context.message_id.entryId, context.message_id.partition) == ((1, 3) if stored else (0, -1))
+    assert {one.key: one.value for one in context.metadata.properties} == {"region": "eu"}
+    assert (context.subscription.name, context.subscription.properties) == ("s", {"looks": ""})
+    assert context.subscription.type == CommandSubscribe.Shared
+    assert (context.subscription.topic.name.full, context.consumer.consumer_id, context.consumer.name) == (topic, 5, "c")
+    assert context.consumer.subscription is context.subscription
 
 
 @pytest.mark.parametrize("kind", ["Exclusive", "Failover", "Shared"])
@@ -180,8 +210,8 @@ class OnlyNamed:
     def of(cls, properties):
         return cls() if properties.get("only-named") == "yes" else None
 
-    def judge(self, metadata):
-        return EntryVerdict.ACCEPT if metadata.properties else EntryVerdict.REJECT
+    def judge(self, context):
+        return EntryVerdict.ACCEPT if context.metadata.properties else EntryVerdict.REJECT
 
 
 GROUP = "pulsar_conformance.entry_filters"

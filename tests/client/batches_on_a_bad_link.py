@@ -21,10 +21,10 @@ from refimpl.net.client import Client, Consumer, Producer
 from refimpl.net.client_memory import memory_dial
 from refimpl.net.memory_link import NO_FAULTS, Faults, MemoryLink
 from refimpl.net.virtual_time import VirtualTimeLoop
-from refimpl.proposals.uniform_batches import BUILT_IN, EntryVerdict, allowed_values, extracted_set
+from refimpl.proposals.uniform_batches import BUILT_IN, EntryVerdict, FilterContext, allowed_values, extracted_set
 from refimpl.store import Entry, MemoryStore
 from refimpl.wire import decode_batch, decompress, is_batch, parse_payload
-from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, CommandSubscribe, MessageMetadata
+from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, CommandSubscribe
 
 TOPIC = "persistent://public/default/t"
 REST = 300.0
@@ -43,8 +43,9 @@ class Moody:
         """Return itself, whatever the subscription: the times outlive a broker."""
         return self if "moody" in properties else None
 
-    def judge(self, metadata: MessageMetadata) -> EntryVerdict:
+    def judge(self, context: FilterContext) -> EntryVerdict:
         """Look at the number of the entry."""
+        metadata = context.metadata
         mood = metadata.sequence_id % 7
         if mood == 4:
             raise RuntimeError("moody")

@@ -42,7 +42,7 @@ def rejects_what_it_should_accept(judge: Callable) -> Callable:
     [
         (UniformBatcher, "_against", joins_whatever_comes),
         (SubscriptionEntryFilters, "due", forgets_what_was_put_off),
-        (PropertyEntryFilter, "judge", rejects_what_it_should_accept),
+        (PropertyEntryFilter, "verdict", rejects_what_it_should_accept),
     ],
 )
 def test_a_fault_is_caught(owner: type, name: str, fault: Callable) -> None:

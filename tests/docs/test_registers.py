@@ -70,6 +70,16 @@ def test_every_field_of_the_profiles_is_documented_and_published(proposal, gener
         assert f"### {one.name} {{" in page
 
 
+def test_the_page_lists_where_as_written_is_not_the_text(generated):
+    page = generated["reference/divergences.md"].text
+    listed = page.partition("{ #exceptions }")[2].partition("## ")[0]
+    for entry in ENTRIES["divergences"]:
+        assert (f"](#{entry.id})" in listed) is bool(entry.as_written), entry.id
+        assert f"{{ #{entry.id} }}" in page
+    assert "java.util.regex" in listed
+    assert [entry.id for entry in ENTRIES["questions"] if entry.as_written] == []
+
+
 def test_a_register_with_a_mistake_is_refused_with_its_line(tmp_path):
     (tmp_path / "questions.yaml").write_text("format: 1\nentries:\n  - {id: a, title: b, about: core, text: c, observed: d, here: e}\n")
     with pytest.raises(SourceProblem, match=r"questions.yaml:3: entries\[0\].clauses"):

@@ -28,8 +28,8 @@ class Moody:
 
         return of
 
-    def judge(self, metadata):
-        header = {one.key: one.value for one in metadata.properties}
+    def judge(self, context):
+        header = {one.key: one.value for one in context.metadata.properties}
         name = header.get("name", "")
         self.calls.append(name)
         if self.calls.count(name) > int(header.get("times", "1000")):

@@ -16,8 +16,8 @@ import pytest
 from conformance.targets import ApachePulsar, Endpoint
 from refimpl.net.client import Client as ReferenceClient
 from refimpl.net.embedded import EmbeddedBroker
-from refimpl.proposals.uniform_batches import EntryFilter, EntryVerdict
-from refimpl.wire.pulsar_api_pb2 import ZSTD, MessageMetadata
+from refimpl.proposals.uniform_batches import EntryFilter, EntryVerdict, FilterContext
+from refimpl.wire.pulsar_api_pb2 import ZSTD
 from tests.interop import entry_filter_nar
 from tests.interop.stock_clients import SECONDS, Admin, Client, Consumer, texts
 from tests.samples.uniform_batches import EXAMPLE, SETTING
@@ -37,7 +37,8 @@ class PutOff:
     def of(properties: Properties) -> EntryFilter | None:
         return PutOff() if "put-off" in properties else None
 
-    def judge(self, metadata: MessageMetadata) -> EntryVerdict:
+    def judge(self, context: FilterContext) -> EntryVerdict:
+        metadata = context.metadata
         header = {one.key: one.value for one in metadata.properties}
         times = self._times[metadata.sequence_id] = self._times.get(metadata.sequence_id, 0) + 1
         return EntryVerdict.RESCHEDULE if times <= int(header.get("put-off", "0")) else EntryVerdict.ACCEPT

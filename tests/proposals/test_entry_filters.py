@@ -12,7 +12,7 @@ from refimpl.proposals.uniform_batches import (
     filters_of,
 )
 from refimpl.wire.pulsar_api_pb2 import NotAllowedError
-from tests.samples.uniform_batches import plain_entry
+from tests.samples.uniform_batches import asked, plain_entry
 
 ACCEPT, REJECT, RESCHEDULE = EntryVerdict.ACCEPT, EntryVerdict.REJECT, EntryVerdict.RESCHEDULE
 EU = {"entry-filter.region": "eu"}
@@ -26,7 +26,7 @@ class Says:
         self.answers = list(answers)
         self.asked = 0
 
-    def judge(self, metadata):
+    def judge(self, context):
         answer = self.answers[min(self.asked, len(self.answers) - 1)]
         self.asked += 1
         if isinstance(answer, Exception):
@@ -35,7 +35,7 @@ class Says:
 
 
 def judged(properties, data, messages=1):
-    return SubscriptionEntryFilters(filters_of(properties)).judge(0, data, messages, 0.0)
+    return asked(SubscriptionEntryFilters(filters_of(properties)), 0, data, messages, 0.0)
 
 
 # Subscription properties
@@ -50,14 +50,14 @@ def test_a_stored_subscription_with_unusable_properties_delivers_everything():
     log = []
     one = SubscriptionEntryFilters.restored({"entry-filter.": "eu"}, log=log.append)
     assert one.active
-    assert [one.judge(index, plain_entry(), 2, 0.0) for index in range(3)] == [ACCEPT] * 3
+    assert [asked(one, index, plain_entry(), 2, 0.0) for index in range(3)] == [ACCEPT] * 3
     assert (one.counts.processed, one.counts.accepted, one.counts.failed) == (6, 6, 6)
     assert len(log) == 1
     assert "lacks the name" in log[0]
 
 
 def test_a_stored_subscription_with_good_properties_is_filtered():
-    assert SubscriptionEntryFilters.restored(EU).judge(0, plain_entry({"region": "us"}), 1, 0.0) is REJECT
+    assert asked(SubscriptionEntryFilters.restored(EU), 0, plain_entry({"region": "us"}), 1, 0.0) is REJECT
     assert not SubscriptionEntryFilters.restored({}).active
 
 
@@ -70,7 +70,7 @@ def test_a_stored_subscription_with_good_properties_is_filtered():
 def test_filters_of_others_are_asked_in_their_order_until_one_does_not_accept():
     first, second, third = Says(ACCEPT), Says(REJECT), Says(RESCHEDULE)
     one = SubscriptionEntryFilters({"a": first, "b": second, "c": third})
-    assert one.judge(0, plain_entry(), 1, 0.0) is REJECT
+    assert asked(one, 0, plain_entry(), 1, 0.0) is REJECT
     assert (first.asked, second.asked, third.asked) == (1, 1, 0)
 
 
@@ -86,8 +86,8 @@ def test_a_factory_sees_the_properties_once_and_may_decline():
     assert list(filters_of(EU | {"other": ""}, factories)) == ["PropertyEntryFilter", "Other"]
     assert list(filters_of(EU, factories)) == ["PropertyEntryFilter"]
     one = SubscriptionEntryFilters(filters_of({"other": ""}, factories))
-    assert one.judge(0, plain_entry(), 1, 0.0) is ACCEPT
-    assert one.judge(0, plain_entry(), 1, 0.0) is ACCEPT
+    assert asked(one, 0, plain_entry(), 1, 0.0) is ACCEPT
+    assert asked(one, 0, plain_entry(), 1, 0.0) is ACCEPT
     assert (other.asked, len(seen)) == (2, 3)
 
 
@@ -105,9 +105,9 @@ def test_a_filter_that_fails_delivers_counts_and_goes_on(answer):
     log = []
     last = Says(REJECT)
     one = SubscriptionEntryFilters({"first": Says(answer, answer, REJECT), "last": last}, log=log.append)
-    assert one.judge(0, plain_entry(), 3, 0.0) is ACCEPT
-    assert one.judge(1, plain_entry(), 1, 0.0) is ACCEPT
-    assert one.judge(2, plain_entry(), 5, 0.0) is REJECT
+    assert asked(one, 0, plain_entry(), 3, 0.0) is ACCEPT
+    assert asked(one, 1, plain_entry(), 1, 0.0) is ACCEPT
+    assert asked(one, 2, plain_entry(), 5, 0.0) is REJECT
     assert last.asked == 0
     assert one.counts.stats() == {
         "filterProcessedMsgCount": 9,
@@ -125,18 +125,18 @@ def test_a_filter_that_fails_delivers_counts_and_goes_on(answer):
 def test_an_entry_whose_header_cannot_be_read_is_delivered(data):
     log = []
     one = SubscriptionEntryFilters(filters_of(EU | STRICT), log=log.append)
-    assert one.judge(0, data, 1, 0.0) is ACCEPT
+    assert asked(one, 0, data, 1, 0.0) is ACCEPT
     assert one.counts.failed == one.counts.accepted == 1
     assert len(log) == 1
 
 
 def test_a_filter_that_edits_the_header_spoils_nothing():
     class Edits:
-        def judge(self, metadata):
-            metadata.properties.clear()
+        def judge(self, context):
+            context.metadata.properties.clear()
 
     data = plain_entry({"region": "us"})
-    assert SubscriptionEntryFilters({"edits": Edits(), **filters_of(EU)}).judge(0, data, 1, 0.0) is ACCEPT
+    assert asked(SubscriptionEntryFilters({"edits": Edits(), **filters_of(EU)}), 0, data, 1, 0.0) is ACCEPT
     assert judged(EU, data) is REJECT
 
 
@@ -147,24 +147,24 @@ def test_an_entry_that_is_put_off_is_due_after_a_second_again_and_again():
     one = SubscriptionEntryFilters({"slow": Says(RESCHEDULE, RESCHEDULE, RESCHEDULE, ACCEPT)})
     now = 5.0
     for _ in range(3):
-        assert one.judge(7, plain_entry(), 2, now) is RESCHEDULE
+        assert asked(one, 7, plain_entry(), 2, now) is RESCHEDULE
         assert one.next_deadline() == now + 1.0
         assert one.due(now + 0.999) == []
         now += 1.0
         assert one.due(now) == [7]
         assert one.due(now) == []
         assert one.next_deadline() is None
-    assert one.judge(7, plain_entry(), 2, now) is ACCEPT
+    assert asked(one, 7, plain_entry(), 2, now) is ACCEPT
     assert (one.counts.processed, one.counts.accepted, one.counts.rescheduled) == (8, 2, 6)
 
 
 def test_each_entry_waits_for_itself():
     one = SubscriptionEntryFilters({"slow": Says(RESCHEDULE)}, delay=0.25)
     for index, now in ((9, 0.0), (1, 0.1), (4, 0.2)):
-        one.judge(index, plain_entry(), 1, now)
+        asked(one, index, plain_entry(), 1, now)
     assert one.next_deadline() == 0.25
     assert one.due(0.36) == [9, 1]
-    one.judge(9, plain_entry(), 1, 0.4)
+    asked(one, 9, plain_entry(), 1, 0.4)
     assert one.next_deadline() == 0.45
     assert one.due(10.0) == [4, 9]
 
@@ -172,7 +172,7 @@ def test_each_entry_waits_for_itself():
 def test_an_entry_that_is_put_off_while_it_waits_waits_once_and_anew():
     one = SubscriptionEntryFilters({"slow": Says(RESCHEDULE)})
     for index, now in ((0, 0.0), (1, 0.1), (0, 0.2)):
-        one.judge(index, plain_entry(), 1, now)
+        asked(one, index, plain_entry(), 1, now)
     assert one.next_deadline() == 1.1
     assert one.due(1.15) == [1]
     assert one.due(1.2) == [0]
@@ -180,7 +180,7 @@ def test_an_entry_that_is_put_off_while_it_waits_waits_once_and_anew():
 
 def test_reset_forgets_what_waits():
     one = SubscriptionEntryFilters({"slow": Says(RESCHEDULE)})
-    one.judge(0, plain_entry(), 1, 0.0)
+    asked(one, 0, plain_entry(), 1, 0.0)
     one.reset()
     assert one.next_deadline() is None
     assert one.due(10.0) == []
@@ -206,7 +206,7 @@ def test_the_rule_in_one_line(wanted, header, strict):
 def test_every_message_is_counted_once(rows):
     one = SubscriptionEntryFilters({"says": Says(*(answer for answer, _ in rows))})
     for index, (_, messages) in enumerate(rows):
-        one.judge(index, plain_entry(), messages, 0.0)
+        asked(one, index, plain_entry(), messages, 0.0)
     counts = one.counts
     assert counts.processed == sum(messages for _, messages in rows) == counts.accepted + counts.rejected + counts.rescheduled
     assert counts.failed == sum(messages for answer, messages in rows if isinstance(answer, Exception))

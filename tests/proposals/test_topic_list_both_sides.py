@@ -41,8 +41,6 @@ class BothSides(RuleBasedStateMachine):
         profile, client_profile = (PROFILES[name] for name in sides)
         if profile is not client_profile:
             client_profile = PROFILES["default"]  # a client as written trusts hashes, which is right with such a broker only
-        if client_profile is PROFILES["as-written"] and not evaluation:
-            evaluation = True  # a hash without a filter is what the text does not know
         self.topics = {f"persistent://{NS}/{name}": None for name in first}
         self.side = TopicListBroker(lambda namespace: list(self.topics), profile=profile, evaluation_enabled=evaluation)
         self.watch = TopicListWatch(NS, pattern, 7, profile=client_profile, discovery_period=10.0, operation_timeout=5.0)

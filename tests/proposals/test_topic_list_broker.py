@@ -7,6 +7,7 @@ from refimpl.proposals.topic_list import AS_WRITTEN, EMPTY_HASH, topics_hash
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
     CommandGetTopicsOfNamespace,
+    CommandGetTopicsOfNamespaceResponse,
     CommandSuccess,
     CommandWatchTopicListSuccess,
     FeatureFlags,
@@ -128,6 +129,13 @@ def test_evaluation_off_pip145_compat_switch_off(pattern):
     everything = full("t-1", "u-1")
     assert answer(store.get(pattern)) == (everything, topics_hash(everything), False, True)
     assert answer(store.get(pattern, topics_hash(everything))) == ([], topics_hash(everything), False, False)
+
+
+@pytest.mark.parametrize("pattern", ["public/ns/t-.*", "[", None])
+def test_evaluation_off_as_written_pip145_compat_switch_off_no_hash(pattern):
+    store = Store("t-1", "u-1", "__change_events", evaluation_enabled=False, profile=AS_WRITTEN)
+    for known in (None, topics_hash(full("t-1", "u-1"))):
+        assert store.get(pattern, known) == CommandGetTopicsOfNamespaceResponse(request_id=1, topics=full("t-1", "u-1"))
 
 
 def test_properties_and_unknown_mode_change_nothing():

@@ -6,11 +6,12 @@ from refimpl.proposals.topic_list import (
     AS_WRITTEN,
     EMPTY_HASH,
     TopicChanges,
+    TopicListBroker,
     TopicListState,
     TopicListWatch,
     topics_hash,
 )
-from refimpl.wire import command
+from refimpl.wire import command, wrap
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
     CommandGetTopicsOfNamespace,
@@ -83,6 +84,20 @@ def test_letter_sends_the_hash_of_a_watch_only_after_a_reconnect_pip145_client_w
     assert peer.wait() == (60.0, [("list", H1)])
     peer.list(changed=False, topics_hash_=H1)
     assert peer.connect() == [("watch", H1)]  # pip145.client.watch-hash-on-reconnect
+
+
+def test_letter_keeps_to_its_pattern_if_the_broker_is_switched_off_pip145_client_list_no_hash_filters():
+    names = full("t-1", "u-1")
+    side = TopicListBroker(lambda _: names, profile=AS_WRITTEN, evaluation_enabled=False)
+    flags = FeatureFlags()
+    side.advertise(flags)
+    watch = TopicListWatch("public/ns", "public/ns/t-.*", 1, profile=AS_WRITTEN)
+    watch.connected(flags, 0.0)
+    for number in (1, 2):
+        (request,) = watch.commands_to_send(lambda number=number: number, 60.0 * number)
+        watch.received(wrap(side.get_topics(request, names)), 60.0 * number)
+        assert watch.topics == {names[0]}
+        watch.tick(60.0 * (number + 1))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from refimpl.proposals.uniform_batches import (
     filters_of,
 )
 from refimpl.wire import decode_batch, is_batch, parse_payload
-from tests.samples.uniform_batches import encode
+from tests.samples.uniform_batches import asked, encode
 
 NAMES = st.sampled_from(["region", "version", "tag"])
 VALUES = st.sampled_from(["1", "2", "5"])
@@ -36,7 +36,8 @@ class Moody:
         self.left = {}
         self.times = times
 
-    def judge(self, metadata):
+    def judge(self, context):
+        metadata = context.metadata
         left = self.left.setdefault(metadata.sequence_id, self.times)
         if metadata.sequence_id % 5 == 3 and left:
             self.left[metadata.sequence_id] -= 1
@@ -66,7 +67,7 @@ class Dispatcher:
             else:
                 index, self.unread = self.unread, self.unread + 1
             data, messages = self.entries[index]
-            verdict = self.judge.judge(index, data, messages, now)
+            verdict = asked(self.judge, index, data, messages, now)
             if verdict is EntryVerdict.ACCEPT:
                 self.permits -= messages
                 self.to_consumer.append((index, data))

@@ -1,12 +1,14 @@
 """The example of PIP-191, and short ways to make entries as producers write them."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from refimpl.client import ProducerOptions
 from refimpl.proposals.uniform_batches import write_header
+from refimpl.store import Entry
 from refimpl.wire import SingleMessage, decode_frame, encode_batch, encode_payload
-from refimpl.wire.pulsar_api_pb2 import KeyValue, MessageMetadata, SingleMessageMetadata
+from refimpl.wire.pulsar_api_pb2 import KeyValue, MessageIdData, MessageMetadata, SingleMessageMetadata
 
 SETTING = {"region": ["us", "eu"], "version": ["1", "2"]}
 
@@ -29,6 +31,20 @@ TABLE = [
     ((("region", "us"),), ["m7", "m8"]),
 ]
 """The five batches of the text; the last cell there means m8."""
+
+CONSUMER = SimpleNamespace(
+    consumer_id=1,
+    name="c",
+    subscription=SimpleNamespace(
+        name="s", properties={}, topic=SimpleNamespace(message_id=lambda index: MessageIdData(ledgerId=7, entryId=index))
+    ),
+)
+
+
+def asked(filters, index, data, messages, now):
+    """What the filters of a subscription say of an entry for its consumer."""
+    return filters.judge(CONSUMER, index, Entry(data, messages, messages > 1, 0), now)
+
 
 _FRAMES = Path(__file__).with_name("golden_frames.txt")
 

@@ -60,6 +60,17 @@ def test_every_clause_tells_what_its_text_says(suite):
     assert [name for name, says in said.items() if not re.fullmatch(r"\S.{0,198}\.", says)] == []
 
 
+def test_no_level_is_said_to_come_from_a_text_that_is_silent(suite):
+    silent = re.compile(r"not mentioned|left open|oes not (say|mention)|not described|not stated")
+    texts = [clause for clause in suite.clauses.values() if clause.basis in ("keyword", "indicative")]
+    assert [clause.id for clause in texts if silent.search(clause.says) or clause.section in ("observed", "settled")] == []
+
+
+def test_a_case_applies_only_in_profiles_of_its_clauses(suite):
+    for case in suite.transcripts.values():
+        assert [name for name in case.clauses if not set(case.profiles) <= set(suite.clauses[name].profiles)] == [], case.id
+
+
 def test_every_register_leads_to_its_text_and_no_proposal_says_twice_where_that_is(suite):
     assert [register.source.title for register in suite.registers if register.address is None] == []
     assert [register.source.title for register in suite.registers if register.source.address and register.proposal != "core"] == []

@@ -176,7 +176,7 @@ class _Producer:
         else:
             properties = batch.items[0].queued.message.properties
             metadata.properties.extend(KeyValue(key=key, value=value) for key, value in properties.items())
-        accepted = [one.judge(metadata) is EntryVerdict.ACCEPT for one in self.filters]
+        accepted = [one.verdict(metadata) is EntryVerdict.ACCEPT for one in self.filters]
         header = None if batch.header is None else self._in_order(batch.header)
         data = self._encoded(batch)
         of_batch = (header, header_bytes(batch.header), batch.reason.name, accepted, *data)

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping
 from typing import cast
 
 from refimpl.names import TopicName
-from refimpl.proposals.extension import EntryJudge, EntryVerdict, Extension, Host
+from refimpl.proposals.extension import Consumer, EntryJudge, EntryVerdict, Extension, Host
 from refimpl.proposals.message_filter.kinds import (
     FilterRegistry,
     SchemaAccess,
@@ -191,15 +191,15 @@ class PayloadJudge(EntryJudge):
         """Check whether a consumer with this filter, or without one, may join."""
         self.message_filter.check_joins(cast("RequestedFilter | None", requested))
 
-    def joined(self, consumer: Hashable, requested: object) -> None:
+    def joined(self, consumer: Consumer, requested: object) -> None:
         """Add a consumer."""
         self.message_filter.joined(consumer, cast("RequestedFilter | None", requested))
 
-    def left(self, consumer: Hashable) -> None:
+    def left(self, consumer: Consumer) -> None:
         """Remove a consumer."""
         self.message_filter.left(consumer)
 
-    def judge(self, consumer: Hashable, index: int, entry: Entry, cursor: Cursor, now: float) -> EntryVerdict:  # noqa: ARG002
+    def judge(self, consumer: Consumer, index: int, entry: Entry, cursor: Cursor, now: float) -> EntryVerdict:  # noqa: ARG002
         """Judge an entry; in a batch that matches in part, acknowledge the other messages: pr7629.ack.indexes, .merged."""
         judgement = self.message_filter.judge(consumer, entry.data, cursor.open_messages.get(index))
         if judgement.outcome is EntryOutcome.PARTIAL:

@@ -84,7 +84,11 @@ class TopicListBroker:
     @property
     def offers_watchers(self) -> bool:
         """Whether CONNECTED announces watchers: pip145.flag.advertised, .watcher-switch, .filtering-off-keeps, .filtering-off-clears."""
-        return self._watchers_enabled and (self._evaluation_enabled or not self._profile.switch_clears_flag)
+        return self._watchers_enabled and not self._is_switched_off
+
+    @property
+    def _is_switched_off(self) -> bool:
+        return not self._evaluation_enabled and self._profile.switch == "feature"
 
     def advertise(self, flags: FeatureFlags) -> None:
         """Set the feature flags of this proposal; they do not depend on the client: pip145.flag.whatever-client."""
@@ -105,6 +109,8 @@ class TopicListBroker:
         Raises:
             Refused: The broker can't evaluate the pattern: pip145.list.error-keeps-connection.
         """
+        if self._is_switched_off:  # pip145.compat.switch-off-no-hash
+            return CommandGetTopicsOfNamespaceResponse(request_id=request.request_id, topics=visible_topics(topics))
         pattern = self._filter_of(request)
         listed = visible_topics(topics, pattern)
         current = topics_hash(listed)  # pip145.hash.of-matching, pip145.hash.of-full

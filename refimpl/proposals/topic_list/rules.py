@@ -31,13 +31,15 @@ class TopicListProfile:
     pattern_length_limited: bool
     """Whether `subscriptionPatternMaxLength` applies. The text has no limit."""
 
-    switch_clears_flag: bool
-    """Whether the broker stops announcing watchers when the evaluation of patterns is switched off. Real brokers still
-    announce them, and refuse each watch."""
+    switch: Literal["patterns", "feature"]
+    """What `enableBrokerSideSubscriptionPatternEvaluation=false` switches off. `patterns`: lists are not filtered but still have a
+    hash, and watchers are announced but refused. `feature`, as the text says: the broker answers lists as one from before the
+    proposal, without a hash, so that the client filters; and it announces no watchers."""
 
     filtered_by: Literal["flag", "hash"]
     """How a client recognizes a filtered list. `flag`: by the field `filtered`. `hash`, as the text says: the list has a
-    hash. Real brokers answer a pattern that is too long with a hash and an unfiltered list."""
+    hash. Real brokers answer with a hash and an unfiltered list if a pattern is too long or not evaluated; with them, such a client
+    takes the whole namespace for its topics."""
 
     watch_hash: Literal["always", "reconnect"]
     """When WATCH_TOPIC_LIST carries the client's hash: `always`, or, as the text says, only after a `reconnect`. A client that
@@ -45,15 +47,13 @@ class TopicListProfile:
     hash has all topics."""
 
 
-DEFAULT = TopicListProfile(
-    close_answer="success", pattern_length_limited=True, switch_clears_flag=False, filtered_by="flag", watch_hash="always"
-)
+DEFAULT = TopicListProfile(close_answer="success", pattern_length_limited=True, switch="patterns", filtered_by="flag", watch_hash="always")
 """What real peers speak: Apache Pulsar 4.2.4."""
 
 AS_WRITTEN = TopicListProfile(
     close_answer="watch_topic_list_success",
     pattern_length_limited=False,
-    switch_clears_flag=True,
+    switch="feature",
     filtered_by="hash",
     watch_hash="reconnect",
 )

@@ -1,8 +1,8 @@
 """PIP-191, the broker's side: entry filters, and the built-in filter that compares properties.
 
-An entry filter judges each entry before the broker sends it to a consumer. It reads the header of the entry and the properties of
-the subscription, and never decodes a batch (pip191.filter.header-only). Its verdict applies to all messages of the entry
-(pip191.filter.whole-entry):
+An entry filter judges each entry before the broker sends it to a consumer. A `FilterContext` shows it what the text lists: the entry,
+its header, the subscription and the consumer. It needs only the header and the properties of the subscription, and never decodes a
+batch (pip191.filter.header-only). Its verdict applies to all messages of the entry (pip191.filter.whole-entry):
 
     ACCEPT      the broker sends the entry
     REJECT      the broker acknowledges the entry for the subscription; it uses no permits
@@ -17,18 +17,18 @@ permanently. And on an exclusive or failover subscription, RESCHEDULE redelivere
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import Protocol, Self
 
-from refimpl.proposals.extension import EntryJudge, EntryVerdict, Extension, Host
+from refimpl.proposals.extension import Consumer, EntryJudge, EntryVerdict, Extension, Host, Subscription
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.uniform_batches.rules import UniformBatchesProfile
 from refimpl.store import Cursor, Entry
 from refimpl.wire import WireError, parse_payload
-from refimpl.wire.pulsar_api_pb2 import MessageMetadata, NotAllowedError
+from refimpl.wire.pulsar_api_pb2 import MessageIdData, MessageMetadata, NotAllowedError
 
 PREFIX = "entry-filter."
 """Prefix of a subscription property that selects entries by a property: `entry-filter.region` = `eu,us`."""
@@ -43,15 +43,33 @@ RESCHEDULE_DELAY = 1.0
 """Seconds before a rescheduled entry is tried again (`dispatcherEntryFilterRescheduledMessageDelay`; observed default)."""
 
 
+@dataclass(frozen=True, slots=True)
+class FilterContext:
+    """What a filter sees: `Entry` and `FilterContext` of the text.
+
+    Attributes:
+        entry: The entry as stored; `data` is everything after the SEND command.
+        message_id: The position of the entry.
+        metadata: The header. In a batch, the properties are what its producer wrote; `num_messages_in_batch` is present only in a batch.
+        subscription: The subscription that the filter judges for.
+        consumer: The consumer that would receive the entry.
+    """
+
+    entry: Entry
+    message_id: MessageIdData
+    metadata: MessageMetadata
+    subscription: Subscription
+    consumer: Consumer
+
+
 class EntryFilter(Protocol):
     """Judges the entries of one subscription."""
 
-    def judge(self, metadata: MessageMetadata) -> EntryVerdict | None:
+    def judge(self, context: FilterContext) -> EntryVerdict | None:
         """Judge an entry.
 
         Args:
-            metadata: The header. In a batch, the properties are what its producer wrote; `num_messages_in_batch` is
-                present only in a batch.
+            context: The entry, its header, and for whom it is.
 
         Returns:
             None counts as ACCEPT (pip191.filter.no-verdict).
@@ -98,8 +116,12 @@ class PropertyEntryFilter:
         wanted = {key.removeprefix(PREFIX): frozenset(values.split(",")) for key, values in properties.items() if key.startswith(PREFIX)}
         return cls(wanted, missing) if wanted else None
 
-    def judge(self, metadata: MessageMetadata) -> EntryVerdict:
-        """Compare the properties in the header with the selected values."""
+    def judge(self, context: FilterContext) -> EntryVerdict:
+        """Judge an entry by its header."""
+        return self.verdict(context.metadata)
+
+    def verdict(self, metadata: MessageMetadata) -> EntryVerdict:
+        """Compare the properties in a header with the selected values."""
         header = {one.key: one.value for one in metadata.properties}  # pip191.filter.repeated-name
         for name, values in self._wanted.items():
             if name not in header:
@@ -236,13 +258,13 @@ class SubscriptionEntryFilters:
         """Return whether there is any filter; without one, every entry is accepted and not counted."""
         return bool(self._filters)
 
-    def judge(self, index: int, data: bytes, messages: int, now: float) -> EntryVerdict:
+    def judge(self, consumer: Consumer, index: int, entry: Entry, now: float) -> EntryVerdict:
         """Judge an entry and count the verdict.
 
         Args:
+            consumer: The consumer that would receive it.
             index: The index of the entry.
-            data: Everything after the SEND command, as stored.
-            messages: The number of messages in the entry.
+            entry: The entry as stored.
             now: Seconds, on a clock that never goes back.
 
         Returns:
@@ -252,7 +274,7 @@ class SubscriptionEntryFilters:
         """
         if not self.active:
             return EntryVerdict.ACCEPT
-        verdict = self._verdict(data, messages)
+        verdict, messages = self._verdict(consumer, index, entry), entry.messages
         self.counts.processed += messages
         if verdict is EntryVerdict.REJECT:
             self.counts.rejected += messages
@@ -264,18 +286,20 @@ class SubscriptionEntryFilters:
             self.counts.accepted += messages
         return verdict
 
-    def _verdict(self, data: bytes, messages: int) -> EntryVerdict:
+    def _verdict(self, consumer: Consumer, index: int, entry: Entry) -> EntryVerdict:
         try:
-            metadata = parse_payload(data).metadata
+            metadata = parse_payload(entry.data).metadata
         except WireError as error:  # pip191.filter.unreadable-delivers
-            return self._failed("(the header can't be read)", str(error), messages)
+            return self._failed("(the header can't be read)", str(error), entry.messages)
+        subscription = consumer.subscription
+        context = FilterContext(entry, subscription.topic.message_id(index), metadata, subscription, consumer)
         for name, one in self._filters.items():
             try:
-                verdict = one.judge(metadata)
+                verdict = one.judge(context)
                 if verdict is not None and not isinstance(verdict, EntryVerdict):
                     raise TypeError(f"{verdict!r} is not an EntryVerdict")
             except Exception as error:  # pip191.filter.failing-delivers, pip191.filter.failing-goes-on
-                return self._failed(name, f"{type(error).__name__}: {error}", messages)
+                return self._failed(name, f"{type(error).__name__}: {error}", entry.messages)
             if verdict in (EntryVerdict.REJECT, EntryVerdict.RESCHEDULE):
                 return verdict
         return EntryVerdict.ACCEPT
@@ -313,7 +337,7 @@ class _Unusable:
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
-    def judge(self, metadata: MessageMetadata) -> EntryVerdict:  # noqa: ARG002
+    def judge(self, context: FilterContext) -> EntryVerdict:  # noqa: ARG002
         raise ValueError(self._reason)
 
 
@@ -351,9 +375,9 @@ class HeaderJudge(EntryJudge):
     def __init__(self, filters: SubscriptionEntryFilters) -> None:
         self.filters = filters
 
-    def judge(self, consumer: Hashable, index: int, entry: Entry, cursor: Cursor, now: float) -> EntryVerdict:  # noqa: ARG002
+    def judge(self, consumer: Consumer, index: int, entry: Entry, cursor: Cursor, now: float) -> EntryVerdict:  # noqa: ARG002
         """Judge an entry by its header."""
-        return self.filters.judge(index, entry.data, entry.messages, now)
+        return self.filters.judge(consumer, index, entry, now)
 
     def next_deadline(self) -> float | None:
         """Return when to call `due` next, in seconds; None: no entry is rescheduled."""
