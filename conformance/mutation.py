@@ -17,6 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -164,7 +165,8 @@ def _try_trial(
         attempts[way] += 1
         found.judged += 1
         machine = machines[damage.index].fork()
-        outcome = resume(program, machine, _to_the_end(machine, damage.rest), TrialLog(begin), suite.levels)
+        damaged = TrialLog(begin, [*trial.events[: damage.index], *damage.rest] if damage.kind == "slow" else [])
+        outcome = resume(program, machine, _to_the_end(machine, damage.rest), damaged, suite.levels)
         if outcome.clauses[damage.clause] in CHARGES or damage.clause in outcome.late:
             found.charged.setdefault(damage.clause, {}).setdefault(begin.case, set()).add(damage.kind)
         elif outcome.verdict is Verdict.PASS:
@@ -233,14 +235,16 @@ def _damages(
 
 
 def _slow(program: Program, events: Sequence[log.Event], taken: Sequence[Taken]) -> Iterator[Damage]:
-    """Yield the log with a frame, and all behind it, later than a clause that the case cites gives it time for."""
+    """Yield the log with a frame, and all behind it, later than a clause of the case gives it time for; not while an action runs."""
     paths = {one.n: one.path for one in taken}
     for index, event in enumerate(events):
         if isinstance(event, log.Frame) and event.n in paths:
+            ends = list(takewhile(lambda one: isinstance(one, log.End), events[index + 1 :]))
+            last = ends[-1].t if ends else event.t
             for clause, rule in program.soon:
                 if clause in program.clauses and any(match_frame(frame, see(event), {}) for frame in rule.frames):
-                    rest = tuple(one.model_copy(update={"t": one.t + rule.seconds + 0.1}) for one in events[index:])
-                    yield Damage("slow", paths[event.n], clause, index, rest)
+                    slow = [one.model_copy(update={"t": one.t + last - event.t + rule.seconds + 0.1}) for one in events[index:]]
+                    yield Damage("slow", paths[event.n], clause, index, (*ends, slow[0], *slow[1 + len(ends) :]))
 
 
 def _is_surroundings(step: Node) -> bool:
