@@ -296,7 +296,8 @@ def always_late(outcomes: Sequence[Outcome]) -> dict[str, Diagnosis]:
 def _rate(bad: int, count: int) -> str:
     if bad:
         return f"{bad} of {count} trials failed"
-    return f"none of {count} trials failed (the rate is below {3 / count:.1%} with 95 % confidence)"
+    bound = f" (the rate is below {3 / count:.1%} with 95 % confidence)" if count > 3 else ""
+    return f"none of {count} trials failed{bound}"
 
 
 def clause_verdicts(results: Iterable[log.Result]) -> dict[str, Verdict]:
