@@ -2,6 +2,7 @@
 
 A log is damaged where a step that names a clause took something of the peer: the frame is absent, comes twice, comes late, has
 another value in a field that the step names, changes places with the next one; the connection closes instead; a frame comes that must not.
+Where a case cites a clause about how soon frames come, one of them comes a little too late.
 The damaged log is judged like any other. No code here knows a clause.
 
 That a clause is charged shows that its expectation can fail. It does not show that the input tells right brokers from wrong ones:
@@ -16,6 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -163,8 +165,9 @@ def _try_trial(
         attempts[way] += 1
         found.judged += 1
         machine = machines[damage.index].fork()
-        outcome = resume(program, machine, _to_the_end(machine, damage.rest), TrialLog(begin), suite.levels)
-        if outcome.clauses[damage.clause] in CHARGES:
+        damaged = TrialLog(begin, [*trial.events[: damage.index], *damage.rest] if damage.kind == "slow" else [])
+        outcome = resume(program, machine, _to_the_end(machine, damage.rest), damaged, suite.levels)
+        if outcome.clauses[damage.clause] in CHARGES or damage.clause in outcome.late:
             found.charged.setdefault(damage.clause, {}).setdefault(begin.case, set()).add(damage.kind)
         elif outcome.verdict is Verdict.PASS:
             found.unnoticed[damage.kind] = found.unnoticed.get(damage.kind, 0) + 1
@@ -223,11 +226,25 @@ def _damages(
             index = place[taken.n]
             for kind, rest in _damaged_at(steps[taken.path], events, index):
                 yield Damage(kind, taken.path, clause, index, rest)
+    yield from _slow(program, events, next(state for state in machines[-1].states if not state.nodes).taken)
     for silence, index, bindings in _silences(machines):
         if silence.clause is not None:
             for data in _forbidden(silence, bindings, frames):
                 frame = log.Frame(key="", n=-1, t=events[index - 1].t, at=silence.at, data=data)
                 yield Damage("added", silence.path, silence.clause, index, (frame, *events[index:]))
+
+
+def _slow(program: Program, events: Sequence[log.Event], taken: Sequence[Taken]) -> Iterator[Damage]:
+    """Yield the log with a frame, and all behind it, later than a clause of the case gives it time for; not while an action runs."""
+    paths = {one.n: one.path for one in taken}
+    for index, event in enumerate(events):
+        if isinstance(event, log.Frame) and event.n in paths:
+            ends = list(takewhile(lambda one: isinstance(one, log.End), events[index + 1 :]))
+            last = ends[-1].t if ends else event.t
+            for clause, rule in program.soon:
+                if clause in program.clauses and any(match_frame(frame, see(event), {}) for frame in rule.frames):
+                    slow = [one.model_copy(update={"t": one.t + last - event.t + rule.seconds + 0.1}) for one in events[index:]]
+                    yield Damage("slow", paths[event.n], clause, index, (*ends, slow[0], *slow[1 + len(ends) :]))
 
 
 def _is_surroundings(step: Node) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from conformance.engine import frames, log
 from conformance.engine import model as m
+from conformance.engine.parts import Soon
 from conformance.engine.program import Program, actions_digest, cells, compile_case, fresh_names
 from conformance.engine.source import Source, SourceProblem, parse, read_source
 from conformance.engine.step import Place, ProgramProblem, listed, walk_steps
@@ -43,6 +44,11 @@ class Suite:
         return {clause.id: clause.level for clause in self.clauses.values()}
 
     @cached_property
+    def soon(self) -> tuple[tuple[str, Soon], ...]:
+        """Return how soon frames come, each rule with its clause."""
+        return tuple((clause.id, rule) for clause in self.clauses.values() for rule in clause.soon)
+
+    @cached_property
     def cases_of(self) -> dict[str, list[str]]:
         """Return the cases that cite each clause."""
         citing: dict[str, list[str]] = {clause: [] for clause in self.clauses}
@@ -59,7 +65,7 @@ class Suite:
             release: The release of Apache Pulsar that it runs against, if it is one.
         """
         cell = {"@release": release, **begin.cell}
-        return compile_case(self.transcripts[begin.case], self.fragments, cell, begin.fresh, begin.seed)
+        return replace(compile_case(self.transcripts[begin.case], self.fragments, cell, begin.fresh, begin.seed), soon=self.soon)
 
     def actions_digest(self, case: str, cell: Mapping[str, Any]) -> str:
         """Return the digest of everything in a cell of a case that decides what is sent."""
@@ -187,6 +193,12 @@ def _clause_problems(registers: Iterable[tuple[m.Register, Source]]) -> Iterator
             for name in clause.depends_on:
                 if name not in seen:
                     yield source.problem(("clauses", index, "depends_on"), f"there is no clause {name}")
+            if clause.soon and clause.level != "SHOULD":
+                yield source.problem(("clauses", index, "soon"), "a rule about how soon frames come is a SHOULD")
+            for number, rule in enumerate(clause.soon):
+                for at, frame in enumerate(rule.frames):
+                    place = ("clauses", index, "soon", number, "frames", at)
+                    yield from (source.problem((*place, *inner), text) for inner, text in frames.problems(frame))
 
 
 def case_problems(case: m.Transcript, source: Source, suite: Suite) -> Iterator[str]:

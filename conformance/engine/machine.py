@@ -32,11 +32,16 @@ STATE_LIMIT: Final = 2000
 
 @dataclass(frozen=True)
 class Taken:
-    """A step that took an event."""
+    """A step that took an event.
+
+    `delay` has the seconds since the last action, or since the last event on the connection that a step took if that came later: how long
+    the peer said nothing although this was due. It is 0 while actions run, and for a step that says by itself when its event must come.
+    """
 
     path: str
     n: int
     clause: str | None
+    delay: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -85,12 +90,14 @@ class Machine:
         self.ambient: list[log.Frame] = []
         self._bindable = set[str]().union(*(node.binds() for node in program.nodes))
         self._kept: list[Arrival] = []
+        self._last_taken: dict[str, float] = {}
         self.states: list[State] = self._settled([State(program.nodes, {})])
 
     def fork(self) -> Machine:
         """Return an independent copy of the machine in the same state."""
         other = copy(self)
         other.ambient, other._kept, other.states = list(self.ambient), list(self._kept), list(self.states)
+        other._last_taken = dict(self._last_taken)
         return other
 
     @property
@@ -203,6 +210,7 @@ class Machine:
         before = tuple(self.states)
         moved = [new for state in before for new in self._taken_by(state, seen)]
         if moved:
+            self._last_taken[event.at] = event.t
             self.states = self._settled(moved)
         elif isinstance(event, log.Frame) and self.ambient_rule(seen) is not None:
             self.ambient.append(event)
@@ -228,8 +236,10 @@ class Machine:
 
     def _taken_by(self, state: State, seen: Seen) -> Iterator[State]:
         since = None if self._acting() else self.last_action
+        due = None if since is None else max(since, self._last_taken.get(seen.event.at, since))
         for nodes, found, step in take(state.nodes, seen, state.bindings, Clock(seen.event.t, since, self.slow)):
-            taken = Taken(step.path, seen.event.n, step.clause)
+            delay = 0.0 if due is None or step.has_own_limit else seen.event.t - due
+            taken = Taken(step.path, seen.event.n, step.clause, delay)
             yield replace(state, nodes=nodes, bindings={**state.bindings, **dict(found.bindings)}, taken=(*state.taken, taken))
 
     def _acting(self) -> bool:

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from conformance.engine import steps  # noqa: F401  the kinds that a file may hold
 from conformance.engine.capabilities import CAPABILITIES
-from conformance.engine.parts import FrameSpec, Seconds, Strict
+from conformance.engine.parts import FrameSpec, Seconds, Soon, Strict
 from conformance.engine.step import HoldsSteps, Step, listed, walk_steps
 from conformance.names import did_you_mean
 from refimpl.proposals import PROPOSALS
@@ -128,6 +128,7 @@ class Clause(Strict):
     depends_on: list[str] = []
     aliases: list[str] = []
     effect: str = Field(default="", description="what a peer suffers when it does not hold")
+    soon: list[Soon] = Field(default=[], description="SHOULD only: frames that come within a time, wherever a case expects them")
     observed_by: str | None = Field(default=None, description="the monitor that covers a clause which no transcript asserts")
     excluded: str | None = Field(default=None, description="why it is not tested")
 

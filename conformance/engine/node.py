@@ -187,6 +187,11 @@ class Expectation(Node):
         """Compare an event with it."""
         raise NotImplementedError
 
+    @property
+    def has_own_limit(self) -> bool:
+        """Tell whether the case says by itself when it must come."""
+        return self.within != DEFAULT_WITHIN
+
     def deadline(self, bindings: Mapping[str, Value], last_action: float, slow: float) -> float:  # noqa: ARG002
         """Return the time at which it gives up."""
         return last_action + self.within * slow

@@ -79,6 +79,11 @@ class Expect(Expectation):
         """Tell whether it has a window."""
         return self.window is not None
 
+    @property
+    def has_own_limit(self) -> bool:
+        """Tell whether it has a window, or a time limit that is not the usual one."""
+        return self.timed or super().has_own_limit
+
     def deadline(self, bindings: Mapping[str, Value], last_action: float, slow: float) -> float:
         """Return the end of its window, or of the usual time limit."""
         if self.window is None:

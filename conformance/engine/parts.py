@@ -29,6 +29,13 @@ class Window(Strict):
     max: float
 
 
+class Soon(Strict):
+    """A rule about all cases: how soon frames come that a case expects, after what they answer or announce; scales with --slow."""
+
+    frames: Annotated[list[FrameSpec], Field(min_length=1)]
+    seconds: Seconds
+
+
 class BytesSpec(Strict):
     """Raw or damaged bytes, made from one of `of`, `command`, `hex`, `text`."""
 

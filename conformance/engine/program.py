@@ -18,7 +18,7 @@ from typing import Any, Final
 from conformance.engine import model as m
 from conformance.engine.actions import Actions, Advance, actions_first, grouped, groups
 from conformance.engine.node import Node, Scope, numbered, walk
-from conformance.engine.parts import BytesSpec
+from conformance.engine.parts import BytesSpec, Soon
 from conformance.engine.step import Compiler
 from conformance.engine.steps import UseStep
 from conformance.engine.values import Environment, Value, resolve, variables_of
@@ -35,6 +35,8 @@ class Program:
     clauses: tuple[str, ...]
     ambient: tuple[m.Ambient, ...]
     scope: Scope
+    soon: tuple[tuple[str, Soon], ...] = ()
+    """How soon frames come, by clause: of all clauses, since any case may show it."""
 
     def actions(self) -> Iterator[Actions]:
         """Return all groups of actions, in the order of the file."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from conformance.engine import log
 from conformance.engine.diagnosis import Diagnosis, diagnose
 from conformance.engine.machine import Machine, MachineError, State, Taken
-from conformance.engine.matching import see
+from conformance.engine.matching import match_frame, see
 from conformance.engine.model import Level, Transcript
 from conformance.engine.node import expected, walk
 from conformance.engine.program import Program
@@ -53,6 +53,10 @@ SEVERITY: Final = {
 
 _BY_LEVEL: Final = {"MUST": Verdict.FAIL, "SHOULD": Verdict.WARN, "MAY": Verdict.SPEC_GAP}
 _BY_BRANCH: Final = {"conforms": Verdict.PASS, "warn": Verdict.WARN, "gap": Verdict.SPEC_GAP, "fails": Verdict.FAIL}
+SAYS_NOTHING: Final = frozenset({Verdict.INCONCLUSIVE, Verdict.ERROR})
+"""Of the target: the conversation is repeated."""
+RUNS: Final = 3
+"""A conversation that says nothing of the target is run so often at most; frames that come late count if they do in as many runs."""
 SERVER_ERROR: Final = 500
 """From this status on an admin interface says that it has stumbled itself: the case is run once more before it counts."""
 LATE_LIMIT: Final = 1.0
@@ -63,7 +67,10 @@ LINK_LATE_LIMIT: Final = 0.3
 
 @dataclass(frozen=True)
 class Outcome:
-    """The verdict of one conversation."""
+    """The verdict of one conversation.
+
+    `late` has the clauses about how soon frames come that were not kept. One conversation proves nothing, so the verdict leaves them out.
+    """
 
     key: str
     verdict: Verdict
@@ -74,6 +81,7 @@ class Outcome:
     ambient: int = 0
     taken: tuple[Taken, ...] = field(default=(), repr=False)
     """The steps that took its events, as far as it went."""
+    late: Mapping[str, Diagnosis] = field(default_factory=dict)
 
 
 @dataclass
@@ -130,7 +138,7 @@ def resume(program: Program, machine: Machine, events: Iterable[log.Event], tria
     if trial_log.finished is not None and trial_log.finished.problem is not None and machine.failure is None:
         return _error(program, trial_log, Diagnosis("harness", trial_log.finished.problem), _furthest(machine))
     if machine.failure is None and machine.done:
-        return _passed(program, trial_log, next(state for state in machine.states if not state.nodes), len(machine.ambient))
+        return _passed(program, trial_log, machine)
     return _failed(program, trial_log, machine, levels)
 
 
@@ -147,19 +155,41 @@ def error_clauses(clauses: Sequence[str]) -> dict[str, Verdict]:
     return {clause: Verdict.UNTESTABLE if index else Verdict.ERROR for index, clause in enumerate(clauses)}
 
 
-def _passed(program: Program, trial_log: TrialLog, state: State, ambient: int) -> Outcome:
+def _passed(program: Program, trial_log: TrialLog, machine: Machine) -> Outcome:
+    state = next(state for state in machine.states if not state.nodes)
     clauses = dict.fromkeys(program.clauses, Verdict.PASS)
     named = [branch for branch in state.branches if branch.name not in ("present", "left out")]
     for branch in named:
         charged = branch.clause or program.clauses[0]
         clauses[charged] = worst([clauses[charged], _BY_BRANCH[branch.level]])
-    verdict = worst(clauses.values())
+    late = _late(program, state, trial_log.events, machine.slow)
     diagnosis = None
-    if verdict is not Verdict.PASS:
+    if late and (was_late(trial_log.events) or any(isinstance(event, log.Lag) for event in trial_log.events)):
+        asked = [clause for clause in late if clause in clauses]
+        clauses |= dict.fromkeys(asked, Verdict.INCONCLUSIVE)
+        diagnosis = late[asked[0]] if asked else None
+        late = {}
+    verdict = worst(clauses.values())
+    if verdict not in (Verdict.PASS, Verdict.INCONCLUSIVE):
         taken = ", ".join(branch.name for branch in named if branch.level != "conforms")
         diagnosis = Diagnosis("branch", f"the peer took a branch that is not full conformance: {taken}")
     branches = tuple(branch.name for branch in named)
-    return Outcome(trial_log.begin.key, verdict, clauses, diagnosis, branches, dict(state.observed), ambient, state.taken)
+    observed, ambient = dict(state.observed), len(machine.ambient)
+    return Outcome(trial_log.begin.key, verdict, clauses, diagnosis, branches, observed, ambient, state.taken, late)
+
+
+def _late(program: Program, state: State, events: Sequence[log.Event], slow: float) -> dict[str, Diagnosis]:
+    """Return for each clause about how soon frames come the frame that came last after its time."""
+    late: dict[str, Diagnosis] = {}
+    arrived = {event.n: event for event in events if isinstance(event, log.Frame)}
+    least = min((rule.seconds for _, rule in program.soon), default=0.0) * slow
+    for step in sorted((one for one in state.taken if one.delay > least and one.n in arrived), key=lambda one: -one.delay):
+        seen = see(arrived[step.n])
+        for clause, rule in program.soon:
+            if clause not in late and step.delay > rule.seconds * slow and any(match_frame(one, seen, {}) for one in rule.frames):
+                summary = f"{seen.name} came {step.delay:.3f} s after what it answers or announces (at most {rule.seconds * slow:g} s)"
+                late[clause] = Diagnosis("late", summary, step.path, clause, event=step.n, timed=True)
+    return late
 
 
 def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Mapping[str, Level]) -> Outcome:
@@ -219,18 +249,26 @@ def sum_up(transcript: Transcript, cell: Mapping[str, Value], outcomes: Sequence
     """Sum up all trials of one cell of a case.
 
     A trial that fails counts against `trials.fail_over`. A trial that says nothing about the target is replaced by its last attempt.
+    A clause about how soon frames come is a WARN if they come late in each run of a trial.
     """
     last: dict[str, Outcome] = {}
+    runs: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
-        last[outcome.key.partition("~")[0]] = outcome
+        trial = outcome.key.partition("~")[0]
+        runs.setdefault(trial, []).append(outcome)
+        if outcome.verdict not in SAYS_NOTHING or last.get(trial, outcome).verdict in SAYS_NOTHING:
+            last[trial] = outcome
     final = list(last.values())
     bad = [o for o in final if o.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]
     tolerated = transcript.trials.fail_over if transcript.trials else 0
     judged = final if len(bad) > tolerated or not bad else [o for o in final if o not in bad] or final
     clauses = {clause: worst(o.clauses[clause] for o in judged) for clause in transcript.clauses}
-    verdict = worst(o.verdict for o in judged)
-    shown = next((o for o in bad if o.verdict is verdict), next(iter(bad), None))
-    summary = shown.diagnosis.summary if shown and shown.diagnosis else ""
+    late = {clause: found for some in runs.values() for clause, found in always_late(some).items()}
+    clauses |= {clause: worst([clauses.get(clause, Verdict.PASS), Verdict.WARN]) for clause in late}
+    verdict = worst([*(o.verdict for o in judged), *(Verdict.WARN for _ in late)])
+    diagnoses = [*(o.diagnosis for o in bad if o.verdict is verdict), *late.values(), *(o.diagnosis for o in bad)]
+    shown = next(filter(None, diagnoses), None)
+    summary = shown.summary if shown else ""
     if transcript.trials is not None:
         summary = _rate(len(bad), len(final)) + (f": {summary}" if summary else "")
     return log.Result(
@@ -244,14 +282,22 @@ def sum_up(transcript: Transcript, cell: Mapping[str, Value], outcomes: Sequence
         failed_trials=len(bad),
         branches=sorted({branch for o in final for branch in o.branches}),
         observed={name: value for o in final for name, value in o.observed.items()},
-        diagnosis=shown.diagnosis.text() if shown and shown.diagnosis else "",
+        diagnosis=shown.text() if shown else "",
     )
+
+
+def always_late(outcomes: Sequence[Outcome]) -> dict[str, Diagnosis]:
+    """Return the clauses about how soon frames come that no run of a trial kept, if there are enough runs."""
+    if len(outcomes) < RUNS:
+        return {}
+    return {clause: found for clause, found in outcomes[-1].late.items() if all(clause in one.late for one in outcomes)}
 
 
 def _rate(bad: int, count: int) -> str:
     if bad:
         return f"{bad} of {count} trials failed"
-    return f"none of {count} trials failed (the rate is below {3 / count:.1%} with 95 % confidence)"
+    bound = f" (the rate is below {3 / count:.1%} with 95 % confidence)" if count > 3 else ""
+    return f"none of {count} trials failed{bound}"
 
 
 def clause_verdicts(results: Iterable[log.Result]) -> dict[str, Verdict]:

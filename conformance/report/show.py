@@ -152,6 +152,8 @@ def _explained(suite: Suite, name: str, reports: Sequence[Report]) -> Iterator[s
         yield f"  excluded: {one_line(clause.excluded)}"
     if clause.observed_by:
         yield f"  observed by the monitor {clause.observed_by}"
+    if clause.soon:
+        yield "  observed in every case that expects such a frame"
     cases = suite.cases_of.get(clause.id, [])
     if cases:
         yield "cases:"

@@ -20,7 +20,7 @@ from conformance.engine import model as m
 from conformance.engine.capabilities import DECLARED
 from conformance.engine.program import cells, fresh_names
 from conformance.engine.values import Value
-from conformance.engine.verdict import Outcome, TrialLog, Verdict
+from conformance.engine.verdict import RUNS, SAYS_NOTHING, Outcome, TrialLog, always_late
 from conformance.judging.applicability import Lack, lack
 from conformance.judging.results import RunLog
 from conformance.running.conversation import Surroundings, TargetLost, TrialRunner, loop_time
@@ -32,9 +32,6 @@ from refimpl.net.virtual_time import VirtualTimeLoop
 
 SLOW_SECONDS = 2.0
 """A case that lets more time pass than this is in the group `slow`: it runs beside all others."""
-ATTEMPTS = 3
-"""A conversation that says nothing of the target (an admin call failed, the harness was late itself) is tried so often."""
-_SAYS_NOTHING = frozenset({Verdict.INCONCLUSIVE, Verdict.ERROR})
 NAMESPACE_PREFIX = "pc-"
 _PLUGIN_KEYS = ("token",)
 """Settings that a broker hands to its plugins and does not list as its own."""
@@ -123,6 +120,7 @@ class _Part:
     trial_logs: dict[str, TrialLog] = field(default_factory=dict)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     skipped: list[log.Skipped] = field(default_factory=list)
+    known_late: set[str] = field(default_factory=set)
 
     def skip(self, case: m.Transcript, why: Lack) -> None:
         self.expected -= self._trials(case) * len(cells(case))
@@ -212,15 +210,20 @@ class _Part:
         lag = asyncio.create_task(_watch_lag(active))
         try:
             await _all(converse(unit) for unit in sorted(units, key=lambda unit: not is_slow(unit.case)))
-            for unit in [unit for unit, outcome in outcomes if outcome.verdict in _SAYS_NOTHING]:
-                for attempt in range(1, ATTEMPTS):
-                    outcome = await self._converse(replace(unit, attempt=attempt), around, active, made)
-                    if outcome.verdict not in _SAYS_NOTHING:
-                        break
+            for unit, outcome in outcomes:
+                runs = [outcome]
+                while len(runs) < RUNS and self._is_open(unit, runs[-1]):
+                    runs.append(await self._converse(replace(unit, attempt=len(runs)), around, active, made))
+                self.known_late |= always_late(runs).keys()
         finally:
             lag.cancel()
             if admin is not None and not endpoint.thrown_away:  # not earlier: a deletion can fail the first producer of another
                 await _remove_namespaces(admin, made, self.options.jobs)
+
+    def _is_open(self, unit: Unit, outcome: Outcome) -> bool:
+        """Tell whether a conversation is to be repeated: it says nothing, or what came late is not known for that."""
+        late = set(outcome.late) - (self.known_late - set(unit.case.clauses))
+        return outcome.verdict in SAYS_NOTHING or bool(late)
 
     async def _converse(self, unit: Unit, around: Surroundings, active: set[TrialRunner], made: set[str]) -> Outcome:
         earlier = self.options.like.trial_logs.get(unit.key) if self.options.like else None

@@ -246,7 +246,13 @@ def tells_watchers_several_changes_at_once(patches: Patches) -> None:
     on_send(patches, make)
 
 
-@variant("scalable-window", "pr25648.diff.window", not_kept=("pr25648.diff.window",), cases=("pr25648/*",))
+@variant("scalable-window", "pr25648.diff.window", cases=("pr25648/*",))
+def collects_changes_for_100_ms(patches: Patches) -> None:
+    """The coalescing window of scalable topics has 100 ms instead of 50."""
+    patches.replace(scalable_broker, "COALESCING_SECONDS", 0.1)
+
+
+@variant("scalable-window", "pr25648.diff.window", not_kept=("pr25648.diff.window-short",), cases=("pr25648/*",))
 def collects_changes_for_300_ms(patches: Patches) -> None:
     """The coalescing window of scalable topics has 300 ms instead of 50."""
     patches.replace(scalable_broker, "COALESCING_SECONDS", 0.3)

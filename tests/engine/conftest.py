@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -38,7 +38,7 @@ class Player:
 
     def __call__(self, text: str, script: Sequence[Any], *, slow: float = 1.0, release: str | None = None, **levels: Any) -> Outcome:
         transcript = parse(Transcript, read_text(HEAD + text, "case.yaml"))
-        program = compile_case(transcript, self.fragments, {"@release": release}, {})
+        program = replace(compile_case(transcript, self.fragments, {"@release": release}, {}), soon=levels.get("soon", ()))
         trial_log = TrialLog(log.TrialStarted(key="test/case#0", case="test/case", actions=""))
         machine = Machine(program, slow)
         time = 0.0

@@ -1,11 +1,15 @@
 """Synthetic logs, good and bad: what passes, what fails, and what the diagnosis says."""
 
+from dataclasses import replace
+
 import pytest
 
 from conformance.engine.machine import MachineError
+from conformance.engine.model import Transcript
+from conformance.engine.parts import Soon
 from conformance.engine.source import SourceProblem
 from conformance.engine.values import ValueProblem
-from conformance.engine.verdict import Verdict
+from conformance.engine.verdict import Verdict, sum_up
 from refimpl.proposals.topic_list import topics_hash
 
 PING, PONG = {"ping": {}}, {"pong": {}}
@@ -93,6 +97,55 @@ ambient: []
 """
     connected = {"connected": {"server_version": "x"}}
     assert play(text, ["actions", seconds, connected, 1, PONG]).verdict is verdict
+
+
+SOON = (("test.soon", Soon(seconds=1, frames=[{"success": {}}])),)
+
+
+@pytest.mark.parametrize(
+    ("script", "late"),
+    [
+        (["actions", 0.9, success(5)], False),
+        (["actions", 1.1, success(5)], True),
+        (["actions", 0.9, PONG, 0.9, success(5)], True),
+        (["begin", 5, success(5), "end"], False),
+        (["actions", ("lag", 0.6), 1.1, success(5)], False),
+    ],
+)
+def test_a_frame_that_comes_later_than_a_clause_says_is_noted_and_decides_nothing(play, script, late):
+    outcome = play(ASK, script, soon=SOON)
+    assert outcome.verdict is Verdict.PASS
+    assert outcome.clauses == {"test.one": Verdict.PASS, "test.two": Verdict.PASS}
+    assert list(outcome.late) == (["test.soon"] if late else [])
+
+
+def test_the_time_between_two_frames_counts_and_not_that_of_all(play):
+    text = ASK + "  - broker: {success: {request_id: 6}}\n"
+    assert not play(text, ["actions", 0.8, success(5), 0.8, success(6)], soon=SOON).late
+    late = play(text, ["actions", 0.8, success(5), 1.2, success(6)], soon=SOON).late
+    assert late["test.soon"].summary == "success came 1.200 s after what it answers or announces (at most 1 s)"
+
+
+@pytest.mark.parametrize("limit", ["within: 12", "window: {since: start, min: 0, max: 12}"])
+def test_a_step_that_says_when_its_frame_comes_is_left_alone(play, limit):
+    text = ASK.replace("    clause: test.two", f"    {limit}").replace("watcher_id: 1}}", "watcher_id: 1}}\n    label: start")
+    assert not play(text, ["actions", 11, success(5)], soon=SOON).late
+
+
+def test_a_case_about_lateness_says_nothing_if_the_harness_was_late(play):
+    cited = [("test.two", SOON[0][1])]
+    outcome = play(ASK, ["actions", ("lag", 0.6), 1.1, success(5)], soon=cited)
+    assert outcome.verdict is outcome.clauses["test.two"] is Verdict.INCONCLUSIVE
+    assert play(ASK, ["actions", ("lag", 0.6), 0.5, success(5)], soon=cited).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(("late", "verdict"), [("no", "PASS"), ("yes no", "PASS"), ("yes yes", "PASS"), ("yes yes yes", "WARN")])
+def test_frames_that_come_late_count_if_they_do_in_each_of_three_runs(play, late, verdict):
+    case = Transcript(format=1, id="test/case", title="x", tests=["broker"], clauses=["test.one", "test.two"], steps=[{"open": "c"}])
+    runs = [play(ASK, ["actions", 1.1 if one == "yes" else 0.1, success(5)], soon=SOON) for one in late.split()]
+    result = sum_up(case, {}, [replace(one, key=f"test/case#0~{number}") for number, one in enumerate(runs)])
+    assert (result.verdict, result.clauses.get("test.soon")) == (verdict, "WARN" if verdict == "WARN" else None)
+    assert result.summary.startswith("success came 1.100 s after") == (verdict == "WARN")
 
 
 def test_a_failure_beside_a_may_is_charged_to_the_must_that_was_open(play):

@@ -43,6 +43,20 @@ class PongTwice(Peer):
             writer.write(PONG)
 
 
+class LatePong(Peer):
+    """Answers its first PINGs half a second late."""
+
+    def __init__(self, late):
+        self.late = late
+
+    async def answer(self, frame, writer):
+        if command_name(frame.command) == "ping" and self.late:
+            self.late -= 1
+            asyncio.get_running_loop().call_later(0.5, writer.write, PONG)
+        else:
+            await super().answer(frame, writer)
+
+
 class NoPong(Peer):
     async def answer(self, frame, writer):
         if command_name(frame.command) != "ping":

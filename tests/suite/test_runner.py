@@ -9,6 +9,7 @@ import trustme
 from pydantic import SecretStr
 
 from conformance.engine import log
+from conformance.engine.source import SourceProblem
 from conformance.engine.verdict import Verdict
 from conformance.judging.baseline import Baseline
 from conformance.judging.results import judge_log
@@ -26,6 +27,7 @@ from tests.fakes.peers import (
     GarbagePong,
     HalfPong,
     HangsAtPing,
+    LatePong,
     NoPong,
     Peer,
     PongTwice,
@@ -87,6 +89,27 @@ def test_what_the_harness_could_not_run_is_tried_again(add, ping, monkeypatch, r
     if verdict == "ERROR":
         sentence = conclude(build_report(suite, run, Baseline(format=1, target="x"), date(2026, 1, 1))).sentence
         assert sentence.startswith("incomplete: 1 case could not be run by the harness; see test/ping (admin create_topic")
+
+
+@pytest.mark.parametrize(("late", "verdict", "runs"), [(1, "PASS", 2), (9, "WARN", 3)])
+def test_what_comes_late_is_asked_for_again(add, ping, late, verdict, runs):
+    home = add(ping.replace("    within: 20\n", ""))
+    clauses = home / "clauses" / "test.yaml"
+    rule = "text: another, soon: [{seconds: 0.3, frames: [{pong: {}}]}]"
+    clauses.write_text(clauses.read_text().replace("text: another", rule))
+    (result,), _, _ = judged(home, LatePong(late))
+    assert (result.verdict, len(result.keys)) == (verdict, runs)
+    assert result.clauses == {"test.pong": "PASS"} | ({"test.warn": "WARN"} if verdict == "WARN" else {})
+
+
+def test_a_rule_about_how_soon_frames_come_is_checked(add):
+    home = add()
+    clauses = home / "clauses" / "test.yaml"
+    clauses.write_text(clauses.read_text().replace("text: PING is answered", "text: x, soon: [{seconds: 1, frames: [{pung: {}}]}]"))
+    with pytest.raises(SourceProblem) as found:
+        load_suite(home)
+    assert "is a SHOULD" in str(found.value)
+    assert "pung" in str(found.value)
 
 
 @pytest.mark.parametrize("peer", [PongTwice(), Flood()])

@@ -136,6 +136,7 @@ EXCEPTIONS = {
     "conformance/mutants/entries.py": "PIP-191: faults of batches and entry filters",
     "conformance/mutants/filter_kinds.py": "PR 7629: faults of the built-in filters",
     "conformance/mutants/filters.py": "PR 7629: faults of subscriptions with a filter",
+    "conformance/mutants/late.py": "PIP-145, PIP-247 and PR 25648: faults of time",
     "conformance/mutants/lists.py": "PIP-145: faults of lists",
     "conformance/mutants/partition_updates.py": "PIP-247: faults of updates, one of them when a watcher of topic lists closes",
     "conformance/mutants/partitions.py": "PIP-247: faults of watchers",
