@@ -38,8 +38,15 @@ def lack(case: Transcript, capabilities: Mapping[str, bool]) -> Lack | None:
             continue
         if not wanted:
             return "NOT-APPLICABLE", f"for targets without {known}"
-        return "UNTESTABLE" if name in _HARNESS else "NOT-APPLICABLE", f"the target has no {name} ({CAPABILITIES[name]})"
+        if name in _HARNESS:
+            return "UNTESTABLE", f"the target has no {name} ({CAPABILITIES[name]})"
+        return "NOT-APPLICABLE", f"the target has no {name} ({CAPABILITIES[name]})" + (f"; {claim_hint(name)}" if name in DECLARED else "")
     return None
+
+
+def claim_hint(capability: str) -> str:
+    """Say how to declare a capability that nothing on the wire need tell."""
+    return f"if it has, declare it with --claim {capability}"
 
 
 def capabilities_of(run: RunLog) -> dict[str, bool]:
