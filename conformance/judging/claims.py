@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from conformance.engine import log
@@ -21,6 +21,8 @@ from refimpl.wire.commands import sub_message
 CORE: Final = "core"
 UNANNOUNCED: Final = "served without being announced"
 """The branch that a case takes if a target does what it did not announce."""
+UNSERVED: Final = ("refused", "not answered", "the connection is closed")
+"""Ways not to serve what is claimed."""
 _JUDGED: Final = frozenset({Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.XFAIL, Verdict.XPASS, Verdict.SPEC_GAP})
 _FAILED: Final = frozenset({Verdict.FAIL, Verdict.XFAIL})
 
@@ -33,18 +35,16 @@ class Claims:
         judged: What was judged.
         not_claimed: Proposals in scope of the run, or parts of one, that the target does not claim.
         unannounced: Of these, what it serves all the same.
-        refused: What it claims and then refuses in most of the cases about it, or all.
-        unanswered: The same for what it does not answer, or ends the connection for.
+        unserved: What it claims and does not serve in most of the cases about it, or all, by one of the ways of `UNSERVED`.
     """
 
     judged: tuple[str, ...] = ()
     not_claimed: tuple[str, ...] = ()
     unannounced: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
-    unanswered: tuple[str, ...] = ()
+    unserved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def claims_of(suite: Suite, run: RunLog, results: Sequence[log.Result], outcomes: dict[str, Outcome]) -> Claims:
+def claims_of(suite: Suite, run: RunLog, results: Sequence[log.Result], outcomes: Mapping[str, Outcome]) -> Claims:
     """Sum up what a run says about the claims of its target.
 
     Args:
@@ -54,36 +54,47 @@ def claims_of(suite: Suite, run: RunLog, results: Sequence[log.Result], outcomes
         outcomes: The outcome of each conversation by its key.
     """
     has = capabilities_of(run)
-    judged, lacking, unannounced, refused, unanswered = [], [], [], [], []
-    grouped: dict[str, list[log.Result]] = {}
-    for result in results:
-        grouped.setdefault(suite.transcripts[result.case].clauses[0].partition(".")[0], []).append(result)
-    if any(result.verdict in _JUDGED for result in grouped.get(CORE, ())):
-        judged.append(CORE)
+    grouped = _grouped(suite, results)
+    judged = [CORE] if any(result.verdict in _JUDGED for result in grouped.get(CORE, ())) else []
+    lacking: list[str] = []
+    unannounced: list[str] = []
+    unserved: dict[str, tuple[str, ...]] = {}
     for proposal in PROPOSALS:
         about = grouped.get(proposal.register)
         if about is None:
             continue
         others = any(has.get(part.name) for part in proposal.parts)
         claimed = [part for part in proposal.parts if has.get(part.name, others)]  # a log may be older than a capability
-        if any(
-            result.verdict in _FAILED or (result.verdict in _JUDGED and _counts(proposal, claimed, suite.transcripts[result.case]))
-            for result in about
-        ):
+        if any(_is_judged(proposal, claimed, suite.transcripts[result.case], result) for result in about):
             judged.append(proposal.name)
         lacking += _named(proposal, [part for part in proposal.parts if part not in claimed])
-        silent = [result for result in about if UNANNOUNCED in result.branches]
-        unannounced += _named(proposal, _parts(proposal, silent, suite, "!"))
+        served = {name for result in about if UNANNOUNCED in result.branches for name in suite.transcripts[result.case].requires}
+        unannounced += _named(proposal, [part for part in proposal.parts if f"!{part.name}" in served])
         ways = {part: _way(part, about, suite, run, outcomes) for part in claimed}
-        refused += _named(proposal, [part for part in claimed if ways[part] == "refused"])
-        unanswered += _named(proposal, [part for part in claimed if ways[part] == "unanswered"])
-    return Claims(*map(tuple, (judged, lacking, unannounced, refused, unanswered)))
+        for way in UNSERVED:
+            names = _named(proposal, [part for part in claimed if ways[part] == way])
+            if names:
+                unserved[way] = (*unserved.get(way, ()), *names)
+    return Claims(tuple(judged), tuple(lacking), tuple(unannounced), unserved)
 
 
-def _counts(proposal: Proposal[Any], claimed: Sequence[Capability], case: Transcript) -> bool:
-    """Tell whether a case speaks of a proposal that the target has: not one about brokers without it."""
-    own = {one.name for one in proposal.capabilities}
-    return bool(claimed) and not any(name.removeprefix("!") in own for name in case.requires if name.startswith("!"))
+def _grouped(suite: Suite, results: Iterable[log.Result]) -> dict[str, list[log.Result]]:
+    """Group results by the register of their cases, without those that are there only as controls for another register."""
+    cases = {result.case: suite.transcripts[result.case] for result in results}
+    registers = {name: case.clauses[0].partition(".")[0] for name, case in cases.items()}
+    controls = {case.control for name, case in cases.items() if case.control in cases and registers[case.control] != registers[name]}
+    grouped: dict[str, list[log.Result]] = {}
+    for result in results:
+        if result.case not in controls:
+            grouped.setdefault(registers[result.case], []).append(result)
+    return grouped
+
+
+def _is_judged(proposal: Proposal[Any], claimed: Sequence[Capability], case: Transcript, result: log.Result) -> bool:
+    """Tell whether a result judges a proposal that the target has. A pass of a case about brokers without it does not."""
+    absent = {name[1:] for name in case.requires if name.startswith("!")}
+    has_it = bool(claimed) and absent.isdisjoint(one.name for one in proposal.capabilities)
+    return result.verdict in _FAILED or (has_it and result.verdict in _JUDGED)
 
 
 def _named(proposal: Proposal[Any], parts: Sequence[Capability]) -> list[str]:
@@ -93,34 +104,26 @@ def _named(proposal: Proposal[Any], parts: Sequence[Capability]) -> list[str]:
     return [f"{proposal.name} {part.part}" for part in parts]
 
 
-def _parts(proposal: Proposal[Any], results: Iterable[log.Result], suite: Suite, mark: str = "") -> list[Capability]:
-    """Return the parts of a proposal that the cases of some results require, or whose absence they do."""
-    required = {name for result in results for name in suite.transcripts[result.case].requires}
-    return [part for part in proposal.parts if f"{mark}{part.name}" in required]
-
-
-def _way(part: Capability, results: Iterable[log.Result], suite: Suite, run: RunLog, outcomes: dict[str, Outcome]) -> str | None:
-    """Say how a target that claims a part fails most of the cases about it; None if it does not, or in different ways."""
+def _way(part: Capability, results: Iterable[log.Result], suite: Suite, run: RunLog, outcomes: Mapping[str, Outcome]) -> str | None:
+    """Say how a target that claims a part does not serve it in most of the cases about it; None if it does."""
     about = [one for one in results if one.verdict in _JUDGED and part.name in suite.transcripts[one.case].requires]
-    ways = [way for one in about if one.verdict in _FAILED for way in [_how(one, run, outcomes)] if way is not None]
-    return next((way for way in ("refused", "unanswered") if ways.count(way) * 2 > len(about)), None)
+    ways = [_how(one, run, outcomes) for one in about if one.verdict in _FAILED]
+    return next((way for way in UNSERVED if ways.count(way) * 2 > len(about)), None)
 
 
-def _how(result: log.Result, run: RunLog, outcomes: dict[str, Outcome]) -> str | None:
-    """Say what a target did where it failed: refuse a request, answer nothing or end the connection, or something else."""
-    failed = (outcomes[key] for key in result.keys if key in outcomes and outcomes[key].verdict is Verdict.FAIL)
-    outcome = next(failed, None)
-    if outcome is None or outcome.diagnosis is None or outcome.diagnosis.event is None:
+def _how(result: log.Result, run: RunLog, outcomes: Mapping[str, Outcome]) -> str | None:
+    """Say how a target did not serve what a case asked for where it failed; None if it did something else."""
+    outcome = next((outcomes[key] for key in result.keys if key in outcomes and outcomes[key].verdict is Verdict.FAIL), None)
+    if outcome is None or outcome.diagnosis is None:
         return None
-    events = run.trial_logs[outcome.key].events
-    event = next((one for one in events if one.n == outcome.diagnosis.event), None)
-    if isinstance(event, log.Deadline | log.Closed):
-        return "unanswered"
-    if isinstance(event, log.Frame):
-        frame = see(event).frame
-        fields = sub_message(frame.command).ListFields() if frame is not None else ()
-        return "refused" if any(field.name == "error" for field, _ in fields) else None
-    return None
+    event = next((one for one in run.trial_logs[outcome.key].events if one.n == outcome.diagnosis.event), None)
+    if isinstance(event, log.Deadline):
+        return "not answered"
+    if isinstance(event, log.Closed):
+        return "the connection is closed"
+    frame = see(event).frame if isinstance(event, log.Frame) else None
+    fields = sub_message(frame.command).ListFields() if frame is not None else ()
+    return "refused" if any(field.name == "error" for field, _ in fields) else None
 
 
 def explained(suite: Suite, run: RunLog, judged: Judged) -> Judged:
@@ -132,9 +135,8 @@ def explained(suite: Suite, run: RunLog, judged: Judged) -> Judged:
         undeclared = [name for name in _undeclared(suite.transcripts[result.case]) if not has.get(name, False)]
         if undeclared:
             text = "; ".join(f"the target is taken for one without {name}: {claim_hint(name)}" for name in undeclared)
-            judged.results[index] = result.model_copy(
-                update={"summary": f"{result.summary}; {text}", "diagnosis": f"{result.diagnosis}\n  {text}" if result.diagnosis else ""}
-            )
+            told = {"summary": f"{result.summary}; {text}", "diagnosis": f"{result.diagnosis}\n  {text}" if result.diagnosis else ""}
+            judged.results[index] = result.model_copy(update=told)
     return judged
 
 

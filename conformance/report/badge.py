@@ -58,8 +58,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "judged": list(report.claims.judged),
         "not_claimed": list(report.claims.not_claimed),
         "served_but_not_announced": list(report.claims.unannounced),
-        "claimed_but_refused": list(report.claims.refused),
-        "claimed_but_not_answered": list(report.claims.unanswered),
+        "claimed_but_not_served": {way: list(names) for way, names in report.claims.unserved.items()},
         "exit_code": report.exit_code,
         "counts": {"clauses": dict(sorted(report.clause_counts.items())), "cases": dict(sorted(report.case_counts.items()))},
         "clauses": [

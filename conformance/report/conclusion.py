@@ -70,12 +70,8 @@ def _verdict(report: Report) -> tuple[Kind, str]:
 def _notes(report: Report) -> Iterator[str]:
     claims = report.claims
     not_claimed = [name for name in claims.not_claimed if name not in claims.unannounced]
-    for words, names in (
-        ("claimed but refused", claims.refused),
-        ("claimed but not answered", claims.unanswered),
-        ("served but not announced", claims.unannounced),
-        ("not claimed", not_claimed),
-    ):
+    unserved = [(f"claimed but {way}", names) for way, names in claims.unserved.items()]
+    for words, names in (*unserved, ("served but not announced", claims.unannounced), ("not claimed", not_claimed)):
         if names:
             yield f"{words}: {', '.join(names)}"
 

@@ -177,7 +177,7 @@ def _with_declared(endpoint: Endpoint, found: dict[str, bool]) -> dict[str, bool
         if name in FLAGS and name not in DECLARED and declared and not found[name]:
             raise TargetError(
                 f"{endpoint.name} declares {name}, but its CONNECTED does not set {FLAGS[name]}",
-                hint="correct the target file or the broker",
+                hint="correct the declaration or the broker",
             )
     known = found | dict(endpoint.capabilities)
     return {name: known[name] for name in CAPABILITIES}
