@@ -302,7 +302,10 @@ class _Part:
         unconfirmed = {key for key in endpoint.unconfirmed_config & set(case.target_config) if not key.startswith(_PLUGIN_KEYS)}
         if unconfirmed:
             names = ", ".join(sorted(unconfirmed))
-            return "NOT-APPLICABLE", f"the target has no setting {names}; if it has, its admin interface must list it in {CONFIGURATION_PATH}"
+            return (
+                "NOT-APPLICABLE",
+                f"the target has no setting {names}; if it has, its admin interface must list it in {CONFIGURATION_PATH}",
+            )
         return None
 
 

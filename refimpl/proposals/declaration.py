@@ -94,4 +94,4 @@ class Proposal(Generic[ProfileT_co]):
     @property
     def flags(self) -> tuple[str, ...]:
         """Return the feature flags that the proposal adds to CONNECTED."""
-        return tuple(capability.flag for capability in self.capabilities if capability.flag)
+        return tuple(dict.fromkeys(capability.flag for capability in self.capabilities if capability.flag))
