@@ -57,8 +57,10 @@ def capabilities_of(run: RunLog) -> dict[str, bool]:
 
 
 def _flags(run: RunLog, names: list[str]) -> dict[str, bool]:
-    found = list(_feature_flags(run))
-    return {name: any(getattr(flags, FLAGS[name]) for flags in found) for name in names if found}
+    told = {FLAGS[name]: has for name, has in run.header.capabilities.items() if name in FLAGS}
+    found = list(_feature_flags(run)) if any(FLAGS[name] not in told for name in names) else []
+    told |= {FLAGS[name]: any(getattr(flags, FLAGS[name]) for flags in found) for name in names if found and FLAGS[name] not in told}
+    return {name: told[FLAGS[name]] for name in names if FLAGS[name] in told}
 
 
 def _feature_flags(run: RunLog) -> Iterator[FeatureFlags]:
