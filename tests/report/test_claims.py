@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import date
 from xml.etree import ElementTree
 
@@ -18,9 +19,10 @@ from conformance.report.html import render_html
 from conformance.report.junit import render_junit
 from conformance.report.model import build_report
 from conformance.running import recorder
+from conformance.running.probe import claimed, probe
 from conformance.running.runner import Options, Silent, run_suite
 from conformance.suite import load_suite
-from conformance.targets import InProcessTarget
+from conformance.targets import Endpoint, InProcessTarget, TargetError
 from refimpl.net.virtual_time import VirtualTimeLoop
 from refimpl.proposals import PROPOSALS
 from refimpl.proposals.message_filter.broker import MessageFilterExtension
@@ -226,3 +228,37 @@ def test_releases_do_not_claim_what_they_do_not_have(suite, target, names):
     claims = build_report(suite, run, load_baseline(target), date(2026, 1, 1)).claims
     assert claims.not_claimed == names
     assert claims.unannounced == ()
+
+
+def test_without_admin_calls_for_scalable_topics_their_cases_are_untestable(suite, monkeypatch):
+    async def missing(_):
+        return frozenset({"create_scalable_topic"})
+
+    monkeypatch.setattr("conformance.running.runner.missing_operations", missing)
+    report = judged(suite, "pr25648/diff/create", "pr25648/flag/advertised")
+    told = {one.case: (str(one.verdict), one.summary) for one in report.results}
+    assert told["pr25648/diff/create"] == ("UNTESTABLE", "the admin interface of the target has no create_scalable_topic")
+    assert told["pr25648/flag/advertised"][0] == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ({"property-entry-filer": True}, "e declares an unknown capability property-entry-filer; did you mean 'property-entry-filter'?"),
+        ({"partition-watch": True}, "e declares partition-watch, but its CONNECTED does not set supports_partition_update_watchers"),
+    ],
+)
+def test_a_declaration_is_checked(declared, words):
+    async def main():
+        async with InProcessTarget().run() as endpoint:
+            await probe(claimed(replace(endpoint, name="e", capabilities=declared), []))
+
+    with patched(forgets_the_flag("pip247")), asyncio.Runner(loop_factory=VirtualTimeLoop) as runner, pytest.raises(TargetError) as caught:
+        runner.run(main())
+    assert str(caught.value).startswith(words)
+
+
+def test_a_file_and_the_command_line_declare_alike():
+    file = Endpoint(name="e", service_url="pulsar://h", capabilities={"scalable-layout": False, "message-filter": True})
+    line = Endpoint(name="e", service_url="pulsar://h", capabilities={"scalable-layout": False})
+    assert claimed(line, ["message-filter"]) == file
