@@ -28,6 +28,9 @@ TargetArgument = Annotated[
 AdminOption = Annotated[str | None, typer.Option("--admin-url", help="base URL of the admin HTTP interface")]
 TokenOption = Annotated[Path | None, typer.Option(help="file with a token for CONNECT and the admin interface")]
 TrustOption = Annotated[Path | None, typer.Option(help="PEM file of the authorities to trust")]
+ClaimOption = Annotated[
+    list[str] | None, typer.Option("--claim", help="a capability that the target has and no feature flag tells; may be repeated")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 SelectOption = Annotated[list[str] | None, typer.Option("--select", help="glob on case or clause ids; !GLOB leaves out; may be repeated")]
 
@@ -55,6 +58,15 @@ def _check_profile(value: str) -> str:
     name = profile_name(value)
     check_choice("--profile", name, tuple(PROFILES))
     return name
+
+
+def _check_claims(claims: Sequence[str]) -> None:
+    from conformance.engine.capabilities import CLAIMABLE
+
+    for claim in claims:
+        if claim not in CLAIMABLE:
+            hint = names.did_you_mean(claim, CLAIMABLE)
+            stop(EXIT_USAGE, f"--claim: there is no capability {claim!r}{hint} (known: {', '.join(CLAIMABLE)})")
 
 
 def _check_globs(patterns: Sequence[str]) -> None:
@@ -90,6 +102,7 @@ def run(
     admin_url: AdminOption = None,
     token_file: TokenOption = None,
     tls_trust_certs: TrustOption = None,
+    claim: ClaimOption = None,
     select: SelectOption = None,
     case: Annotated[list[Path] | None, typer.Option(help="a transcript outside the suite, run alone; may be repeated")] = None,
     level: Annotated[str | None, typer.Option(help="only cases with a clause of this level: MUST, SHOULD or MAY")] = None,
@@ -111,6 +124,7 @@ def run(
         check_choice("--level", level, LEVELS)
     profile = None if profile is None else _check_profile(profile)
     _check_globs(select or ())
+    _check_claims(claim or ())
     chosen = _target(target, admin_url, token_file, tls_trust_certs)
 
     from conformance.commands.loading import baseline_or_stop
@@ -127,6 +141,7 @@ def run(
         seed=seed if seed is not None else secrets.randbelow(1 << 31),
         jobs=jobs,
         arguments=sys.argv[1:],
+        claims=claim or (),
     )
     run_and_report(chosen, options, baseline_or_stop(chosen.name, baseline), report, strict=strict, record=record, more=case or ())
 
@@ -270,6 +285,7 @@ def doctor(
     admin_url: AdminOption = None,
     token_file: TokenOption = None,
     tls_trust_certs: TrustOption = None,
+    claim: ClaimOption = None,
     clean: Annotated[bool, typer.Option(help="remove namespaces that interrupted runs left over")] = False,
 ) -> None:
     """Check a target for problems that would spoil a run, and remove leftovers."""
@@ -278,9 +294,10 @@ def doctor(
     from conformance.running.doctor import examine
     from conformance.targets import TargetError
 
+    _check_claims(claim or ())
     chosen = _target(target, admin_url, token_file, tls_trust_certs)
     try:
-        findings = asyncio.run(examine(chosen, clean=clean))
+        findings = asyncio.run(examine(chosen, claims=claim or (), clean=clean))
     except TargetError as error:
         stop(EXIT_COULD_NOT_RUN, str(error))
     for finding in findings:

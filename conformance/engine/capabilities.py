@@ -23,10 +23,12 @@ _ALL = (*CORE, *(capability for capability, _ in _PROPOSED))
 
 CAPABILITIES = MappingProxyType(
     {one.name: one.meaning for one in CORE}
-    | {one.name: f"{'declared: ' if one.declared else ''}{one.meaning} ({name})" for one, name in _PROPOSED}
+    | {one.name: f"{'declared: ' if one.declared and not one.flag else ''}{one.meaning} ({name})" for one, name in _PROPOSED}
 )
 """The closed list of capabilities, and how each is probed."""
 FLAGS = MappingProxyType({one.name: one.flag for one in _ALL if one.flag})
 """The feature flags in CONNECTED that tell capabilities."""
 DECLARED = frozenset(one.name for one in _ALL if one.declared)
-"""Capabilities that nothing on the wire tells: a target has one if its file says so."""
+"""Capabilities that a target may have although nothing on the wire tells: it has one if its file or `--claim` says so."""
+CLAIMABLE = tuple(name for name in CAPABILITIES if name not in ("admin", "config"))
+"""Capabilities that a target may declare: those that are its own."""

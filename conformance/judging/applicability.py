@@ -38,8 +38,15 @@ def lack(case: Transcript, capabilities: Mapping[str, bool]) -> Lack | None:
             continue
         if not wanted:
             return "NOT-APPLICABLE", f"for targets without {known}"
-        return "UNTESTABLE" if name in _HARNESS else "NOT-APPLICABLE", f"the target has no {name} ({CAPABILITIES[name]})"
+        if name in _HARNESS:
+            return "UNTESTABLE", f"the target has no {name} ({CAPABILITIES[name]})"
+        return "NOT-APPLICABLE", f"the target has no {name} ({CAPABILITIES[name]})" + (f"; {claim_hint(name)}" if name in DECLARED else "")
     return None
+
+
+def claim_hint(capability: str) -> str:
+    """Say how to declare a capability that nothing on the wire need tell."""
+    return f"if it has, declare it with --claim {capability}"
 
 
 def capabilities_of(run: RunLog) -> dict[str, bool]:
@@ -50,8 +57,10 @@ def capabilities_of(run: RunLog) -> dict[str, bool]:
 
 
 def _flags(run: RunLog, names: list[str]) -> dict[str, bool]:
-    found = list(_feature_flags(run))
-    return {name: any(getattr(flags, FLAGS[name]) for flags in found) for name in names if found}
+    told = {FLAGS[name]: has for name, has in run.header.capabilities.items() if name in FLAGS}
+    found = list(_feature_flags(run)) if any(FLAGS[name] not in told for name in names) else []
+    told |= {FLAGS[name]: any(getattr(flags, FLAGS[name]) for flags in found) for name in names if found and FLAGS[name] not in told}
+    return {name: told[FLAGS[name]] for name in names if FLAGS[name] in told}
 
 
 def _feature_flags(run: RunLog) -> Iterator[FeatureFlags]:

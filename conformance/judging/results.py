@@ -119,8 +119,10 @@ def apply_controls(suite: Suite, results: Sequence[log.Result]) -> list[log.Resu
     return changed
 
 
-def exit_code(results: Sequence[log.Result], stale: Sequence[str] = (), *, complete: bool = True, strict: bool = False) -> int:
-    """Return the exit code of a run."""
+def exit_code(
+    results: Sequence[log.Result], stale: Sequence[str] = (), *, complete: bool = True, strict: bool = False, claimed: bool = True
+) -> int:
+    """Return the exit code of a run; `claimed` tells whether the target claims something that was judged."""
     verdicts = {result.verdict for result in results}
     if not complete or Verdict.ERROR in verdicts:
         return EXIT_COULD_NOT_RUN
@@ -128,7 +130,7 @@ def exit_code(results: Sequence[log.Result], stale: Sequence[str] = (), *, compl
         return EXIT_NOT_CONFORMANT
     if stale:
         return EXIT_STALE_BASELINE
-    nothing_judged = verdicts <= {Verdict.UNTESTABLE, Verdict.NOT_APPLICABLE}
+    nothing_judged = not claimed or verdicts <= {Verdict.UNTESTABLE, Verdict.NOT_APPLICABLE}
     return EXIT_INCONCLUSIVE if nothing_judged or Verdict.INCONCLUSIVE in verdicts else EXIT_CONFORMANT
 
 

@@ -18,6 +18,7 @@ _COLORS: Final = {
     "stale": "orange",
     "inconclusive": "yellow",
     "incomplete": "lightgrey",
+    "nothing claimed": "lightgrey",
     "nothing tested": "lightgrey",
 }
 
@@ -25,20 +26,13 @@ _COLORS: Final = {
 def badge(report: Report) -> dict[str, Any]:
     """Return a badge; bright green only for a complete run in which nothing failed, green if failures are known.
 
-    It shows how many of the clauses in scope passed.
+    It says what every other report says in its headline.
     """
-    kind, counts = conclude(report).kind, report.clause_counts
-    color = _COLORS[kind]
-    message: str = kind
-    if kind == "conformant":
-        message = f"{counts['PASS']} of {len(report.clauses)} clauses"
-        color = "green" if counts["XFAIL"] or counts["WARN"] else color
-    elif kind == "not conformant":
-        failed = counts["FAIL"] + (counts["WARN"] if report.strict else 0)
-        message = f"{failed} of {len(report.clauses)} clauses failed"
-    elif kind == "stale":
-        message = "stale baseline"
-    return {"schemaVersion": 1, "label": LABEL, "message": message, "color": color}
+    conclusion, counts = conclude(report), report.clause_counts
+    color = _COLORS[conclusion.kind]
+    if conclusion.kind == "conformant" and (counts["XFAIL"] or counts["WARN"] or report.claims.unannounced):
+        color = "green"
+    return {"schemaVersion": 1, "label": LABEL, "message": conclusion.sentence, "color": color}
 
 
 def to_json(report: Report) -> dict[str, Any]:
@@ -61,6 +55,10 @@ def to_json(report: Report) -> dict[str, Any]:
         "strict": report.strict,
         "conclusion": conclusion.kind,
         "sentence": conclusion.sentence,
+        "judged": list(report.claims.judged),
+        "not_claimed": list(report.claims.not_claimed),
+        "served_but_not_announced": list(report.claims.unannounced),
+        "claimed_but_not_served": {way: list(names) for way, names in report.claims.unserved.items()},
         "exit_code": report.exit_code,
         "counts": {"clauses": dict(sorted(report.clause_counts.items())), "cases": dict(sorted(report.case_counts.items()))},
         "clauses": [

@@ -1,7 +1,8 @@
-"""The conclusion of a run, as one plain sentence."""
+"""The conclusion of a run, as one plain sentence, which every report has in the same words."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -10,7 +11,7 @@ from conformance.judging.baseline import case_name
 from conformance.report.model import Report
 from conformance.report.wording import clean, number_of, one_line, short
 
-Kind: TypeAlias = Literal["conformant", "not conformant", "stale", "inconclusive", "incomplete", "nothing tested"]
+Kind: TypeAlias = Literal["conformant", "not conformant", "stale", "inconclusive", "incomplete", "nothing claimed", "nothing tested"]
 
 
 @dataclass(frozen=True)
@@ -22,34 +23,57 @@ class Conclusion:
 
 
 def conclude(report: Report) -> Conclusion:
-    """Sum up a report: the most serious problem first, and never `conformant` for a run that did not reach its end."""
+    """Sum up a report: what was judged, the most serious problem, and what was not claimed.
+
+    It is never `conformant` for a run that did not reach its end, or in which nothing was judged that the target claims.
+    """
+    kind, text = _verdict(report)
+    judged = ", ".join(report.claims.judged)
+    if judged:
+        text = f"{text}; judged so far: {judged}" if kind == "incomplete" else f"{judged}: {text}"
+    return Conclusion(kind, "; ".join([text, *_notes(report)]))
+
+
+def _verdict(report: Report) -> tuple[Kind, str]:
     cases, clauses = report.case_counts, report.clause_counts
     failed = clauses["FAIL"] + (clauses["WARN"] if report.strict else 0)
     bad = cases["FAIL"] + (cases["WARN"] if report.strict else 0)
     what = f"{number_of(failed, 'clause') if failed else number_of(bad, 'case')} failed" if bad else ""
     if not report.run.complete:
-        return Conclusion("incomplete", f"incomplete: {why_incomplete(report)}" + (f"; before that, {what}" if bad else ""))
+        return "incomplete", f"incomplete: {why_incomplete(report)}" + (f"; before that, {what}" if bad else "")
     if cases["ERROR"]:
         first = next(result for result in report.results if result.verdict == Verdict.ERROR)
         text = f"incomplete: {number_of(cases['ERROR'], 'case')} could not be run by the harness; see {one_line(case_name(first))}"
         text += f" ({short(first.summary)})" if first.summary else ""
-        return Conclusion("incomplete", text + (f"; of the rest, {what}" if bad else ""))
+        return "incomplete", text + (f"; of the rest, {what}" if bad else "")
     if bad:
-        return Conclusion("not conformant", f"not conformant: {what}" + (" (warnings count)" if report.strict else ""))
+        return "not conformant", f"not conformant, {what}" + (" (warnings count)" if report.strict else "")
     if report.stale:
         entries = number_of(len(report.stale), "entry", "entries")
-        return Conclusion("stale", f"stale baseline: nothing failed that is not known, but {entries} of the baseline must be taken out")
+        return "stale", f"stale baseline, nothing failed that is not known, but {entries} of the baseline must be taken out"
     if cases["INCONCLUSIVE"]:
-        return Conclusion("inconclusive", f"inconclusive: {number_of(cases['INCONCLUSIVE'], 'case')} could not be judged")
+        return "inconclusive", f"inconclusive, {number_of(cases['INCONCLUSIVE'], 'case')} could not be judged"
     if not any(cases[verdict] for verdict in ("PASS", "WARN", "XFAIL", "XPASS", "SPEC-GAP")):
-        return Conclusion("nothing tested", "nothing tested: no case could be run against this target")
+        return "nothing tested", "nothing tested: no case could be run against this target"
+    if not report.claims.judged:
+        return "nothing claimed", "nothing claimed: only cases for brokers without these proposals were judged"
     but = [
         number_of(clauses[verdict], one, many)
         for verdict, one, many in (("XFAIL", "known failure", "known failures"), ("WARN", "warning", "warnings"))
         if clauses[verdict]
     ]
-    text = "conformant" if report.whole else "conformant in the selected cases"
-    return Conclusion("conformant", f"{text}, apart from {' and '.join(but)}" if but else text)
+    text = "conformant" + (" to the letter" if report.run.header.profile == "as-written" else "")
+    text += "" if report.whole else " in the selected cases"
+    return "conformant", f"{text}, apart from {' and '.join(but)}" if but else text
+
+
+def _notes(report: Report) -> Iterator[str]:
+    claims = report.claims
+    not_claimed = [name for name in claims.not_claimed if name not in claims.unannounced]
+    unserved = [(f"claimed but {way}", names) for way, names in claims.unserved.items()]
+    for words, names in (*unserved, ("served but not announced", claims.unannounced), ("not claimed", not_claimed)):
+        if names:
+            yield f"{words}: {', '.join(names)}"
 
 
 def why_incomplete(report: Report) -> str:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as Xml
 from conformance.engine import log
 from conformance.engine.verdict import Verdict
 from conformance.judging.baseline import case_name
-from conformance.report.conclusion import why_incomplete
+from conformance.report.conclusion import conclude, why_incomplete
 from conformance.report.model import Report
 from conformance.report.views import reason_of, results_by_group, seconds_of
 from conformance.report.wording import clean, one_line, paragraph
@@ -45,6 +45,7 @@ def _properties(suite: Xml.Element, report: Report) -> None:
         "suite": header.suite,
         "transcripts": header.transcripts,
         "seed": header.seed,
+        "conclusion": conclude(report).sentence,
     }
     for name, value in facts.items():
         Xml.SubElement(listed, "property", name=name, value=one_line(value))

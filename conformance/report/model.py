@@ -11,6 +11,7 @@ from conformance.engine import log
 from conformance.engine.model import Baseline, Clause
 from conformance.engine.verdict import Outcome, Verdict, clause_verdicts
 from conformance.judging.baseline import apply_baseline
+from conformance.judging.claims import Claims, claims_of, explained
 from conformance.judging.results import RunLog, exit_code, judge_log
 from conformance.suite import Suite
 
@@ -29,6 +30,7 @@ class Report:
         stale: Baseline entries that no longer explain a failure.
         strict: Whether warnings count.
         excluded: The clauses that are not tested on purpose; empty unless every case was run.
+        claims: What was judged, and what the target does not claim.
         whole: Whether every case of the profile was run or skipped with a reason, so that the report covers the whole suite.
     """
 
@@ -41,11 +43,12 @@ class Report:
     strict: bool = False
     excluded: Sequence[Clause] = field(default_factory=tuple)
     whole: bool = True
+    claims: Claims = field(default_factory=Claims)
 
     @property
     def exit_code(self) -> int:
         """Return the process exit code."""
-        return exit_code(self.results, self.stale, complete=self.run.complete, strict=self.strict)
+        return exit_code(self.results, self.stale, complete=self.run.complete, strict=self.strict, claimed=bool(self.claims.judged))
 
     @property
     def clause_counts(self) -> Counter[str]:
@@ -70,7 +73,7 @@ def build_report(suite: Suite, run: RunLog, baseline: Baseline, today: date, *, 
         today: For entries that expire.
         strict: Whether warnings count.
     """
-    judged = judge_log(suite, run)
+    judged = explained(suite, run, judge_log(suite, run))
     results, stale = apply_baseline(baseline, judged.results, today)
     seen = clause_verdicts(results)
     whole = {case.id for case in suite.select([], profile=run.header.profile)} <= {result.case for result in results}
@@ -78,4 +81,5 @@ def build_report(suite: Suite, run: RunLog, baseline: Baseline, today: date, *, 
     tested = [clause for clause in in_profile if not clause.excluded]
     clauses = {clause.id: seen.get(clause.id, Verdict.UNTESTABLE) for clause in tested if whole or clause.id in seen}
     excluded = [clause for clause in in_profile if clause.excluded] if whole else []
-    return Report(suite, run, results, judged.outcomes, clauses, stale, strict, excluded, whole)
+    claims = claims_of(suite, run, results, judged.outcomes)
+    return Report(suite, run, results, judged.outcomes, clauses, stale, strict, excluded, whole, claims)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from conformance.engine.capabilities import CAPABILITIES
-from conformance.running.probe import probe
+from conformance.running.probe import claimed, probe
 from conformance.running.runner import NAMESPACE_PREFIX
 from conformance.targets import AdminClient, Target
 
@@ -25,18 +26,19 @@ class Finding:
     text: str
 
 
-async def examine(target: Target, *, clean: bool = False) -> list[Finding]:
+async def examine(target: Target, *, claims: Iterable[str] = (), clean: bool = False) -> list[Finding]:
     """Check a target.
 
     Args:
         target: The target; it is started if it can be.
+        claims: Capabilities that the user declares for the target.
         clean: Remove the namespaces of interrupted runs.
 
     Raises:
         TargetError: The target can't be reached or does not speak Pulsar.
     """
     async with target.run() as endpoint:
-        probed = await probe(endpoint)
+        probed = await probe(claimed(endpoint, claims))
         findings = [
             Finding(True, f"{endpoint.service_url} speaks Pulsar: {probed.server_version}, protocol version {probed.protocol_version}")
         ]

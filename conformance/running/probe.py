@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from google.protobuf.message import Message
 
 from conformance.engine.capabilities import CAPABILITIES, DECLARED, FLAGS
 from conformance.engine.frames import build_frame
+from conformance.names import did_you_mean
 from conformance.running.connection import Connection
 from conformance.targets.admin import AdminClient, AdminUnreachable
 from conformance.targets.model import Endpoint, TargetError
 from refimpl.wire.commands import command_name, sub_message
 from refimpl.wire.frames import Frame
+from refimpl.wire.pulsar_api_pb2 import ServerError
 
 _SECONDS = 15.0
+_SECONDS_UNSURE = 5.0
+"""For a request that a target may leave unanswered."""
+_REFUSALS = frozenset({ServerError.UnsupportedVersionError, ServerError.NotAllowedError})
+"""Errors by which a broker says that it does not look up layouts at all."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +60,18 @@ class _Exchange:
     async def __aexit__(self, *_: object) -> None:
         self._connection.close()
 
-    async def ask(self, spec: Mapping[str, Any]) -> tuple[str, Message] | None:
-        """Return the name and content of the next frame other than PING; None if the connection was closed."""
+    async def ask(self, spec: Mapping[str, Any], seconds: float | None = None) -> tuple[str, Message] | None:
+        """Return the name and content of the next frame other than PING; None if the connection was closed.
+
+        With `seconds` it is also None if nothing came in that time.
+        """
         await self._connection.send(build_frame(spec), _SECONDS)
         while True:
             try:
-                event = await asyncio.wait_for(self._events.get(), _SECONDS)
+                event = await asyncio.wait_for(self._events.get(), _SECONDS if seconds is None else seconds)
             except TimeoutError:
+                if seconds is not None:
+                    return None
                 raise TargetError(
                     f"{self._endpoint.service_url} does not answer {next(iter(spec))} within {_SECONDS:g} s", hint="does it speak Pulsar?"
                 ) from None
@@ -71,9 +82,11 @@ class _Exchange:
             if command_name(event.command) != "ping":
                 return command_name(event.command), sub_message(event.command)
 
-    async def connect(self) -> Message:
-        """Shake hands and return CONNECTED."""
+    async def connect(self, flags: Iterable[str] = ()) -> Message:
+        """Shake hands and return CONNECTED; `flags` are the feature flags that the client announces."""
         fields: dict[str, Any] = {"client_version": "pulsar-conformance", "protocol_version": 21}
+        if flags:
+            fields["feature_flags"] = dict.fromkeys(flags, True)
         if self._endpoint.token is not None:
             fields |= {"auth_method_name": "token", "auth_data": self._endpoint.token.get_secret_value()}
         answer = await self.ask({"connect": fields})
@@ -88,22 +101,25 @@ class _Exchange:
 
 
 async def probe(endpoint: Endpoint) -> Probed:
-    """Find out what a target can do.
+    """Find out what a target can do. A feature flag counts if one of several connections tells it, as the cases judge whether all do.
 
     Raises:
         TargetError: It is not reachable, speaks another protocol, or contradicts the declarations in its file.
     """
     async with _Exchange(endpoint) as exchange:
         connected: Any = await exchange.connect()
-        flags = connected.feature_flags
-        found = dict.fromkeys(DECLARED, False) | {name: bool(getattr(flags, flag)) for name, flag in FLAGS.items()}
-        found["connected-flags"] = connected.HasField("feature_flags")
+        found = dict.fromkeys(DECLARED, False)
+        told = [connected.feature_flags]
         answer = await exchange.ask(_list_topics("public/default/.*"))
         found["topic-list-filter"] = answer is not None and answer[0].startswith("getTopics") and answer[1].HasField("topics_hash")
     async with _Exchange(endpoint) as exchange:
-        await exchange.connect()
+        second: Any = await exchange.connect(FLAGS.values())
+        told.append(second.feature_flags)
+        found |= {name: any(getattr(flags, flag) for flags in told) for name, flag in FLAGS.items()}
+        found["connected-flags"] = connected.HasField("feature_flags")
         answer = await exchange.ask(_list_topics("public/default/(?!x).*"))
         found["regex-look-around"] = answer is not None and answer[0].startswith("getTopics") and found["topic-list-filter"]
+    found["scalable-layout"] = found["scalable-topics"] and await _looks_up_layouts(endpoint)
     found["admin"] = await _admin_answers(endpoint)
     found["config"] = False
     found["auto-creation"] = True
@@ -118,6 +134,18 @@ async def is_served(endpoint: Endpoint) -> str | None:
     except TargetError as error:
         return str(error)
     return None
+
+
+async def _looks_up_layouts(endpoint: Endpoint) -> bool:
+    """Ask for the layout of a scalable topic that does not exist: a broker that only has the watch does not answer, or refuses."""
+    async with _Exchange(endpoint) as exchange:
+        await exchange.connect()
+        request = {"session_id": 1, "topic": "topic://public/default/pulsar-conformance-no-such-topic", "create_if_missing": False}
+        answer = await exchange.ask({"scalableTopicLookup": request}, _SECONDS_UNSURE)
+        if answer is None or answer[0] != "scalableTopicUpdate":
+            return False
+        update: Any = answer[1]
+        return not update.HasField("error") or update.error not in _REFUSALS
 
 
 def _list_topics(pattern: str) -> dict[str, Any]:
@@ -136,14 +164,20 @@ async def _admin_answers(endpoint: Endpoint) -> bool:
         ) from None
 
 
+def claimed(endpoint: Endpoint, claims: Iterable[str]) -> Endpoint:
+    """Return an endpoint that declares further capabilities, as its file could."""
+    return replace(endpoint, capabilities={**endpoint.capabilities, **dict.fromkeys(claims, True)})
+
+
 def _with_declared(endpoint: Endpoint, found: dict[str, bool]) -> dict[str, bool]:
     for name, declared in endpoint.capabilities.items():
         if name not in CAPABILITIES:
-            raise TargetError(f"{endpoint.name} declares an unknown capability {name}", hint=f"known: {', '.join(CAPABILITIES)}")
-        if name in FLAGS and declared and not found[name]:
+            meant = did_you_mean(name, CAPABILITIES)
+            raise TargetError(f"{endpoint.name} declares an unknown capability {name}{meant}", hint=f"known: {', '.join(CAPABILITIES)}")
+        if name in FLAGS and name not in DECLARED and declared and not found[name]:
             raise TargetError(
                 f"{endpoint.name} declares {name}, but its CONNECTED does not set {FLAGS[name]}",
-                hint="correct the target file or the broker",
+                hint="correct the declaration or the broker",
             )
     known = found | dict(endpoint.capabilities)
     return {name: known[name] for name in CAPABILITIES}

@@ -116,7 +116,7 @@ def load_target(target: str, home: Path = HOME, only: Collection[str] | None = N
     wanted = [path for path in paths if registers is None or path.name.removesuffix(".jsonl.gz") in registers]
     runs = [load(path, only) for path in wanted or paths[:1]]
     capabilities = {name: has for run in runs for name, has in run.header.capabilities.items()}
-    if only is not None and not FLAGS.keys() <= capabilities.keys():
+    if only is not None and {FLAGS[name] for name in FLAGS if name in capabilities} < {*FLAGS.values()}:
         capabilities = capabilities_of(load(paths[0])) | capabilities
     return RunLog(
         runs[0].header.model_copy(update={"capabilities": capabilities}),

@@ -17,23 +17,22 @@ from pydantic import BaseModel
 from conformance import __version__
 from conformance.engine import log
 from conformance.engine import model as m
-from conformance.engine.capabilities import DECLARED
 from conformance.engine.program import cells, fresh_names
 from conformance.engine.values import Value
 from conformance.engine.verdict import RUNS, SAYS_NOTHING, Outcome, TrialLog, always_late
 from conformance.judging.applicability import Lack, lack
 from conformance.judging.results import RunLog
 from conformance.running.conversation import Surroundings, TargetLost, TrialRunner, loop_time
-from conformance.running.probe import Probed, is_served, probe
+from conformance.running.probe import Probed, claimed, is_served, probe
 from conformance.suite import Suite
-from conformance.targets.admin import AdminClient
+from conformance.targets.admin import CONFIGURATION_PATH, AdminClient, missing_operations
 from conformance.targets.model import Endpoint, SettingsRefused, Target, TargetError
 from refimpl.net.virtual_time import VirtualTimeLoop
 
 SLOW_SECONDS = 2.0
 """A case that lets more time pass than this is in the group `slow`: it runs beside all others."""
 NAMESPACE_PREFIX = "pc-"
-_PLUGIN_KEYS = ("token",)
+_PLUGIN_KEYS = ("token", "brokerClient")
 """Settings that a broker hands to its plugins and does not list as its own."""
 _LAG_TICK = 0.1
 
@@ -51,6 +50,8 @@ class Options:
     seed: int = 0
     jobs: int = 6
     arguments: Sequence[str] = ()
+    claims: Sequence[str] = ()
+    """Capabilities that the user declares for the target."""
     like: RunLog | None = None
     """An earlier run whose names and seeds are used again, so that conversations can be compared byte for byte."""
 
@@ -116,6 +117,7 @@ class _Part:
     names: int = 0
     expected: int = 0
     started: float = 0.0
+    missing: frozenset[str] | None = None
     in_use: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     trial_logs: dict[str, TrialLog] = field(default_factory=dict)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
@@ -163,7 +165,8 @@ class _Part:
         if self.target.startable:
             named = [*list(config)[:2], *(["more"] if len(config) > 2 else [])]
             self.watcher.note(f"starting {self.target.name}" + (f" with its own {', '.join(named)}" if config else ""))
-        async with self.target.run(config, progress=self.watcher.note) as endpoint, contextlib.AsyncExitStack() as stack:
+        async with self.target.run(config, progress=self.watcher.note) as reached, contextlib.AsyncExitStack() as stack:
+            endpoint = claimed(reached, self.options.claims)
             if not config and self.header is None:
                 self.header = self._header(endpoint, await probe(endpoint))
                 self.write(self.header)
@@ -171,6 +174,8 @@ class _Part:
             await probed.wait()
             assert self.header is not None
             admin = await stack.enter_async_context(AdminClient(endpoint)) if self.header.capabilities["admin"] else None
+            if admin is not None and self.missing is None:
+                self.missing = await missing_operations(admin)
             yield endpoint, admin
 
     def _header(self, endpoint: Endpoint, probed: Probed) -> log.Header:
@@ -292,17 +297,19 @@ class _Part:
         lacking = lack(case, has)
         if lacking is not None:
             return lacking
-        for name in case.requires:
-            known = name.removeprefix("!")
-            is_open = known in DECLARED and known not in endpoint.capabilities and endpoint.release is None
-            if is_open and name != known:
-                return "UNTESTABLE", f"nothing on the wire tells whether the target has {known}: declare it in a target file"
         kinds = set(fresh_names(case).values())
         if "namespace" in kinds and not has["admin"]:
             return "UNTESTABLE", "needs a namespace of its own: give an admin URL"
+        missing = self.suite.admin_calls(case.id) & (self.missing or frozenset())
+        if missing:
+            return "UNTESTABLE", f"the admin interface of the target has no {', '.join(sorted(missing))}"
         unconfirmed = {key for key in endpoint.unconfirmed_config & set(case.target_config) if not key.startswith(_PLUGIN_KEYS)}
         if unconfirmed:
-            return "NOT-APPLICABLE", f"the target has no setting {', '.join(sorted(unconfirmed))}"
+            names = ", ".join(sorted(unconfirmed))
+            return (
+                "NOT-APPLICABLE",
+                f"the target has no setting {names}; if it has, its admin interface must list it in {CONFIGURATION_PATH}",
+            )
         return None
 
 

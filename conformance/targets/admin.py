@@ -28,6 +28,7 @@ _POSITIONS = {"latest": 2**63 - 1, "earliest": -1}
 _REMOVE_SECONDS = 10.0
 _TRANSIENT = frozenset({409, 412, 500, 503})
 _FORCE_REFUSED = frozenset({405, 412})
+_NO_SUCH_PATH = frozenset({404, 405, 501})
 
 
 class AdminUnreachable(TargetError):
@@ -94,6 +95,7 @@ class Operation:
 _FORCE: Mapping[str, object] = {"force": False}
 _FORCE_TOPIC = {"force": "{force}", "deleteSchema": "true"}
 _NS, _T, _SCALABLE = ("namespace",), ("topic",), "scalable/{scalable}"
+CONFIGURATION_PATH = "brokers/configuration/runtime"
 
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
@@ -160,7 +162,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "topic_stats": Operation("GET", "{topic}/stats", _T, "Read the counters of a topic, its producers and subscriptions."),
         "clusters": Operation("GET", "clusters", (), "List the clusters."),
         "broker_health": Operation("GET", "brokers/health", (), "Let the broker produce to and read from itself."),
-        "runtime_configuration": Operation("GET", "brokers/configuration/runtime", (), "Read the broker's settings."),
+        "runtime_configuration": Operation("GET", CONFIGURATION_PATH, (), "Read the broker's settings."),
     }
 )  # fmt: skip
 """The operations by name."""
@@ -289,6 +291,26 @@ class AdminClient:
     async def _remove_each(self, op: str, listed: AdminResult) -> None:
         topics = listed.body if listed.ok and isinstance(listed.body, list) else []
         await asyncio.gather(*(self.call(op, {"topic": topic, "force": True}) for topic in topics))
+
+
+async def missing_operations(admin: AdminClient) -> frozenset[str]:
+    """Return the operations that an admin interface does not have at all: those of scalable topics, if it can't list them."""
+    listed = await admin.call("list_scalable_topics", "public/default")
+    missing = listed.status in _NO_SUCH_PATH
+    return frozenset(name for name, operation in OPERATIONS.items() if missing and operation.path.startswith("scalable/"))
+
+
+async def unconfirmed_settings(endpoint: Endpoint) -> frozenset[str]:
+    """Return the settings that a target was started with and does not list as its own; none if it lists no settings at all."""
+    if not endpoint.config or endpoint.admin_url is None:
+        return frozenset()
+    try:
+        async with AdminClient(endpoint) as admin:
+            result = await admin.call("runtime_configuration")
+    except AdminUnreachable:
+        return frozenset()
+    known = result.body if result.ok and isinstance(result.body, dict) and result.body else endpoint.config
+    return frozenset(endpoint.config) - frozenset(known)
 
 
 def check_arguments(op: str, args: object = None) -> dict[str, object]:

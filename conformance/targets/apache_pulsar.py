@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from conformance.names import did_you_mean
-from conformance.targets.admin import AdminClient, AdminUnreachable
+from conformance.targets.admin import AdminClient, AdminUnreachable, unconfirmed_settings
 from conformance.targets.jars import RELEASES, Release, jars
 from conformance.targets.java_tools import find_java
 from conformance.targets.model import NOTHING, Endpoint, Progress, TargetError, own_token
@@ -144,7 +144,7 @@ class ApachePulsar:
             endpoint = await self._start(stack, _Installation(release, java.program, lib), config)
             if progress:
                 progress(f"{self.name} is ready after {time.monotonic() - began:.1f} s")
-            yield replace(endpoint, unconfirmed_config=await _unconfirmed(endpoint))
+            yield replace(endpoint, unconfirmed_config=await unconfirmed_settings(endpoint))
 
     async def _start(self, stack: AsyncExitStack, installation: "_Installation", config: Mapping[str, str]) -> Endpoint:
         for attempt in range(1, _PORT_ATTEMPTS + 1):
@@ -243,12 +243,3 @@ async def _await_ready(endpoint: Endpoint, child: Supervised) -> None:
         except TargetError:
             if child.exit_code is not None:
                 raise
-
-
-async def _unconfirmed(endpoint: Endpoint) -> frozenset[str]:
-    if not endpoint.config:
-        return frozenset()
-    async with AdminClient(endpoint) as admin:
-        result = await admin.call("runtime_configuration")
-    known = result.body if result.ok and isinstance(result.body, dict) else endpoint.config
-    return frozenset(endpoint.config) - frozenset(known)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from conformance.engine.capabilities import DECLARED
+from conformance.engine.capabilities import DECLARED, FLAGS
 from conformance.targets.model import NOTHING, Endpoint, Progress, SettingsRefused, own_token
 from conformance.targets.process import Supervised, poll_until, supervised
 from conformance.targets.properties import properties_text
@@ -20,7 +20,7 @@ from refimpl.proposals.profiles import PROFILES
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 5.0
-CAPABILITIES = dict.fromkeys(DECLARED, True)
+CAPABILITIES = dict.fromkeys((*sorted(DECLARED - FLAGS.keys()), "scalable-layout"), True)
 """What it can do that no flag tells."""
 
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from conformance.targets.admin import unconfirmed_settings
 from conformance.targets.connect_probe import connect_answer
 from conformance.targets.model import NOTHING, Endpoint, Progress, SettingsRefused, TargetError, own_token, refuse_settings
 from conformance.targets.process import free_ports, poll_until, supervised
@@ -114,7 +115,7 @@ class StartedTarget:
                         raise
                     refused = SettingsRefused if config else TargetError  # without settings there is nothing that could be tested
                     raise refused(f"{self.name} refuses CONNECT; {error.message}", hint="does it need a token?") from None
-                yield endpoint
+                yield replace(endpoint, unconfirmed_config=await unconfirmed_settings(endpoint))
 
     def _command(self, work: Path, service_port: int, admin_port: int, config: Mapping[str, str]) -> Sequence[str]:
         (work / "own").mkdir()

@@ -23,7 +23,7 @@ release = "4.2.4"                    # optional: the release of Apache Pulsar th
 command = "bin/broker --port {service_port} --admin-port {admin_port} --settings {config_file}"
 ready_timeout_seconds = 60
 
-[capabilities]                       # optional: declared, not probed
+[capabilities]                       # optional: declared, not probed; the same as --claim
 topic-list-watch = true
 
 [auth]                               # optional; paths are relative to this file

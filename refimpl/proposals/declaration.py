@@ -32,13 +32,15 @@ class Capability:
         name: Its name in cases and target files.
         meaning: How to detect it, in one line.
         flag: The field of `FeatureFlags` in CONNECTED that announces it; empty: no flag does.
-        declared: Whether the file of a target has to declare it, because nothing on the wire shows it.
+        declared: Whether a target may declare it. Without a flag it has to, because nothing on the wire shows it.
+        part: The part of the proposal that it stands for, in one word, such as "watchers"; empty: a detail that no headline names.
     """
 
     name: str
     meaning: str
     flag: str = ""
     declared: bool = False
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,11 @@ class Proposal(Generic[ProfileT_co]):
     profiles: Mapping[str, ProfileT_co]
 
     @property
+    def parts(self) -> tuple[Capability, ...]:
+        """Return the capabilities that a target claims the proposal with, or parts of it: all of them if none names a part."""
+        return tuple(one for one in self.capabilities if one.part) or self.capabilities
+
+    @property
     def flags(self) -> tuple[str, ...]:
         """Return the feature flags that the proposal adds to CONNECTED."""
-        return tuple(capability.flag for capability in self.capabilities if capability.flag)
+        return tuple(dict.fromkeys(capability.flag for capability in self.capabilities if capability.flag))

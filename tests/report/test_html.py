@@ -77,7 +77,10 @@ def test_a_clause_stands_beside_what_its_text_says():
 
 def test_the_top_says_what_when_and_what_it_came_to():
     words = page(bad_records()).words
-    assert "some-broker@1.0 says that it is “Broker <b>1</b>”, tested 2026-11-21 10:00:00 UTC not conformant: 1 clause failed" in words
+    assert (
+        "some-broker@1.0 says that it is “Broker <b>1</b>”, tested 2026-11-21 10:00:00 UTC core, PIP-145: not conformant, 1 clause failed"
+        in words
+    )
     assert "8 clauses: 1 passed 1 failed 1 warned 1 left open by the text 0 not applicable 3 untestable 1 excluded" in words
 
 

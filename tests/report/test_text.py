@@ -23,7 +23,7 @@ def test_clauses_are_counted_first_then_cases():
     assert lines[0] == "clauses  5 passed, 0 failed, 0 warned, 0 not applicable, 2 untestable, 1 excluded"
     assert lines[1] == "cases    5 passed, 0 failed, 0 warned, 0 not applicable, 1 untestable"
     assert lines[2].startswith("target   some-broker@1.0 (Broker <b>1</b>)")
-    assert lines[-1] == "some-broker@1.0: conformant"
+    assert lines[-1] == "some-broker@1.0: core, PIP-145: conformant"
 
 
 def test_a_failure_shows_its_nearest_miss_and_its_clause():
@@ -34,20 +34,20 @@ def test_a_failure_shows_its_nearest_miss_and_its_clause():
     assert "the last frames:" in text
     assert "WARN  pip145/order[n=1]: About pip145/order" in text
     assert "pip145/trials: 1 of 3 trials failed" in text
-    assert text.splitlines()[-1] == "some-broker@1.0: not conformant: 1 clause failed"
+    assert text.splitlines()[-1] == "some-broker@1.0: core, PIP-145: not conformant, 1 clause failed"
 
 
 def test_known_failures_are_one_line_and_do_not_count():
     text = text_of(report(bad_records(), known=[KNOWN]))
     assert "\n  pip145/create: Fixed in <2.0>\n" in text
     assert "FAIL  pip145/create" not in text
-    assert text.splitlines()[-1] == "some-broker@1.0: conformant, apart from 1 known failure and 1 warning"
+    assert text.splitlines()[-1] == "some-broker@1.0: core, PIP-145: conformant, apart from 1 known failure and 1 warning"
 
 
 def test_stale_entries_are_named():
     text = text_of(report(known=[KNOWN]))
     assert "Stale baseline entries\n  pip145/create: the failure of pip145.watch.success did not happen" in text
-    assert text.splitlines()[-1].startswith("some-broker@1.0: stale baseline")
+    assert text.splitlines()[-1].startswith("some-broker@1.0: core, PIP-145: stale baseline")
 
 
 def test_what_was_not_tested_is_grouped_by_reason():
@@ -96,7 +96,7 @@ def test_the_kind_of_conclusion(made, kind):
 
 def test_warnings_fail_when_they_count():
     made = report(bad_records(), known=[KNOWN], strict=True)
-    assert conclude(made).sentence == "not conformant: 1 clause failed (warnings count)"
+    assert conclude(made).sentence == "core, PIP-145: not conformant, 1 clause failed (warnings count)"
 
 
 def outcome(key, verdict, summary=""):

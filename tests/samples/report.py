@@ -193,7 +193,7 @@ def header(target="some-broker@1.0", **more):
         target=target,
         service_url="pulsar://127.0.0.1:6650",
         server_version="Broker <b>1</b>",
-        capabilities={"admin": True, "config": False},
+        capabilities={"admin": True, "config": False, "topic-list-filter": True, "topic-list-watch": True},
         started="2026-11-21T10:00:00+00:00",
         **more,
     )

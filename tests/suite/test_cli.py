@@ -70,6 +70,12 @@ def run(suite, monkeypatch):
         (["list", "--select", "pip145/wach/**"], 2, "did you mean 'pip145/watch/**'?"),
         (["run", "no-such-file.toml"], 2, "no-such-file.toml"),
         (["run", "pulsar://127.0.0.1:1", "--profile", "x"], 2, "--profile is one of default, as-written; not 'x'"),
+        (
+            ["run", "pulsar://127.0.0.1:1", "--claim", "property-filter"],
+            2,
+            "no capability 'property-filter'; did you mean 'property-entry-filter'?",
+        ),
+        (["doctor", "pulsar://127.0.0.1:1", "--claim", "admin"], 2, "--claim: there is no capability 'admin'"),
         (["run", "pulsar://127.0.0.1:1", "--level", "must"], 2, "--level is one of MUST, SHOULD, MAY; not 'must'"),
         (["run", "pulsar://127.0.0.1:1"], 3, "is it running, and is the address right?"),
         (["show", "core/nothing"], 2, "there is no case core/nothing"),

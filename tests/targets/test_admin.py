@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from conformance.targets import OPERATIONS, AdminClient, AdminResult, AdminUnreachable, Endpoint, TargetError, check_arguments
+from conformance.targets.admin import missing_operations, unconfirmed_settings
 from conformance.targets.process import free_ports
 
 MAX = 2**63 - 1
@@ -178,6 +179,38 @@ def test_an_answer_is_never_an_exception(status: int, text: str, expected: Admin
     result = with_admin(recorder, lambda admin: admin.call("namespaces", "t"))
     assert result == expected
     assert result.ok == (status == 200)
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "unconfirmed"),
+    [
+        (200, '{"a": "1"}', {"b"}),
+        (200, '{"a": 1, "b": null, "c": 3}', set()),
+        (200, "{}", set()),
+        (200, "[]", set()),
+        (404, '{"reason": "nothing here"}', set()),
+    ],
+)
+def test_a_target_has_the_settings_that_it_lists(status: int, text: str, unconfirmed: set[str]) -> None:
+    async def main() -> frozenset[str]:
+        async with serving(Recorder({"GET brokers/configuration/runtime": [(status, text)]})) as url:
+            return await unconfirmed_settings(Endpoint(name="e", service_url="pulsar://h", admin_url=url, config={"a": "1", "b": "2"}))
+
+    assert asyncio.run(main()) == unconfirmed
+
+
+def test_settings_that_nobody_lists_are_taken_for_known() -> None:
+    endpoint = Endpoint(name="e", service_url="pulsar://h", config={"a": "1"})
+    (port,) = free_ports(1)
+    for admin_url in (None, f"http://127.0.0.1:{port}"):
+        assert asyncio.run(unconfirmed_settings(replace(endpoint, admin_url=admin_url))) == set()
+
+
+@pytest.mark.parametrize(("status", "missing"), [(200, False), (404, True), (405, True), (501, True), (500, False), (401, False)])
+def test_an_admin_interface_without_scalable_topics(status: int, missing: bool) -> None:
+    found = with_admin(Recorder({"GET scalable/public/default": [(status, "[]")]}), missing_operations)
+    assert ("create_scalable_topic" in found) == missing
+    assert "create_topic" not in found
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,16 @@ PROPOSAL: Proposal[MessageFilterProfile] = Proposal(
     name="PR 7629",
     title="message filters on SUBSCRIBE",
     address="https://github.com/apache/pulsar/pull/7629",
-    capabilities=(Capability("message-filter", "feature flag supports_message_filter", flag="supports_message_filter"),),
+    capabilities=(
+        Capability(  # the text has no flag, so a broker may claim it without
+            "message-filter",
+            "feature flag supports_message_filter, or declared",
+            flag="supports_message_filter",
+            declared=True,
+            part="filters",
+        ),
+        Capability("message-filter-flag", "feature flag supports_message_filter", flag="supports_message_filter"),
+    ),
     commands=(),
     broker=MessageFilterExtension,
     profiles=PROFILES,

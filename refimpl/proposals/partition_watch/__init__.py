@@ -95,7 +95,9 @@ PROPOSAL: Proposal[PartitionWatchProfile] = Proposal(
     title="notifications for partition updates",
     address="https://github.com/apache/pulsar/issues/19596",
     capabilities=(
-        Capability("partition-watch", "feature flag supports_partition_update_watchers", flag="supports_partition_update_watchers"),
+        Capability(
+            "partition-watch", "feature flag supports_partition_update_watchers", flag="supports_partition_update_watchers", part="watchers"
+        ),
     ),
     commands=(
         Command("watchPartitionUpdate", 2471, "client", answers=("watchPartitionUpdateSuccess",)),

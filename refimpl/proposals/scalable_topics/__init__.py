@@ -102,7 +102,8 @@ PROPOSAL: Proposal[ScalableTopicsProfile] = Proposal(
     title="watches over the scalable topics of a namespace",
     address="https://github.com/apache/pulsar/pull/25648",
     capabilities=(
-        Capability("scalable-topics", "feature flag supports_scalable_topics", flag="supports_scalable_topics"),
+        Capability("scalable-topics", "feature flag supports_scalable_topics", flag="supports_scalable_topics", part="watches"),
+        Capability("scalable-layout", "SCALABLE_TOPIC_LOOKUP is answered with SCALABLE_TOPIC_UPDATE", part="layouts"),
         Capability("scalable-topic-properties", "the admin interface changes the properties of a scalable topic", declared=True),
     ),
     commands=(

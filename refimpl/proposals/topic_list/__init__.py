@@ -91,8 +91,8 @@ PROPOSAL: Proposal[TopicListProfile] = Proposal(
     title="topic lists: filter, hash, watchers",
     address="https://github.com/apache/pulsar/issues/14505",
     capabilities=(
-        Capability("topic-list-filter", "GET_TOPICS_OF_NAMESPACE with a pattern is answered with a hash"),
-        Capability("topic-list-watch", "feature flag supports_topic_watchers", flag="supports_topic_watchers"),
+        Capability("topic-list-filter", "GET_TOPICS_OF_NAMESPACE with a pattern is answered with a hash", part="lists"),
+        Capability("topic-list-watch", "feature flag supports_topic_watchers", flag="supports_topic_watchers", part="watchers"),
         Capability("topic-watch-reconcile", "feature flag supports_topic_watcher_reconcile", flag="supports_topic_watcher_reconcile"),
         Capability("regex-look-around", "patterns with look-around and back-references are evaluated"),
     ),

@@ -93,7 +93,11 @@ PROPOSAL: Proposal[UniformBatchesProfile] = Proposal(
     name="PIP-191",
     title="batches of equal property values, for entry filters",
     address="https://github.com/apache/pulsar/issues/16680",
-    capabilities=(Capability("property-entry-filter", "subscription properties switch the PropertyEntryFilter on", declared=True),),
+    capabilities=(
+        Capability(
+            "property-entry-filter", "subscription properties switch the PropertyEntryFilter on", declared=True, part="entry filters"
+        ),
+    ),
     commands=(),
     broker=UniformBatchesExtension,
     profiles=PROFILES,
