@@ -88,7 +88,7 @@ class TopicListBroker:
 
     @property
     def _is_switched_off(self) -> bool:
-        return not self._evaluation_enabled and self._profile.switch == "feature"
+        return not self._evaluation_enabled and self._profile.switch_covers == "feature"
 
     def advertise(self, flags: FeatureFlags) -> None:
         """Set the feature flags of this proposal; they do not depend on the client: pip145.flag.whatever-client."""

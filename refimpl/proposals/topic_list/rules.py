@@ -31,7 +31,7 @@ class TopicListProfile:
     pattern_length_limited: bool
     """Whether `subscriptionPatternMaxLength` applies. The text has no limit."""
 
-    switch: Literal["patterns", "feature"]
+    switch_covers: Literal["patterns", "feature"]
     """What `enableBrokerSideSubscriptionPatternEvaluation=false` switches off. `patterns`: lists are not filtered but still have a
     hash, and watchers are announced but refused. `feature`, as the text says: the broker answers lists as one from before the
     proposal, without a hash, so that the client filters; and it announces no watchers."""
@@ -47,13 +47,15 @@ class TopicListProfile:
     hash has all topics."""
 
 
-DEFAULT = TopicListProfile(close_answer="success", pattern_length_limited=True, switch="patterns", filtered_by="flag", watch_hash="always")
+DEFAULT = TopicListProfile(
+    close_answer="success", pattern_length_limited=True, switch_covers="patterns", filtered_by="flag", watch_hash="always"
+)
 """What real peers speak: Apache Pulsar 4.2.4."""
 
 AS_WRITTEN = TopicListProfile(
     close_answer="watch_topic_list_success",
     pattern_length_limited=False,
-    switch="feature",
+    switch_covers="feature",
     filtered_by="hash",
     watch_hash="reconnect",
 )
