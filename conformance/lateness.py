@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from conformance.engine import log
-from conformance.engine.machine import Machine
 from conformance.engine.matching import match_frame, see
-from conformance.judging.results import RunLog, read_log
+from conformance.judging.results import RunLog, judge_trial, read_log
 from conformance.running import recorder
 from conformance.suite import Suite, load_suite
 
@@ -30,15 +29,10 @@ def delays(suite: Suite, run: RunLog) -> Iterator[tuple[str, float, float]]:
         run: A log. Conversations that the suite can't play any more are left out.
     """
     for trial in run.trial_logs.values():
-        if trial.begin.case not in suite.transcripts:
-            continue
-        program = suite.program(trial.begin, run.header.release)
-        machine = Machine(program, run.header.slow)
-        for event in trial.events:
-            machine.feed(event)
+        outcome = judge_trial(suite, trial, run.header)
         arrived = {event.n: event for event in trial.events if isinstance(event, log.Frame)}
-        for step in next((state.taken for state in machine.states if not state.nodes), ()):
-            for clause, rule in program.soon if step.n in arrived else ():
+        for step in outcome.taken if outcome is not None else ():
+            for clause, rule in suite.soon if step.n in arrived else ():
                 if any(match_frame(frame, see(arrived[step.n]), {}) for frame in rule.frames):
                     yield clause, rule.seconds, step.delay
 
