@@ -8,8 +8,9 @@ from refimpl.names import namespace_of
 from refimpl.proposals.scalable_topics.admin import ScalableTopicsAdmin
 from refimpl.proposals.scalable_topics.broker import ScalableTopicsBroker, ScalableTopicsExtension
 from refimpl.proposals.scalable_topics.layout import LayoutBroker, first_layout, parse_segment_topic
-from refimpl.proposals.scalable_topics.rules import FoldedChanges, topic_of_path
+from refimpl.proposals.scalable_topics.rules import FoldedChanges, fits, topic_of_path
 from refimpl.wire.pulsar_api_pb2 import (
+    CommandScalableTopicClose,
     CommandScalableTopicUpdate,
     NotAllowedError,
     ScalableTopicsDiff,
@@ -146,6 +147,35 @@ def lists_scalable_topics_with_the_ordinary_ones(topics, admin, namespace, domai
     """The list of persistent topics has the scalable topics."""
     scalable = admin._broker.extension(ScalableTopicsExtension).topics_of(namespace)
     return topics(admin, namespace, domain, **options) + [topic.replace("topic://", "persistent://") for topic in scalable]
+
+
+@in_place_of(ScalableTopicsExtension.create, clause="pr25648.admin.create")
+def keeps_the_properties_of_a_namesake(create, scalable, topic, properties, segments):
+    """A topic that is created again has the properties of the deleted one too."""
+    kept = scalable.__dict__.setdefault("properties_by_faults", {}).setdefault(topic, {})
+    kept.update(properties)
+    create(scalable, topic, kept, segments)
+
+
+@in_place_of(ScalableTopicsExtension.delete_topics, clause="pr25648.diff.net-effect")
+def deletes_a_namespace_without_a_word(_, scalable, namespace):
+    """Watches are not told of the scalable topics that are deleted with their namespace."""
+    for topic in scalable.topics_of(namespace):
+        del scalable._records[namespace][topic]
+
+
+@on_request("watchScalableTopicsClose", clause="pr25648.watch.several")
+def closes_the_look_up_with_the_number_of_a_watch(carry_out, session, request):
+    """The close of a watch ends the look-up with its number too."""
+    session.broker.extension(ScalableTopicsExtension).layouts.close(session, CommandScalableTopicClose(session_id=request.watch_id))
+    carry_out()
+
+
+@in_place_of(fits, clause="pr25648.filter.exact")
+def compares_properties_in_one_line(_, properties, filters):
+    """Properties are compared in one line of text, such as `a=1,b=2`."""
+    line = ",".join(f"{key}={value}" for key, value in sorted(properties.items())).split(",")
+    return all(f"{key}={value}" in line for key, value in filters.items())
 
 
 @in_place_of(ScalableTopicsAdmin.create_scalable_topic, clause="pr25648.admin.create")
