@@ -197,7 +197,7 @@ class Broker:
 
     def may_list(self, connection: Connection, namespace: str) -> bool:
         """Return whether a connection may list the topics of a namespace."""
-        return self.authorization.allows(connection.role, namespace, *ACTIONS)
+        return self.authorization.allows(connection.role, namespace, "produce", "consume")
 
     def may_look_up(self, connection: Connection, namespace: str) -> bool:
         """Return whether a connection may look up the topics of a namespace and their partition counts."""
