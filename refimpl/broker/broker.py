@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from refimpl import proposals as known
 from refimpl.broker.admin import Admin
-from refimpl.broker.authorization import ACTIONS, Authorization
+from refimpl.broker.authorization import Authorization
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.names import parse_topic
 from refimpl.broker.requests import REQUESTS, Handler, answering
