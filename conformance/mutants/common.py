@@ -4,6 +4,7 @@ from google.protobuf.message import Message
 
 from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgoing
 from refimpl.broker import Broker, Session
+from refimpl.broker.authorization import Authorization
 from refimpl.broker.subscription import Subscription
 from refimpl.names import is_namespace, namespace_of
 from refimpl.proposals.extension import EntryVerdict
@@ -85,6 +86,15 @@ def asks_for_permission_once(may, broker, connection, namespace):
     if may(broker, connection, namespace):
         allowed.add((may, namespace))
     return (may, namespace) in allowed
+
+
+@in_place_of(
+    Authorization.administers,
+    clause=("core.auth.lookup-forbidden", "pip145.list.authorized-roles", "pip247.watch.unauthorized", "pr25648.error.unauthorized"),
+)
+def knows_no_administrators_of_tenants(administers, authorization, role, tenant):
+    """An administrator of a tenant needs a permission in each of its namespaces."""
+    return authorization.is_super_user(role)
 
 
 # Watches

@@ -8,6 +8,7 @@ import re2
 from conformance.mutants.model import in_place_of, on_incoming, on_outgoing, on_request
 from refimpl.broker import Broker
 from refimpl.broker.admin import Admin
+from refimpl.broker.authorization import ACTIONS
 from refimpl.indexes.topic_patterns import TopicsPattern, compile_pattern
 from refimpl.indexes.topics_hash import topics_hash
 from refimpl.names import is_system_topic, partitioned_topic_name
@@ -130,10 +131,23 @@ def creates_the_namespace_that_is_asked_for(carry_out, session, request):
     session.broker.store.namespaces.setdefault(request.namespace, StoredNamespace())
 
 
+@in_place_of(Broker.released, clause="pip145.list.mode-non-persistent")
+def keeps_non_persistent_topics_that_had_a_subscription(released, broker, topic):
+    """A non-persistent topic stays in the list after its last consumer has left, as a persistent one does."""
+    if not topic.subscriptions:
+        released(broker, topic)
+
+
 @in_place_of(Broker.may_list, clause="pip145.list.authorized-roles")
 def lists_for_super_users_only(may_list, broker, connection, namespace):
     """A role that has a permission in the namespace, but is no super-user, is refused."""
     return broker.authorization.is_super_user(connection.role)
+
+
+@in_place_of(Broker.may_list, clause=("pip145.list.unauthorized", "pip145.watch.unauthorized", "pr25648.error.unauthorized"))
+def lists_for_every_permission(may_list, broker, connection, namespace):
+    """A role may list a namespace with any permission in it, one for functions included."""
+    return broker.authorization.allows(connection.role, namespace, *ACTIONS)
 
 
 # Patterns
@@ -149,6 +163,12 @@ def searches_for_a_pattern(matches, pattern, name):
 def compares_a_partition_by_its_own_name(matched, topic):
     """A pattern is compared with the name of a partition, -partition-N included."""
     return topic.partition("://")[2]
+
+
+@in_place_of(matched_name, clause="pip145.pattern.partitioned-name")
+def takes_partitions_for_persistent(matched, topic):
+    """A pattern is compared with the whole name of a non-persistent partition, -partition-N included."""
+    return matched(topic) if topic.startswith("persistent://") else topic.partition("://")[2]
 
 
 @in_place_of(partitioned_topic_name, clause="pip145.pattern.ordinary-suffix")

@@ -1,5 +1,7 @@
 """Faults of PIP-145: updates, races between them and requests, and the close of a watcher."""
 
+from urllib.parse import unquote
+
 from conformance.mutants.model import in_place_of, mutant, on_incoming, on_request
 from conformance.mutants.watches import Update, Watch, drop
 from refimpl.broker import Broker, Session
@@ -19,6 +21,22 @@ from refimpl.wire.pulsar_api_pb2 import (
 def announces_what_a_pattern_fits_at_the_beginning(matching, index, name):
     """A pattern is told of longer names than it fits."""
     return list(dict.fromkeys(text for end in range(len(name) + 1) for text in matching(index, name[:end])))
+
+
+@in_place_of(PatternIndex.matching, clause="pip145.update.on-create")
+def decodes_the_names_of_changes(matching, index, name):
+    """The name of a topic that is created or deleted is percent-decoded once more before it is matched."""
+    return matching(index, unquote(name))
+
+
+@in_place_of(TopicListBroker.created, clause="pip145.update.on-create")
+def announces_each_partition_once(created, lists, topic):
+    """A partition that was announced is not announced again when it comes back."""
+    updates = created(lists, topic)
+    told = lists.__dict__.setdefault("told_by_faults", set())
+    again = topic in told and partitioned_topic_name(topic) != topic
+    told.add(topic)
+    return [] if again else updates
 
 
 # Closing

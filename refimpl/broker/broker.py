@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from refimpl import proposals as known
 from refimpl.broker.admin import Admin
-from refimpl.broker.authorization import ACTIONS, Authorization
+from refimpl.broker.authorization import Authorization
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.names import parse_topic
 from refimpl.broker.requests import REQUESTS, Handler, answering
@@ -197,7 +197,7 @@ class Broker:
 
     def may_list(self, connection: Connection, namespace: str) -> bool:
         """Return whether a connection may list the topics of a namespace."""
-        return self.authorization.allows(connection.role, namespace, *ACTIONS)
+        return self.authorization.allows(connection.role, namespace, "produce", "consume")
 
     def may_look_up(self, connection: Connection, namespace: str) -> bool:
         """Return whether a connection may look up the topics of a namespace and their partition counts."""
