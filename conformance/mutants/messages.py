@@ -9,6 +9,7 @@ from refimpl.wire.payload import checksum_matches
 from refimpl.wire.pulsar_api_pb2 import (
     CommandAck,
     CommandAckResponse,
+    CommandGetLastMessageIdResponse,
     CommandMessage,
     CommandProducerSuccess,
     CommandRedeliverUnacknowledgedMessages,
@@ -42,6 +43,13 @@ def has_one_name_for_all_nameless_producers(_, answer):
     """Every producer that brings no name is told the same one."""
     if answer.producer_name.startswith("standalone-0-"):
         answer.producer_name = "standalone-0-0"
+
+
+@on_outgoing(CommandProducerSuccess, clause="core.producer.name-generated")
+def numbers_nameless_producers_by_connection(session, answer):
+    """The generated name of a producer is its number on its connection."""
+    if answer.producer_name.startswith("standalone-0-"):
+        answer.producer_name = f"standalone-0-{len(session.producers)}"
 
 
 @on_request("producer", clause="core.producer.repeated")
@@ -208,3 +216,25 @@ def redelivers_everything_when_some_is_named(_, request):
 def counts_only_the_first_redelivery(_, message):
     """The redelivery_count is 1 with each redelivery, however many there were."""
     message.redelivery_count = min(message.redelivery_count, 1)
+
+
+@in_place_of(Subscription.redeliver, clause="core.redeliver.own-messages")
+def redelivers_what_another_consumer_holds(redeliver, subscription, consumer, indexes):
+    """Named messages come again, also those that another consumer holds."""
+    for other in subscription.consumers:
+        for index in set(other.pending) & set(indexes or ()):
+            consumer.pending[index] = other.pending.pop(index)
+    redeliver(subscription, consumer, indexes)
+
+
+@on_outgoing(CommandGetLastMessageIdResponse, clause="core.position.last-message")
+def says_nothing_of_the_partition_of_the_last_message(_, answer):
+    """The id of the last message has no partition."""
+    answer.last_message_id.ClearField("partition")
+
+
+@in_place_of(Subscription.skip, clause="core.admin.skip")
+def skips_what_is_acknowledged(skip, subscription, count):
+    """Messages to skip are counted from the first one on that is not acknowledged, with all behind it."""
+    first = subscription.cursor.mark_delete
+    skip(subscription, count and sum(not subscription.cursor.is_acknowledged(index) for index in range(first, first + count)))

@@ -2,7 +2,9 @@
 
 from conformance.mutants.model import in_place_of, mutant, on_incoming, on_request
 from refimpl.broker import Broker, Session
+from refimpl.broker.admin import Admin
 from refimpl.broker.names import parse_topic
+from refimpl.names import partition_name
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import (
     CommandPartitionedTopicMetadata,
@@ -95,3 +97,31 @@ def keeps_the_partition_count_of_a_deleted_topic(patches):
 def creates_topics_that_nobody_wants(_, request):
     """PARTITIONED_METADATA counts as if metadata_auto_creation_enabled were true."""
     request.metadata_auto_creation_enabled = True
+
+
+@in_place_of(Admin.unload_topic, clause="core.push.unloaded-together")
+def unloads_the_first_partition_only(unload, admin, topic):
+    """The unloading of a topic with partitions closes the clients of the first one."""
+    partitions = admin.partitioned_metadata(topic)["partitions"]
+    unload(admin, partition_name(topic, 0) if partitions else topic)
+
+
+@in_place_of(Broker.unload, clause="core.push.unloaded-together")
+def leaves_non_persistent_topics_when_it_unloads(unload, broker, name):
+    """Clients of topics that are not persistent stay."""
+    if name.domain == "persistent":
+        unload(broker, name)
+
+
+@in_place_of(Admin.subscriptions, clause="core.admin.all-partitions")
+def lists_the_subscriptions_of_the_first_partition(subscriptions, admin, topic):
+    """The subscriptions of a topic with partitions are those of the first one."""
+    partitions = admin.partitioned_metadata(topic)["partitions"]
+    return subscriptions(admin, partition_name(topic, 0) if partitions else topic)
+
+
+@in_place_of(Admin.skip_messages, clause="core.admin.all-partitions")
+def skips_messages_of_the_first_partition(skip, admin, topic, subscription, count):
+    """All messages of a subscription of a topic with partitions are skipped on the first one only."""
+    partitions = admin.partitioned_metadata(topic)["partitions"]
+    skip(admin, partition_name(topic, 0) if partitions else topic, subscription, count)

@@ -134,6 +134,13 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             "DELETE", "{topic}/subscription/{subscription}", ("topic", "subscription"),
             "Delete a subscription; forced: also with consumers.", _FORCE, {"force": "{force}"},
         ),
+        "skip_messages": Operation(
+            "POST", "{topic}/subscription/{subscription}/skip/{count}", ("topic", "subscription", "count"),
+            "Let a subscription skip its next messages.",
+        ),
+        "skip_all_messages": Operation(
+            "POST", "{topic}/subscription/{subscription}/skip_all", ("topic", "subscription"), "Let a subscription skip all its messages.",
+        ),
         "create_scalable_topic": Operation(
             "PUT", _SCALABLE, _T, "Create a scalable topic (`topic://..`).",
             {"properties": {}, "segments": 1}, {"numInitialSegments": "{segments}"}, body="properties",
@@ -160,6 +167,8 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "get_scalable_topic": Operation("GET", _SCALABLE, _T, "Read the segments and properties of a scalable topic."),
         "partitioned_metadata": Operation("GET", "{topic}/partitions", _T, "Read the number of partitions of a topic."),
         "topic_stats": Operation("GET", "{topic}/stats", _T, "Read the counters of a topic, its producers and subscriptions."),
+        "partitioned_stats": Operation("GET", "{topic}/partitioned-stats", _T, "Read the counters of all partitions of a topic."),
+        "list_subscriptions": Operation("GET", "{topic}/subscriptions", _T, "List the subscriptions of a topic, or of all its partitions."),
         "clusters": Operation("GET", "clusters", (), "List the clusters."),
         "broker_health": Operation("GET", "brokers/health", (), "Let the broker produce to and read from itself."),
         "runtime_configuration": Operation("GET", CONFIGURATION_PATH, (), "Read the broker's settings."),

@@ -6,6 +6,7 @@ Errors have the HTTP status observed on Apache Pulsar 4.2.4.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -273,7 +274,15 @@ class Admin:
         sums = {
             key: sum(one[key] for one in stats.values()) for key in ("msgInCounter", "bytesInCounter", "msgOutCounter", "bytesOutCounter")
         }
-        return {**sums, "metadata": {"partitions": len(parts), "deleted": False}, "partitions": stats if per_partition else {}}
+        backlogs: Counter[str] = Counter()
+        for one in stats.values():
+            backlogs.update({name: subscription["msgBacklog"] for name, subscription in one["subscriptions"].items()})
+        return {
+            **sums,
+            "subscriptions": {name: {"msgBacklog": backlog} for name, backlog in backlogs.items()},
+            "metadata": {"partitions": len(parts), "deleted": False},
+            "partitions": stats if per_partition else {},
+        }
 
     def internal_stats(self, topic: str) -> dict[str, Any]:
         """Return the ledgers and cursors of a topic."""
