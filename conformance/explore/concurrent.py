@@ -246,7 +246,7 @@ async def play(endpoint: Endpoint, capabilities: Mapping[str, bool], seed: str, 
             async with asyncio.TaskGroup() as tasks:
                 for actor in actors:
                     tasks.create_task(actor.act())
-            await player.fence()
+            await player.fence(all_of_them=True)
             await asyncio.sleep(REST * slow)
             player.drain()
             return Played([problem async for problem in _problems(player, observer)], sum(actor.done for actor in actors))

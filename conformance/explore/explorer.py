@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from conformance.explore.actions import KINDS
 from conformance.explore.concurrent import play
+from conformance.explore.conditions import allows
 from conformance.explore.difference import Difference
 from conformance.explore.drawing import draw
 from conformance.explore.freedoms import load_freedoms
@@ -192,13 +193,12 @@ class Explorer:
         return enough or time.monotonic() - self._begun >= self._plan.seconds
 
     def _is_new(self, difference: Difference) -> bool:
-        signature, kinds = difference.signature, difference.kinds
         release = self._endpoint.release if self._endpoint else None
         for entry in load_freedoms().differences:
-            if entry.allows(signature, kinds, release):
+            if allows(entry, difference, release):
                 self.explored.free[entry.signature] += 1
                 return False
-        return signature not in self.explored.differences and signature not in self.explored.unrepeated
+        return difference.signature not in {*self.explored.differences, *self.explored.unrepeated}
 
     def _keep(self, difference: Difference) -> None:
         """Keep a difference as small as it can be made, or apart if it does not come again."""

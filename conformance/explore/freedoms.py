@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Collection
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -35,26 +34,18 @@ class FreeDifference(BaseModel):
         signature: As the report shows it; `*` stands for anything.
         only: The releases of Apache Pulsar that may differ so; empty: any broker may.
         after: The kinds of actions of which the scenario has one; empty: any.
+        when: A condition on what both have said, see conditions.py; None: none.
+        finding: The page under docs/findings, if it is a defect that is known; None: it is a freedom.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     signature: str
     only: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+    when: Literal["other-consumers", "beyond-permits"] | None = None
+    finding: str | None = None
     free: str
     reason: str
-
-    def allows(self, signature: str, kinds: Collection[str], release: str | None) -> bool:
-        """Tell whether a difference is this one.
-
-        Args:
-            signature: Its signature.
-            kinds: The kinds of actions up to it.
-            release: The release of Apache Pulsar that it was met with; None: another broker.
-        """
-        if (self.only and release not in self.only) or (self.after and not any(kind in kinds for kind in self.after)):
-            return False
-        return fnmatch.fnmatchcase(signature, self.signature)
 
 
 class Freedoms(BaseModel):

@@ -65,6 +65,7 @@ async def on_target(endpoint: Endpoint, scenario: Scenario, names: Mapping[str, 
         nonlocal place
         place += 1
         await _until_said(player, said.after[place], slow)
+        await player.fence()  # what gets no answer has arrived all the same, before another connection acts
 
     async def between(player: Player) -> bool:
         expected = said.after[place]
@@ -72,7 +73,9 @@ async def on_target(endpoint: Endpoint, scenario: Scenario, names: Mapping[str, 
         if not missing and not extra:
             return True
         difference.append(
-            Difference(scenario, len(player.steps) - 1, _sorted(missing), _sorted(extra), said.player.steps, said.player.told)
+            Difference(
+                scenario, len(player.steps) - 1, _sorted(missing), _sorted(extra), said.player.steps, said.player.told, player.told
+            )
         )
         return False
 
@@ -82,7 +85,7 @@ async def on_target(endpoint: Endpoint, scenario: Scenario, names: Mapping[str, 
         try:
             await player.play(scenario, between)
             if not difference:
-                await player.fence()
+                await player.fence(all_of_them=True)
                 await asyncio.sleep(AFTERWARDS)
                 player.drain()
                 await between(player)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from conformance.engine.frames import build_frame
 from conformance.engine.values import resolve
 from conformance.explore.actions import KINDS
-from conformance.explore.said import Delivery, Told
+from conformance.explore.said import UNHEARD, Delivery, Told
 from conformance.explore.world import NAMESPACES, Action, Scenario, World
 from conformance.running.connection import Connection
 from conformance.targets.admin import AdminClient
@@ -65,7 +65,8 @@ class Player:
         self._connections: dict[str, Connection] = {}
         self._requests = 0
         self._bodies = 0
-        self._pongs = 0
+        self._fenced: set[str] = set()
+        self._unanswered: set[str] = set()
         self._sequences: dict[tuple[str, int], int] = {}
         self._answers: set[asyncio.Future[None]] = set()
         self.changed = asyncio.Event()
@@ -133,6 +134,7 @@ class Player:
     async def _write(self, at: str, data: bytes) -> None:
         """Write bytes; if the broker has closed the connection, or does not read, that shows in what it says."""
         if at in self._connections:
+            self._unanswered.add(at)
             with contextlib.suppress(TimeoutError):
                 await self._connections[at].send(data, _PATIENCE)
 
@@ -215,20 +217,25 @@ class Player:
         for connection in list(self._connections.values()):
             connection.drain()
 
-    async def fence(self) -> None:
-        """Send a PING on each connection and wait for the answers, so that all that was said before has arrived."""
-        self._pongs = 0
-        count = 0
-        for connection in list(self._connections.values()):
-            with contextlib.suppress(TimeoutError):
-                await connection.send(build_frame({"ping": {}}), _PATIENCE)
-                count += 1
+    async def fence(self, *, all_of_them: bool = False) -> None:
+        """Send a PING on each connection to which something was sent that got no answer, and wait for the answers.
+
+        What was sent has then been read, and what was said before has arrived.
+
+        Args:
+            all_of_them: On the other connections, too.
+        """
+        self._fenced = set(self._connections) if all_of_them else self._unanswered & set(self._connections)
+        self._unanswered.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                while self._pongs < min(count, len(self._connections)):
+                for at in sorted(self._fenced):
+                    if at in self._connections:
+                        await self._connections[at].send(build_frame({"ping": {}}), _PATIENCE)
+                while self._fenced & set(self._connections):
                     self.changed.clear()
                     self.drain()
-                    if self._pongs < min(count, len(self._connections)):
+                    if self._fenced & set(self._connections):
                         await self.changed.wait()
 
     def _note(self, step: dict[str, Any]) -> None:
@@ -242,9 +249,11 @@ class Player:
         def heard(frame: Frame) -> None:
             connected.set()
             if self._connections.get(at) is connection:
+                if command_name(frame.command) not in UNHEARD:
+                    self._unanswered.discard(at)
                 self.told.heard(at, frame)
                 if command_name(frame.command) == "pong":
-                    self._pongs += 1
+                    self._fenced.discard(at)
                     self.changed.set()
                 if command_name(frame.command) == "ping":
                     self._answers.add(asyncio.ensure_future(connection.send(build_frame({"pong": {}}), _PATIENCE)))

@@ -52,6 +52,15 @@ class Delivery:
 
 
 @dataclass
+class Count:
+    """What a consumer was granted and got: permits, messages, and entries, of which each is a message or a batch."""
+
+    permits: int = 0
+    messages: int = 0
+    entries: int = 0
+
+
+@dataclass
 class Told:
     """All that one broker has said in a scenario.
 
@@ -63,6 +72,9 @@ class Told:
     lines: Counter[Line] = field(default_factory=Counter)
     frames: list[tuple[str, Frame | None, Line]] = field(default_factory=list)
     deliveries: dict[tuple[str, str, str], Delivery] = field(default_factory=dict)
+    takers: dict[str, dict[str, list[tuple[str, int]]]] = field(default_factory=dict)
+    """The consumers that got each message of a shared subscription, in their order."""
+    counts: dict[tuple[str, int], Count] = field(default_factory=dict)
     sets: dict[str, frozenset[str]] = field(default_factory=dict)
     """Sets of topics by their hash, as far as they were told."""
     consumers: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
@@ -82,6 +94,10 @@ class Told:
     def asks(self, at: str, spec: Mapping[str, Any]) -> None:
         """Remember a request, to know what its answer is about."""
         ((name, fields),) = spec.items()
+        if name == "subscribe" and (at, fields["consumer_id"]) not in self.open_consumers:
+            self.counts[at, fields["consumer_id"]] = Count()
+        if name == "flow":
+            self.counts.setdefault((at, fields["consumer_id"]), Count()).permits += fields["messagePermits"]
         if "request_id" in fields:
             self.asked[at, fields["request_id"]] = {name: fields}
 
@@ -161,19 +177,31 @@ class Told:
             text = text.replace(name, f"${{{variable}}}")
         return text
 
+    def lane(self, at: str, consumer: int) -> str:
+        """Return who hears what a consumer gets: its connection, or its shared subscription."""
+        subscription = self.consumers.get((at, consumer), {})
+        if subscription.get("subType") != "Shared":
+            return at
+        return f"subscription {subscription['subscription']} of {self._symbolic(subscription['topic'])}"
+
     def _delivered(self, at: str, message: Any, frame: Frame, fields: dict[str, Any]) -> str:
-        subscription = self.consumers.get((at, message.consumer_id), {})
+        key = (at, message.consumer_id)
+        lane = self.lane(*key)
+        subscription = self.consumers.get(key, {})
         fields.pop("message_id", None)
         bodies = bodies_of(frame)
         fields["bodies"] = bodies
-        shared = subscription.get("subType") == "Shared"
+        count = self.counts.setdefault(key, Count())
+        count.messages += len(bodies)
+        count.entries += 1
+        shared = lane != at
         order = (str(subscription.get("topic")), str(subscription.get("subscription")), ",".join(bodies))
         place = {"ledgerId": message.message_id.ledgerId, "entryId": message.message_id.entryId}
         self.deliveries[order] = Delivery(order, at, message.consumer_id, shared, place)
         if shared:
+            self.takers.setdefault(lane, {}).setdefault(order[2], []).append(key)
             fields.pop("consumer_id", None)
-            return f"subscription {order[1]} of {self._symbolic(order[0])}"
-        return at
+        return lane
 
     def _learn(self, at: str, name: str, message: Any) -> None:
         learn = _LEARN.get(name)

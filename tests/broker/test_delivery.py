@@ -79,8 +79,11 @@ def test_a_non_persistent_topic_keeps_nothing() -> None:
     assert peer.flow(1) == []
     peer.publish("seen", "lost too")
     assert peer.texts() == ["seen"]
-    assert broker.non_persistent_topics("public/default") == [topic]
+    assert broker.non_persistent_topics("public/default", in_use=True) == [topic]
     peer.session.eof(0.0)
+    assert broker.non_persistent_topics("public/default", in_use=True) == []
+    assert broker.non_persistent_topics("public/default") == [topic]
+    broker.admin.unload_topic(topic)
     assert broker.non_persistent_topics("public/default") == []
 
 
