@@ -34,7 +34,7 @@ class FreeDifference(BaseModel):
         signature: As the report shows it; `*` stands for anything.
         only: The releases of Apache Pulsar that may differ so; empty: any broker may.
         after: The kinds of actions of which the scenario has one; empty: any.
-        when: A condition on what both have said, see conditions.py; None: none.
+        when: A condition on each line that differs, from conditions.py; None: none.
         finding: The page under docs/findings, if it is a defect that is known; None: it is a freedom.
     """
 
@@ -42,7 +42,7 @@ class FreeDifference(BaseModel):
     signature: str
     only: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
-    when: Literal["other-consumers", "beyond-permits"] | None = None
+    when: Literal["other-consumers", "beyond-permits", "shared-without-order", "failover", "acknowledged-before-unload"] | None = None
     finding: str | None = None
     free: str
     reason: str

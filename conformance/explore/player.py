@@ -115,7 +115,7 @@ class Player:
     def subscribes(self, at: str, fields: Mapping[str, Any]) -> None:
         """Remember what a consumer asks for, to know what its messages are about."""
         if (at, fields["consumer_id"]) not in self.told.open_consumers:
-            self.told.consumers[at, fields["consumer_id"]] = fields
+            self.told.consumers[at, fields["consumer_id"]] = {**fields, "topic": self.concrete(fields["topic"])}
 
     def leaves(self, at: str, consumer: int) -> None:
         """Remember that a consumer is closed."""
@@ -151,6 +151,8 @@ class Player:
         assert self._admin is not None
         result = await self._admin.call(operation, _resolved(arguments, self._concrete))
         self.told.answered(operation, result.status)
+        if operation == "unload_topic":
+            self.told.unloads(self.concrete(arguments["topic"]))
         self._note({"admin": {operation: arguments}} | ({} if result.ok else {"status": result.status}))
 
     async def disconnect(self, at: str, how: Literal["fin", "rst"]) -> None:

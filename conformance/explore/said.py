@@ -35,6 +35,10 @@ class Line:
     name: str
     fields: str
 
+    def value(self, field: str) -> Any:
+        """Return a field; None: it is not set."""
+        return json.loads(self.fields).get(field) if self.fields.startswith("{") else None
+
     def __str__(self) -> str:
         """Write it in one line."""
         return f"{self.lane}: {self.name} {self.fields}".rstrip()
@@ -73,7 +77,11 @@ class Told:
     frames: list[tuple[str, Frame | None, Line]] = field(default_factory=list)
     deliveries: dict[tuple[str, str, str], Delivery] = field(default_factory=dict)
     takers: dict[str, dict[str, list[tuple[str, int]]]] = field(default_factory=dict)
-    """The consumers that got each message of a shared subscription, in their order."""
+    """The consumers that got each entry of a shared subscription, in their order."""
+    acknowledged: set[tuple[str, str, str]] = field(default_factory=set)
+    """Entries that were acknowledged, as in `deliveries`."""
+    unsafe: set[tuple[str, str]] = field(default_factory=set)
+    """Those that were acknowledged before their topic was unloaded, by subscription and bodies."""
     counts: dict[tuple[str, int], Count] = field(default_factory=dict)
     sets: dict[str, frozenset[str]] = field(default_factory=dict)
     """Sets of topics by their hash, as far as they were told."""
@@ -98,8 +106,25 @@ class Told:
             self.counts[at, fields["consumer_id"]] = Count()
         if name == "flow":
             self.counts.setdefault((at, fields["consumer_id"]), Count()).permits += fields["messagePermits"]
+        if name == "ack":
+            self._acknowledges(at, fields)
         if "request_id" in fields:
             self.asked[at, fields["request_id"]] = {name: fields}
+
+    def _acknowledges(self, at: str, fields: Mapping[str, Any]) -> None:
+        named = [(one["ledgerId"], one["entryId"]) for one in fields["message_id"]]
+        for order, one in self.deliveries.items():
+            place = (one.message_id["ledgerId"], one.message_id["entryId"])
+            if place in named or (fields["ack_type"] == "Cumulative" and place <= max(named)):
+                consumer = self.consumers.get((at, fields["consumer_id"]), {})
+                if order[:2] == (consumer.get("topic"), consumer.get("subscription")):
+                    self.acknowledged.add(order)
+
+    def unloads(self, topic: str) -> None:
+        """Remember that a topic, or all its partitions, are unloaded."""
+        for name, subscription, bodies in self.acknowledged:
+            if name == topic or name.startswith(f"{topic}-partition-"):
+                self.unsafe.add((self._subscription(name, subscription), bodies))
 
     def expects_list(self, request: int, pattern: str, mode: str) -> None:
         """Remember what a list is about."""
@@ -179,10 +204,16 @@ class Told:
 
     def lane(self, at: str, consumer: int) -> str:
         """Return who hears what a consumer gets: its connection, or its shared subscription."""
-        subscription = self.consumers.get((at, consumer), {})
-        if subscription.get("subType") != "Shared":
-            return at
-        return f"subscription {subscription['subscription']} of {self._symbolic(subscription['topic'])}"
+        shared = self.consumers.get((at, consumer), {}).get("subType") == "Shared"
+        return self.subscription_of(at, consumer) if shared else at
+
+    def subscription_of(self, at: str, consumer: int) -> str:
+        """Return the subscription of a consumer."""
+        fields = self.consumers.get((at, consumer), {})
+        return self._subscription(fields.get("topic", "?"), fields.get("subscription", "?"))
+
+    def _subscription(self, topic: str, name: str) -> str:
+        return f"subscription {name} of {self._symbolic(topic)}"
 
     def _delivered(self, at: str, message: Any, frame: Frame, fields: dict[str, Any]) -> str:
         key = (at, message.consumer_id)
