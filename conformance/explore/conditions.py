@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote, unquote
 
 from conformance.explore.difference import Difference
-from conformance.explore.freedoms import FreeDifference
+from conformance.explore.freedoms import FreeDifference, KnownProblem, load_freedoms
 from conformance.explore.said import Line
 
 
@@ -23,6 +26,17 @@ def allows(entry: FreeDifference, difference: Difference, release: str | None) -
     if entry.when is not None and not all(_CONDITIONS[entry.when](difference, line) for line in (*difference.missing, *difference.extra)):
         return False
     return fnmatch.fnmatchcase(difference.signature, entry.signature)
+
+
+def entry_for(difference: Difference, release: str | None) -> FreeDifference | None:
+    """Return the entry of the list that allows a difference; None: there is none."""
+    return next((entry for entry in load_freedoms().differences if allows(entry, difference, release)), None)
+
+
+def known_problem(problem: str, release: str | None) -> KnownProblem | None:
+    """Return the entry of the list for something that does not hold after actions at the same time; None: there is none."""
+    entries = load_freedoms().concurrent
+    return next((one for one in entries if release in one.only and fnmatch.fnmatchcase(problem, one.signature)), None)
 
 
 def _other_consumers(difference: Difference, line: Line) -> bool:
@@ -48,7 +62,7 @@ def _shared_without_order(difference: Difference, line: Line) -> bool:
 
 def _failover(difference: Difference, line: Line) -> bool:
     """It is about a consumer of a failover subscription."""
-    return difference.told.consumers.get((line.lane, line.value("consumer_id")), {}).get("subType") == "Failover"
+    return difference.other.consumers.get((line.lane, line.value("consumer_id")), {}).get("subType") == "Failover"
 
 
 def _acknowledged_before_unload(difference: Difference, line: Line) -> bool:
@@ -60,11 +74,50 @@ def _acknowledged_before_unload(difference: Difference, line: Line) -> bool:
     return (subscription, ",".join(line.value("bodies"))) in told.unsafe
 
 
+def _encoded_names(difference: Difference, line: Line) -> bool:
+    """Both sides say the same, but for characters that are percent-encoded, once or twice."""
+    lines = difference.missing if line in difference.extra else difference.extra
+    return any((line.lane, line.name, _decoded(line.fields)) == (one.lane, one.name, _decoded(one.fields)) for one in lines)
+
+
+def _repeated_id(difference: Difference, line: Line) -> bool:
+    """It is said as well, and of a watch over scalable topics whose id was used for another one before."""
+    return line in difference.extra and difference.other.watch_ids[line.lane, line.value("watch_id")] > 1
+
+
+def _repeated_id_or_encoded_names(difference: Difference, line: Line) -> bool:
+    return _repeated_id(difference, line) or _encoded_names(difference, line)
+
+
+def _encoded_twin(difference: Difference, line: Line) -> bool:  # noqa: ARG001
+    """A scalable topic has the name of the topic that is used, and percent-encoding changes it."""
+    world, actions = difference.scenario.world, difference.scenario.until(difference.place).actions
+    topic = world.topic(dict(actions[-1].arguments).get("topic", (0, 0, None)))
+    twins = [world.topic(dict(action.arguments)["topic"]) for action in actions if action.kind == "create_scalable_topic"]
+    local = topic.split("/", 4)[4]
+    return quote(local, safe="") != local and any(topic == twin or topic.startswith(f"{twin}-partition-") for twin in twins)
+
+
+def _decoded(text: str) -> str:
+    """Return fields without percent-encoding, and with their lists in order."""
+
+    def in_order(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: in_order(one) for key, one in value.items()}
+        return sorted(value) if isinstance(value, list) else value
+
+    return json.dumps(in_order(json.loads(unquote(unquote(text))))) if text.startswith("{") else text
+
+
 _CONDITIONS: Mapping[str, Callable[[Difference, Line], bool]] = {
     "other-consumers": _other_consumers,
     "beyond-permits": _beyond_permits,
     "shared-without-order": _shared_without_order,
     "failover": _failover,
+    "encoded-names": _encoded_names,
+    "encoded-twin": _encoded_twin,
+    "repeated-id": _repeated_id,
+    "repeated-id-or-encoded-names": _repeated_id_or_encoded_names,
     "acknowledged-before-unload": _acknowledged_before_unload,
 }
 """Conditions on each line that differs, by their name in freedoms.yaml."""

@@ -14,6 +14,20 @@ from conformance.judging.likeness import load_differences
 HOME = Path(__file__).parent / "freedoms.yaml"
 
 
+Condition = Literal[
+    "other-consumers",
+    "beyond-permits",
+    "shared-without-order",
+    "failover",
+    "encoded-names",
+    "encoded-twin",
+    "repeated-id",
+    "repeated-id-or-encoded-names",
+    "acknowledged-before-unload",
+]
+"""The conditions, which conditions.py has."""
+
+
 class FreeField(BaseModel):
     """A field that is not compared: `CONSUMER_STATS_RESPONSE.*`.
 
@@ -35,6 +49,7 @@ class FreeDifference(BaseModel):
         only: The releases of Apache Pulsar that may differ so; empty: any broker may.
         after: The kinds of actions of which the scenario has one; empty: any.
         when: A condition on each line that differs, from conditions.py; None: none.
+        goes_on: Whether both are in the same state all the same, so that the scenario goes on.
         finding: The page under docs/findings, if it is a defect that is known; None: it is a freedom.
     """
 
@@ -42,18 +57,38 @@ class FreeDifference(BaseModel):
     signature: str
     only: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
-    when: Literal["other-consumers", "beyond-permits", "shared-without-order", "failover", "acknowledged-before-unload"] | None = None
+    when: Condition | None = None
+    goes_on: bool = False
     finding: str | None = None
     free: str
     reason: str
 
 
+class KnownProblem(BaseModel):
+    """What does not hold after actions at the same time, by a defect that is known.
+
+    Attributes:
+        signature: The problem; `*` stands for anything.
+        only: The releases of Apache Pulsar that have the defect.
+        finding: The page under docs/findings.
+        free: The clause that it breaks.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    signature: str
+    only: tuple[str, ...]
+    finding: str
+    free: str
+    reason: str
+
+
 class Freedoms(BaseModel):
-    """What may differ."""
+    """What may differ, and what does not hold by a known defect."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     fields: list[FreeField] = []
     differences: list[FreeDifference] = []
+    concurrent: list[KnownProblem] = []
 
 
 @cache

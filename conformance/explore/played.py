@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from conformance.explore.conditions import entry_for
 from conformance.explore.difference import Difference
+from conformance.explore.freedoms import FreeDifference, KnownProblem
 from conformance.explore.player import Player, clean
 from conformance.explore.said import Line
 from conformance.explore.world import Scenario
@@ -56,8 +58,19 @@ async def on_reference(scenario: Scenario, names: Mapping[str, str]) -> Said:
     return Said(player, after)
 
 
-async def on_target(endpoint: Endpoint, scenario: Scenario, names: Mapping[str, str], said: Said, slow: float) -> Difference | None:
-    """Play a scenario on a target, as far as it says the same as the reference; return the first difference."""
+async def on_target(
+    endpoint: Endpoint, scenario: Scenario, names: Mapping[str, str], said: Said, slow: float, free: Counter[FreeDifference | KnownProblem]
+) -> Difference | None:
+    """Play a scenario on a target, as far as it says the same as the reference; return the first difference.
+
+    Args:
+        endpoint: Where the target is.
+        scenario: What to play.
+        names: The names of this time.
+        said: What the reference said.
+        slow: Factor on the time that the target has.
+        free: Counts the entries of the list of freedoms after which the scenario went on.
+    """
     difference: list[Difference] = []
     place = -1
 
@@ -72,11 +85,16 @@ async def on_target(endpoint: Endpoint, scenario: Scenario, names: Mapping[str, 
         missing, extra = expected - player.told.lines, player.told.lines - expected
         if not missing and not extra:
             return True
-        difference.append(
-            Difference(
-                scenario, len(player.steps) - 1, _sorted(missing), _sorted(extra), said.player.steps, said.player.told, player.told
-            )
+        found = Difference(
+            scenario, len(player.steps) - 1, _sorted(missing), _sorted(extra), said.player.steps, said.player.told, player.told
         )
+        entry = entry_for(found, endpoint.release)
+        if entry is not None and entry.goes_on:
+            free[entry] += 1
+            player.told.lines += missing
+            player.told.lines -= extra
+            return True
+        difference.append(found)
         return False
 
     async with AsyncExitStack() as stack:

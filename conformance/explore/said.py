@@ -78,6 +78,8 @@ class Told:
     deliveries: dict[tuple[str, str, str], Delivery] = field(default_factory=dict)
     takers: dict[str, dict[str, list[tuple[str, int]]]] = field(default_factory=dict)
     """The consumers that got each entry of a shared subscription, in their order."""
+    watch_ids: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """How often each id was used for a watch over scalable topics."""
     acknowledged: set[tuple[str, str, str]] = field(default_factory=set)
     """Entries that were acknowledged, as in `deliveries`."""
     unsafe: set[tuple[str, str]] = field(default_factory=set)
@@ -106,6 +108,8 @@ class Told:
             self.counts[at, fields["consumer_id"]] = Count()
         if name == "flow":
             self.counts.setdefault((at, fields["consumer_id"]), Count()).permits += fields["messagePermits"]
+        if name == "watchScalableTopics":
+            self.watch_ids[at, fields["watch_id"]] += 1
         if name == "ack":
             self._acknowledges(at, fields)
         if "request_id" in fields:
@@ -134,6 +138,7 @@ class Told:
         """Forget what belongs to a connection."""
         self.open_consumers = [one for one in self.open_consumers if one[0] != at]
         self.open_producers = {one for one in self.open_producers if one[0] != at}
+        self.watch_ids = Counter({key: count for key, count in self.watch_ids.items() if key[0] != at})
         self._watched = {key: value for key, value in self._watched.items() if key[1] != at}
         self._versions = {key: value for key, value in self._versions.items() if key[0] != at}
         self.consumers = {key: value for key, value in self.consumers.items() if key[0] != at}
