@@ -22,8 +22,7 @@ from conformance.explore.concurrent import play
 from conformance.explore.conditions import entry_for, known_problem
 from conformance.explore.difference import Difference
 from conformance.explore.drawing import draw
-from conformance.explore.freedoms import FreeDifference, KnownProblem
-from conformance.explore.played import on_reference, on_target
+from conformance.explore.played import Met, on_reference, on_target
 from conformance.explore.player import Step
 from conformance.explore.said import Told
 from conformance.explore.shrinking import shrink
@@ -67,7 +66,7 @@ class Explored:
 
     Attributes:
         differences: Each difference by its signature, as small as it was shrunk to.
-        free: How often a freedom or a known defect was met, by its entry in the list.
+        met: Freedoms and known defects, and what was late.
         unrepeated: Differences that did not come again when the scenario was played again.
         broken: What did not hold after concurrent actions, by their seed.
         stopped: Why the exploration ended early; None: it did not.
@@ -78,7 +77,7 @@ class Explored:
     seconds: float = 0.0
     coverage: Coverage = field(default_factory=Coverage)
     differences: dict[str, Difference] = field(default_factory=dict)
-    free: Counter[FreeDifference | KnownProblem] = field(default_factory=Counter)
+    met: Met = field(default_factory=Met)
     unrepeated: dict[str, Difference] = field(default_factory=dict)
     broken: dict[str, list[str]] = field(default_factory=dict)
     stopped: str | None = None
@@ -186,7 +185,7 @@ class Explorer:
             )
         self.explored.actions += played.actions
         known = {problem: known_problem(problem, self._release) for problem in played.problems}
-        self.explored.free.update(entry for entry in known.values() if entry is not None)
+        self.explored.met.free.update(entry for entry in known.values() if entry is not None)
         if unknown := [problem for problem, entry in known.items() if entry is None]:
             self.explored.broken[seed] = unknown
 
@@ -201,7 +200,7 @@ class Explorer:
     def _is_new(self, difference: Difference) -> bool:
         entry = entry_for(difference, self._release)
         if entry is not None:
-            self.explored.free[entry] += 1
+            self.explored.met.free[entry] += 1
             return False
         return difference.signature not in {*self.explored.differences, *self.explored.unrepeated}
 
@@ -231,10 +230,14 @@ class Explorer:
         said = self._reference.run(on_reference(scenario, names))
         if coverage is not None:
             coverage.add(said.player.steps, said.player.told)
+        met, slow = self.explored.met, self._plan.slow
+        patient = coverage is not None
+
+        def work(endpoint: Endpoint) -> Awaitable[Difference | None]:
+            return on_target(endpoint, scenario, names, said, met, slow, patient=patient)
+
         with self._fault():
-            return self._runner.run(
-                self._with_target(lambda endpoint: on_target(endpoint, scenario, names, said, self._plan.slow, self.explored.free))
-            )
+            return self._runner.run(self._with_target(work))
 
     def _names(self) -> dict[str, str]:
         number = next(self._numbers)

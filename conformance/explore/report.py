@@ -38,6 +38,8 @@ def print_summary(explored: Explored, target: str, written: Mapping[str, Path], 
         line(f"\nseen once, not again: {signature}")
     for finding, times in sorted(_findings(explored).items()):
         line(f"known: finding {finding}, {number_of(times, 'time')}")
+    if explored.met.late:
+        line(f"late, but the same: {number_of(explored.met.late, 'time')}")
     line(f"\nReport\n  {page_path}")
     if explored.stopped is not None:
         line(f"\nnot complete: {explored.stopped}")
@@ -51,7 +53,7 @@ def print_summary(explored: Explored, target: str, written: Mapping[str, Path], 
 
 def _findings(explored: Explored) -> Counter[str]:
     found: Counter[str] = Counter()
-    for entry, times in explored.free.items():
+    for entry, times in explored.met.free.items():
         if entry.finding is not None:
             found[entry.finding] += times
     return found
@@ -72,5 +74,5 @@ def page_of(explored: Explored, target: str, plan: Plan, written: Mapping[str, P
         written={signature: (path, path.read_text(encoding="utf-8")) for signature, path in written.items()},
         met=sorted(met.items()),
         ways=ways,
-        free=explored.free.most_common(),
+        free=explored.met.free.most_common(),
     )
