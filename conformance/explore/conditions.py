@@ -74,6 +74,12 @@ def _acknowledged_before_unload(difference: Difference, line: Line) -> bool:
     return (subscription, ",".join(line.value("bodies"))) in told.unsafe
 
 
+def _after_disconnect(difference: Difference, line: Line) -> bool:  # noqa: ARG001
+    """One of the three actions before was the end of a connection."""
+    actions = difference.scenario.until(difference.place).actions
+    return any(action.kind == "disconnect" for action in actions[-4:-1])
+
+
 def _encoded_names(difference: Difference, line: Line) -> bool:
     """Both sides say the same, but for characters that are percent-encoded, once or twice."""
     lines = difference.missing if line in difference.extra else difference.extra
@@ -119,5 +125,6 @@ _CONDITIONS: Mapping[str, Callable[[Difference, Line], bool]] = {
     "repeated-id": _repeated_id,
     "repeated-id-or-encoded-names": _repeated_id_or_encoded_names,
     "acknowledged-before-unload": _acknowledged_before_unload,
+    "after-disconnect": _after_disconnect,
 }
 """Conditions on each line that differs, by their name in freedoms.yaml."""

@@ -24,6 +24,7 @@ Condition = Literal[
     "repeated-id",
     "repeated-id-or-encoded-names",
     "acknowledged-before-unload",
+    "after-disconnect",
 ]
 """The conditions, which conditions.py has."""
 

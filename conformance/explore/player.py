@@ -20,6 +20,8 @@ from conformance.targets.model import Endpoint, TargetError
 from refimpl.wire import Frame, command_name
 
 _PATIENCE = 30.0
+NOTICE = 0.02
+"""Seconds that a broker has to notice the end of a connection, which nothing answers."""
 CLIENT_VERSION = "pulsar-conformance"
 LOOKUP_REQUEST = 901
 """The request id in the fragment `lib/core-lookup`."""
@@ -163,6 +165,7 @@ class Player:
             self.told.gone(at)
             self._sequences = {key: value for key, value in self._sequences.items() if key[0] != at}
             self._note({"close": {"at": at, "how": how}})
+            await asyncio.sleep(NOTICE)
 
     async def settle(self) -> None:
         """Wait until the broker has said what it will."""

@@ -1,7 +1,7 @@
 """The list of freedoms allows what it says, and nothing beside it."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -108,6 +108,33 @@ def test_only_what_was_acknowledged_before_an_unload_may_come_again() -> None:
     assert seen.finding("4.2.4") is None
     seen.other.unloads(TOPIC)
     assert (seen.finding("4.2.4"), seen.finding("5.0.0-M1")) == ("acknowledged-before-unload", None)
+
+
+def test_a_consumer_may_have_to_try_again_right_after_a_disconnect_only() -> None:
+    refused = Line("a", "error", '{"error": "ServiceNotReady", "request_id": 8}')
+    seen = Seen(kind="subscribe", missing=(Line("a", "success", '{"request_id": 8}'),), extra=(refused,))
+    assert seen.finding() is None
+    seen.before = (Action("disconnect", ()),)
+    assert seen.finding() == "a freedom"
+    seen.before = (Action("disconnect", ()), *[Action("flow", ())] * 3)
+    assert seen.finding() is None
+
+
+def test_an_encoded_name_may_leave_an_ordinary_topic_alone() -> None:
+    def finding(name: int) -> str | None:
+        topic = (("topic", (0, name, None)),)
+        lines = {
+            "missing": (Line("a", "error", '{"error": "TopicNotFound", "request_id": 1}'),),
+            "extra": (Line("a", "success", '{"request_id": 1}'),),
+        }
+        seen = Seen(before=(Action("create_scalable_topic", topic),), **lines)
+        difference = seen.difference()
+        actions = (*seen.before, Action("subscribe", topic))
+        steps = [Step(None), *(Step(action) for action in actions)]
+        entry = entry_for(replace(difference, scenario=Scenario(WORLD, actions), steps=steps), "5.0.0-M1")
+        return None if entry is None else entry.finding
+
+    assert (finding(0), finding(1)) == (None, "encoded-names")
 
 
 def test_names_may_be_encoded_and_nothing_else() -> None:
