@@ -9,8 +9,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,8 @@ PAUSES = (0.0, 0.0, 0.001, 0.01)
 """Seconds between two actions of an actor."""
 REST = 1.5
 """Seconds after the last action in which everything comes to rest."""
+NOTICE = 0.5
+"""Seconds that a change may take to reach who registers afterwards."""
 ANSWER_SECONDS = 10.0
 _CLOSES = {"topics": "watchTopicListClose", "partitions": "watchPartitionUpdateClose", "scalable": "watchScalableTopicsClose"}
 _IDS = {"topics": "watcher_id", "partitions": "watcher_id", "scalable": "watch_id"}
@@ -42,13 +45,17 @@ class Watch:
     Attributes:
         asked: What it watches.
         known: What it has accumulated; None: nothing was answered yet.
-        problems: What it was told and can't be.
+        problems: What it was told and can't be, with the topics that it is about.
+        since: When it was asked for.
+        until: When it was answered.
     """
 
     asked: Mapping[str, Any]
+    since: float
+    until: float = math.inf
     known: Any = None
     hash: str | None = None
-    problems: list[str] = field(default_factory=list)
+    problems: list[tuple[str, frozenset[str]]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,8 @@ class Observer:
         self.watches: dict[tuple[str, str, int], Watch] = {}
         self.acknowledged: set[str] = set()
         self.published: set[str] = set()
+        self.changes: list[tuple[str, float, float]] = []
+        self.closed_early = False
         self._player = player
         self._answers: set[asyncio.Future[None]] = set()
 
@@ -86,21 +95,33 @@ class Observer:
         if take is not None:
             take(at, sub_message(frame.command))
 
+    def raced(self, watch: Watch, topics: Collection[str]) -> bool:
+        """Tell whether topics were changed, each of them, while a watcher was being registered."""
+        return bool(topics) and all(
+            any(
+                (topic == changed or topic.startswith(f"{changed}-partition-")) and begun <= watch.until and watch.since <= ended + NOTICE
+                for changed, begun, ended in self.changes
+            )
+            for topic in topics
+        )
+
     def _success(self, at: str, message: Any) -> None:
         watch = self.watches.get(("topics", at, message.watcher_id))
         if watch is not None:
-            watch.known, watch.hash = set(message.topic), message.topics_hash
+            watch.known, watch.hash, watch.until = set(message.topic), message.topics_hash, asyncio.get_running_loop().time()
 
     def _update(self, at: str, message: Any) -> None:
         watch = self.watches.get(("topics", at, message.watcher_id))
         if watch is None:
             return
         if watch.known is None:
-            watch.problems.append("an update came before the answer")
+            watch.problems.append(("an update came before the answer", frozenset()))
             return
-        watch.problems += (f"{topic} was told as gone, and was not there" for topic in message.deleted_topics if topic not in watch.known)
+        gone = (topic for topic in message.deleted_topics if topic not in watch.known)
+        watch.problems += ((f"{topic} was told as gone, and was not there", frozenset({topic})) for topic in gone)
         watch.known -= set(message.deleted_topics)
-        watch.problems += (f"{topic} was told twice" for topic in message.new_topics if topic in watch.known)
+        twice = (topic for topic in message.new_topics if topic in watch.known)
+        watch.problems += ((f"{topic} was told twice", frozenset({topic})) for topic in twice)
         watch.known |= set(message.new_topics)
         watch.hash = message.topics_hash
 
@@ -120,7 +141,7 @@ class Observer:
         if message.HasField("snapshot"):
             watch.known = set(message.snapshot.topics)
         elif message.HasField("diff") and watch.known is None:
-            watch.problems.append("a diff came before the snapshot")
+            watch.problems.append(("a diff came before the snapshot", frozenset()))
         elif message.HasField("diff"):
             watch.known -= set(message.diff.removed)
             watch.known |= set(message.diff.added)
@@ -164,19 +185,24 @@ class Actor:
 
     def _watcher(self, kind: str, asked: Mapping[str, Any]) -> int:
         number, self._next_watcher = self._next_watcher, self._next_watcher + 1
-        self._observer.watches[kind, self._at, number] = Watch(asked)
+        self._observer.watches[kind, self._at, number] = Watch(asked, asyncio.get_running_loop().time())
         return number
 
+    async def _change(self, operation: str, topic: str, **more: Any) -> None:
+        begun = asyncio.get_running_loop().time()
+        await self._player.admin(operation, topic=topic, **more)
+        self._observer.changes.append((self._player.concrete(topic), begun, asyncio.get_running_loop().time()))
+
     async def _create(self) -> None:
-        await self._player.admin("create_topic", topic=self._topic())
+        await self._change("create_topic", self._topic())
 
     async def _delete(self) -> None:
         operation = self._chance.choice(("delete_topic", "delete_topic", "delete_partitioned_topic"))
-        await self._player.admin(operation, topic=self._topic(), force=True)
+        await self._change(operation, self._topic(), force=True)
 
     async def _grow(self) -> None:
         operation = self._chance.choice(("create_partitioned_topic", "update_partitioned_topic"))
-        await self._player.admin(operation, topic=self._topic(), partitions=self._chance.randint(1, 4))
+        await self._change(operation, self._topic(), partitions=self._chance.randint(1, 4))
 
     async def _change_scalable(self) -> None:
         topic = self._topic("topic")
@@ -195,7 +221,8 @@ class Actor:
         known = [key for key in self._observer.watches if key[1] == self._at]
         if known:
             key = self._chance.choice(known)
-            del self._observer.watches[key]
+            closed = self._observer.watches.pop(key)
+            self._observer.closed_early |= key[0] == "topics" and closed.known is None
             request = {} if key[0] == "scalable" else {"request_id": self._player.request()}
             await self._player.send(self._at, {_CLOSES[key[0]]: {**request, _IDS[key[0]]: key[2]}})
 
@@ -246,7 +273,7 @@ async def play(endpoint: Endpoint, capabilities: Mapping[str, bool], seed: str, 
             async with asyncio.TaskGroup() as tasks:
                 for actor in actors:
                     tasks.create_task(actor.act())
-            await player.fence()
+            await player.fence(all_of_them=True)
             await asyncio.sleep(REST * slow)
             player.drain()
             return Played([problem async for problem in _problems(player, observer)], sum(actor.done for actor in actors))
@@ -274,14 +301,19 @@ async def _prepare(player: Player) -> None:
 async def _problems(player: Player, observer: Observer) -> AsyncIterator[str]:
     for (kind, at, number), watch in observer.watches.items():
         name = f"{kind} watcher {number} on {at}"
-        for problem in watch.problems:
-            yield f"{name}: {problem}"
+        for problem, topics in watch.problems:
+            yield f"{name}: {problem}{_raced(observer, watch, topics)}"
         if watch.known is None:
-            yield f"{name} got no answer"
+            yield f"{name} got no answer" + (" (one was closed while it was being registered)" if observer.closed_early else "")
             continue
-        now = await _now(player, kind, watch)
-        if now is not None and now != watch.known:
-            yield f"{name} was told {_shown(watch.known)}; now it is {_shown(now)}"
+        try:
+            now = await _now(player, kind, watch)
+        except TimeoutError:
+            yield f"{name}: what it ought to know is not answered"
+            continue
+        if now != watch.known:
+            others = _others(watch.known, now)
+            yield f"{name} was told {_shown(watch.known)}; now it is {_shown(now)}{_raced(observer, watch, others)}"
         elif kind == "topics" and watch.hash != topics_hash(watch.known):
             yield f"{name} has the hash {watch.hash}; that of {_shown(watch.known)} is {topics_hash(watch.known)}"
     for problem in await _lost_and_repeated(player, observer):
@@ -352,6 +384,17 @@ async def _until(player: Player, heard: list[Any], count: int = 1) -> None:
             player.drain()
             if len(heard) < count:
                 await player.changed.wait()
+
+
+def _others(known: Any, now: Any) -> set[str]:
+    """Return the topics about which two sets, or two mappings, differ."""
+    if isinstance(known, dict):
+        return {topic for topic, _ in known.items() ^ now.items()}
+    return set(known ^ now)
+
+
+def _raced(observer: Observer, watch: Watch, topics: Collection[str]) -> str:
+    return " (changed while it was being registered)" if observer.raced(watch, topics) else ""
 
 
 def _shown(known: Any) -> str:

@@ -23,6 +23,7 @@ class Difference:
         extra: What only the target has said.
         steps: What the reference's player did, as the steps of a transcript.
         told: What the reference said.
+        other: What the target said.
     """
 
     scenario: Scenario
@@ -31,6 +32,7 @@ class Difference:
     extra: tuple[Line, ...]
     steps: Sequence[Step] = field(repr=False)
     told: Told = field(repr=False)
+    other: Told = field(repr=False)
 
     @property
     def signature(self) -> str:

@@ -19,10 +19,10 @@ from typing import TypeVar
 
 from conformance.explore.actions import KINDS
 from conformance.explore.concurrent import play
+from conformance.explore.conditions import entry_for, known_problem
 from conformance.explore.difference import Difference
 from conformance.explore.drawing import draw
-from conformance.explore.freedoms import load_freedoms
-from conformance.explore.played import on_reference, on_target
+from conformance.explore.played import Met, on_reference, on_target
 from conformance.explore.player import Step
 from conformance.explore.said import Told
 from conformance.explore.shrinking import shrink
@@ -66,7 +66,7 @@ class Explored:
 
     Attributes:
         differences: Each difference by its signature, as small as it was shrunk to.
-        free: How often a difference that is none was met, by its entry in the list of freedoms.
+        met: Freedoms and known defects, and what was late.
         unrepeated: Differences that did not come again when the scenario was played again.
         broken: What did not hold after concurrent actions, by their seed.
         stopped: Why the exploration ended early; None: it did not.
@@ -77,7 +77,7 @@ class Explored:
     seconds: float = 0.0
     coverage: Coverage = field(default_factory=Coverage)
     differences: dict[str, Difference] = field(default_factory=dict)
-    free: Counter[str] = field(default_factory=Counter)
+    met: Met = field(default_factory=Met)
     unrepeated: dict[str, Difference] = field(default_factory=dict)
     broken: dict[str, list[str]] = field(default_factory=dict)
     stopped: str | None = None
@@ -184,21 +184,25 @@ class Explorer:
                 self._with_target(lambda endpoint: play(endpoint, self._capabilities, seed, self._names(), self._plan.slow))
             )
         self.explored.actions += played.actions
-        if played.problems:
-            self.explored.broken[seed] = played.problems
+        known = {problem: known_problem(problem, self._release) for problem in played.problems}
+        self.explored.met.free.update(entry for entry in known.values() if entry is not None)
+        if unknown := [problem for problem, entry in known.items() if entry is None]:
+            self.explored.broken[seed] = unknown
+
+    @property
+    def _release(self) -> str | None:
+        return self._endpoint.release if self._endpoint else None
 
     def _time_is_over(self) -> bool:
         enough = self._plan.scenarios is not None and self.explored.scenarios >= self._plan.scenarios
         return enough or time.monotonic() - self._begun >= self._plan.seconds
 
     def _is_new(self, difference: Difference) -> bool:
-        signature, kinds = difference.signature, difference.kinds
-        release = self._endpoint.release if self._endpoint else None
-        for entry in load_freedoms().differences:
-            if entry.allows(signature, kinds, release):
-                self.explored.free[entry.signature] += 1
-                return False
-        return signature not in self.explored.differences and signature not in self.explored.unrepeated
+        entry = entry_for(difference, self._release)
+        if entry is not None:
+            self.explored.met.free[entry] += 1
+            return False
+        return difference.signature not in {*self.explored.differences, *self.explored.unrepeated}
 
     def _keep(self, difference: Difference) -> None:
         """Keep a difference as small as it can be made, or apart if it does not come again."""
@@ -226,8 +230,14 @@ class Explorer:
         said = self._reference.run(on_reference(scenario, names))
         if coverage is not None:
             coverage.add(said.player.steps, said.player.told)
+        met, slow = self.explored.met, self._plan.slow
+        patient = coverage is not None
+
+        def work(endpoint: Endpoint) -> Awaitable[Difference | None]:
+            return on_target(endpoint, scenario, names, said, met, slow, patient=patient)
+
         with self._fault():
-            return self._runner.run(self._with_target(lambda endpoint: on_target(endpoint, scenario, names, said, self._plan.slow)))
+            return self._runner.run(self._with_target(work))
 
     def _names(self) -> dict[str, str]:
         number = next(self._numbers)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Collection
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -13,6 +12,21 @@ from conformance.engine.source import parse, read_source
 from conformance.judging.likeness import load_differences
 
 HOME = Path(__file__).parent / "freedoms.yaml"
+
+
+Condition = Literal[
+    "other-consumers",
+    "beyond-permits",
+    "shared-without-order",
+    "failover",
+    "encoded-names",
+    "encoded-twin",
+    "repeated-id",
+    "repeated-id-or-encoded-names",
+    "acknowledged-before-unload",
+    "after-disconnect",
+]
+"""The conditions, which conditions.py has."""
 
 
 class FreeField(BaseModel):
@@ -35,34 +49,47 @@ class FreeDifference(BaseModel):
         signature: As the report shows it; `*` stands for anything.
         only: The releases of Apache Pulsar that may differ so; empty: any broker may.
         after: The kinds of actions of which the scenario has one; empty: any.
+        when: A condition on each line that differs, from conditions.py; None: none.
+        goes_on: Whether both are in the same state all the same, so that the scenario goes on.
+        finding: The page under docs/findings, if it is a defect that is known; None: it is a freedom.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     signature: str
     only: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+    when: Condition | None = None
+    goes_on: bool = False
+    finding: str | None = None
     free: str
     reason: str
 
-    def allows(self, signature: str, kinds: Collection[str], release: str | None) -> bool:
-        """Tell whether a difference is this one.
 
-        Args:
-            signature: Its signature.
-            kinds: The kinds of actions up to it.
-            release: The release of Apache Pulsar that it was met with; None: another broker.
-        """
-        if (self.only and release not in self.only) or (self.after and not any(kind in kinds for kind in self.after)):
-            return False
-        return fnmatch.fnmatchcase(signature, self.signature)
+class KnownProblem(BaseModel):
+    """What does not hold after actions at the same time, by a defect that is known.
+
+    Attributes:
+        signature: The problem; `*` stands for anything.
+        only: The releases of Apache Pulsar that have the defect.
+        finding: The page under docs/findings.
+        free: The clause that it breaks.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    signature: str
+    only: tuple[str, ...]
+    finding: str
+    free: str
+    reason: str
 
 
 class Freedoms(BaseModel):
-    """What may differ."""
+    """What may differ, and what does not hold by a known defect."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     fields: list[FreeField] = []
     differences: list[FreeDifference] = []
+    concurrent: list[KnownProblem] = []
 
 
 @cache

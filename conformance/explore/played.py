@@ -6,9 +6,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from conformance.explore.conditions import entry_for
 from conformance.explore.difference import Difference
+from conformance.explore.freedoms import FreeDifference, KnownProblem
 from conformance.explore.player import Player, clean
 from conformance.explore.said import Line
 from conformance.explore.world import Scenario
@@ -18,10 +20,25 @@ QUIET = 0.1
 """Virtual seconds in which the reference says all that it will after an action."""
 PATIENCE = 3.0
 """Seconds of silence after which a target has not said what the reference said."""
+LONGER = 4
+"""Factor on this time where silence would be a new difference: a machine may be busy."""
 OTHERWISE = 0.25
 """Seconds that a target has to say what the reference said once it has said something else."""
 AFTERWARDS = 0.02
 """Seconds in which a target may say too much, after the last action and a fence."""
+
+
+@dataclass
+class Met:
+    """What was met and is no difference.
+
+    Attributes:
+        free: How often each freedom or known defect, by its entry in the list.
+        late: How often something was said only after the usual time.
+    """
+
+    free: Counter[FreeDifference | KnownProblem] = field(default_factory=Counter)
+    late: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,8 +73,20 @@ async def on_reference(scenario: Scenario, names: Mapping[str, str]) -> Said:
     return Said(player, after)
 
 
-async def on_target(endpoint: Endpoint, scenario: Scenario, names: Mapping[str, str], said: Said, slow: float) -> Difference | None:
-    """Play a scenario on a target, as far as it says the same as the reference; return the first difference."""
+async def on_target(
+    endpoint: Endpoint, scenario: Scenario, names: Mapping[str, str], said: Said, met: Met, slow: float = 1.0, *, patient: bool = True
+) -> Difference | None:
+    """Play a scenario on a target, as far as it says the same as the reference; return the first difference.
+
+    Args:
+        endpoint: Where the target is.
+        scenario: What to play.
+        names: The names of this time.
+        said: What the reference said.
+        met: Gets what was met and is no difference.
+        slow: Factor on the time that the target has.
+        patient: Whether it is given more time before silence counts as a difference.
+    """
     difference: list[Difference] = []
     place = -1
 
@@ -65,15 +94,29 @@ async def on_target(endpoint: Endpoint, scenario: Scenario, names: Mapping[str, 
         nonlocal place
         place += 1
         await _until_said(player, said.after[place], slow)
+        await player.fence()  # what gets no answer has arrived all the same, before another connection acts
+
+    def differing(player: Player) -> Difference | None:
+        missing, extra = said.after[place] - player.told.lines, player.told.lines - said.after[place]
+        if not missing and not extra:
+            return None
+        reference = said.player
+        return Difference(scenario, len(player.steps) - 1, _sorted(missing), _sorted(extra), reference.steps, reference.told, player.told)
 
     async def between(player: Player) -> bool:
-        expected = said.after[place]
-        missing, extra = expected - player.told.lines, player.told.lines - expected
-        if not missing and not extra:
+        found = differing(player)
+        if found is not None and not found.extra and patient and entry_for(found, endpoint.release) is None:
+            await _until_said(player, said.after[place], slow * LONGER)
+            found = differing(player)
+            met.late += found is None
+        if found is None:
             return True
-        difference.append(
-            Difference(scenario, len(player.steps) - 1, _sorted(missing), _sorted(extra), said.player.steps, said.player.told)
-        )
+        entry = entry_for(found, endpoint.release)
+        if entry is not None and entry.goes_on:
+            met.free[entry] += 1
+            player.told.lines = Counter(said.after[place])
+            return True
+        difference.append(found)
         return False
 
     async with AsyncExitStack() as stack:
@@ -82,7 +125,7 @@ async def on_target(endpoint: Endpoint, scenario: Scenario, names: Mapping[str, 
         try:
             await player.play(scenario, between)
             if not difference:
-                await player.fence()
+                await player.fence(all_of_them=True)
                 await asyncio.sleep(AFTERWARDS)
                 player.drain()
                 await between(player)

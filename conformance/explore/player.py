@@ -12,7 +12,7 @@ from typing import Any, Literal
 from conformance.engine.frames import build_frame
 from conformance.engine.values import resolve
 from conformance.explore.actions import KINDS
-from conformance.explore.said import Delivery, Told
+from conformance.explore.said import UNHEARD, Delivery, Told
 from conformance.explore.world import NAMESPACES, Action, Scenario, World
 from conformance.running.connection import Connection
 from conformance.targets.admin import AdminClient
@@ -20,6 +20,8 @@ from conformance.targets.model import Endpoint, TargetError
 from refimpl.wire import Frame, command_name
 
 _PATIENCE = 30.0
+NOTICE = 0.02
+"""Seconds that a broker has to notice the end of a connection, which nothing answers."""
 CLIENT_VERSION = "pulsar-conformance"
 LOOKUP_REQUEST = 901
 """The request id in the fragment `lib/core-lookup`."""
@@ -65,7 +67,8 @@ class Player:
         self._connections: dict[str, Connection] = {}
         self._requests = 0
         self._bodies = 0
-        self._pongs = 0
+        self._fenced: set[str] = set()
+        self._unanswered: set[str] = set()
         self._sequences: dict[tuple[str, int], int] = {}
         self._answers: set[asyncio.Future[None]] = set()
         self.changed = asyncio.Event()
@@ -114,7 +117,7 @@ class Player:
     def subscribes(self, at: str, fields: Mapping[str, Any]) -> None:
         """Remember what a consumer asks for, to know what its messages are about."""
         if (at, fields["consumer_id"]) not in self.told.open_consumers:
-            self.told.consumers[at, fields["consumer_id"]] = fields
+            self.told.consumers[at, fields["consumer_id"]] = {**fields, "topic": self.concrete(fields["topic"])}
 
     def leaves(self, at: str, consumer: int) -> None:
         """Remember that a consumer is closed."""
@@ -133,6 +136,7 @@ class Player:
     async def _write(self, at: str, data: bytes) -> None:
         """Write bytes; if the broker has closed the connection, or does not read, that shows in what it says."""
         if at in self._connections:
+            self._unanswered.add(at)
             with contextlib.suppress(TimeoutError):
                 await self._connections[at].send(data, _PATIENCE)
 
@@ -149,6 +153,8 @@ class Player:
         assert self._admin is not None
         result = await self._admin.call(operation, _resolved(arguments, self._concrete))
         self.told.answered(operation, result.status)
+        if operation == "unload_topic":
+            self.told.unloads(self.concrete(arguments["topic"]))
         self._note({"admin": {operation: arguments}} | ({} if result.ok else {"status": result.status}))
 
     async def disconnect(self, at: str, how: Literal["fin", "rst"]) -> None:
@@ -159,6 +165,7 @@ class Player:
             self.told.gone(at)
             self._sequences = {key: value for key, value in self._sequences.items() if key[0] != at}
             self._note({"close": {"at": at, "how": how}})
+            await asyncio.sleep(NOTICE)
 
     async def settle(self) -> None:
         """Wait until the broker has said what it will."""
@@ -215,20 +222,25 @@ class Player:
         for connection in list(self._connections.values()):
             connection.drain()
 
-    async def fence(self) -> None:
-        """Send a PING on each connection and wait for the answers, so that all that was said before has arrived."""
-        self._pongs = 0
-        count = 0
-        for connection in list(self._connections.values()):
-            with contextlib.suppress(TimeoutError):
-                await connection.send(build_frame({"ping": {}}), _PATIENCE)
-                count += 1
+    async def fence(self, *, all_of_them: bool = False) -> None:
+        """Send a PING on each connection to which something was sent that got no answer, and wait for the answers.
+
+        What was sent has then been read, and what was said before has arrived.
+
+        Args:
+            all_of_them: On the other connections, too.
+        """
+        self._fenced = set(self._connections) if all_of_them else self._unanswered & set(self._connections)
+        self._unanswered.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                while self._pongs < min(count, len(self._connections)):
+                for at in sorted(self._fenced):
+                    if at in self._connections:
+                        await self._connections[at].send(build_frame({"ping": {}}), _PATIENCE)
+                while self._fenced & set(self._connections):
                     self.changed.clear()
                     self.drain()
-                    if self._pongs < min(count, len(self._connections)):
+                    if self._fenced & set(self._connections):
                         await self.changed.wait()
 
     def _note(self, step: dict[str, Any]) -> None:
@@ -242,9 +254,11 @@ class Player:
         def heard(frame: Frame) -> None:
             connected.set()
             if self._connections.get(at) is connection:
+                if command_name(frame.command) not in UNHEARD:
+                    self._unanswered.discard(at)
                 self.told.heard(at, frame)
                 if command_name(frame.command) == "pong":
-                    self._pongs += 1
+                    self._fenced.discard(at)
                     self.changed.set()
                 if command_name(frame.command) == "ping":
                     self._answers.add(asyncio.ensure_future(connection.send(build_frame({"pong": {}}), _PATIENCE)))

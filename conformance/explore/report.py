@@ -8,7 +8,6 @@ from pathlib import Path
 
 from conformance.console import out
 from conformance.explore.explorer import Explored, Plan
-from conformance.explore.freedoms import load_freedoms
 from conformance.report.pages import page
 from conformance.report.wording import number_of
 
@@ -37,6 +36,10 @@ def print_summary(explored: Explored, target: str, written: Mapping[str, Path], 
             line(f"  {problem}")
     for signature in explored.unrepeated:
         line(f"\nseen once, not again: {signature}")
+    for finding, times in sorted(_findings(explored).items()):
+        line(f"known: finding {finding}, {number_of(times, 'time')}")
+    if explored.met.late:
+        line(f"late, but the same: {number_of(explored.met.late, 'time')}")
     line(f"\nReport\n  {page_path}")
     if explored.stopped is not None:
         line(f"\nnot complete: {explored.stopped}")
@@ -48,13 +51,20 @@ def print_summary(explored: Explored, target: str, written: Mapping[str, Path], 
         line(f"\n{target}: says what the reference says")
 
 
+def _findings(explored: Explored) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for entry, times in explored.met.free.items():
+        if entry.finding is not None:
+            found[entry.finding] += times
+    return found
+
+
 def page_of(explored: Explored, target: str, plan: Plan, written: Mapping[str, Path]) -> str:
     """Return the page."""
     met: dict[str, Counter[str]] = {}
     for (_, kind, answer), count in explored.coverage.met.items():
         met.setdefault(kind, Counter())[answer] += count
     ways = Counter(kind for _, kind, _ in explored.coverage.met)
-    entries = {entry.signature: entry for entry in load_freedoms().differences}
     return page(
         "explore.html.j2",
         target=target,
@@ -64,5 +74,5 @@ def page_of(explored: Explored, target: str, plan: Plan, written: Mapping[str, P
         written={signature: (path, path.read_text(encoding="utf-8")) for signature, path in written.items()},
         met=sorted(met.items()),
         ways=ways,
-        free=[(entries[signature], count) for signature, count in explored.free.most_common()],
+        free=explored.met.free.most_common(),
     )

@@ -35,6 +35,10 @@ class Line:
     name: str
     fields: str
 
+    def value(self, field: str) -> Any:
+        """Return a field; None: it is not set."""
+        return json.loads(self.fields).get(field) if self.fields.startswith("{") else None
+
     def __str__(self) -> str:
         """Write it in one line."""
         return f"{self.lane}: {self.name} {self.fields}".rstrip()
@@ -52,6 +56,15 @@ class Delivery:
 
 
 @dataclass
+class Count:
+    """What a consumer was granted and got: permits, messages, and entries, of which each is a message or a batch."""
+
+    permits: int = 0
+    messages: int = 0
+    entries: int = 0
+
+
+@dataclass
 class Told:
     """All that one broker has said in a scenario.
 
@@ -63,6 +76,15 @@ class Told:
     lines: Counter[Line] = field(default_factory=Counter)
     frames: list[tuple[str, Frame | None, Line]] = field(default_factory=list)
     deliveries: dict[tuple[str, str, str], Delivery] = field(default_factory=dict)
+    takers: dict[str, dict[str, list[tuple[str, int]]]] = field(default_factory=dict)
+    """The consumers that got each entry of a shared subscription, in their order."""
+    watch_ids: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """How often each id was used for a watch over scalable topics."""
+    acknowledged: set[tuple[str, str, str]] = field(default_factory=set)
+    """Entries that were acknowledged, as in `deliveries`."""
+    unsafe: set[tuple[str, str]] = field(default_factory=set)
+    """Those that were acknowledged before their topic was unloaded, by subscription and bodies."""
+    counts: dict[tuple[str, int], Count] = field(default_factory=dict)
     sets: dict[str, frozenset[str]] = field(default_factory=dict)
     """Sets of topics by their hash, as far as they were told."""
     consumers: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
@@ -82,8 +104,31 @@ class Told:
     def asks(self, at: str, spec: Mapping[str, Any]) -> None:
         """Remember a request, to know what its answer is about."""
         ((name, fields),) = spec.items()
+        if name == "subscribe" and (at, fields["consumer_id"]) not in self.open_consumers:
+            self.counts[at, fields["consumer_id"]] = Count()
+        if name == "flow":
+            self.counts.setdefault((at, fields["consumer_id"]), Count()).permits += fields["messagePermits"]
+        if name == "watchScalableTopics":
+            self.watch_ids[at, fields["watch_id"]] += 1
+        if name == "ack":
+            self._acknowledges(at, fields)
         if "request_id" in fields:
             self.asked[at, fields["request_id"]] = {name: fields}
+
+    def _acknowledges(self, at: str, fields: Mapping[str, Any]) -> None:
+        named = [(one["ledgerId"], one["entryId"]) for one in fields["message_id"]]
+        for order, one in self.deliveries.items():
+            place = (one.message_id["ledgerId"], one.message_id["entryId"])
+            if place in named or (fields["ack_type"] == "Cumulative" and place <= max(named)):
+                consumer = self.consumers.get((at, fields["consumer_id"]), {})
+                if order[:2] == (consumer.get("topic"), consumer.get("subscription")):
+                    self.acknowledged.add(order)
+
+    def unloads(self, topic: str) -> None:
+        """Remember that a topic, or all its partitions, are unloaded."""
+        for name, subscription, bodies in self.acknowledged:
+            if name == topic or name.startswith(f"{topic}-partition-"):
+                self.unsafe.add((self._subscription(name, subscription), bodies))
 
     def expects_list(self, request: int, pattern: str, mode: str) -> None:
         """Remember what a list is about."""
@@ -93,6 +138,7 @@ class Told:
         """Forget what belongs to a connection."""
         self.open_consumers = [one for one in self.open_consumers if one[0] != at]
         self.open_producers = {one for one in self.open_producers if one[0] != at}
+        self.watch_ids = Counter({key: count for key, count in self.watch_ids.items() if key[0] != at})
         self._watched = {key: value for key, value in self._watched.items() if key[1] != at}
         self._versions = {key: value for key, value in self._versions.items() if key[0] != at}
         self.consumers = {key: value for key, value in self.consumers.items() if key[0] != at}
@@ -161,19 +207,37 @@ class Told:
             text = text.replace(name, f"${{{variable}}}")
         return text
 
+    def lane(self, at: str, consumer: int) -> str:
+        """Return who hears what a consumer gets: its connection, or its shared subscription."""
+        shared = self.consumers.get((at, consumer), {}).get("subType") == "Shared"
+        return self.subscription_of(at, consumer) if shared else at
+
+    def subscription_of(self, at: str, consumer: int) -> str:
+        """Return the subscription of a consumer."""
+        fields = self.consumers.get((at, consumer), {})
+        return self._subscription(fields.get("topic", "?"), fields.get("subscription", "?"))
+
+    def _subscription(self, topic: str, name: str) -> str:
+        return f"subscription {name} of {self._symbolic(topic)}"
+
     def _delivered(self, at: str, message: Any, frame: Frame, fields: dict[str, Any]) -> str:
-        subscription = self.consumers.get((at, message.consumer_id), {})
+        key = (at, message.consumer_id)
+        lane = self.lane(*key)
+        subscription = self.consumers.get(key, {})
         fields.pop("message_id", None)
         bodies = bodies_of(frame)
         fields["bodies"] = bodies
-        shared = subscription.get("subType") == "Shared"
+        count = self.counts.setdefault(key, Count())
+        count.messages += len(bodies)
+        count.entries += 1
+        shared = lane != at
         order = (str(subscription.get("topic")), str(subscription.get("subscription")), ",".join(bodies))
         place = {"ledgerId": message.message_id.ledgerId, "entryId": message.message_id.entryId}
         self.deliveries[order] = Delivery(order, at, message.consumer_id, shared, place)
         if shared:
+            self.takers.setdefault(lane, {}).setdefault(order[2], []).append(key)
             fields.pop("consumer_id", None)
-            return f"subscription {order[1]} of {self._symbolic(order[0])}"
-        return at
+        return lane
 
     def _learn(self, at: str, name: str, message: Any) -> None:
         learn = _LEARN.get(name)

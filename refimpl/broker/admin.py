@@ -205,9 +205,10 @@ class Admin:
     def unload_topic(self, topic: str) -> None:
         """Disconnect the producers and consumers of a topic, or of all its partitions."""
         names = self._parts(topic) or [self._existing(topic)]
+        missing = [name for name in names if not self._broker.exists(name)]
         for name in names:
             self._broker.unload(name)
-        for name in names:
+        for name in missing:
             self._existing(name.full)
 
     def create_partitioned_topic(self, topic: str, partitions: int) -> None:
@@ -231,18 +232,19 @@ class Admin:
         self._broker.create_partitions(name, partitions)
 
     def delete_partitioned_topic(self, topic: str, *, force: bool = False) -> None:
-        """Delete a partitioned topic; with `force`, even if it is in use."""
+        """Delete a partitioned topic; with `force`, even if it is in use. If it is refused, the partitions that are not in use are gone."""
         name = self._partitioned_name(topic)
         parts = self._parts(topic)
         if not parts and self._broker.exists(name):
             raise AdminRefused(409, f"{topic} is a non-partitioned topic. Instead of calling delete-partitioned-topic please call delete.")
         if not parts:
             raise AdminRefused(404, f"Partitioned Topic not found: {topic} has zero partitions")
+        used = [part for part in parts if not force and self._in_use(part)]
         for part in parts:
-            self._check_unused(part, force=force)
-        for part in parts:
-            if self._broker.exists(part):
+            if part not in used and self._broker.exists(part):
                 self._broker.delete_topic(part)
+        for part in used:
+            self._check_unused(part, force=force)
         del self._namespace(name.namespace).partitioned[name.full]
         self._broker.schemas.forget(name)
         self._broker.partitions_changed(name.full)
@@ -415,9 +417,12 @@ class Admin:
             raise AdminRefused(406, f"Number of partitions should be between 1 and {MOST_PARTITIONS}")
 
     def _check_unused(self, name: TopicName, *, force: bool) -> None:
-        topic = self._broker.loaded(name.full)
-        if not force and topic is not None and topic.in_use:
+        if not force and self._in_use(name):
             raise AdminRefused(412, "Topic has active producers/subscriptions")
+
+    def _in_use(self, name: TopicName) -> bool:
+        topic = self._broker.loaded(name.full)
+        return topic is not None and topic.in_use
 
 
 def _no_partitioned_name() -> AdminRefused:

@@ -259,9 +259,10 @@ class Broker:
         stored = self.store.namespaces.get(namespace)
         return sorted(stored.topics) if stored else []
 
-    def non_persistent_topics(self, namespace: str) -> list[str]:
-        """Return the non-persistent topics of a namespace that are in use."""
-        return sorted(name for name, topic in self._topics.items() if not topic.name.persistent and topic.name.namespace == namespace)
+    def non_persistent_topics(self, namespace: str, *, in_use: bool = False) -> list[str]:
+        """Return the non-persistent topics of a namespace; with `in_use`, those that have a producer or a consumer."""
+        found = (topic for topic in self._topics.values() if not topic.name.persistent and topic.name.namespace == namespace)
+        return sorted(topic.name.full for topic in found if topic.in_use or not in_use)
 
     def namespace(self, name: TopicName) -> StoredNamespace:
         """Return the namespace of a topic.
@@ -375,11 +376,13 @@ class Broker:
         return settings.default_num_partitions
 
     def create_topic(self, name: TopicName) -> None:
-        """Create a non-partitioned topic or a partition, and announce it."""
-        if name.persistent:
-            self.store.create_topic(name.namespace, name.full)
-            for extension in self.extensions.values():
-                extension.topic_created(name.full)
+        """Create a non-partitioned topic or a partition, and announce it; a non-persistent one is only loaded."""
+        if not name.persistent:
+            self.topic(name)
+            return
+        self.store.create_topic(name.namespace, name.full)
+        for extension in self.extensions.values():
+            extension.topic_created(name.full)
 
     def create_partitions(self, name: TopicName, partitions: int) -> None:
         """Set the partition count of a topic; the missing partitions are created before a new count is announced."""
@@ -387,7 +390,7 @@ class Broker:
         present = stored.partitioned.get(name.full, 0)
         stored.partitioned[name.full] = partitions
         for part in (parse_topic(partition_name(name.full, number)) for number in range(partitions)):
-            if part.full not in stored.topics:
+            if part.persistent and part.full not in stored.topics:
                 self.create_topic(part)
         if partitions != present:
             self.partitions_changed(name.full)
@@ -415,11 +418,6 @@ class Broker:
                 consumer.session.send(CommandCloseConsumer(consumer_id=consumer.consumer_id, request_id=MAX_U64))
                 consumer.session.drop_consumer(consumer)
         self._topics.pop(name.full, None)
-
-    def released(self, topic: Topic) -> None:
-        """Handle the end of a producer or consumer; an unused non-persistent topic is removed."""
-        if not topic.name.persistent and not topic.in_use:
-            self._topics.pop(topic.name.full, None)
 
     def new_producer_name(self) -> str:
         """Return a unique producer name: core.producer.name-generated."""

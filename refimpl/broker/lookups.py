@@ -79,4 +79,4 @@ def _topics(session: Session, request: CommandGetTopicsOfNamespace) -> Iterator[
     if request.mode != CommandGetTopicsOfNamespace.NON_PERSISTENT:
         yield from broker.persistent_topics(request.namespace)
     if request.mode != CommandGetTopicsOfNamespace.PERSISTENT:
-        yield from broker.non_persistent_topics(request.namespace)
+        yield from broker.non_persistent_topics(request.namespace, in_use=True)

@@ -85,8 +85,9 @@ def _confirm(session: Session, request: CommandProducer, found: Producer, *, rep
         schema_version=found.schema_version,
         producer_ready=True,
     )
-    if found.access_mode == ProducerAccessMode.Exclusive and not repeated:
-        answer.topic_epoch = 0
+    epoch = found.topic.stored.epoch
+    if epoch is not None and not repeated:
+        answer.topic_epoch = epoch
     session.send(answer)
 
 

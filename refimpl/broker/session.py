@@ -228,7 +228,6 @@ class Session:
         self.producers.pop(producer.producer_id, None)
         if producer.topic.producers.get(producer.name) is producer:
             del producer.topic.producers[producer.name]
-        self.broker.released(producer.topic)
 
     def drop_consumer(self, consumer: Consumer) -> None:
         """Remove a consumer from the connection and from its subscription; a non-durable subscription ends with its last consumer."""
@@ -238,4 +237,3 @@ class Session:
             subscription.remove(consumer)
             if not subscription.durable and not subscription.consumers:  # core.subscribe.reader
                 subscription.topic.unsubscribe(subscription.name)
-        self.broker.released(subscription.topic)

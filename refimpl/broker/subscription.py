@@ -2,7 +2,8 @@
 
 An entry is acknowledged, pending (sent and unacknowledged), waiting for replay (it was pending before), or unread. One loop serves
 all subscription types: while a consumer can receive an entry, it sends the first entry to replay, or else the next unread entry.
-Exclusive and Failover have one active consumer (failover.py); Shared alternates between consumers.
+Exclusive and Failover have one active consumer (failover.py); Shared alternates between the consumers of the first priority that can
+receive something, and gives each a portion of what waits.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ REJECTED_AT_ONCE = 5_000_000
 """Bytes of entries that filters may reject in one run, so that a filter that rejects a large backlog does not block other connections."""
 PAUSE = 0.001
 """Seconds before the next run, in which other connections get their turn."""
+PORTION = 20
+"""Entries of a backlog that a shared consumer gets before the next one has its turn."""
 _WORK_PER_ENTRY = 1000
 """Fixed cost of judging an entry, in bytes."""
 
@@ -138,20 +141,25 @@ class Subscription:
         """Add a consumer that `check_joins` has accepted."""
         self.type = sub_type
         self.consumers.append(consumer)
-        if sub_type == SubType.Failover:
-            self.consumers.sort(key=lambda one: (one.priority_level, one.name))
+        self.consumers.sort(key=lambda one: (one.priority_level, one.name if sub_type == SubType.Failover else ""))
 
     def tell_active(self, joined: Consumer | None = None) -> None:
         """Tell all failover consumers of a new active consumer, or only the one that joined: core.subscribe.active-consumer-change.
 
-        An active consumer whose connection is ending is not announced: it leaves as well.
+        What the old one has not acknowledged goes to the new one. An active consumer whose connection is ending is not announced: it
+        leaves as well.
         """
-        active = self._active()
-        is_new, self._last_active = active is not self._last_active, active
-        if self.type != SubType.Failover or active is None or active.session.closing:
+        active, old = self._active(), self._last_active
+        self._last_active = active
+        if self.type != SubType.Failover or active is None:
             return
-        for consumer in self._told_of_change() if is_new else [joined] if joined else []:
-            consumer.session.send(CommandActiveConsumerChange(consumer_id=consumer.consumer_id, is_active=consumer is active))
+        if not active.session.closing:
+            for consumer in self._told_of_change() if active is not old else [joined] if joined else []:
+                consumer.session.send(CommandActiveConsumerChange(consumer_id=consumer.consumer_id, is_active=consumer is active))
+        if old is not None and old is not active:
+            self._replay_all(old.pending)
+            old.pending.clear()
+            self.dispatch()
 
     def _told_of_change(self) -> list[Consumer]:
         return self.consumers
@@ -185,13 +193,14 @@ class Subscription:
     def dispatch(self) -> None:
         """Send what consumers can receive now; continue a little later if filters reject many entries."""
         work = 0
-        while (consumer := self._taker()) is not None:
+        for consumer in self._takers():
             if work >= REJECTED_AT_ONCE:
                 self._dispatch_later(consumer.session.broker)
                 return
             index = self._next()
             if index is None:
                 return
+            self._turn = self.consumers.index(consumer) + 1
             entry = self.topic.entries[index]
             verdict = self.filters.judge(consumer, index, entry, self.cursor)
             if verdict is EntryVerdict.ACCEPT:
@@ -224,16 +233,25 @@ class Subscription:
         self._await_offer(broker)
         self.dispatch()
 
+    def _takers(self) -> Iterator[Consumer]:
+        """Yield the consumer that receives the next entry, as long as there is one; each gets up to a portion at once."""
+        while (consumer := self._taker()) is not None:
+            for _ in range(PORTION):
+                yield consumer
+                if not _takes(consumer):
+                    break
+
     def _taker(self) -> Consumer | None:
         """Return a consumer that can receive an entry: it has permits (core.deliver.needs-permits), and its connection accepts output."""
         if self.type != SubType.Shared:
             active = self._active()
             return active if active is not None and _takes(active) else None
-        for step in range(len(self.consumers)):
-            consumer = self.consumers[(self._turn + step) % len(self.consumers)]
-            if _takes(consumer):
-                return consumer
-        return None
+        takers = [place for place, one in enumerate(self.consumers) if _takes(one)]
+        if not takers:
+            return None
+        first = [place for place in takers if self.consumers[place].priority_level == self.consumers[takers[0]].priority_level]
+        place = next((one for one in first if one >= self._turn), first[0])
+        return self.consumers[place]
 
     def _next(self) -> int | None:
         while self._replay:
@@ -250,7 +268,6 @@ class Subscription:
         entry = self.topic.entries[index]
         open_messages = self.cursor.open_messages.get(index)
         consumer.pending[index] = entry.messages if open_messages is None else len(open_messages)
-        self._turn = self.consumers.index(consumer) + 1
         consumer.send(index, entry, self._redeliveries.get(index, 0), open_messages)
 
     # Requests of consumers
@@ -332,9 +349,9 @@ class NonPersistentSubscription(Subscription):
         """Send an entry to a consumer that can receive it, or drop it."""
         consumer = self._taker()
         if consumer is not None:
+            self._turn = self.consumers.index(consumer) + 1
             cursor = Cursor()  # for this entry only: nothing is stored
             if self.filters.judge(consumer, 0, entry, cursor) is EntryVerdict.ACCEPT:
-                self._turn = self.consumers.index(consumer) + 1
                 consumer.send(0, entry, 0, cursor.open_messages.get(0))
             self.filters.reset()
 

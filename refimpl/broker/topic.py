@@ -108,6 +108,8 @@ class Topic:
             if not producer.follows(old):
                 raise Refused(ProducerBusy, f"Producer with name '{producer.name}' is already connected to topic '{self.name.full}'")
             old.session.drop_producer(old)
+        if producer.access_mode == ProducerAccessMode.Exclusive:
+            self.stored.epoch = 0 if self.stored.epoch is None else self.stored.epoch + 1
         self.producers[producer.name] = producer
 
     def append(self, producer: Producer, entry: Entry) -> MessageIdData:
@@ -160,7 +162,7 @@ class Topic:
 
 
 class NonPersistentTopic(Topic):
-    """A topic that stores nothing, and exists as long as it has producers or consumers."""
+    """A topic that stores nothing. It exists until it is unloaded or deleted, and is listed while it has producers or consumers."""
 
     def message_id(self, index: int) -> MessageIdData:
         """Return the id of all messages."""

@@ -92,9 +92,11 @@ class StoredTopic:
 
     Attributes:
         ledger_id: The ledger id of all its messages.
+        epoch: The number of exclusive producers so far, counted from 0; None: there was none.
     """
 
     ledger_id: int
+    epoch: int | None = None
     entries: list[Entry] = field(default_factory=list)
     cursors: dict[str, Cursor] = field(default_factory=dict)
 

@@ -37,6 +37,58 @@ def test_shared_consumers_take_turns_and_inherit() -> None:
     assert second.texts() == ["a", "c"]
 
 
+def test_shared_consumers_of_the_first_priority_are_served_first() -> None:
+    broker = make_broker()
+    producer, later, first = Peer(broker), Peer(broker), Peer(broker)
+    producer.producer()
+    later.subscribe(kind="Shared", priority_level=1)
+    later.flow(10)
+    first.subscribe(kind="Shared")
+    first.flow(2)
+    producer.publish("a", "b", "c")
+    assert (first.texts(), later.texts()) == (["a", "b"], ["c"])
+    first.flow(1)
+    producer.publish("d", "e")
+    assert (first.texts(), later.texts()) == (["d"], ["e"])
+
+
+def test_a_shared_consumer_gets_a_portion_of_a_backlog_at_once() -> None:
+    broker = make_broker()
+    producer, first, second, leaving = (Peer(broker) for _ in range(4))
+    producer.producer()
+    for one in (first, second, leaving):
+        one.subscribe(kind="Shared", priority_level=0 if one is leaving else 1)
+    leaving.flow(30)
+    producer.publish(*map(str, range(30)))
+    first.flow(100)
+    second.flow(100)
+    leaving.session.eof(0.0)
+    assert sorted([len(first.texts()), len(second.texts())]) == [10, 20]
+
+
+def join_failover(peer: Peer, priority: int) -> None:
+    peer.send(
+        "subscribe", topic=TOPIC, subscription="s", subType="Failover", consumer_id=1, request_id=2, priority_level=priority,
+        initialPosition="Earliest",
+    )  # fmt: skip
+    peer.frames()
+
+
+def test_a_consumer_that_takes_a_failover_subscription_over_gets_what_is_not_acknowledged() -> None:
+    broker = make_broker()
+    producer, first, better = Peer(broker), Peer(broker), Peer(broker)
+    producer.producer()
+    join_failover(first, 1)
+    assert first.flow(10) == []
+    producer.publish("a", "b")
+    assert first.texts() == ["a", "b"]
+    first.acknowledge(0)
+    join_failover(better, 0)
+    assert better.flow(10) == ["b"]
+    better.session.eof(0.0)
+    assert first.texts() == ["b"]
+
+
 def test_a_reader_begins_at_its_position_and_leaves_nothing() -> None:
     broker, producer, consumer = pair()
     producer.publish("a", "b", "c")
@@ -79,8 +131,11 @@ def test_a_non_persistent_topic_keeps_nothing() -> None:
     assert peer.flow(1) == []
     peer.publish("seen", "lost too")
     assert peer.texts() == ["seen"]
-    assert broker.non_persistent_topics("public/default") == [topic]
+    assert broker.non_persistent_topics("public/default", in_use=True) == [topic]
     peer.session.eof(0.0)
+    assert broker.non_persistent_topics("public/default", in_use=True) == []
+    assert broker.non_persistent_topics("public/default") == [topic]
+    broker.admin.unload_topic(topic)
     assert broker.non_persistent_topics("public/default") == []
 
 

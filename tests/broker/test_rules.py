@@ -287,6 +287,29 @@ def test_a_persistent_topic_is_not_created_by_default_beside_a_scalable_one_of_i
     assert peer.producer(producer_id=2).request_id == 1
 
 
+def test_a_topic_counts_its_exclusive_producers() -> None:
+    broker = make_broker()
+    epochs = []
+    for mode in ("Shared", "Exclusive", "Shared", "Exclusive"):
+        peer = Peer(broker)
+        answer = peer.producer(producer_access_mode=mode)
+        epochs.append(answer.topic_epoch if answer.HasField("topic_epoch") else None)
+        peer.session.eof(0.0)
+        broker.admin.unload_topic(TOPIC)
+    assert epochs == [None, 0, 0, 1]
+
+
+def test_a_refused_deletion_takes_the_partitions_that_are_not_in_use() -> None:
+    broker = make_broker()
+    broker.admin.create_partitioned_topic(TOPIC, 3)
+    Peer(broker).producer(f"{TOPIC}-partition-1")
+    with pytest.raises(AdminRefused):
+        broker.admin.delete_partitioned_topic(TOPIC)
+    assert broker.admin.topics("public/default", "persistent") == [f"{TOPIC}-partition-1"]
+    broker.admin.update_partitioned_topic(TOPIC, 3)
+    assert len(broker.admin.topics("public/default", "persistent")) == 3
+
+
 def test_the_answer_to_a_repeated_producer_has_no_topic_epoch() -> None:
     peer = Peer(make_broker())
     assert [peer.producer(producer_access_mode="Exclusive").HasField("topic_epoch") for _ in range(2)] == [True, False]

@@ -1,0 +1,130 @@
+"""Whether a difference is in the list of freedoms. Conditions that a signature can't express look at what both sides have said."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote, unquote
+
+from conformance.explore.difference import Difference
+from conformance.explore.freedoms import FreeDifference, KnownProblem, load_freedoms
+from conformance.explore.said import Line
+
+
+def allows(entry: FreeDifference, difference: Difference, release: str | None) -> bool:
+    """Tell whether a difference is one of the list.
+
+    Args:
+        entry: The entry of the list.
+        difference: The difference.
+        release: The release of Apache Pulsar that it was met with; None: another broker.
+    """
+    if (entry.only and release not in entry.only) or (entry.after and difference.kinds.isdisjoint(entry.after)):
+        return False
+    if entry.when is not None and not all(_CONDITIONS[entry.when](difference, line) for line in (*difference.missing, *difference.extra)):
+        return False
+    return fnmatch.fnmatchcase(difference.signature, entry.signature)
+
+
+def entry_for(difference: Difference, release: str | None) -> FreeDifference | None:
+    """Return the entry of the list that allows a difference; None: there is none."""
+    return next((entry for entry in load_freedoms().differences if allows(entry, difference, release)), None)
+
+
+def known_problem(problem: str, release: str | None) -> KnownProblem | None:
+    """Return the entry of the list for something that does not hold after actions at the same time; None: there is none."""
+    entries = load_freedoms().concurrent
+    return next((one for one in entries if release in one.only and fnmatch.fnmatchcase(problem, one.signature)), None)
+
+
+def _other_consumers(difference: Difference, line: Line) -> bool:
+    """Before this, a message of the shared subscription has gone to another consumer than on the reference."""
+    here, there = (told.takers.get(line.lane, {}) for told in (difference.told, difference.other))
+    return any(one != other for body in here.keys() & there.keys() for one, other in zip(here[body], there[body], strict=False))
+
+
+def _beyond_permits(difference: Difference, line: Line) -> bool:
+    """It is an entry to a consumer that has got more messages than permits, but not more entries."""
+    told = difference.other
+    return any(one.messages > one.permits >= one.entries for key, one in told.counts.items() if told.lane(*key) == line.lane)
+
+
+def _shared_without_order(difference: Difference, line: Line) -> bool:
+    """The shared subscription is of a non-persistent topic, and its consumers have several priorities, or one of them has a debt."""
+    told = difference.other
+    consumers = [key for key in told.open_consumers if told.lane(*key) == line.lane]
+    priorities = {told.consumers[key].get("priority_level", 0) for key in consumers}
+    in_debt = any(told.counts[key].messages > told.counts[key].permits for key in consumers)
+    return " of non-persistent://" in line.lane and len(consumers) > 1 and (len(priorities) > 1 or in_debt)
+
+
+def _failover(difference: Difference, line: Line) -> bool:
+    """It is about a consumer of a failover subscription."""
+    return difference.other.consumers.get((line.lane, line.value("consumer_id")), {}).get("subType") == "Failover"
+
+
+def _acknowledged_before_unload(difference: Difference, line: Line) -> bool:
+    """It is an entry that was acknowledged before its topic was unloaded."""
+    if line.name != "message":
+        return False
+    told = difference.other
+    subscription = line.lane if line.value("consumer_id") is None else told.subscription_of(line.lane, line.value("consumer_id"))
+    return (subscription, ",".join(line.value("bodies"))) in told.unsafe
+
+
+def _after_disconnect(difference: Difference, line: Line) -> bool:  # noqa: ARG001
+    """One of the three actions before was the end of a connection."""
+    actions = difference.scenario.until(difference.place).actions
+    return any(action.kind == "disconnect" for action in actions[-4:-1])
+
+
+def _encoded_names(difference: Difference, line: Line) -> bool:
+    """Both sides say the same, but for characters that are percent-encoded, once or twice."""
+    lines = difference.missing if line in difference.extra else difference.extra
+    return any((line.lane, line.name, _decoded(line.fields)) == (one.lane, one.name, _decoded(one.fields)) for one in lines)
+
+
+def _repeated_id(difference: Difference, line: Line) -> bool:
+    """It is said as well, and of a watch over scalable topics whose id was used for another one before."""
+    return line in difference.extra and difference.other.watch_ids[line.lane, line.value("watch_id")] > 1
+
+
+def _repeated_id_or_encoded_names(difference: Difference, line: Line) -> bool:
+    return _repeated_id(difference, line) or _encoded_names(difference, line)
+
+
+def _encoded_twin(difference: Difference, line: Line) -> bool:  # noqa: ARG001
+    """A scalable topic has the name of the topic that is used, and percent-encoding changes it."""
+    world, actions = difference.scenario.world, difference.scenario.until(difference.place).actions
+    topic = world.topic(dict(actions[-1].arguments).get("topic", (0, 0, None)))
+    twins = [world.topic(dict(action.arguments)["topic"]) for action in actions if action.kind == "create_scalable_topic"]
+    local = topic.split("/", 4)[4]
+    return quote(local, safe="") != local and any(topic == twin or topic.startswith(f"{twin}-partition-") for twin in twins)
+
+
+def _decoded(text: str) -> str:
+    """Return fields without percent-encoding, and with their lists in order."""
+
+    def in_order(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: in_order(one) for key, one in value.items()}
+        return sorted(value) if isinstance(value, list) else value
+
+    return json.dumps(in_order(json.loads(unquote(unquote(text))))) if text.startswith("{") else text
+
+
+_CONDITIONS: Mapping[str, Callable[[Difference, Line], bool]] = {
+    "other-consumers": _other_consumers,
+    "beyond-permits": _beyond_permits,
+    "shared-without-order": _shared_without_order,
+    "failover": _failover,
+    "encoded-names": _encoded_names,
+    "encoded-twin": _encoded_twin,
+    "repeated-id": _repeated_id,
+    "repeated-id-or-encoded-names": _repeated_id_or_encoded_names,
+    "acknowledged-before-unload": _acknowledged_before_unload,
+    "after-disconnect": _after_disconnect,
+}
+"""Conditions on each line that differs, by their name in freedoms.yaml."""

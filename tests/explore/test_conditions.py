@@ -1,0 +1,158 @@
+"""The list of freedoms allows what it says, and nothing beside it."""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from conformance.explore.conditions import entry_for, known_problem
+from conformance.explore.difference import Difference
+from conformance.explore.player import Step
+from conformance.explore.said import Count, Line, Told
+from conformance.explore.world import Action, Scenario, World
+
+WORLD = World(1, ("t", "t/1"), ("{namespace}/t.*",))
+TOPIC = "persistent://pc/n/t"
+
+
+@dataclass
+class Seen:
+    """What a difference is made of."""
+
+    kind: str = "flow"
+    before: tuple[Action, ...] = ()
+    missing: tuple[Line, ...] = ()
+    extra: tuple[Line, ...] = ()
+    told: Told = field(default_factory=lambda: Told({"a": "pc"}))
+    other: Told = field(default_factory=lambda: Told({"a": "pc"}))
+
+    def difference(self) -> Difference:
+        actions = (*self.before, Action(self.kind, ()))
+        steps = [Step(None), *(Step(action) for action in actions)]
+        return Difference(Scenario(WORLD, actions), len(actions), self.missing, self.extra, steps, self.told, self.other)
+
+    def finding(self, release: str | None = "5.0.0-M1") -> str | None:
+        entry = entry_for(self.difference(), release)
+        return None if entry is None else entry.finding or "a freedom"
+
+
+def message(lane: str, *bodies: str, **more: Any) -> Line:
+    fields = ", ".join(
+        [f'"bodies": [{", ".join(f"{chr(34)}{one}{chr(34)}" for one in bodies)}]', *(f'"{key}": {value}' for key, value in more.items())]
+    )
+    return Line(lane, "message", f"{{{fields}}}")
+
+
+def subscribed(told: Told, at: str, *, topic: str = TOPIC, kind: str = "Exclusive", priority: int = 0, count: Count | None = None) -> None:
+    told.consumers[at, 1] = {"topic": topic, "subscription": "s", "subType": kind, "priority_level": priority}
+    told.open_consumers.append((at, 1))
+    told.counts[at, 1] = count or Count()
+
+
+BATCH = (Action("publish_batch", ()),)
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(Count(2, 6, 2), "batches-beyond-permits"), (Count(2, 6, 3), None), (Count(6, 6, 2), None)],
+)
+def test_too_many_messages_are_known_only_as_entries_within_the_permits(count: Count, expected: str | None) -> None:
+    seen = Seen(before=BATCH, extra=(message("a", "x", "y", "z", consumer_id=1),))
+    subscribed(seen.other, "a", count=count)
+    assert seen.finding() == expected
+    assert seen.finding(None) is None
+
+
+def test_what_a_shared_consumer_gets_is_free_only_after_another_choice() -> None:
+    lane = "subscription s of persistent://${a}/n/t"
+    seen = Seen(kind="disconnect", missing=(message(lane, "x"),))
+    seen.told.takers[lane] = {"x": [("a", 1)], "y": [("b", 1)]}
+    seen.other.takers[lane] = {"x": [("a", 1), ("b", 1)]}
+    assert seen.finding(None) is None
+    seen.other.takers[lane]["y"] = [("a", 1)]
+    assert seen.finding(None) == "a freedom"
+
+
+def test_a_seek_may_leave_only_failover_consumers_open() -> None:
+    seen = Seen(kind="seek", missing=(Line("a", "close_consumer", '{"consumer_id": 1}'),))
+    subscribed(seen.other, "a", kind="Failover")
+    assert (seen.finding(), seen.finding("3.0.7")) == ("seek-on-failover", None)
+    subscribed(seen.other, "a", kind="Shared")
+    assert seen.finding() is None
+
+
+@pytest.mark.parametrize(
+    ("topic", "priority", "count", "expected"),
+    [
+        (f"non-{TOPIC}", 0, Count(1, 3, 1), "non-persistent-shared"),
+        (f"non-{TOPIC}", 1, Count(), "non-persistent-shared"),
+        (f"non-{TOPIC}", 0, Count(), None),
+        (TOPIC, 0, Count(1, 3, 1), None),
+    ],
+)
+def test_a_lost_message_needs_priorities_or_a_debt(topic: str, priority: int, count: Count, expected: str | None) -> None:
+    seen = Seen(kind="publish")
+    subscribed(seen.other, "a", topic=topic, kind="Shared", count=count)
+    subscribed(seen.other, "b", topic=topic, kind="Shared", priority=priority)
+    seen.missing = (message(seen.other.lane("a", 1), "x"),)
+    assert seen.finding() == expected
+
+
+def test_only_what_was_acknowledged_before_an_unload_may_come_again() -> None:
+    seen = Seen(before=(Action("unload_topic", ()),), extra=(message("a", "x", consumer_id=1),))
+    subscribed(seen.other, "a")
+    assert seen.finding("4.2.4") is None
+    seen.other.acknowledged.add((TOPIC, "s", "x"))
+    seen.other.unloads("persistent://pc/n/u")
+    assert seen.finding("4.2.4") is None
+    seen.other.unloads(TOPIC)
+    assert (seen.finding("4.2.4"), seen.finding("5.0.0-M1")) == ("acknowledged-before-unload", None)
+
+
+def test_a_consumer_may_have_to_try_again_right_after_a_disconnect_only() -> None:
+    refused = Line("a", "error", '{"error": "ServiceNotReady", "request_id": 8}')
+    seen = Seen(kind="subscribe", missing=(Line("a", "success", '{"request_id": 8}'),), extra=(refused,))
+    assert seen.finding() is None
+    seen.before = (Action("disconnect", ()),)
+    assert seen.finding() == "a freedom"
+    seen.before = (Action("disconnect", ()), *[Action("flow", ())] * 3)
+    assert seen.finding() is None
+
+
+def test_an_encoded_name_may_leave_an_ordinary_topic_alone() -> None:
+    def finding(name: int) -> str | None:
+        topic = (("topic", (0, name, None)),)
+        lines = {
+            "missing": (Line("a", "error", '{"error": "TopicNotFound", "request_id": 1}'),),
+            "extra": (Line("a", "success", '{"request_id": 1}'),),
+        }
+        seen = Seen(before=(Action("create_scalable_topic", topic),), **lines)
+        difference = seen.difference()
+        actions = (*seen.before, Action("subscribe", topic))
+        steps = [Step(None), *(Step(action) for action in actions)]
+        entry = entry_for(replace(difference, scenario=Scenario(WORLD, actions), steps=steps), "5.0.0-M1")
+        return None if entry is None else entry.finding
+
+    assert (finding(0), finding(1)) == (None, "encoded-names")
+
+
+def test_names_may_be_encoded_and_nothing_else() -> None:
+    def snapshot(*topics: str) -> Line:
+        return Line(
+            "a", "watchScalableTopicsUpdate", '{"snapshot": {"topics": [' + ", ".join(f'"{one}"' for one in topics) + ']}, "watch_id": 1}'
+        )
+
+    def finding(missing: Line, *extra: Line, used: int = 1) -> str | None:
+        seen = Seen(kind="watch_scalable_topics", missing=(missing,), extra=extra)
+        seen.other.watch_ids = Counter({("a", 1): used})
+        return seen.finding()
+
+    assert finding(snapshot("t-1", "t/1"), snapshot("t%2F1", "t-1")) == "encoded-names"
+    assert finding(snapshot("t-1"), snapshot("t-2")) is None
+    assert finding(snapshot("t/1"), snapshot("t%2F1"), snapshot("u")) is None
+    assert finding(snapshot("t/1"), snapshot("t%2F1"), snapshot("u"), used=2) == "scalable-repeated-id"
+
+
+def test_a_problem_of_concurrent_actors_is_known_on_its_releases_only() -> None:
+    assert known_problem("it rains", "4.2.4") is None
