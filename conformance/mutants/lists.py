@@ -131,13 +131,6 @@ def creates_the_namespace_that_is_asked_for(carry_out, session, request):
     session.broker.store.namespaces.setdefault(request.namespace, StoredNamespace())
 
 
-@in_place_of(Broker.released, clause="pip145.list.mode-non-persistent")
-def keeps_non_persistent_topics_that_had_a_subscription(released, broker, topic):
-    """A non-persistent topic stays in the list after its last consumer has left, as a persistent one does."""
-    if not topic.subscriptions:
-        released(broker, topic)
-
-
 @in_place_of(Broker.may_list, clause="pip145.list.authorized-roles")
 def lists_for_super_users_only(may_list, broker, connection, namespace):
     """A role that has a permission in the namespace, but is no super-user, is refused."""
