@@ -74,6 +74,26 @@ def _acknowledged_before_unload(difference: Difference, line: Line) -> bool:
     return (subscription, ",".join(line.value("bodies"))) in told.unsafe
 
 
+def _failover_takeover(difference: Difference, line: Line) -> bool:
+    """The action is the end of a consumer or of a connection, and the message is for a consumer of a failover subscription."""
+    action = difference.steps[difference.place].action
+    ends = action is not None and action.kind in ("close_consumer", "disconnect")
+    return ends and line.name == "message" and _failover(difference, line)
+
+
+def _deleted_topics(difference: Difference, line: Line) -> bool:  # noqa: ARG001
+    """Snapshots differ by topics that were deleted before, and are in the target's only."""
+    actions = difference.scenario.until(difference.place).actions
+    world = difference.scenario.world
+    deleted = {world.topic(dict(one.arguments)["topic"], "topic") for one in actions if one.kind == "delete_scalable_topic"}
+    told = [{unquote(topic) for line in lines for topic in _snapshot(line)} for lines in (difference.missing, difference.extra)]
+    return told[0] < told[1] and told[1] - told[0] <= {unquote(topic) for topic in deleted}
+
+
+def _snapshot(line: Line) -> list[str]:
+    return list((line.value("snapshot") or {}).get("topics", ()))
+
+
 def _after_disconnect(difference: Difference, line: Line) -> bool:  # noqa: ARG001
     """One of the three actions before was the end of a connection."""
     actions = difference.scenario.until(difference.place).actions
@@ -120,6 +140,8 @@ _CONDITIONS: Mapping[str, Callable[[Difference, Line], bool]] = {
     "beyond-permits": _beyond_permits,
     "shared-without-order": _shared_without_order,
     "failover": _failover,
+    "failover-takeover": _failover_takeover,
+    "deleted-topics": _deleted_topics,
     "encoded-names": _encoded_names,
     "encoded-twin": _encoded_twin,
     "repeated-id": _repeated_id,

@@ -1,5 +1,6 @@
 """The list of freedoms allows what it says, and nothing beside it."""
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -108,6 +109,26 @@ def test_only_what_was_acknowledged_before_an_unload_may_come_again() -> None:
     assert seen.finding("4.2.4") is None
     seen.other.unloads(TOPIC)
     assert (seen.finding("4.2.4"), seen.finding("5.0.0-M1")) == ("acknowledged-before-unload", None)
+
+
+def test_a_message_may_be_missing_only_when_a_failover_subscription_is_taken_over() -> None:
+    seen = Seen(kind="disconnect", missing=(message("a", "x", consumer_id=1),))
+    subscribed(seen.other, "a", kind="Failover")
+    assert (seen.finding(), seen.finding(None)) == ("failover-takeover", None)
+    seen.kind = "flow"
+    assert seen.finding() is None
+
+
+def test_a_snapshot_may_have_deleted_topics_only() -> None:
+    def snapshot(*topics: str) -> Line:
+        return Line("a", "watchScalableTopicsUpdate", json.dumps({"snapshot": {"topics": list(topics)}, "watch_id": 1}))
+
+    seen = Seen(kind="watch_scalable_topics", missing=(snapshot(),), extra=(snapshot("topic://${a}/n/t%2F1"),))
+    assert seen.finding() is None
+    seen.before = (Action("delete_scalable_topic", (("topic", (0, 1, None)),)),)
+    assert seen.finding() == "scalable-deletions"
+    seen.before = (Action("delete_scalable_topic", (("topic", (0, 0, None)),)),)
+    assert seen.finding() is None
 
 
 def test_a_consumer_may_have_to_try_again_right_after_a_disconnect_only() -> None:
