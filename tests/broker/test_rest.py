@@ -22,7 +22,7 @@ NS = "public/default"
 T = f"persistent://{NS}/t"
 VALUES = {
     "tenant": "acme", "namespace": "public/n", "topic": T, "role": "reader", "actions": ["consume"], "partitions": 2,
-    "subscription": "s", "properties": {},
+    "subscription": "s", "properties": {}, "count": 2,
 }  # fmt: skip
 PRIVATE = {"check_access", "authenticate"}
 
@@ -135,6 +135,9 @@ def test_partitions(broker):
     assert call(broker, "list_partitioned_topics", NS) == (200, [f"persistent://{NS}/p"])
     assert ask(broker, "GET", f"/admin/v2/persistent/{NS}/p/partitioned-stats?perPartition=false")[1]["partitions"] == {}
     assert len(ask(broker, "GET", f"/admin/v2/persistent/{NS}/p/partitioned-stats")[1]["partitions"]) == 4
+    assert call(broker, "create_subscription", {"topic": f"persistent://{NS}/p", "subscription": "s"})[0] == 204
+    assert call(broker, "partitioned_stats", f"persistent://{NS}/p")[1]["subscriptions"] == {"s": {"msgBacklog": 0}}
+    assert call(broker, "delete_subscription", {"topic": f"persistent://{NS}/p", "subscription": "s"})[0] == 204
     assert ask(broker, "PUT", f"/admin/v2/non-persistent/{NS}/q/partitions", {"partitions": 1, "properties": {}})[0] == 204
     assert call(broker, "delete_partitioned_topic", f"persistent://{NS}/p")[0] == 204
     assert call(broker, "delete_partitioned_topic", f"persistent://{NS}/p")[0] == 404

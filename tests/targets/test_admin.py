@@ -101,6 +101,10 @@ def with_admin(
             *("PUT", "persistent/t/n/x/subscription/s?replicated=false", '{"ledgerId": -1, "entryId": -1, "partitionIndex": -1}'),
         ),
         ("delete_subscription", {"topic": T, "subscription": "s"}, "DELETE", "persistent/t/n/x/subscription/s?force=false", ""),
+        ("skip_messages", {"topic": T, "subscription": "s", "count": 2}, "POST", "persistent/t/n/x/subscription/s/skip/2", ""),
+        ("skip_all_messages", {"topic": T, "subscription": "s"}, "POST", "persistent/t/n/x/subscription/s/skip_all", ""),
+        ("partitioned_stats", {"topic": T}, "GET", "persistent/t/n/x/partitioned-stats", ""),
+        ("list_subscriptions", {"topic": T}, "GET", "persistent/t/n/x/subscriptions", ""),
         (
             "create_scalable_topic",
             {"topic": "topic://t/n/x", "properties": {"owner": "é"}},
