@@ -18,7 +18,6 @@ from conformance.engine.parts import Soon
 from conformance.engine.program import Program, actions_digest, cells, compile_case, fresh_names
 from conformance.engine.source import Source, SourceProblem, parse, read_source
 from conformance.engine.step import Place, ProgramProblem, listed, walk_steps
-from conformance.engine.steps import UseStep
 from conformance.engine.values import ValueProblem
 from conformance.names import HOME, is_selected
 
@@ -85,7 +84,7 @@ class Suite:
 
     def _admin_calls(self, item: m.Transcript | m.Fragment) -> set[str]:
         steps = [step for _, step in walk_steps(listed(item.steps))]
-        used = (self._admin_calls(self.fragments[step.use]) for step in steps if isinstance(step, UseStep))
+        used = (self._admin_calls(self.fragments[name]) for step in steps if (name := step.fragment()) is not None)
         return {name for step in steps for _, call in step.calls() for name in call}.union(*used)
 
     def select(self, patterns: Iterable[str], level: m.Level | None = None, profile: str = "default") -> list[m.Transcript]:
