@@ -115,7 +115,7 @@ def run(
     trials: Annotated[int | None, typer.Option(min=1, help="at least so many trials of a case that has trials")] = None,
     repeat: Annotated[int, typer.Option(min=1, help="run every case so many times: measures a flake rate")] = 1,
     seed: Annotated[int | None, typer.Option(help="for random delays and fresh names; drawn by default")] = None,
-    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="conversations at a time")] = 6,
+    jobs: Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="conversations at a time; 6, or 24 on the reference")] = None,
     record: Annotated[bool, typer.Option(help="keep the conversations as the recordings of this target")] = False,
     report: Annotated[Path, typer.Option(help="folder for events.jsonl, report.html, junit.xml and badge.json")] = Path("reports"),
 ) -> None:

@@ -229,7 +229,7 @@ def case_problems(case: m.Transcript, source: Source, suite: Suite) -> Iterator[
         return
     for cell in cells(case):
         try:
-            compile_case(case, suite.fragments, cell, {name: f"public/{name}" for name in fresh_names(case)})
+            suite.actions_digest(case.id, cell)  # compiles it; a run needs the digest anyway
         except (ProgramProblem, ValueProblem) as error:
             yield source.problem(("steps",), str(error))
             return

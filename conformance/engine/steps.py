@@ -45,7 +45,9 @@ class _Moment(_Expectation):
     label: str | None = Field(default=None, description="names the moment of this step for a window")
 
     def seconds(self) -> float:
-        return 0.0 if self.window is None else self.window.max
+        if self.window is not None:
+            return self.window.max
+        return self.patience() if self.patience() > DEFAULT_WITHIN else 0.0
 
 
 @step_kind("client", "broker")

@@ -48,7 +48,8 @@ class Options:
     trials: int | None = None
     repeat: int = 1
     seed: int = 0
-    jobs: int = 6
+    jobs: int | None = None
+    """Conversations at a time; None: as many as suit the target."""
     arguments: Sequence[str] = ()
     claims: Sequence[str] = ()
     """Capabilities that the user declares for the target."""
@@ -205,7 +206,7 @@ class _Part:
         around = Surroundings(endpoint, admin, self.write, self.started, self.options.slow)
         active: set[TrialRunner] = set()
         made: set[str] = set()
-        room = asyncio.Semaphore(self.options.jobs)
+        room = asyncio.Semaphore(self.options.jobs or self.target.conversations_at_once)
         outcomes: list[tuple[Unit, Outcome]] = []
 
         async def converse(unit: Unit) -> None:
@@ -223,7 +224,7 @@ class _Part:
         finally:
             lag.cancel()
             if admin is not None and not endpoint.thrown_away:  # not earlier: a deletion can fail the first producer of another
-                await _remove_namespaces(admin, made, self.options.jobs)
+                await _remove_namespaces(admin, made, self.target.conversations_at_once)
 
     def _is_open(self, unit: Unit, outcome: Outcome) -> bool:
         """Tell whether a conversation is to be repeated: it says nothing, or what came late is not known for that."""

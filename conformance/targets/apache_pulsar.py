@@ -105,6 +105,7 @@ class ApachePulsar:
     virtual_time: bool = field(default=False, init=False)
     in_virtual_time: None = field(default=None, init=False)
     starts_at_once: int = field(default=1, init=False)
+    conversations_at_once: int = field(default=6, init=False)
 
     def __post_init__(self) -> None:
         if self.version not in RELEASES:

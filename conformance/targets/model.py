@@ -133,6 +133,10 @@ class Target(Protocol):
         """Return how many of it may run at the same time, each with its own settings."""
 
     @property
+    def conversations_at_once(self) -> int:
+        """Return how many conversations it has at the same time unless the user says otherwise."""
+
+    @property
     def in_virtual_time(self) -> "Target | None":
         """Return the same broker inside this process, for cases that wait for minutes; None: there is none."""
 
@@ -165,6 +169,7 @@ class AttachedTarget:
     virtual_time: bool = field(default=False, init=False)
     in_virtual_time: None = field(default=None, init=False)
     starts_at_once: int = field(default=1, init=False)
+    conversations_at_once: int = field(default=6, init=False)
 
     @property
     def name(self) -> str:

@@ -38,6 +38,7 @@ class ReferenceTarget:
     startable: bool = field(default=True, init=False)
     virtual_time: bool = field(default=False, init=False)
     starts_at_once: int = field(default=4, init=False)
+    conversations_at_once: int = field(default=24, init=False)
 
     @property
     def name(self) -> str:
@@ -107,6 +108,7 @@ class InProcessTarget:
     virtual_time: bool = field(default=True, init=False)
     in_virtual_time: None = field(default=None, init=False)
     starts_at_once: int = field(default=1, init=False)
+    conversations_at_once: int = field(default=6, init=False)
 
     @property
     def name(self) -> str:

@@ -46,6 +46,7 @@ class StartedTarget:
     virtual_time: bool = field(default=False, init=False)
     in_virtual_time: None = field(default=None, init=False)
     starts_at_once: int = field(default=1, init=False)
+    conversations_at_once: int = field(default=6, init=False)
 
     @property
     def name(self) -> str:
