@@ -224,6 +224,8 @@ class MemoryConnection:
             self._delivering = False
         if not self._broker_ended:
             self._driver.resumed(self)
+        elif self._peer_reads:
+            self._to_peer.wake()
 
     def _let_through(self, piece: bytes) -> bytes:
         if self._bytes_left is None:

@@ -173,3 +173,15 @@ def test_real_loop_with_delays():
         link.close()
 
     run(main(), virtual=False)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_in_flight_arrives_though_the_broker_has_ended_the_connection(seed):
+    async def main():
+        link = MemoryLink(Broker(), faults=Faults(seed=seed, largest_piece=5, delay=(0, 0.003)))
+        peer = LinkPeer(link)
+        peer.connection.send(CONNECT + CONNECT)  # the second one is answered by the end of the connection
+        await asyncio.sleep(2)
+        assert (peer.names, peer.closed) == (["connected"], "fin")
+
+    run(main())
