@@ -1,8 +1,10 @@
-"""What all simulations do with their seeds: run them in groups, and show that a fault would be seen."""
+"""What tests that are driven by seeds share: run them in groups, and show that a fault would be seen."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+
+import pytest
 
 from conformance.mutants import Patches
 
@@ -17,6 +19,12 @@ def run_group(run: Run, seeds: Iterable[int], module: str = "") -> None:
         except BaseException as error:
             error.add_note(f"seed {seed}: python -m {module} {seed}" if module else f"seed {seed}")
             raise
+
+
+def shown(run: Run, seed: int, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a seed; return what it prints."""
+    run(seed)
+    return capsys.readouterr().out
 
 
 def count_caught(run: Run, seeds: Iterable[int], owner: type, name: str, fault: Callable) -> int:

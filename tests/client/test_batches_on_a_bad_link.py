@@ -6,7 +6,7 @@ import pytest
 
 from refimpl.proposals.uniform_batches import EntryVerdict, PropertyEntryFilter, SubscriptionEntryFilters, UniformBatcher
 from tests.client.batches_on_a_bad_link import run
-from tests.seeds import count_caught, run_group
+from tests.seeds import count_caught, run_group, shown
 
 SEEDS = 300
 GROUP = 50
@@ -18,11 +18,8 @@ def test_every_message_is_stored_and_delivered_as_its_header_says(first: int) ->
 
 
 def test_a_seed_repeats_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    seen = []
-    for _ in range(2):
-        run(7, verbose=True)
-        seen.append(capsys.readouterr().out)
-    assert seen[0] == seen[1] != ""
+    said = [shown(lambda seed: run(seed, verbose=True), 7, capsys) for _ in range(2)]
+    assert said[0] == said[1] != ""
 
 
 def joins_whatever_comes(against: Callable) -> Callable:

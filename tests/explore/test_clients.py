@@ -13,7 +13,7 @@ from refimpl.proposals.topic_list import TopicListBroker
 from refimpl.store import MemoryStore
 from tests.explore.clients import run
 from tests.explore.growth import Growth
-from tests.seeds import count_caught, run_group
+from tests.seeds import count_caught, run_group, shown
 
 SEEDS = 400
 GROUP = 50
@@ -29,11 +29,8 @@ def test_client_and_broker_agree_when_all_comes_to_rest(first: int) -> None:
 
 
 def test_a_seed_repeats_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    seen = []
-    for _ in range(2):
-        run(7, verbose=True)
-        seen.append(capsys.readouterr().out)
-    assert seen[0] == seen[1] != ""
+    said = [shown(lambda seed: run(seed, verbose=True), 7, capsys) for _ in range(2)]
+    assert said[0] == said[1] != ""
 
 
 def says_everything_twice(announce: Callable) -> Callable:
