@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance import __version__
-from conformance.corpus.errors import reason_of
-from conformance.corpus.session import MEGABYTES, SparkError, is_submitted, spark_session
+from conformance.corpus.errors import SparkError, reason_of
+from conformance.corpus.session import MEGABYTES, is_submitted, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
