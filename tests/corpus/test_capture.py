@@ -131,7 +131,7 @@ def test_a_frame_whose_middle_is_not_known_is_a_row_and_the_stream_goes_on():
     stream = Stream(ORIGIN)
     rows = stream.feed(PING) + stream.feed_cut(large[:200], 700, large[900:]) + stream.feed(LIST) + stream.end()
     assert summary(rows) == [(0, len(PING), "ping"), (len(PING), 1004, "cut"), (len(PING) + 1004, len(LIST), "watchTopicList")]
-    assert rows[1].corrupt == "cut: the log does not keep 700 of 1,004 bytes"
+    assert rows[1].corrupt == "cut: the capture lacks 700 of 1,004 bytes"
 
 
 def test_a_frame_whose_middle_is_not_known_may_end_in_a_later_send():
