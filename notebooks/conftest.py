@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 import pytest
-from conformance.corpus.session import SparkError, check
+from conformance.corpus.errors import SparkError
+from conformance.corpus.session import check
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

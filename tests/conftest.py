@@ -8,9 +8,8 @@ import os
 import hypothesis
 import pytest
 
+from conformance.java import JavaError, find_java, find_maven
 from conformance.suite import Suite, load_suite
-from conformance.targets import TargetError
-from conformance.targets.java_tools import find_java, find_maven
 
 hypothesis.settings.register_profile("project", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("project")
@@ -27,7 +26,7 @@ def require_java() -> None:
     try:
         asyncio.run(find_java())
         find_maven()
-    except TargetError as error:
+    except JavaError as error:
         if os.environ.get("CI"):
             pytest.fail(f"this machine lacks what the test needs: {error}")
         pytest.skip(str(error))

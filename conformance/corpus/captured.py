@@ -14,15 +14,16 @@ from google.protobuf.message import Message
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from refimpl.broker.names import parse_topic
-from refimpl.names import TopicName
+from conformance.corpus.inputs.names import topic_name
 from refimpl.proposals.refused import Refused
-from refimpl.proposals.scalable_topics.layout import SCALABLE, SEGMENT, parse_scalable_topic
+from refimpl.proposals.scalable_topics.layout import SCALABLE, SEGMENT
 from refimpl.wire import Frame, WireError, command_name, decode_batch, decode_frame, decompress, is_batch, sub_message
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, MessageMetadata, SingleMessageMetadata
 
 _FIELDS = frozenset({"topic", "topics", "new_topics", "deleted_topics", "added", "removed", "resolved_topic_name", "segment_topic"})
 """Fields that hold names of topics, in whatever command; what is no such name is left out."""
+_SIGN = 1 << 63
+"""Java reads larger numbers as negative ones."""
 _MAP = pa.map_(pa.string(), pa.string())
 _TOPICS = pa.schema([("topic", pa.string()), ("kind", pa.string())])
 _MESSAGES = pa.schema(
@@ -75,7 +76,7 @@ def topics_in(command: BaseCommand) -> set[tuple[str, str]]:
     found = set()
     for text in _names(sub_message(command)):
         try:
-            name = _topic_name(text)
+            name = topic_name(text)
         except Refused:
             continue
         ordinary = name.full.partition("://")[0] not in (SCALABLE, SEGMENT)
@@ -120,7 +121,7 @@ def messages_of(sent: Sequence[bytes], received: Sequence[bytes], whose: str) ->
             opened = frame.command.producer
             name = opened.producer_name or names.get(opened.request_id, f"producer {opened.producer_id}")
             try:
-                producers[opened.producer_id] = _topic_name(opened.topic).full, f"{name} of {whose}"
+                producers[opened.producer_id] = topic_name(opened.topic).full, f"{name} of {whose}"
             except Refused:
                 producers.pop(opened.producer_id, None)
         elif kind == "send" and (producer := producers.get(frame.command.send.producer_id)) is not None:
@@ -154,13 +155,9 @@ def _opened(frame: Frame) -> Iterator[dict[str, Any]]:
 
 def _message(outer: MessageMetadata, own: MessageMetadata | SingleMessageMetadata, body: bytes) -> dict[str, Any]:
     return {
-        "publish_time": outer.publish_time,
+        "publish_time": (outer.publish_time + _SIGN) % (2 * _SIGN) - _SIGN,
         "key": own.partition_key if own.HasField("partition_key") else None,
         "properties": {pair.key: pair.value for pair in own.properties},
         "payload": body,
         "payload_size": len(body),
     }
-
-
-def _topic_name(text: str) -> TopicName:
-    return parse_scalable_topic(text) if text.startswith((f"{SCALABLE}://", f"{SEGMENT}://")) else parse_topic(text)

@@ -4,12 +4,17 @@ synthetic        drawn from a seed
 jars             the files in PySpark's own jars; `jars:FOLDER` for others
 capture:PATH     what is in a capture: event logs or raw files; `capture:` for the recordings of this suite
 PATH.parquet     a file of `save`, or any other with these columns; for topics the names are enough
+PATH.txt         names of topics, one on each line
+PATH.jsonl       topics or messages, one JSON object on each line
+
+Text and captures may be compressed (`.gz`). `check_topics` and `check_messages` tell what is wrong with files before Spark starts.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,29 +25,68 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from conformance.corpus import captured
+from conformance.corpus.columns import MESSAGE_COLUMNS, TOPIC_COLUMNS
 from conformance.corpus.errors import CorpusError, reason_of
-from conformance.corpus.sources.jar_topics import MESSAGES, TOPICS
+from conformance.corpus.inputs import text
+from conformance.corpus.inputs.parquet import check_parquet
+from conformance.corpus.sources.jar_topics import MESSAGES, OF_JAR, TOPICS, jar_folder, jar_paths
+from conformance.corpus.sources.pulsar_capture import check_capture
 
-TOPIC_COLUMNS: Mapping[str, str] = {"id": "bigint", "topic": "string", "kind": "string", "properties": "map<string,string>"}
-"""Columns of topics with their types in Spark; more may follow them."""
-MESSAGE_COLUMNS: Mapping[str, str] = {
-    "id": "bigint",
-    "topic": "string",
-    "producer_name": "string",
-    "sequence_id": "bigint",
-    "publish_time": "bigint",
-    "key": "string",
-    "properties": "map<string,string>",
-    "payload": "binary",
-    "payload_size": "int",
-}
-"""Columns of messages with their types in Spark; more may follow them."""
-NAMES = "synthetic, jars, jars:FOLDER, capture:PATH or PATH.parquet"
+NAMES = "synthetic, jars, jars:FOLDER, capture:PATH, PATH.parquet, PATH.txt or PATH.jsonl"
 
 
 def add_corpus_option(parser: argparse.ArgumentParser, default: str = "synthetic") -> None:
     """Give a job the option `--corpus`."""
     parser.add_argument("--corpus", default=default, help=f"{NAMES} (%(default)s)")
+
+
+def check_topics(options: argparse.Namespace) -> None:
+    """Look at the corpus of a job that reads topics, before Spark starts.
+
+    Raises:
+        CorpusError: There is no such corpus, or something is wrong with its files; names file, row and column.
+    """
+    _check(options.corpus, TOPICS)
+
+
+def check_messages(options: argparse.Namespace) -> None:
+    """Look at the corpus of a job that reads messages, as `check_topics`."""
+    _check(options.corpus, MESSAGES)
+
+
+def _check(corpus: str, what: str) -> None:
+    path = corpus.partition(":")[2]
+    columns = TOPIC_COLUMNS if what == TOPICS else MESSAGE_COLUMNS
+    kind = _kind(corpus, what)
+    if kind == "jars":
+        jar_paths(jar_folder(path))
+    elif kind == "capture":
+        check_capture(path)
+    elif kind == "text":
+        for _ in text.text_batches(Path(corpus), columns):
+            pass
+    elif kind == "parquet" and (local := _local(corpus)) is not None:
+        required = {"topic": columns["topic"]} if what == TOPICS else columns
+        check_parquet(local, required, {**columns, **OF_JAR})
+
+
+def _kind(corpus: str, what: str) -> str:
+    """Return which kind of corpus it is.
+
+    Raises:
+        CorpusError: None that is known.
+    """
+    name = corpus.partition(":")[0]
+    if corpus == "synthetic" or name in ("jars", "capture"):
+        return name
+    if corpus.rstrip("/").endswith(".parquet"):
+        return "parquet"
+    if corpus.endswith((*text.JSON, *(text.NAMES if what == TOPICS else ()))):
+        return "text"
+    if corpus.endswith(text.NAMES):
+        raise CorpusError(f"{corpus}: names are no messages; write those as JSON, one on each line of a file that ends in .jsonl")
+    meant = f"; for a capture write capture:{corpus}" if corpus and os.path.exists(corpus) else ""
+    raise CorpusError(f"there is no corpus {corpus!r}; known: {NAMES}{meant}")
 
 
 def topics(spark: SparkSession, corpus: str = "synthetic", rows: int = 100_000, seed: int = 1, **drawn: object) -> DataFrame:
@@ -84,36 +128,55 @@ def messages(spark: SparkSession, corpus: str = "synthetic", rows: int = 100_000
 
 
 def _read(spark: SparkSession, corpus: str, what: str, drawn: Mapping[str, object]) -> DataFrame:
-    name, _, path = corpus.partition(":")
+    path = corpus.partition(":")[2]
     try:
-        if corpus == "synthetic":
-            found = spark.read.format(f"synthetic_{what}").options(**{key: str(value) for key, value in drawn.items()}).load()
-        elif name == "jars":
-            found = spark.read.format("jar_topics").options(**{"as": what, "path": path}).load()
-        elif name == "capture":
-            frames = spark.read.format("pulsar_capture").options(mode="drop", path=path).load()
-            found = captured.topics(frames) if what == TOPICS else captured.messages(frames)
-        elif corpus.rstrip("/").endswith(".parquet"):
-            found = _parquet(spark, corpus)
-            found = _completed(found) if what == TOPICS else found
-        else:
-            raise CorpusError(f"there is no corpus {corpus!r}; known: {NAMES}")
+        match _kind(corpus, what):
+            case "synthetic":
+                found = spark.read.format(f"synthetic_{what}").options(**{key: str(value) for key, value in drawn.items()}).load()
+            case "jars":
+                found = spark.read.format("jar_topics").options(**{"as": what, "path": path}).load()
+            case "capture":
+                frames = spark.read.format("pulsar_capture").options(mode="drop", path=path).load()
+                found = captured.topics(frames) if what == TOPICS else captured.messages(frames)
+            case "text":
+                lines = spark.read.format("user_text").options(**{"as": what, "path": corpus}).load()
+                found = lines.repartition(spark.sparkContext.defaultParallelism)
+            case _:
+                found = _parquet(spark, corpus)
+                found = _completed(found) if what == TOPICS else found
     except PySparkException as error:
         raise CorpusError(reason_of(error) or _first_line(error)) from None
     return check_columns(found, TOPIC_COLUMNS if what == TOPICS else MESSAGE_COLUMNS, f"{corpus}: not {what}")
 
 
 def _parquet(spark: SparkSession, path: str) -> DataFrame:
+    local = _local(path)
     try:
-        return spark.read.parquet(path)
+        return spark.read.parquet(path if local is None else _for_hadoop(local))
     except (PySparkException, Py4JJavaError) as error:
         raise CorpusError(f"{path}: can't be read as Parquet: {_first_line(error)}") from None
 
 
+def _local(path: str) -> str | None:
+    """Return a path of the file system; None for one that only Spark can reach."""
+    scheme, separator, rest = path.partition(":")
+    if separator and scheme == "file":
+        return "/" + rest.lstrip("/")
+    return None if separator and rest.startswith("//") else path
+
+
+def _for_hadoop(path: str) -> str:
+    """Write a path so that Hadoop takes each of its characters as it is, unless it is a pattern for several files."""
+    if not Path(path).exists():
+        return path
+    return re.sub(r"([{}\[\]*?\\])", r"\\\1", str(Path(path).absolute()))
+
+
 def _completed(topics: DataFrame) -> DataFrame:
-    """Complete topics that have only names: with a number derived from the name, a kind and no properties."""
-    lacking = {"id": F.xxhash64("topic"), "kind": F.lit("read"), "properties": F.create_map().cast("map<string,string>")}
+    """Complete topics of which not all is said: with a number derived from the name, a kind and no properties."""
+    lacking = {"id": F.xxhash64("topic"), "kind": F.lit(text.KIND), "properties": F.create_map().cast("map<string,string>")}
     if "topic" in topics.columns:
+        topics = topics if "id" in topics.columns else topics.dropDuplicates(["topic"])
         topics = topics.withColumns({name: value for name, value in lacking.items() if name not in topics.columns})
     return topics
 

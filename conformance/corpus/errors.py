@@ -1,10 +1,12 @@
-"""The one error of bad input on the Spark side, even if it comes back through Java; and the message when memory runs out."""
+"""The errors of the Spark side: of input that can't be used, and of a machine on which Spark can't be used; and what they say in one line.
+
+An error of input may be raised in a worker and come back through Java; `reason_of` finds it there, or says that memory ran out.
+Importing this needs neither Spark nor Java.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-
-from py4j.protocol import Py4JError, Py4JNetworkError
 
 _ON_A_CLUSTER = "on a cluster with --driver-memory and --executor-memory, on the standalone one of this machine with --worker-memory"
 OUT_OF_MEMORY = f"Spark has too little memory; give it more with --memory MIB ({_ON_A_CLUSTER})"
@@ -24,6 +26,20 @@ class CorpusError(ValueError):
     """A corpus, an option or a pattern that can't be used. The message says where, why, and what to do, in one line."""
 
 
+class SparkError(Exception):
+    """Spark can't be used here.
+
+    Args:
+        message: What is missing.
+        hint: How to fix it.
+    """
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(f"{message} ({hint})" if hint else message)
+        self.message = message
+        self.hint = hint
+
+
 def reason_of(error: Exception) -> str | None:
     """Return the message of an error that the user can fix, in one line; None for any other error.
 
@@ -35,6 +51,8 @@ def reason_of(error: Exception) -> str | None:
     found = [line.partition(marker)[2].strip() for line in _text(error).splitlines() if marker in line]
     if found:
         return found[-1]
+    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415
+
     errors = list(_with_causes(error))
     if _any_tells(errors, _SIGNS_OF_NO_MEMORY, MemoryError):
         return OUT_OF_MEMORY
@@ -51,6 +69,8 @@ def _any_tells(errors: Sequence[BaseException], signs: Sequence[str], *kinds: ty
 
 def _text(error: BaseException) -> str:
     """Return the message of an error; empty if it is in Java, and Java has ended."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415
+
     try:
         return str(error)
     except (Py4JError, OSError):

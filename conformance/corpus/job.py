@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance import __version__
-from conformance.corpus.errors import reason_of
-from conformance.corpus.session import MEGABYTES, SparkError, is_submitted, spark_session
+from conformance.corpus.errors import CorpusError, SparkError, reason_of
+from conformance.corpus.session import MEGABYTES, is_submitted, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,17 +96,21 @@ class Job:
         text: What it checks, for the help.
         check: Does it.
         add_options: Adds options of its own to the common ones.
+        look: Looks at the files that the options name, before Spark starts; raises `CorpusError`.
     """
 
     name: str
     text: str
     check: Callable[[Run], Findings]
     add_options: Callable[[argparse.ArgumentParser], None] = lambda _: None
+    look: Callable[[argparse.Namespace], None] = lambda _: None
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
         """Run it as a program; return the exit code."""
         options = self.parser().parse_args(arguments)
         try:
+            check_common(options)
+            self.look(options)
             with spark_session(self.name, cores=options.cores, megabytes=options.memory) as spark:
                 run = Run(spark, options)
                 began = time.perf_counter()
@@ -160,6 +164,21 @@ class Job:
             },
             "seconds": {**run.timings, "all": round(seconds, 3)},
         }
+
+
+def check_common(options: argparse.Namespace) -> None:
+    """Check the options of all jobs before there is anything to lose.
+
+    Raises:
+        CorpusError: One can't be used.
+    """
+    for name, least in (("rows", 0), ("seed", 0), ("cores", 1)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise CorpusError(f"--{name} is at least {least}, not {value}")
+    folder = next(one for one in (options.result, *options.result.parents) if one.exists())
+    if options.result.is_dir() or (folder != options.result and not folder.is_dir()) or not os.access(folder, os.W_OK):
+        raise CorpusError(f"--result {options.result}: no file can be written there")
 
 
 def write_result(path: Path, result: Mapping[str, Any]) -> None:

@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.targets import TargetError
-from conformance.targets.java_tools import find_java
+from conformance.corpus.errors import SparkError
+from conformance.java import JavaError, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,10 +47,6 @@ _LOCAL: Mapping[str, str] = {
     "spark.memory.offHeap.enabled": "true",
     "spark.io.compression.codec": "lzf",  # all Java: while native ones work, Java can't collect, and says too soon that memory is out
 }
-
-
-class SparkError(TargetError):
-    """Spark can't be used here. The message says what is missing, and how to fix it."""
 
 
 @contextmanager
@@ -122,7 +118,7 @@ def check(megabytes: int = MEGABYTES) -> Path:
     try:
         with ThreadPoolExecutor(1) as thread:  # in a notebook this thread has an event loop already
             java = thread.submit(lambda: asyncio.run(find_java("Spark"))).result()
-    except TargetError as error:
+    except JavaError as error:
         raise SparkError(error.message, hint=error.hint) from None
     free = available_megabytes()
     if free is not None and not is_submitted() and free < megabytes + OVERHEAD_MEGABYTES:

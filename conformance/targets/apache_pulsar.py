@@ -14,10 +14,10 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from conformance.java import JavaError, find_java
 from conformance.names import did_you_mean
 from conformance.targets.admin import AdminClient, AdminUnreachable, unconfirmed_settings
 from conformance.targets.jars import RELEASES, Release, jars
-from conformance.targets.java_tools import find_java
 from conformance.targets.model import NOTHING, Endpoint, Progress, TargetError, own_token
 from conformance.targets.process import Supervised, free_ports, poll_until, supervised
 from conformance.targets.properties import properties_text
@@ -138,8 +138,11 @@ class ApachePulsar:
         """
         release = RELEASES[self.version]
         _check_settings(self.name, config)
-        java = await find_java()
-        lib = await jars(release, java, progress)
+        try:
+            java = await find_java()
+            lib = await jars(release, java, progress)
+        except JavaError as error:
+            raise TargetError(error.message, hint=error.hint) from None
         async with AsyncExitStack() as stack:
             began = time.monotonic()
             endpoint = await self._start(stack, _Installation(release, java.program, lib), config)

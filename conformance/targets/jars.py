@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from xml.sax.saxutils import escape
 
-from conformance.targets.java_tools import Java, find_maven
+from conformance.java import Java, find_maven
 from conformance.targets.model import Progress, TargetError
 from conformance.targets.process import poll_until, supervised
 
@@ -98,7 +98,8 @@ async def jars(release: Release, java: Java, progress: Progress | None = None) -
         The folder of the jars.
 
     Raises:
-        TargetError: Maven is missing or can't resolve them.
+        JavaError: Maven is missing.
+        TargetError: Maven can't resolve them.
     """
     home = cache_folder() / "apache-pulsar" / release.version
     if _is_complete(home):

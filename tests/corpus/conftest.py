@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from conformance.corpus.session import SparkError, spark_session
+from conformance.corpus.errors import SparkError
+from conformance.corpus.session import spark_session
 
 
 @pytest.fixture(scope="session")

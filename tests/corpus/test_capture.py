@@ -26,6 +26,7 @@ from conformance.corpus.sources.pulsar_capture import (
     CaptureSource,
     batches,
     by_mode,
+    check_capture,
     corpus_path,
     divide,
     find_pieces,
@@ -131,7 +132,7 @@ def test_a_frame_whose_middle_is_not_known_is_a_row_and_the_stream_goes_on():
     stream = Stream(ORIGIN)
     rows = stream.feed(PING) + stream.feed_cut(large[:200], 700, large[900:]) + stream.feed(LIST) + stream.end()
     assert summary(rows) == [(0, len(PING), "ping"), (len(PING), 1004, "cut"), (len(PING) + 1004, len(LIST), "watchTopicList")]
-    assert rows[1].corrupt == "cut: the log does not keep 700 of 1,004 bytes"
+    assert rows[1].corrupt == "cut: the capture lacks 700 of 1,004 bytes"
 
 
 def test_a_frame_whose_middle_is_not_known_may_end_in_a_later_send():
@@ -240,13 +241,23 @@ def test_files_that_are_missing_and_lines_that_are_wrong(tmp_path):
         '{"connection": "c0", "direction": "client", "file": "0"}',
         '{"connection": "b", "direction": "client", "fiel": "0"}',
         "nothing",
+        '{"connection": "b", "direction": "client", "file": "0"}',
+        '{"connection": "b", "direction": "client", "file": "./0"}',
+        r'{"connection": "b", "direction": "client", "file": "0\u0000"}',
+        '{"connection": "b", "direction": "client", "file": "a/../0"}',
+        f'{{"connection": "d", "direction": "client", "file": "{"x" * 300}"}}',
     ]
     (folder / "index.jsonl").write_text(good + "\n".join(lines) + "\n")
     rows = everything(folder)
     found = {row.corrupt for row in rows if row.corrupt}
     assert found == {
         "missing: the index names this file: No such file or directory",
-        "missing: Is a directory",
+        "missing: the index names this file: it is no ordinary file",
+        "missing: the index names this file: File name too long",
+        "index: line 10: 0 is the file of another direction",
+        "index: line 11: ./0 is the file of another direction",
+        "index: line 12: '0\\x00' is no name of a file",
+        "index: line 13: a/../0 is outside the folder",
         "index: line 4: direction: Input should be 'client' or 'broker'",
         "index: line 5: ../0 is outside the folder",
         "index: line 6: /etc/passwd is outside the folder",
@@ -268,10 +279,10 @@ def test_a_folder_without_an_index_is_named(tmp_path):
     ("make", "message"),
     [
         (lambda home: home, r"no capture to read: it is empty"),
-        (lambda home: raw(home, ("client", PING), index=False), r"no capture to read: there is no index\.jsonl and no event log"),
+        (lambda home: raw(home, ("client", PING), index=False), r"no capture to read: there is no index\.jsonl with entries, no event log"),
         (
             lambda home: raw(home, ("client", PING)) / "0",
-            r"0: is no event log \(\.jsonl or \.jsonl\.gz\); a file of bytes needs a folder with",
+            r"0: is neither an event log nor a capture of packets \(\.jsonl, .*\); a file of bytes needs a folder with",
         ),
     ],
 )
@@ -352,6 +363,56 @@ def test_batches_have_limited_sizes():
 def test_options_are_checked(options, message):
     with pytest.raises(CorpusError, match=message):
         CaptureSource(options)
+
+
+# What a job says before it begins
+
+
+def packed(folder, name, data):
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(data)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda home: home / "gone", "/gone: there is no such file or folder"),
+        (lambda home: home / ("x" * 300), "x: File name too long"),
+        (lambda home: home, ": no capture to read: it is empty"),
+        (lambda home: raw(home / "c"), "/c: no capture to read: there is no index.jsonl with entries"),
+        (lambda home: packed(home, "x.bin", PING) / "x.bin", "/x.bin: is neither an event log nor a capture of packets"),
+        (lambda home: packed(home, "index.jsonl", b"[]\n"), "/index.jsonl: line 1: Input should be an object"),
+        (lambda home: packed(home, "index.jsonl", b"\xff\n"), "/index.jsonl: line 1: Invalid JSON: "),
+        (
+            lambda home: packed(home, "index.jsonl", b'{"connection": "a", "direction": "client", "file": "../0"}\n' * 3),
+            "/index.jsonl: line 1: ../0 is outside the folder (and 2 more)",
+        ),
+        (
+            lambda home: packed(home, "index.jsonl", b'{"connection": "a", "direction": "client", "file": "0"}\n'),
+            "/0: the index names this file: No such file or directory",
+        ),
+        (lambda home: packed(home, "a.jsonl.gz", RECORDING.read_bytes()[:4000]), "/a.jsonl.gz: the log can't be decompressed further: "),
+        (lambda home: packed(home, "a.jsonl.gz", RECORDING.read_bytes()[:-1]), "/a.jsonl.gz: the log can't be decompressed further: "),
+        (lambda home: packed(home, "a.jsonl.gz", b"\x1f\x8b"), "/a.jsonl.gz: the log can't be decompressed further: "),
+        (lambda home: packed(home, "a.jsonl", b""), "/a.jsonl: the log is empty"),
+        (lambda home: packed(home, "a.jsonl", PING), "/a.jsonl: the log ends inside line 1"),
+        (lambda home: packed(home, "a.jsonl", b'{"topic": "a"}\n'), "/a.jsonl: a.jsonl:1: not a record of an event log"),
+        (lambda home: packed(home, "a.pcap", b""), "/a.pcap: at byte 0: the file is empty"),
+        (lambda home: packed(home, "a.pcapng.gz", gzip.compress(PING)), "/a.pcapng.gz: at byte 0: the file starts neither as"),
+    ],
+)
+def test_what_is_wrong_with_files_is_one_line(tmp_path, make, message):
+    with pytest.raises(CorpusError) as caught:
+        check_capture(str(make(tmp_path)))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_streams_may_hold_anything(tmp_path):
+    check_capture("")
+    check_capture(str(RECORDING))
+    check_capture(str(raw(tmp_path / "c", ("client", PING + TOO_LARGE), ("broker", b""), ("broker", PING[:5]))))
 
 
 # tcpflow

@@ -12,7 +12,7 @@ import pytest
 
 from conformance.corpus.cluster.environment import ROOT, pack
 from conformance.corpus.cluster.standalone import standalone_cluster
-from conformance.corpus.session import SparkError
+from conformance.corpus.errors import SparkError
 
 JOBS = ROOT / "conformance" / "corpus" / "jobs"
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from conformance.corpus import notebooks, session
+from conformance.corpus.errors import SparkError
 from conformance.corpus.filtering.comparing import INSIDE, Comparison, Disagreements
-from conformance.corpus.session import SparkError
 from conformance.site.sources import REPOSITORY
 
 

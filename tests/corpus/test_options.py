@@ -13,12 +13,11 @@ import pytest
 
 from conformance.corpus import job as jobs
 from conformance.corpus import session
-from conformance.corpus.errors import CorpusError, reason_of
+from conformance.corpus.errors import CorpusError, SparkError, reason_of
 from conformance.corpus.job import BROKEN, HOLD, NOT_RUN, Findings, Job, Law, write_result
-from conformance.corpus.session import SparkError
 from conformance.corpus.sources.blocks import BLOCK, COMMON, BlockSource, generator
 from conformance.corpus.sources.options import Option, read_options
-from conformance.targets import TargetError
+from conformance.java import JavaError
 
 TABLE = (
     Option("path", None, "where"),
@@ -199,7 +198,7 @@ def java(monkeypatch):
 
 def test_without_java_a_job_says_what_to_do(monkeypatch, tmp_path, capsys):
     async def find_java(whose):
-        raise TargetError(f"{whose} needs Java, which was not found", hint="install a JDK")
+        raise JavaError(f"{whose} needs Java, which was not found", hint="install a JDK")
 
     monkeypatch.setattr(session, "find_java", find_java)
     assert run_job(lambda run: Findings([law(1, 0)]), tmp_path) == NOT_RUN

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.targets import TargetError
+from conformance.java import Java, JavaError, find_java, find_maven
 from conformance.targets.jars import RELEASES, jars
-from conformance.targets.java_tools import Java, find_java, find_maven
 
 _SOURCE = Path(__file__).with_name("java") / "conformance" / "PropertyFilter.java"
 _NAME = "property"
@@ -28,8 +27,8 @@ def tools() -> tuple[Java, Path]:
         find_maven()
         compiler = java.program.resolve().with_name("javac")
         if not compiler.exists():
-            raise TargetError(f"{java.program} comes without a compiler", hint="install a JDK, not only a Java runtime")
-    except TargetError as error:
+            raise JavaError(f"{java.program} comes without a compiler", hint="install a JDK, not only a Java runtime")
+    except JavaError as error:
         if os.environ.get("CI"):
             pytest.fail(f"this machine lacks what the test needs: {error}")
         pytest.skip(str(error))

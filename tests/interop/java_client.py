@@ -13,8 +13,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from conformance.java import find_java, find_maven
 from conformance.targets.jars import cache_folder
-from conformance.targets.java_tools import find_java, find_maven
 
 VERSIONS = {"java": "4.2.4", "java_v5": "5.0.0-M1"}
 _FOLDER = Path(__file__).parent
@@ -30,7 +30,7 @@ def java_command(client: str) -> list[str]:
         client: "java" or "java_v5".
 
     Raises:
-        TargetError: Java or Maven is missing.
+        JavaError: Java or Maven is missing.
         subprocess.SubprocessError: Maven could not fetch the jars; with its words.
     """
     java = asyncio.run(find_java()).program

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from conformance.java import Java, JavaError, find_java, find_maven
 from conformance.targets import RELEASES, ApachePulsar, TargetError
 from conformance.targets.jars import cache_folder, jars
-from conformance.targets.java_tools import Java, find_java, find_maven
 from conformance.targets.properties import properties_text
 
 RELEASE = RELEASES["4.2.4"]
@@ -88,7 +88,7 @@ def test_java_home_comes_first_unless_it_is_too_old(bare: Path, tmp_path: Path, 
 
 
 def test_missing_maven_is_told(bare: Path) -> None:
-    with pytest.raises(TargetError) as caught:
+    with pytest.raises(JavaError) as caught:
         find_maven()
     expected = "Maven was not found (install Maven 3.6 or newer and put mvn on PATH; it fetches Apache Pulsar once for each version)"
     assert str(caught.value) == expected

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, cast
 
-from conformance.corpus.captures.rows import KEPT, LOG, MAX_FRAME_SIZE, MISSING, TRUNCATED, Direction, FrameRow, Origin, Stream
+from conformance.corpus.captures.rows import KEPT, LOG, MAX_FRAME_SIZE, MISSING, TRUNCATED, Direction, FrameRow, Limited, Origin, Stream
 from conformance.engine import log
 
 _LONGEST_LINE = 3 * MAX_FRAME_SIZE
@@ -41,23 +41,6 @@ def log_rows(path: Path, name: str, length: int | None = None, limit: int = MAX_
         yield FrameRow(Origin(name), 0, 0, b"", corrupt=f"{MISSING}: {error.strerror or error}")
 
 
-class _Limited(io.RawIOBase):
-    """The first bytes of a file, and no more even if it grows."""
-
-    def __init__(self, file: IO[bytes], size: int) -> None:
-        self._file = file
-        self.left = size
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        data = self._file.read(min(len(buffer), self.left))
-        buffer[: len(data)] = data
-        self.left -= len(data)
-        return len(data)
-
-
 class _Lines:
     """The lines of a log, with the position of the current one.
 
@@ -72,7 +55,7 @@ class _Lines:
         self._size = size
         self._compressed = file.read(2) == _GZIP
         file.seek(0)
-        limited = io.BufferedReader(_Limited(file, size))
+        limited = io.BufferedReader(Limited(file, size))
         self._file = cast(IO[bytes], gzip.GzipFile(fileobj=limited) if self._compressed else limited)
         self.offset = 0
         self.line = b""

@@ -83,13 +83,17 @@ def read_index(folder: Path, prefix: str = "") -> Iterator[Entry | FrameRow]:
         raise CorpusError(f"{path}: {error.strerror}; a raw capture needs an index: a line for each file of bytes") from None
     offset = 0
     seen: set[tuple[str, str]] = set()
+    files: set[PurePosixPath] = set()
     for number, line in enumerate(data.splitlines(keepends=True), 1):
         if line.strip():
             try:
                 entry = _entry(line)
                 if (entry.connection, entry.direction) in seen:
                     raise ValueError(f"the {entry.direction} of {entry.connection} has a file already")
+                if PurePosixPath(entry.file) in files:
+                    raise ValueError(f"{entry.file} is the file of another direction")
                 seen.add((entry.connection, entry.direction))
+                files.add(PurePosixPath(entry.file))
                 yield entry
             except ValueError as error:
                 corrupt = f"{BAD_INDEX}: line {number}: {error}"
@@ -107,6 +111,8 @@ def _entry(line: bytes) -> Entry:
     file = PurePosixPath(entry.file)
     if file.is_absolute() or ".." in file.parts:
         raise ValueError(f"{entry.file} is outside the folder")
+    if "\0" in entry.file:
+        raise ValueError(f"{entry.file!r} is no name of a file")
     return entry
 
 

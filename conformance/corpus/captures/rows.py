@@ -5,23 +5,25 @@ Bytes that are not a frame are a row too. Its `corrupt` starts with a class:
     header     the total size is impossible: no frame can be found from here on, and the row is the rest of the stream
     truncated  the stream ends inside a frame
     refused    the size is right, but the strict decoder refuses the content of the frame; the stream continues after it
-    cut        the event log keeps only the first and last bytes of a long send, and this was in it
+    cut        the capture lacks bytes of it: an event log keeps only the first and last bytes of a long send, packets may be missing
     shrunk     the file is shorter than when the read began
     log        a line is not a record of an event log: the row is the rest of the log
     index      a line of the index is not an entry
     missing    the index names a file that is not there or can't be read
+    packets    a capture of packets is damaged, or has no connection to a broker
 """
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import IO, Literal
 
 from refimpl.wire import DEFAULT_MAX_FRAME_SIZE, FrameDecoder, WireError, command_name, decode_frame
 
 Direction = Literal["client", "broker"]
 HEADER, TRUNCATED, REFUSED, CUT = "header", "truncated", "refused", "cut"
-SHRUNK, LOG, BAD_INDEX, MISSING = "shrunk", "log", "index", "missing"
+SHRUNK, LOG, BAD_INDEX, MISSING, PACKETS = "shrunk", "log", "index", "missing", "packets"
 
 MAX_FRAME_SIZE = 8 * DEFAULT_MAX_FRAME_SIZE
 """Bytes of the largest frame that is read. A broker does not cap the topic lists that it writes, so this is well above the usual limit."""
@@ -106,6 +108,25 @@ def header_defect(header: bytes, limit: int) -> str | None:
     return None
 
 
+class Limited(io.RawIOBase):
+    """The first bytes of a file, and no more even if it grows."""
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self._file = file
+        self.left = size
+
+    def readable(self) -> bool:
+        """Tell that it can be read."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Read the next bytes."""
+        data = self._file.read(min(len(buffer), self.left))
+        buffer[: len(data)] = data
+        self.left -= len(data)
+        return len(data)
+
+
 class Stream:
     """Turns the bytes of one direction of one connection into rows, in pieces of any size.
 
@@ -162,7 +183,7 @@ class Stream:
         if self.broken is None:
             size = _HEADER + int.from_bytes(self._pending[:_HEADER], "big") if len(self._pending) >= _HEADER else 0
             if size < len(self._pending) + self._hidden + hidden:
-                self._break(f"{CUT}: the log does not keep {hidden:,} bytes of a send, among which a frame ends")
+                self._break(f"{CUT}: the capture lacks {hidden:,} bytes, among which a frame ends")
             else:
                 self._hidden += hidden
         if self.broken is not None:
@@ -192,7 +213,7 @@ class Stream:
     def _frame(self, data: bytes, size: int) -> FrameRow:
         row = FrameRow(self.origin, self._offset, size, data, self._time)
         if self._hidden:
-            text = f"{CUT}: the log does not keep {self._hidden:,} of {size:,} bytes"
+            text = f"{CUT}: the capture lacks {self._hidden:,} of {size:,} bytes"
             return replace(row, data=data[:KEPT], corrupt=text)
         try:
             return replace(row, command=command_name(decode_frame(data).command))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from conformance.corpus.cluster.environment import ROOT, pack
 from conformance.corpus.cluster.standalone import Size, standalone_cluster
+from conformance.corpus.errors import SparkError
 from conformance.corpus.job import NOT_RUN
 from conformance.targets import TargetError
 
@@ -29,7 +30,7 @@ def main() -> int:
     size = Size(arguments.workers, arguments.worker_cores, arguments.worker_memory)
     try:
         return asyncio.run(_run(JOBS / f"{arguments.job}.py", _absolute(arguments.job, arguments.options), size, arguments.environments))
-    except TargetError as error:
+    except (SparkError, TargetError) as error:
         print(f"cluster: {error}", file=sys.stderr)
         return NOT_RUN
 

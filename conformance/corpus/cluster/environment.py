@@ -13,7 +13,7 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.corpus.session import SparkError
+from conformance.corpus.errors import SparkError
 
 ROOT = Path(__file__).parents[3]
 REQUIREMENTS = ("requirements.txt", "requirements-spark.txt")

@@ -10,7 +10,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.storagelevel import StorageLevel
 
-from conformance.corpus.corpora import TOPIC_COLUMNS, add_corpus_option, topics
+from conformance.corpus.columns import TOPIC_COLUMNS
+from conformance.corpus.corpora import add_corpus_option, topics
 from conformance.corpus.filtering.sql import is_system_topic, matched_name
 from conformance.corpus.sources.topic_forms import MIXES
 

@@ -18,7 +18,7 @@ from conformance.corpus.batching.laws import LAWS, Found, find
 from conformance.corpus.batching.reference import with_reference_batches
 from conformance.corpus.batching.settings import Setting, Want, frequent_values, sweep, wants
 from conformance.corpus.batching.windows import with_batches
-from conformance.corpus.corpora import add_corpus_option, messages
+from conformance.corpus.corpora import add_corpus_option, check_messages, messages
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
 
@@ -123,6 +123,7 @@ JOB = Job(
     "Check that batches are uniform, the same in two formulations, and lose nothing; count what they cost.",
     check,
     add_options,
+    check_messages,
 )
 
 if __name__ == "__main__":

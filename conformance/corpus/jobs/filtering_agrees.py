@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from conformance.corpus.corpora import check_topics
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.filtering import costs, rows, sql
 from conformance.corpus.filtering.comparing import INSIDE, Comparison, Disagreements, compare, matcher, reference_fits
@@ -48,6 +49,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--property", action="append", metavar="KEY=VALUE", help="a property that topics have to have; can be repeated")
     parser.add_argument("--payload-regex", default=r'(?s)[^"]*ns-[0-9]/.*', help="what payloads have to fit (%(default)s)")
     parser.add_argument("--payload-prefix", default="persistent://tenant-1", help="what payloads have to begin with (%(default)s)")
+
+
+def look(options: argparse.Namespace) -> None:
+    """Look at the corpus and at the patterns."""
+    formulations_of(options.formulations)
+    if options.pattern_file is not None:
+        read_patterns(options.pattern_file)
+    elif options.patterns < 1:
+        raise CorpusError(f"--patterns is at least 1, not {options.patterns}")
+    _rules(options, pattern_set([]))
+    check_topics(options)
 
 
 def check(run: Run) -> Findings:
@@ -86,8 +98,6 @@ def _patterns(run: Run, topics: DataFrame) -> PatternSet:
     options = run.options
     if options.pattern_file is not None:
         return read_patterns(options.pattern_file)
-    if options.patterns < 1:
-        raise CorpusError(f"--patterns is at least 1, not {options.patterns}")
     names = rows.names_to_draw_from(topics)
     return pattern_set(drawn_patterns(names, options.patterns, options.seed, outside=not options.inside))
 
@@ -189,7 +199,11 @@ def _speeds(run: Run, topics: DataFrame, rules: Sequence[Rule], formulations: Se
 
 
 JOB = Job(
-    "filtering_agrees", "Compare all formulations of the filters on each row of a corpus, and count what filters cost.", check, add_options
+    "filtering_agrees",
+    "Compare all formulations of the filters on each row of a corpus, and count what filters cost.",
+    check,
+    add_options,
+    look,
 )
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from conformance.corpus.corpora import check_topics
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.filtering import rows
 from conformance.corpus.filtering.hashes import namespace_hashes, namespace_of, reference_hashes, whole_hash
@@ -121,7 +122,7 @@ def _apply_diff(table: pa.Table) -> pa.Table:
     return pa.table({"namespace": table.column("namespace")[:1], "hash": [topics.hash], "topics": [len(topics)]})
 
 
-JOB = Job("hashes_agree", "Hash namespaces in ranges and by the reference, and after diffs.", check, add_options)
+JOB = Job("hashes_agree", "Hash namespaces in ranges and by the reference, and after diffs.", check, add_options, check_topics)
 
 if __name__ == "__main__":
     sys.exit(JOB.main())

@@ -20,7 +20,7 @@ from conformance.corpus import round_trip as rules
 from conformance.corpus.captures import MAX_FRAME_SIZE, defect_class, write_capture
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
-from conformance.corpus.sources.pulsar_capture import Piece, corpus_path, find_pieces
+from conformance.corpus.sources.pulsar_capture import Piece, check_capture, corpus_path, find_pieces
 from refimpl.wire import decode_frame
 
 _LAWS: Mapping[str, str] = {
@@ -42,12 +42,21 @@ _Key = tuple[str, str, str, str]
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this job."""
     parser.add_argument(
-        "--corpus", default="", help="an event log, a raw capture, or a folder with some; the recordings of this suite if not given"
+        "--corpus",
+        default="",
+        help="an event log, a capture of packets, a raw capture, or a folder with some; the recordings of this suite if not given",
     )
     parser.add_argument("--max-frame-size", type=int, default=MAX_FRAME_SIZE, help="bytes of the largest frame (%(default)s)")
     parser.add_argument(
         "--scratch", type=Path, help="folder for a raw capture that is written and read; on a cluster one that all nodes see"
     )
+
+
+def look(options: argparse.Namespace) -> None:
+    """Look at the files of the capture."""
+    if options.max_frame_size < 8:
+        raise CorpusError(f"--max-frame-size is at least 8, not {options.max_frame_size}")
+    check_capture(options.corpus.removeprefix("capture:"))
 
 
 def check(run: Run) -> Findings:
@@ -217,7 +226,7 @@ def _signatures(frames: DataFrame) -> dict[tuple[str, str], tuple[int, int, int]
     return {(row["target"] or "", row["command"]): (row["count"], row["size"], row["hash"]) for row in rows}
 
 
-JOB = Job("round_trip", "Decodes and encodes every frame of a capture, and reads it in pieces.", check, add_options)
+JOB = Job("round_trip", "Decodes and encodes every frame of a capture, and reads it in pieces.", check, add_options, look)
 
 if __name__ == "__main__":
     sys.exit(JOB.main())

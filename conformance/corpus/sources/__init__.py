@@ -12,8 +12,9 @@ from conformance.corpus.sources.jar_topics import JarSource
 from conformance.corpus.sources.pulsar_capture import CaptureSource
 from conformance.corpus.sources.synthetic_messages import SyntheticMessages
 from conformance.corpus.sources.synthetic_topics import SyntheticTopics
+from conformance.corpus.sources.user_text import UserText
 
-SOURCES: tuple[type[DataSource], ...] = (CaptureSource, JarSource, SyntheticMessages, SyntheticTopics)
+SOURCES: tuple[type[DataSource], ...] = (CaptureSource, JarSource, SyntheticMessages, SyntheticTopics, UserText)
 
 
 def register_all(spark: SparkSession) -> None:

@@ -38,7 +38,12 @@ OPTIONS = (
     Option("interval", 1, "milliseconds between two messages of a jar", least=0),
     Option("partitions", 8, "largest number of Spark partitions; it does not change the rows", least=1),
 )
-_OF_JAR = "jar STRING, package STRING, extension STRING, method STRING, size BIGINT, compressed_size BIGINT"
+OF_JAR: Mapping[str, str] = {
+    **dict.fromkeys(("jar", "package", "extension", "method"), "string"),
+    **dict.fromkeys(("size", "compressed_size"), "bigint"),
+}
+"""The columns that a file in a jar has besides those of all corpora."""
+_OF_JAR = ", ".join(f"{name} {kind.upper()}" for name, kind in OF_JAR.items())
 SCHEMAS: Mapping[str, str] = {
     TOPICS: f"id BIGINT, topic STRING, kind STRING, properties MAP<STRING, STRING>, {_OF_JAR}",
     MESSAGES: "id BIGINT, topic STRING, producer_name STRING, sequence_id BIGINT, publish_time BIGINT, key STRING, "

@@ -1,21 +1,36 @@
 """The data source `pulsar_capture`: the frames of recordings, of event logs and of raw captures, one row each.
 
-What `path` may be: an event log (`.jsonl` or `.jsonl.gz`), a folder with `index.jsonl` (a raw capture), or a folder with any of these
-in it, at any depth. On a cluster each node has to see it under the same path.
+What `path` may be: an event log (`.jsonl`), a capture of packets (`.pcap`, `.pcapng` or `.cap`), each also with `.gz`, a folder with
+`index.jsonl` (a raw capture), or a folder with any of these in it, at any depth. On a cluster each node has to see it under the same path.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from errno import EISDIR
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from conformance.corpus.captures import INDEX, MAX_FRAME_SIZE, Entry, FrameRow, Origin, borders, log_rows, part_rows, read_index
+from conformance.corpus.captures import (
+    INDEX,
+    MAX_FRAME_SIZE,
+    Entry,
+    FrameRow,
+    Origin,
+    borders,
+    log_rows,
+    packet_rows,
+    part_rows,
+    read_index,
+)
+from conformance.corpus.captures.connections import packet_defect
 from conformance.corpus.captures.rows import MISSING
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.sources.options import Option, read_options
@@ -24,7 +39,9 @@ RECORDINGS = Path(__file__).parents[2] / "recordings"
 """Those of this suite: `conformance.running.recorder.HOME`, which takes much longer to import than a task of Spark takes to start."""
 FAIL, DROP, KEEP = "fail", "drop", "keep"
 OPTIONS = (
-    Option("path", "", "a log, a raw capture, or a folder that contains some; the recordings of this suite if not given"),
+    Option(
+        "path", "", "a log, a capture of packets, a raw capture, or a folder that contains some; the recordings of this suite if not given"
+    ),
     Option("mode", KEEP, "what to do with bytes that are no frame: raise, skip, or give a row with `_corrupt`", choices=(FAIL, DROP, KEEP)),
     Option("max_frame_size", MAX_FRAME_SIZE, "bytes of the largest frame; a header that announces more is damaged", least=8),
     Option("partition_size", 16 << 20, "approximate number of bytes in one Spark partition", least=1),
@@ -50,6 +67,8 @@ ARROW_SCHEMA = pa.schema(
     ]
 )
 _LOG_ENDINGS = (".jsonl", ".jsonl.gz")
+_PACKET_ENDINGS = tuple(f"{kind}{packed}" for kind in (".pcap", ".pcapng", ".cap") for packed in ("", ".gz"))
+_KNOWN = ", ".join((_LOG_ENDINGS[0], *_PACKET_ENDINGS[::2])) + ", each also with .gz"
 _GZIP_WEIGHT = 12
 """A byte of a compressed log is so many bytes to read: what the recordings of this suite come to."""
 _BATCH_ROWS, _BATCH_BYTES = 4096, 8 << 20
@@ -57,11 +76,11 @@ _BATCH_ROWS, _BATCH_BYTES = 4096, 8 << 20
 
 @dataclass(frozen=True)
 class Piece:
-    """Something to read: an event log, or a part of a file of bytes.
+    """Something to read: an event log, a capture of packets, or a part of a file of bytes.
 
     Attributes:
         path: Where it is.
-        origin: What the rows say of it; for a log just its name.
+        origin: What the rows say of it; for a log or packets just its name.
         start: First byte.
         end: Byte after the last.
     """
@@ -79,6 +98,8 @@ class Piece:
     def rows(self, limit: int) -> Iterator[FrameRow]:
         """Read it."""
         if self.origin.connection is None:
+            if _is_packets(self.path):
+                return packet_rows(self.path, self.origin.file, self.end, limit)
             return log_rows(self.path, self.origin.file, self.end, limit)
         return part_rows(self.path, self.origin, self.start, self.end, limit)
 
@@ -145,7 +166,11 @@ def corpus_path(text: str) -> Path:
     elif separator and rest.startswith("//"):
         raise CorpusError(f"{text}: captures are read from the file system; copy it, or mount it on each node")
     path = Path(text) if text else RECORDINGS
-    if not path.exists():
+    try:
+        there = path.exists()
+    except OSError as error:
+        raise CorpusError(f"{path}: {error.strerror}") from None
+    if not there:
         raise CorpusError(f"{path}: there is no such file or folder")
     return path
 
@@ -165,9 +190,10 @@ def find_pieces(home: Path, part: int, limit: int) -> tuple[list[Piece], list[Fr
         CorpusError: There is nothing to read.
     """
     if home.is_file() and home.name != INDEX:
-        if not home.name.endswith(_LOG_ENDINGS):
-            raise CorpusError(f"{home}: is no event log ({' or '.join(_LOG_ENDINGS)}); a file of bytes needs a folder with an index.jsonl")
-        return [_log(home, home.name)], []
+        if not home.name.endswith((*_LOG_ENDINGS, *_PACKET_ENDINGS)):
+            what = f"neither an event log nor a capture of packets ({_KNOWN})"
+            raise CorpusError(f"{home}: is {what}; a file of bytes needs a folder with an {INDEX}")
+        return [_whole(home, home.name)], []
     folder = home.parent if home.is_file() else home
     pieces: list[Piece] = []
     rows: list[FrameRow] = []
@@ -179,25 +205,66 @@ def find_pieces(home: Path, part: int, limit: int) -> tuple[list[Piece], list[Fr
             else:
                 rows.append(found)
     known = {piece.path for piece in pieces}
-    logs = (path for path in sorted(folder.rglob("*")) if _is_log(path) and path not in known)
-    pieces += [_log(path, path.relative_to(folder).as_posix()) for path in logs]
+    others = (path for path in sorted(folder.rglob("*")) if _is_whole(path) and path not in known)
+    pieces += [_whole(path, path.relative_to(folder).as_posix()) for path in others]
     if not pieces and not rows:
-        what = "it is empty" if not any(folder.iterdir()) else f"there is no {INDEX} and no event log ({' or '.join(_LOG_ENDINGS)})"
+        lacks = f"there is no {INDEX} with entries, no event log and no capture of packets ({_KNOWN})"
+        what = lacks if any(folder.iterdir()) else "it is empty"
         raise CorpusError(f"{folder}: no capture to read: {what}")
     return pieces, rows
 
 
-def _is_log(path: Path) -> bool:
-    return path.name.endswith(_LOG_ENDINGS) and path.name != INDEX and path.is_file()
+def check_capture(text: str) -> None:
+    """Look at the files of a capture, before anything is done with the frames in them.
+
+    Args:
+        text: The path, as for `corpus_path`.
+
+    Raises:
+        CorpusError: A file is missing or damaged, or a line of an index is not right. What a stream holds is not looked at.
+    """
+    home = corpus_path(text)
+    pieces, rows = find_pieces(home, sys.maxsize, MAX_FRAME_SIZE)
+    folder = home.parent if home.is_file() else home
+    defects = [f"{folder / row.origin.file}: {_defect(row)}" for row in rows]
+    for piece in pieces if text else ():  # the recordings of this suite are as they are
+        if piece.origin.connection is None:
+            found = packet_defect(piece.path) if _is_packets(piece.path) else _log_defect(piece)
+            defects += [f"{piece.path}: {found}"] * (found is not None)
+    if defects:
+        more = f" (and {len(defects) - 1} more)" if len(defects) > 1 else ""
+        raise CorpusError(f"{defects[0]}{more}")
 
 
-def _log(path: Path, name: str) -> Piece:
+def _defect(row: FrameRow) -> str:
+    return (row.corrupt or "").partition(": ")[2]
+
+
+def _log_defect(piece: Piece) -> str | None:
+    if not piece.end:
+        return "the log is empty"
+    return next((_defect(row) for row in piece.rows(MAX_FRAME_SIZE) if row.origin.connection is None), None)
+
+
+def _is_whole(path: Path) -> bool:
+    """Tell whether it is read without an index."""
+    return path.name.endswith((*_LOG_ENDINGS, *_PACKET_ENDINGS)) and path.name != INDEX and path.is_file()
+
+
+def _is_packets(path: Path) -> bool:
+    return path.name.endswith(_PACKET_ENDINGS)
+
+
+def _whole(path: Path, name: str) -> Piece:
     return Piece(path, Origin(name), 0, path.stat().st_size)
 
 
 def _add_file(path: Path, origin: Origin, sizes: tuple[int, int], pieces: list[Piece], rows: list[FrameRow]) -> None:
     try:
-        length = path.stat().st_size  # taken once: later growth of the file is not read
+        status = path.stat()
+        if not S_ISREG(status.st_mode):
+            raise OSError(EISDIR, "it is no ordinary file")
+        length = status.st_size  # taken once: later growth of the file is not read
         parts = borders(path, length, *sizes) if length > sizes[0] else [(0, length)]
     except OSError as error:
         rows.append(FrameRow(origin, 0, 0, b"", corrupt=f"{MISSING}: the index names this file: {error.strerror or error}"))

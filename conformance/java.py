@@ -1,4 +1,4 @@
-"""Find Java and Maven on this machine, or say what to install."""
+"""Java and Maven on this machine, for real brokers, for Spark and for the project's own tests; or what to install."""
 
 import asyncio
 import os
@@ -7,11 +7,23 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.targets.model import TargetError
-
 OLDEST_JAVA = 17
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _JAVA_HINT = f"install a JDK {OLDEST_JAVA} or newer and put it on PATH or into JAVA_HOME"
+
+
+class JavaError(Exception):
+    """Java or Maven can't be used here: what is wrong in one line, and what to do about it.
+
+    Args:
+        message: What is wrong.
+        hint: What the user can do.
+    """
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(f"{message} ({hint})")
+        self.message = message
+        self.hint = hint
 
 
 @dataclass(frozen=True)
@@ -37,7 +49,7 @@ async def find_java(whose: str = "Apache Pulsar") -> Java:
         The runtime.
 
     Raises:
-        TargetError: There is none, or none is new enough.
+        JavaError: There is none, or none is new enough.
     """
     home = os.environ.get("JAVA_HOME")
     names = [str(Path(home) / "bin" / "java")] if home else []
@@ -49,8 +61,8 @@ async def find_java(whose: str = "Apache Pulsar") -> Java:
             return Java(program, major)
         too_old.append(f"{program} is Java {major or 'of an unknown version'}")
     if too_old:
-        raise TargetError(f"{whose} needs Java {OLDEST_JAVA} or newer, but {' and '.join(too_old)}", hint=_JAVA_HINT)
-    raise TargetError(f"{whose} needs Java, which was not found", hint=_JAVA_HINT)
+        raise JavaError(f"{whose} needs Java {OLDEST_JAVA} or newer, but {' and '.join(too_old)}", hint=_JAVA_HINT)
+    raise JavaError(f"{whose} needs Java, which was not found", hint=_JAVA_HINT)
 
 
 async def _major_version(program: Path) -> int:
@@ -69,11 +81,11 @@ def find_maven() -> Path:
         The executable.
 
     Raises:
-        TargetError: It is not there.
+        JavaError: It is not there.
     """
     program = shutil.which("mvn")
     if program is None:
-        raise TargetError(
+        raise JavaError(
             "Maven was not found", hint="install Maven 3.6 or newer and put mvn on PATH; it fetches Apache Pulsar once for each version"
         )
     return Path(program)

@@ -1,0 +1,36 @@
+"""The columns that all corpora have, with their types as Spark writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+TOPIC_COLUMNS: Mapping[str, str] = {"id": "bigint", "topic": "string", "kind": "string", "properties": "map<string,string>"}
+"""Columns of topics; more may follow them."""
+MESSAGE_COLUMNS: Mapping[str, str] = {
+    "id": "bigint",
+    "topic": "string",
+    "producer_name": "string",
+    "sequence_id": "bigint",
+    "publish_time": "bigint",
+    "key": "string",
+    "properties": "map<string,string>",
+    "payload": "binary",
+    "payload_size": "int",
+}
+"""Columns of messages; more may follow them."""
+ARROW_TYPES: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+}
+"""The type in Arrow of each of these."""
+
+
+def arrow_schema(columns: Mapping[str, str]) -> pa.Schema:
+    """Return columns as a schema of Arrow."""
+    return pa.schema([(name, ARROW_TYPES[kind]) for name, kind in columns.items()])
