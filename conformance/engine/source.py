@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from types import UnionType
+from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
 from yaml.reader import ReaderError
 
-from conformance.engine.parts import Strict
-from conformance.engine.step import Place
+from conformance.engine.step import KINDS, Place, StepKind
 from conformance.names import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
@@ -151,15 +151,16 @@ def parse(kind: type[M], source: Source) -> M:
     try:
         return kind.model_validate(source.data)
     except ValidationError as error:
-        raise SourceProblem([_explain(source, one) for one in error.errors(include_url=False)]) from None
+        raise SourceProblem([_explain(kind, source, one) for one in error.errors(include_url=False)]) from None
 
 
-def _explain(source: Source, error: Any) -> str:
+def _explain(kind: type[BaseModel], source: Source, error: Any) -> str:
     place = _place(source.data, error["loc"])
     text = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
         key = str(place[-1])
-        text = f"unknown key {key!r}{did_you_mean(key, sorted(_keys_of(Strict)))}"
+        known = _keys_at(kind, source.data, place[:-1])
+        text = f"unknown key {key!r}{did_you_mean(key, known)} (known here: {', '.join(known)})"
     elif error["type"] in ("string_type", "string_pattern_mismatch") and not isinstance(error.get("input"), str):
         text = f"this must be text, not {type(error.get('input')).__name__} {error.get('input')!r}; quote it"
     return source.problem(place, text)
@@ -178,7 +179,26 @@ def _place(data: Any, location: tuple[Any, ...]) -> Place:
     return tuple(place)
 
 
-def _keys_of(kind: type[BaseModel]) -> set[str]:
-    """Return the keys of a class of files or of parts of files, and of all classes made from it."""
-    own = {info.alias or key for key, info in kind.model_fields.items()}
-    return own.union(*map(_keys_of, kind.__subclasses__()))
+def _keys_at(kind: type[BaseModel], data: Any, place: Place) -> list[str]:
+    """Return the keys that a place of a file may have: those of the class that reads it."""
+    types: list[Any] = [kind]
+    for part in place:
+        types = [inner for one in types for inner in _inside(one, data, part)]
+        data = data[part]
+    return sorted({key for one in types for key in _fields(one, data)})
+
+
+def _inside(kind: Any, data: Any, part: str | int) -> list[Any]:
+    """Return the types of what is at one place inside a value of a type."""
+    found = get_args(kind)[-1] if get_origin(kind) in (list, dict) else _fields(kind, data).get(str(part))
+    while get_origin(found) is Annotated:
+        found = get_args(found)[0]
+    return list(get_args(found)) if get_origin(found) in (Union, UnionType) else [found]
+
+
+def _fields(kind: Any, data: Any) -> dict[str, Any]:
+    """Return the keys of a class with the types of their values; of steps, those of the kind that a key names."""
+    if kind is StepKind:
+        kind = next(KINDS[key] for key in data if key in KINDS)
+    known = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
+    return {info.alias or name: info.annotation for name, info in known.items()}

@@ -83,6 +83,17 @@ class Outcome:
     """The steps that took its events, as far as it went."""
     late: Mapping[str, Diagnosis] = field(default_factory=dict)
 
+    @property
+    def unprepared(self) -> str | None:
+        """Return the command that did not come although no clause was at stake yet, such as CONNECTED.
+
+        The target, or its machine, may have been too busy with other conversations. So it counts if it does not come either when the case runs alone.
+        """
+        found = self.diagnosis
+        if self.verdict in SAYS_NOTHING or found is None or found.kind != "late" or found.clause is not None or not found.waiting:
+            return None
+        return found.waiting[0].partition("{")[0]
+
 
 @dataclass
 class TrialLog:
@@ -164,7 +175,7 @@ def _passed(program: Program, trial_log: TrialLog, machine: Machine) -> Outcome:
         clauses[charged] = worst([clauses[charged], _BY_BRANCH[branch.level]])
     late = _late(program, state, trial_log.events, machine.slow)
     diagnosis = None
-    if late and (was_late(trial_log.events) or any(isinstance(event, log.Lag) for event in trial_log.events)):
+    if late and (was_late(trial_log.events) or _lagged(trial_log.events)):
         asked = [clause for clause in late if clause in clauses]
         clauses |= dict.fromkeys(asked, Verdict.INCONCLUSIVE)
         diagnosis = late[asked[0]] if asked else None
@@ -198,7 +209,7 @@ def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Map
     stumbled = isinstance(trouble, log.End) and trouble.problem is not None and (trouble.status or 0) >= SERVER_ERROR
     if diagnosis.kind == "harness" and not stumbled:
         return _error(program, trial_log, diagnosis, _furthest(machine))
-    if stumbled or ((diagnosis.timed or program.speaks_of_time) and was_late(trial_log.events)):
+    if stumbled or _may_be_lateness(program, diagnosis, trial_log.events):
         clauses = dict.fromkeys(program.clauses, Verdict.UNTESTABLE)
         return Outcome(trial_log.begin.key, Verdict.INCONCLUSIVE, clauses, diagnosis, taken=diagnosis.taken)
     charged = _gravest(diagnosis.clause or program.clauses[0], machine, levels)
@@ -207,6 +218,17 @@ def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Map
     clauses = {clause: Verdict.PASS if clause in taken and clause not in open_clauses else Verdict.UNTESTABLE for clause in program.clauses}
     clauses[charged] = _BY_LEVEL[levels.get(charged, "MUST")]
     return Outcome(trial_log.begin.key, clauses[charged], clauses, diagnosis, observed=dict(diagnosis.observed), taken=diagnosis.taken)
+
+
+def _may_be_lateness(program: Program, diagnosis: Diagnosis, events: Sequence[log.Event]) -> bool:
+    """Tell whether a failure may come from something late of which no clause speaks."""
+    if diagnosis.timed and _lagged(events):
+        return True
+    return (diagnosis.timed or program.speaks_of_time) and was_late(events)
+
+
+def _lagged(events: Iterable[log.Event]) -> bool:
+    return any(isinstance(event, log.Lag) for event in events)
 
 
 def _gravest(clause: str, machine: Machine, levels: Mapping[str, Level]) -> str:
@@ -248,7 +270,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 def sum_up(transcript: Transcript, cell: Mapping[str, Value], outcomes: Sequence[Outcome]) -> log.Result:
     """Sum up all trials of one cell of a case.
 
-    A trial that fails counts against `trials.fail_over`. A trial that says nothing about the target is replaced by its last attempt.
+    A trial that fails counts against `trials.fail_over`. One that says nothing about the target, or fails for lack of a preparation, is replaced by its last attempt.
     A clause about how soon frames come is a WARN if they come late in each run of a trial.
     """
     last: dict[str, Outcome] = {}
@@ -256,7 +278,8 @@ def sum_up(transcript: Transcript, cell: Mapping[str, Value], outcomes: Sequence
     for outcome in outcomes:
         trial = outcome.key.partition("~")[0]
         runs.setdefault(trial, []).append(outcome)
-        if outcome.verdict not in SAYS_NOTHING or last.get(trial, outcome).verdict in SAYS_NOTHING:
+        before = last.get(trial, outcome)
+        if outcome.verdict not in SAYS_NOTHING or before.verdict in SAYS_NOTHING or before.unprepared:
             last[trial] = outcome
     final = list(last.values())
     bad = [o for o in final if o.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]

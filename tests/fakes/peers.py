@@ -63,6 +63,21 @@ class NoPong(Peer):
             await super().answer(frame, writer)
 
 
+class BusyAtFirst(Peer):
+    """Leaves its first PINGs without an answer."""
+
+    def __init__(self, busy):
+        self.busy = busy
+        self.asked = 0
+
+    async def answer(self, frame, writer):
+        if command_name(frame.command) == "ping":
+            self.asked += 1
+            if self.asked <= self.busy:
+                return
+        await super().answer(frame, writer)
+
+
 class HalfPong(Peer):
     async def answer(self, frame, writer):
         if command_name(frame.command) != "ping":

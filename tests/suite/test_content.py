@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conformance.engine import log
 from conformance.engine import model as m
+from conformance.engine.actions import Send
 from conformance.engine.capabilities import CAPABILITIES, FLAGS
 from conformance.engine.matchers import MATCHERS
 from conformance.engine.parts import RELEASES
+from conformance.engine.program import cells, fresh_names
 from conformance.engine.source import read_source
 from conformance.engine.step import KINDS, StepKind, listed, walk_steps
 from conformance.engine.steps import ClosedStep, FrameStep, SilenceStep, UseStep
@@ -115,6 +118,35 @@ def test_every_fragment_is_used(suite):
         if isinstance(step, UseStep)
     }
     assert set(suite.fragments) - used - {"lib/fence", "lib/fence-ping", "lib/still-served"} == set()
+
+
+NEEDS = {
+    "watchTopicList": "topic-list-watch",
+    "watchPartitionUpdate": "partition-watch",
+    "watchScalableTopics": "scalable-topics",
+    "scalableTopicLookup": "scalable-layout",
+}
+"""What a target must have, or must not have, if a case sends it a command."""
+
+
+def sent(suite, case: m.Transcript, cell: dict[str, Any]) -> set[str]:
+    """Return the commands that a cell of a case sends."""
+    fresh = dict.fromkeys(fresh_names(case), "tenant/name")
+    program = suite.program(log.TrialStarted(key="", case=case.id, cell=cell, actions="", fresh=fresh), None)
+    actions = [action for group in program.actions() for lane in group.lanes for action in lane if isinstance(action, Send)]
+    return {name for action in actions for name in action.spec.get("frame", ())}
+
+
+def test_a_case_that_sends_the_command_of_a_proposal_asks_for_what_it_needs(suite):
+    lacking = {
+        case.id: NEEDS[name]
+        for case in suite.transcripts.values()
+        for cell in cells(case)
+        for name in sent(suite, case, cell) & set(NEEDS)
+        if case.id != "core/flags/topic-watcher-reconcile"  # whose flag implies it
+        and not {NEEDS[name], f"!{NEEDS[name]}"} & set(case.requires)
+    }
+    assert lacking == {}
 
 
 def test_names_agree_among_modules():

@@ -34,6 +34,21 @@ def test_good_suite(add):
     ("old", "new", "line", "expected"),
     [
         ("title:", "titel:", 3, "unknown key 'titel'; did you mean 'title'?"),
+        ("end: none", "within: 20", 12, "unknown key 'within' (known here: ambient, clauses, control, "),
+        ("within: 20", "until: []", 11, "unknown key 'until' (known here: at, broker, clause, client, label, payload, window, within)"),
+        ("within: 20", "window: {since: x, max: 1, times: 2}", 11, "unknown key 'times' (known here: max, min, since)"),
+        (
+            "- broker: {pong: {}}\n    within: 20",
+            "- silence: {frames: [{pong: {}}]}\n    window: 1\n    until: []",
+            11,
+            "unknown key 'window' (known here: at, clause, silence, until)",
+        ),
+        (
+            "- broker: {pong: {}}\n    within: 20",
+            "- race:\n      a: [{for: {i: [1]}, do: [{advance: 1, at: c}]}]\n      b: []",
+            11,
+            "race.a[0].do[0].at: unknown key 'at' (known here: advance)",
+        ),
         ("tests: [broker]", "tests: [server]", 4, "tests[0]: Input should be 'client' or 'broker'"),
         ("[test.pong]", "[test.pnog]", 5, "there is no clause test.pnog"),
         ("[test.pong]", "[test.out]", 5, "the clause test.out is excluded: no way"),

@@ -22,6 +22,7 @@ from refimpl.net.embedded import EmbeddedBroker
 from refimpl.wire import command, command_name, encode_frame
 from tests.fakes.peers import (
     PLAIN,
+    BusyAtFirst,
     DiesAtPing,
     Flood,
     GarbagePong,
@@ -100,6 +101,36 @@ def test_what_comes_late_is_asked_for_again(add, ping, late, verdict, runs):
     (result,), _, _ = judged(home, LatePong(late))
     assert (result.verdict, len(result.keys)) == (verdict, runs)
     assert result.clauses == {"test.pong": "PASS"} | ({"test.warn": "WARN"} if verdict == "WARN" else {})
+
+
+PREPARES = """\
+  - client: {ping: {}}
+  - broker: {pong: {}}
+    within: 0.3
+  - client: {ping: {}}"""
+
+
+@pytest.mark.parametrize(("busy", "verdict", "runs"), [(0, "PASS", 1), (1, "PASS", 2), (2, "PASS", 3), (9, "FAIL", 3)])
+def test_a_preparation_without_an_answer_is_tried_again(add, ping, busy, verdict, runs):
+    home = add(ping.replace("  - client: {ping: {}}", PREPARES).replace("    within: 20", "    clause: test.pong"))
+    (result,), _, _ = judged(home, BusyAtFirst(busy))
+    assert (result.verdict, len(result.keys)) == (verdict, runs)
+
+
+def test_a_preparation_that_never_has_an_answer_is_known_after_one_case(add, ping):
+    text = ping.replace("  - client: {ping: {}}", PREPARES)
+    home = add(text)
+    add(text.replace("test/ping", "test/second"), "test/second")
+    peer = BusyAtFirst(99)
+    results, _, _ = judged(home, peer)
+    assert [result.verdict for result in results] == ["FAIL", "FAIL"]
+    assert (sorted(len(result.keys) for result in results), peer.asked) == ([1, 3], 4)
+
+
+def test_an_answer_that_a_clause_speaks_of_is_waited_for_once(add, ping):
+    home = add(ping.replace("within: 20", "within: 0.3\n    clause: test.pong"))
+    (result,), _, _ = judged(home, BusyAtFirst(1))
+    assert (result.verdict, len(result.keys)) == ("FAIL", 1)
 
 
 def test_a_rule_about_how_soon_frames_come_is_checked(add):
