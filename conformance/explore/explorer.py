@@ -27,7 +27,7 @@ from conformance.explore.player import Step
 from conformance.explore.said import Told
 from conformance.explore.shrinking import shrink
 from conformance.explore.world import Scenario
-from conformance.running.probe import probe
+from conformance.running.probe import claimed, probe
 from conformance.targets import Endpoint, Target, TargetError
 from refimpl.net.virtual_time import VirtualTimeLoop
 
@@ -99,6 +99,7 @@ class Plan:
         slow: Factor on the time that a target has.
         shrinking: Seconds in which a scenario that differs is made smaller.
         concurrent: Whether actors act at the same time, and are judged by what must hold afterwards.
+        claims: Capabilities that the target has and no feature flag tells.
     """
 
     seconds: float = 600.0
@@ -108,6 +109,7 @@ class Plan:
     slow: float = 1.0
     shrinking: float = 60.0
     concurrent: bool = False
+    claims: Sequence[str] = ()
 
 
 class Explorer:
@@ -263,7 +265,7 @@ def explore(target: Target, plan: Plan, note: Callable[[Explored], None] = lambd
         stack = AsyncExitStack()
         endpoint = runner.run(stack.enter_async_context(target.run()))
         try:
-            probed = runner.run(probe(endpoint))
+            probed = runner.run(probe(claimed(endpoint, plan.claims)))
             if not probed.capabilities["admin"]:
                 raise TargetError(f"{target.name} has no admin URL, which makes the topics of a scenario", hint="give one with --admin-url")
             explorer = Explorer(reference, runner, target, None if target.virtual_time else endpoint, probed.capabilities, plan, note)

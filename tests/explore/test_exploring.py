@@ -153,6 +153,21 @@ def test_a_target_without_an_admin_interface_is_refused_with_what_to_do() -> Non
         explore(Bare(), PLAN)
 
 
+class Undeclared(InProcessTarget):
+    """A right broker that declares nothing."""
+
+    @asynccontextmanager
+    async def run(self, *args: Any, **options: Any) -> AsyncIterator[Endpoint]:
+        async with super().run(*args, **options) as endpoint:
+            yield replace(endpoint, capabilities={})
+
+
+def test_what_no_flag_tells_is_drawn_if_it_is_claimed() -> None:
+    plan = Plan(seconds=600, scenarios=30, seed=6)
+    kinds = [explore(Undeclared(), replace(plan, claims=claims)).coverage.kinds for claims in ((), ("property-entry-filter",))]
+    assert [one["subscribe_with_properties"] > 0 for one in kinds] == [False, True]
+
+
 def test_concurrent_actors_see_what_is_lost() -> None:
     explored = explored_with(*FAULTS["deletions"], Plan(seconds=600, scenarios=30, seed=1, concurrent=True))
     assert "was told" in explored.found()[0]
