@@ -75,10 +75,9 @@ def _acknowledged_before_unload(difference: Difference, line: Line) -> bool:
 
 
 def _failover_takeover(difference: Difference, line: Line) -> bool:
-    """The action is the end of a consumer or of a connection, and the message is for a consumer of a failover subscription."""
-    action = difference.steps[difference.place].action
-    ends = action is not None and action.kind in ("close_consumer", "disconnect")
-    return ends and line.name == "message" and _failover(difference, line)
+    """It is a message of a failover subscription whose active consumer left right after it was served; none was published since."""
+    told = difference.other
+    return line.name == "message" and told.subscription_of(line.lane, line.value("consumer_id")) in told.abandoned
 
 
 def _deleted_topics(difference: Difference, line: Line) -> bool:  # noqa: ARG001

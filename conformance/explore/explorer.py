@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from conformance.explore.actions import KINDS
 from conformance.explore.concurrent import play
-from conformance.explore.conditions import entry_for, known_problem
+from conformance.explore.conditions import known_problem
 from conformance.explore.difference import Difference
 from conformance.explore.drawing import draw
 from conformance.explore.played import Met, on_reference, on_target
@@ -200,9 +200,8 @@ class Explorer:
         return enough or time.monotonic() - self._begun >= self._plan.seconds
 
     def _is_new(self, difference: Difference) -> bool:
-        entry = entry_for(difference, self._release)
-        if entry is not None:
-            self.explored.met.free[entry] += 1
+        if difference.entry is not None:
+            self.explored.met.free[difference.entry] += 1
             return False
         return difference.signature not in {*self.explored.differences, *self.explored.unrepeated}
 
@@ -210,7 +209,7 @@ class Explorer:
         """Keep a difference as small as it can be made, or apart if it does not come again."""
         signature = difference.signature
         again = self._play(difference.scenario.until(difference.place))
-        if again is None or again.signature != signature:
+        if again is None or again.entry is not None or again.signature != signature:
             self.explored.unrepeated[signature] = difference
             return
         until = time.monotonic() + self._plan.shrinking
@@ -219,7 +218,7 @@ class Explorer:
         def still(scenario: Scenario) -> bool:
             nonlocal smallest
             other = self._play(scenario) if time.monotonic() < until else None
-            if other is None or other.signature != signature:
+            if other is None or other.entry is not None or other.signature != signature:
                 return False
             smallest = other
             return True
