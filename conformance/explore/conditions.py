@@ -23,9 +23,9 @@ def allows(entry: FreeDifference, difference: Difference, release: str | None) -
     """
     if (entry.only and release not in entry.only) or (entry.after and difference.kinds.isdisjoint(entry.after)):
         return False
-    if entry.when is not None and not all(_CONDITIONS[entry.when](difference, line) for line in (*difference.missing, *difference.extra)):
+    if not fnmatch.fnmatchcase(difference.signature, entry.signature):
         return False
-    return fnmatch.fnmatchcase(difference.signature, entry.signature)
+    return entry.when is None or all(_CONDITIONS[entry.when](difference, line) for line in (*difference.missing, *difference.extra))
 
 
 def entry_for(difference: Difference, release: str | None) -> FreeDifference | None:
@@ -89,6 +89,14 @@ def _deleted_topics(difference: Difference, line: Line) -> bool:  # noqa: ARG001
     return told[0] < told[1] and told[1] - told[0] <= {unquote(topic) for topic in deleted}
 
 
+def _deletion(difference: Difference, line: Line) -> bool:
+    """It is a diff about the topic that the action deletes, and about no other."""
+    arguments = dict(difference.scenario.until(difference.place).actions[-1].arguments)
+    told = line.value("diff") or {}
+    topics = {unquote(topic) for topic in (*told.get("added", ()), *told.get("removed", ()))}
+    return topics == {unquote(difference.scenario.world.topic(arguments["topic"], "topic"))}
+
+
 def _snapshot(line: Line) -> list[str]:
     return list((line.value("snapshot") or {}).get("topics", ()))
 
@@ -141,6 +149,7 @@ _CONDITIONS: Mapping[str, Callable[[Difference, Line], bool]] = {
     "failover": _failover,
     "failover-takeover": _failover_takeover,
     "deleted-topics": _deleted_topics,
+    "deletion": _deletion,
     "encoded-names": _encoded_names,
     "encoded-twin": _encoded_twin,
     "repeated-id": _repeated_id,

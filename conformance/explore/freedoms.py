@@ -23,6 +23,7 @@ Condition = Literal[
     "encoded-names",
     "encoded-twin",
     "deleted-topics",
+    "deletion",
     "repeated-id",
     "repeated-id-or-encoded-names",
     "acknowledged-before-unload",

@@ -163,6 +163,27 @@ def test_a_snapshot_may_have_deleted_topics_only() -> None:
     assert seen.finding() is None
 
 
+def test_a_deletion_may_be_told_wrongly_and_nothing_else() -> None:
+    def diff(**changes: list[str]) -> Line:
+        return Line("a", "watchScalableTopicsUpdate", json.dumps({"diff": changes, "watch_id": 1}))
+
+    def finding(missing: tuple[Line, ...], extra: tuple[Line, ...], kind: str = "delete_scalable_topic") -> str | None:
+        difference = Seen(kind=kind, missing=missing, extra=extra).difference()
+        action = Action(kind, (("topic", (0, 1, None)),))
+        entry = entry_for(
+            replace(difference, scenario=Scenario(WORLD, (action,)), steps=[Step(None), Step(action)]),
+            "5.0.0-M1",
+        )
+        return None if entry is None else entry.finding
+
+    right = diff(removed=["topic://${a}/n/t/1"])
+    assert finding((right,), ()) == "scalable-deletions"
+    assert finding((right,), (diff(added=["topic://${a}/n/t%2F1"]),)) == "scalable-deletions"
+    assert finding((right,), (), "create_scalable_topic") is None
+    assert finding((right,), (diff(removed=["topic://${a}/n/t"]),)) is None
+    assert finding((right, Line("a", "closed", "")), ()) is None
+
+
 def test_a_consumer_may_have_to_try_again_right_after_a_disconnect_only() -> None:
     refused = Line("a", "error", '{"error": "ServiceNotReady", "request_id": 8}')
     seen = Seen(kind="subscribe", missing=(Line("a", "success", '{"request_id": 8}'),), extra=(refused,))
