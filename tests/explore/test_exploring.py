@@ -227,6 +227,11 @@ def test_after_concurrent_actions_all_holds_on_the_reference() -> None:
     assert not explore(parse_target("in-process"), Plan(seconds=600, scenarios=40, seed=1, concurrent=True)).broken
 
 
+def test_what_comes_late_after_concurrent_actions_holds_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conformance.explore.concurrent.REST", 0.01)  # diffs come after 0.05
+    assert not explore(parse_target("in-process"), Plan(seconds=600, scenarios=20, seed=1, concurrent=True)).broken
+
+
 def test_a_target_at_an_address_is_explored() -> None:
     explored = explore(parse_target("reference"), Plan(seconds=600, scenarios=8, seed=2, slow=5))
     assert (explored.scenarios, explored.found()) == (8, [])
