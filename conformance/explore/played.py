@@ -21,7 +21,7 @@ QUIET = 0.1
 PATIENCE = 3.0
 """Seconds of silence after which a target has not said what the reference said."""
 LONGER = 4
-"""Factor on this time where silence would be a new difference: a machine may be busy."""
+"""Factor on this time, and on the next, where silence would be a new difference: a machine may be busy."""
 OTHERWISE = 0.25
 """Seconds that a target has to say what the reference said once it has said something else."""
 AFTERWARDS = 0.02
@@ -105,7 +105,7 @@ async def on_target(
 
     async def between(player: Player) -> bool:
         found = differing(player)
-        if found is not None and not found.extra and patient and entry_for(found, endpoint.release) is None:
+        if found is not None and found.missing and patient and entry_for(found, endpoint.release) is None:
             await _until_said(player, said.after[place], slow * LONGER)
             found = differing(player)
             met.late += found is None
