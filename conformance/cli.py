@@ -158,11 +158,13 @@ def explore(
     proposal: Annotated[list[str] | None, typer.Option(help="actions of this proposal and of the core only; may be repeated")] = None,
     concurrent: Annotated[bool, typer.Option(help="several actors at the same time, judged by what must hold afterwards")] = False,
     slow: Annotated[float, typer.Option(min=0.1, help="factor on the time that the target has to answer")] = 1.0,
+    claim: ClaimOption = None,
     report: Annotated[Path, typer.Option(help="folder for explore.html and the transcripts of what differs")] = Path("reports"),
 ) -> None:
     """Play scenarios that nobody wrote on a target and on the reference, and show where the two differ."""
     for name in proposal or ():
         check_choice("--proposal", name, names.registers())
+    _check_claims(claim or ())
     chosen = _target(target, admin_url, token_file, tls_trust_certs)
 
     from conformance.commands.exploring import explore_and_report
@@ -175,6 +177,7 @@ def explore(
         proposals=proposal or (),
         slow=slow,
         concurrent=concurrent,
+        claims=claim or (),
     )
     explore_and_report(chosen, plan, report)
 

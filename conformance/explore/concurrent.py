@@ -303,15 +303,14 @@ async def _problems(player: Player, observer: Observer) -> AsyncIterator[str]:
         name = f"{kind} watcher {number} on {at}"
         for problem, topics in watch.problems:
             yield f"{name}: {problem}{_raced(observer, watch, topics)}"
-        if watch.known is None:
-            yield f"{name} got no answer" + (" (one was closed while it was being registered)" if observer.closed_early else "")
-            continue
         try:
-            now = await _now(player, kind, watch)
+            now = await _agreed(player, observer, kind, watch)
         except TimeoutError:
             yield f"{name}: what it ought to know is not answered"
             continue
-        if now != watch.known:
+        if watch.known is None:
+            yield f"{name} got no answer" + (" (one was closed while it was being registered)" if observer.closed_early else "")
+        elif now != watch.known:
             others = _others(watch.known, now)
             yield f"{name} was told {_shown(watch.known)}; now it is {_shown(now)}{_raced(observer, watch, others)}"
         elif kind == "topics" and watch.hash != topics_hash(watch.known):
@@ -320,10 +319,29 @@ async def _problems(player: Player, observer: Observer) -> AsyncIterator[str]:
         yield problem
 
 
-async def _now(player: Player, kind: str, watch: Watch) -> Any:
+async def _agreed(player: Player, observer: Observer, kind: str, watch: Watch) -> Any:
+    """Return what a watcher ought to know. A machine may be busy: while it knows something else, wait and ask again."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + ANSWER_SECONDS
+    while True:
+        now = await _now(player, observer, kind, watch)
+        known = observer.closed_early if watch.known is None else observer.raced(watch, _others(watch.known, now))
+        if now == watch.known or known or loop.time() >= until:
+            return now
+        await asyncio.sleep(REST)
+
+
+async def _now(player: Player, observer: Observer, kind: str, watch: Watch) -> Any:
     """Ask on a new connection what a watcher ought to know."""
     heard: list[Any] = []
-    player.told.listener = lambda _, frame: heard.append(sub_message(frame.command))
+
+    def listen(at: str, frame: Frame) -> None:
+        observer.heard(at, frame)
+        if at == "z":
+            heard.append(sub_message(frame.command))
+
+    player.told.listener = listen
+    await player.disconnect("z", "fin")
     if kind == "topics":
         fields = {
             "request_id": player.request(),

@@ -23,9 +23,9 @@ def allows(entry: FreeDifference, difference: Difference, release: str | None) -
     """
     if (entry.only and release not in entry.only) or (entry.after and difference.kinds.isdisjoint(entry.after)):
         return False
-    if entry.when is not None and not all(_CONDITIONS[entry.when](difference, line) for line in (*difference.missing, *difference.extra)):
+    if not fnmatch.fnmatchcase(difference.signature, entry.signature):
         return False
-    return fnmatch.fnmatchcase(difference.signature, entry.signature)
+    return entry.when is None or all(_CONDITIONS[entry.when](difference, line) for line in (*difference.missing, *difference.extra))
 
 
 def entry_for(difference: Difference, release: str | None) -> FreeDifference | None:
@@ -75,10 +75,9 @@ def _acknowledged_before_unload(difference: Difference, line: Line) -> bool:
 
 
 def _failover_takeover(difference: Difference, line: Line) -> bool:
-    """The action is the end of a consumer or of a connection, and the message is for a consumer of a failover subscription."""
-    action = difference.steps[difference.place].action
-    ends = action is not None and action.kind in ("close_consumer", "disconnect")
-    return ends and line.name == "message" and _failover(difference, line)
+    """It is a message of a failover subscription whose active consumer left right after it was served; none was published since."""
+    told = difference.other
+    return line.name == "message" and told.subscription_of(line.lane, line.value("consumer_id")) in told.abandoned
 
 
 def _deleted_topics(difference: Difference, line: Line) -> bool:  # noqa: ARG001
@@ -88,6 +87,14 @@ def _deleted_topics(difference: Difference, line: Line) -> bool:  # noqa: ARG001
     deleted = {world.topic(dict(one.arguments)["topic"], "topic") for one in actions if one.kind == "delete_scalable_topic"}
     told = [{unquote(topic) for line in lines for topic in _snapshot(line)} for lines in (difference.missing, difference.extra)]
     return told[0] < told[1] and told[1] - told[0] <= {unquote(topic) for topic in deleted}
+
+
+def _deletion(difference: Difference, line: Line) -> bool:
+    """It is a diff about the topic that the action deletes, and about no other."""
+    arguments = dict(difference.scenario.until(difference.place).actions[-1].arguments)
+    told = line.value("diff") or {}
+    topics = {unquote(topic) for topic in (*told.get("added", ()), *told.get("removed", ()))}
+    return topics == {unquote(difference.scenario.world.topic(arguments["topic"], "topic"))}
 
 
 def _snapshot(line: Line) -> list[str]:
@@ -142,6 +149,7 @@ _CONDITIONS: Mapping[str, Callable[[Difference, Line], bool]] = {
     "failover": _failover,
     "failover-takeover": _failover_takeover,
     "deleted-topics": _deleted_topics,
+    "deletion": _deletion,
     "encoded-names": _encoded_names,
     "encoded-twin": _encoded_twin,
     "repeated-id": _repeated_id,

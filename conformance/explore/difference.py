@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from conformance.explore.freedoms import FreeDifference
 from conformance.explore.player import Step
 from conformance.explore.said import Line, Told
 from conformance.explore.world import Scenario
@@ -24,6 +25,7 @@ class Difference:
         steps: What the reference's player did, as the steps of a transcript.
         told: What the reference said.
         other: What the target said.
+        entry: What allows it; None: nothing that is listed.
     """
 
     scenario: Scenario
@@ -33,6 +35,7 @@ class Difference:
     steps: Sequence[Step] = field(repr=False)
     told: Told = field(repr=False)
     other: Told = field(repr=False)
+    entry: FreeDifference | None = field(default=None, repr=False)
 
     @property
     def signature(self) -> str:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from conformance.explore.actions import KINDS
 from conformance.explore.concurrent import play
-from conformance.explore.conditions import entry_for, known_problem
+from conformance.explore.conditions import known_problem
 from conformance.explore.difference import Difference
 from conformance.explore.drawing import draw
 from conformance.explore.played import Met, on_reference, on_target
@@ -27,7 +27,7 @@ from conformance.explore.player import Step
 from conformance.explore.said import Told
 from conformance.explore.shrinking import shrink
 from conformance.explore.world import Scenario
-from conformance.running.probe import probe
+from conformance.running.probe import claimed, probe
 from conformance.targets import Endpoint, Target, TargetError
 from refimpl.net.virtual_time import VirtualTimeLoop
 
@@ -99,6 +99,7 @@ class Plan:
         slow: Factor on the time that a target has.
         shrinking: Seconds in which a scenario that differs is made smaller.
         concurrent: Whether actors act at the same time, and are judged by what must hold afterwards.
+        claims: Capabilities that the target has and no feature flag tells.
     """
 
     seconds: float = 600.0
@@ -108,6 +109,7 @@ class Plan:
     slow: float = 1.0
     shrinking: float = 60.0
     concurrent: bool = False
+    claims: Sequence[str] = ()
 
 
 class Explorer:
@@ -198,9 +200,8 @@ class Explorer:
         return enough or time.monotonic() - self._begun >= self._plan.seconds
 
     def _is_new(self, difference: Difference) -> bool:
-        entry = entry_for(difference, self._release)
-        if entry is not None:
-            self.explored.met.free[entry] += 1
+        if difference.entry is not None:
+            self.explored.met.free[difference.entry] += 1
             return False
         return difference.signature not in {*self.explored.differences, *self.explored.unrepeated}
 
@@ -208,7 +209,7 @@ class Explorer:
         """Keep a difference as small as it can be made, or apart if it does not come again."""
         signature = difference.signature
         again = self._play(difference.scenario.until(difference.place))
-        if again is None or again.signature != signature:
+        if again is None or again.entry is not None or again.signature != signature:
             self.explored.unrepeated[signature] = difference
             return
         until = time.monotonic() + self._plan.shrinking
@@ -217,7 +218,7 @@ class Explorer:
         def still(scenario: Scenario) -> bool:
             nonlocal smallest
             other = self._play(scenario) if time.monotonic() < until else None
-            if other is None or other.signature != signature:
+            if other is None or other.entry is not None or other.signature != signature:
                 return False
             smallest = other
             return True
@@ -263,7 +264,7 @@ def explore(target: Target, plan: Plan, note: Callable[[Explored], None] = lambd
         stack = AsyncExitStack()
         endpoint = runner.run(stack.enter_async_context(target.run()))
         try:
-            probed = runner.run(probe(endpoint))
+            probed = runner.run(probe(claimed(endpoint, plan.claims)))
             if not probed.capabilities["admin"]:
                 raise TargetError(f"{target.name} has no admin URL, which makes the topics of a scenario", hint="give one with --admin-url")
             explorer = Explorer(reference, runner, target, None if target.virtual_time else endpoint, probed.capabilities, plan, note)

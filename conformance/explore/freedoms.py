@@ -23,6 +23,7 @@ Condition = Literal[
     "encoded-names",
     "encoded-twin",
     "deleted-topics",
+    "deletion",
     "repeated-id",
     "repeated-id-or-encoded-names",
     "acknowledged-before-unload",
@@ -52,6 +53,7 @@ class FreeDifference(BaseModel):
         only: The releases of Apache Pulsar that may differ so; empty: any broker may.
         after: The kinds of actions of which the scenario has one; empty: any.
         when: A condition on each line that differs, from conditions.py; None: none.
+        until_publish: Whether it ends with the next message to the topic: one is published, and all that is missing has to come then.
         goes_on: Whether both are in the same state all the same, so that the scenario goes on.
         finding: The page under docs/findings, if it is a defect that is known; None: it is a freedom.
     """
@@ -61,6 +63,7 @@ class FreeDifference(BaseModel):
     only: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     when: Condition | None = None
+    until_publish: bool = False
     goes_on: bool = False
     finding: str | None = None
     free: str

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from conformance.explore.conditions import entry_for
 from conformance.explore.difference import Difference
@@ -21,7 +21,7 @@ QUIET = 0.1
 PATIENCE = 3.0
 """Seconds of silence after which a target has not said what the reference said."""
 LONGER = 4
-"""Factor on this time where silence would be a new difference: a machine may be busy."""
+"""Factor on this time, and on the next, where silence would be a new difference: a machine may be busy."""
 OTHERWISE = 0.25
 """Seconds that a target has to say what the reference said once it has said something else."""
 AFTERWARDS = 0.02
@@ -105,7 +105,7 @@ async def on_target(
 
     async def between(player: Player) -> bool:
         found = differing(player)
-        if found is not None and not found.extra and patient and entry_for(found, endpoint.release) is None:
+        if found is not None and found.missing and patient and entry_for(found, endpoint.release) is None:
             await _until_said(player, said.after[place], slow * LONGER)
             found = differing(player)
             met.late += found is None
@@ -116,7 +116,7 @@ async def on_target(
             met.free[entry] += 1
             player.told.lines = Counter(said.after[place])
             return True
-        difference.append(found)
+        difference.append(replace(found, entry=entry))
         return False
 
     async with AsyncExitStack() as stack:
@@ -129,11 +129,26 @@ async def on_target(
                 await asyncio.sleep(AFTERWARDS)
                 player.drain()
                 await between(player)
+            elif _should_end(difference[0]) and not await _ends(player, difference[0], said.after[place], slow):
+                difference = [replace(difference[0], entry=None)]
         finally:
             await player.end()
             if admin is not None and not endpoint.thrown_away:
                 await clean(admin, names)
     return difference[0] if difference else None
+
+
+def _should_end(difference: Difference) -> bool:
+    return difference.entry is not None and difference.entry.until_publish
+
+
+async def _ends(player: Player, difference: Difference, expected: Counter[Line], slow: float) -> bool:
+    """Publish to the topics of what is missing, and tell whether all of it comes then."""
+    place_of = {(line.lane, line.value("consumer_id")) for line in difference.missing}
+    for topic in {str(player.told.consumers[key]["topic"]) for key in place_of}:
+        await player.publish(topic)
+    await _until_said(player, expected, slow)
+    return not expected - player.told.lines
 
 
 async def _until_said(player: Player, expected: Counter[Line], slow: float) -> None:

@@ -130,7 +130,7 @@ class Player:
         self.told.asks(at, concrete)
         self._note({"at": at, "client": spec} | ({} if payload is None else {"payload": payload}))
         if "close_producer" in spec:
-            self.told.open_producers.discard((at, spec["close_producer"]["producer_id"]))
+            self.told.open_producers.pop((at, spec["close_producer"]["producer_id"]), None)
         await self._write(at, build_frame(concrete, payload))
 
     async def _write(self, at: str, data: bytes) -> None:
@@ -139,6 +139,18 @@ class Player:
             self._unanswered.add(at)
             with contextlib.suppress(TimeoutError):
                 await self._connections[at].send(data, _PATIENCE)
+
+    async def publish(self, topic: str) -> None:
+        """Send a message to a topic, by a producer that is open, or by a new one on a connection of its own."""
+        key = next((key for key, one in self.told.open_producers.items() if one == topic), None)
+        if key is None:
+            key = ("z", 1)
+            await self.look_up(key[0], topic)
+            await self.send(key[0], {"producer": {"topic": topic, "producer_id": key[1], "request_id": self.request()}})
+            await self.settle()
+        sequence = self.sequence(key)
+        metadata = {"producer_name": "z", "sequence_id": sequence, "publish_time": 1}
+        await self.send(key[0], {"send": {"producer_id": key[1], "sequence_id": sequence}}, {"metadata": metadata, "body": "z"})
 
     async def look_up(self, at: str, topic: str) -> None:
         """Look a topic up, as a client does before it uses it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from refimpl.wire import Frame, command_name, decode_batch, is_batch, parse_payl
 UNHEARD = frozenset({"connected", "ping", "pong"})
 """Frames that say nothing of what was asked."""
 CLOSED = "closed"
+RIGHT_AFTER = 0.1
+"""Seconds within which a consumer leaves right after it was served. Releases need 0.01 at most; a machine may be busy."""
 
 
 @dataclass(frozen=True, order=True)
@@ -84,12 +87,15 @@ class Told:
     """Entries that were acknowledged, as in `deliveries`."""
     unsafe: set[tuple[str, str]] = field(default_factory=set)
     """Those that were acknowledged before their topic was unloaded, by subscription and bodies."""
+    abandoned: dict[str, str] = field(default_factory=dict)
+    """Failover subscriptions whose active consumer left right after it was served, with their topic; a message ends it."""
     counts: dict[tuple[str, int], Count] = field(default_factory=dict)
     sets: dict[str, frozenset[str]] = field(default_factory=dict)
     """Sets of topics by their hash, as far as they were told."""
     consumers: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     open_consumers: list[tuple[str, int]] = field(default_factory=list)
-    open_producers: set[tuple[str, int]] = field(default_factory=set)
+    open_producers: dict[tuple[str, int], str] = field(default_factory=dict)
+    """The topic of each producer that is open."""
     asked: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     changed: Callable[[], None] = lambda: None
     listener: Callable[[str, Frame], None] = lambda _at, _frame: None
@@ -98,6 +104,8 @@ class Told:
     _versions: dict[tuple[str, int], int] = field(default_factory=dict)
     _lists: dict[tuple[str, str], str] = field(default_factory=dict)
     _list_requests: dict[int, tuple[str, str]] = field(default_factory=dict)
+    _served: dict[tuple[str, int], float] = field(default_factory=dict)
+    """When each consumer of a failover subscription got something last."""
 
     # What is asked
 
@@ -106,8 +114,11 @@ class Told:
         ((name, fields),) = spec.items()
         if name == "subscribe" and (at, fields["consumer_id"]) not in self.open_consumers:
             self.counts[at, fields["consumer_id"]] = Count()
+            self._served.pop((at, fields["consumer_id"]), None)
         if name == "flow":
             self.counts.setdefault((at, fields["consumer_id"]), Count()).permits += fields["messagePermits"]
+        if name == "close_consumer":
+            self._leaves((at, fields["consumer_id"]))
         if name == "watchScalableTopics":
             self.watch_ids[at, fields["watch_id"]] += 1
         if name == "ack":
@@ -124,6 +135,10 @@ class Told:
                 if order[:2] == (consumer.get("topic"), consumer.get("subscription")):
                     self.acknowledged.add(order)
 
+    def _leaves(self, key: tuple[str, int]) -> None:
+        if key in self._served and time.monotonic() - self._served[key] <= RIGHT_AFTER:
+            self.abandoned[self.subscription_of(*key)] = self.consumers[key]["topic"]
+
     def unloads(self, topic: str) -> None:
         """Remember that a topic, or all its partitions, are unloaded."""
         for name, subscription, bodies in self.acknowledged:
@@ -136,8 +151,11 @@ class Told:
 
     def gone(self, at: str) -> None:
         """Forget what belongs to a connection."""
+        for key in self.consumers:
+            if key[0] == at:
+                self._leaves(key)
         self.open_consumers = [one for one in self.open_consumers if one[0] != at]
-        self.open_producers = {one for one in self.open_producers if one[0] != at}
+        self.open_producers = {key: topic for key, topic in self.open_producers.items() if key[0] != at}
         self.watch_ids = Counter({key: count for key, count in self.watch_ids.items() if key[0] != at})
         self._watched = {key: value for key, value in self._watched.items() if key[1] != at}
         self._versions = {key: value for key, value in self._versions.items() if key[0] != at}
@@ -230,6 +248,8 @@ class Told:
         count = self.counts.setdefault(key, Count())
         count.messages += len(bodies)
         count.entries += 1
+        if subscription.get("subType") == "Failover":
+            self._served[key] = time.monotonic()
         shared = lane != at
         order = (str(subscription.get("topic")), str(subscription.get("subscription")), ",".join(bodies))
         place = {"ledgerId": message.message_id.ledgerId, "entryId": message.message_id.entryId}
@@ -261,13 +281,17 @@ class Told:
     def _producer_success(self, at: str, message: Any) -> None:
         _, fields = self._answer_to(at, message.request_id)
         if fields:
-            self.open_producers.add((at, fields["producer_id"]))
+            self.open_producers[at, fields["producer_id"]] = fields["topic"]
 
     def _close_consumer(self, at: str, message: Any) -> None:
         self.open_consumers = [one for one in self.open_consumers if one != (at, message.consumer_id)]
 
     def _close_producer(self, at: str, message: Any) -> None:
-        self.open_producers.discard((at, message.producer_id))
+        self.open_producers.pop((at, message.producer_id), None)
+
+    def _receipt(self, at: str, message: Any) -> None:
+        told_of = self.open_producers.get((at, message.producer_id))
+        self.abandoned = {subscription: topic for subscription, topic in self.abandoned.items() if topic != told_of}
 
     def _list(self, at: str, message: Any) -> None:  # noqa: ARG002
         about = self._list_requests.get(message.request_id)
@@ -312,6 +336,7 @@ _LEARN: Mapping[str, Callable[[Told, str, Any], None]] = {
     "producer_success": Told._producer_success,
     "close_consumer": Told._close_consumer,
     "close_producer": Told._close_producer,
+    "send_receipt": Told._receipt,
     "getTopicsOfNamespaceResponse": Told._list,
     "watchTopicListSuccess": Told._watch_success,
     "watchTopicUpdate": Told._watch_update,

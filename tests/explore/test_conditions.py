@@ -12,6 +12,8 @@ from conformance.explore.difference import Difference
 from conformance.explore.player import Step
 from conformance.explore.said import Count, Line, Told
 from conformance.explore.world import Action, Scenario, World
+from refimpl.wire import Frame, FrameDecoder, command, encode_frame, encode_payload
+from refimpl.wire.pulsar_api_pb2 import MessageIdData, MessageMetadata
 
 WORLD = World(1, ("t", "t/1"), ("{namespace}/t.*",))
 TOPIC = "persistent://pc/n/t"
@@ -49,6 +51,17 @@ def subscribed(told: Told, at: str, *, topic: str = TOPIC, kind: str = "Exclusiv
     told.consumers[at, 1] = {"topic": topic, "subscription": "s", "subType": kind, "priority_level": priority}
     told.open_consumers.append((at, 1))
     told.counts[at, 1] = count or Count()
+
+
+def delivered(body: str) -> Frame:
+    message_id = MessageIdData(ledgerId=1, entryId=0)
+    metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
+    return frame("message", encode_payload(metadata, body.encode()), consumer_id=1, message_id=message_id)
+
+
+def frame(name: str, payload: bytes | None = None, **fields: Any) -> Frame:
+    (read,) = FrameDecoder().receive(encode_frame(command(name, **fields), payload))
+    return read
 
 
 BATCH = (Action("publish_batch", ()),)
@@ -111,11 +124,30 @@ def test_only_what_was_acknowledged_before_an_unload_may_come_again() -> None:
     assert (seen.finding("4.2.4"), seen.finding("5.0.0-M1")) == ("acknowledged-before-unload", None)
 
 
-def test_a_message_may_be_missing_only_when_a_failover_subscription_is_taken_over() -> None:
+def test_a_message_may_be_missing_only_when_the_active_failover_consumer_has_left_right_after_a_delivery() -> None:
     seen = Seen(kind="disconnect", missing=(message("a", "x", consumer_id=1),))
-    subscribed(seen.other, "a", kind="Failover")
+    for at in "ab":
+        subscribed(seen.other, at, kind="Failover")
+    seen.other.gone("b")
+    assert seen.finding() is None
+    subscribed(seen.other, "b", kind="Failover")
+    seen.other.open_producers = {("c", 1): TOPIC, ("c", 2): f"{TOPIC}-2"}
+    seen.other.heard("b", delivered("x"))
+    seen.other.gone("b")
     assert (seen.finding(), seen.finding(None)) == ("failover-takeover", None)
-    seen.kind = "flow"
+    seen.other.heard("c", frame("send_receipt", producer_id=2, sequence_id=0))
+    assert seen.finding() == "failover-takeover"
+    seen.other.heard("c", frame("send_receipt", producer_id=1, sequence_id=0))
+    assert seen.finding() is None
+
+
+def test_a_failover_consumer_that_leaves_later_hands_everything_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Seen(kind="close_consumer", missing=(message("a", "x", consumer_id=1),))
+    for at in "ab":
+        subscribed(seen.other, at, kind="Failover")
+    seen.other.heard("b", delivered("x"))
+    monkeypatch.setattr("conformance.explore.said.RIGHT_AFTER", -1.0)
+    seen.other.asks("b", {"close_consumer": {"consumer_id": 1, "request_id": 1}})
     assert seen.finding() is None
 
 
@@ -129,6 +161,27 @@ def test_a_snapshot_may_have_deleted_topics_only() -> None:
     assert seen.finding() == "scalable-deletions"
     seen.before = (Action("delete_scalable_topic", (("topic", (0, 0, None)),)),)
     assert seen.finding() is None
+
+
+def test_a_deletion_may_be_told_wrongly_and_nothing_else() -> None:
+    def diff(**changes: list[str]) -> Line:
+        return Line("a", "watchScalableTopicsUpdate", json.dumps({"diff": changes, "watch_id": 1}))
+
+    def finding(missing: tuple[Line, ...], extra: tuple[Line, ...], kind: str = "delete_scalable_topic") -> str | None:
+        difference = Seen(kind=kind, missing=missing, extra=extra).difference()
+        action = Action(kind, (("topic", (0, 1, None)),))
+        entry = entry_for(
+            replace(difference, scenario=Scenario(WORLD, (action,)), steps=[Step(None), Step(action)]),
+            "5.0.0-M1",
+        )
+        return None if entry is None else entry.finding
+
+    right = diff(removed=["topic://${a}/n/t/1"])
+    assert finding((right,), ()) == "scalable-deletions"
+    assert finding((right,), (diff(added=["topic://${a}/n/t%2F1"]),)) == "scalable-deletions"
+    assert finding((right,), (), "create_scalable_topic") is None
+    assert finding((right,), (diff(removed=["topic://${a}/n/t"]),)) is None
+    assert finding((right, Line("a", "closed", "")), ()) is None
 
 
 def test_a_consumer_may_have_to_try_again_right_after_a_disconnect_only() -> None:

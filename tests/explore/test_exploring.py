@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 
 from conformance.engine.capabilities import CAPABILITIES
 from conformance.explore.actions import KINDS
+from conformance.explore.difference import Difference
 from conformance.explore.drawing import draw
 from conformance.explore.explorer import Explored, Explorer, Plan, explore
 from conformance.explore.freedoms import load_freedoms
+from conformance.explore.played import Met, on_reference, on_target
 from conformance.explore.shrinking import shrink
+from conformance.explore.world import Action, Scenario, World
 from conformance.explore.written import name_of, transcript
 from conformance.judging.results import judge_log
 from conformance.mutants.model import patched
@@ -81,6 +84,53 @@ def test_the_reference_says_what_it_says() -> None:
 def test_a_seed_repeats_an_exploration() -> None:
     once, twice = (explore(parse_target("in-process"), Plan(seconds=600, scenarios=20, seed=4)) for _ in range(2))
     assert once.coverage.met == twice.coverage.met
+
+
+@pytest.mark.parametrize(("revived", "finding"), [(True, "failover-takeover"), (False, None)])
+def test_a_takeover_that_brings_nothing_is_known_only_if_the_next_message_ends_it(revived: bool, finding: str | None) -> None:
+    def tells(tell: Callable[..., None]) -> Callable[..., None]:
+        def told(subscription: Any, *joined: object) -> None:
+            old = subscription._last_active
+            if old is not None and subscription._active() not in (None, old):
+                subscription.stuck_at = len(subscription.topic.entries)
+            tell(subscription, *joined)
+
+        return told
+
+    def dispatches(dispatch: Callable[..., None]) -> Callable[..., None]:
+        def served(subscription: Any) -> None:
+            stuck_at = getattr(subscription, "stuck_at", None)
+            if stuck_at is None or (revived and len(subscription.topic.entries) > stuck_at):
+                dispatch(subscription)
+
+        return served
+
+    def acts(kind: str, **given: object) -> Action:
+        drawn = {name: one.draw(random.Random(1)) for name, one in KINDS[kind].parameters.items()}
+        return Action(kind, tuple((drawn | given).items()))
+
+    topic = (0, 0, 0)
+    consumers = [acts("subscribe", at=at, consumer=1, topic=topic, type="Failover", domain="persistent", priority=0) for at in "ab"]
+    before = (
+        acts("create_partitioned_topic", topic=(0, 0, None), partitions=1),
+        *consumers,
+        *(acts("flow", number=number, permits=10) for number in range(2)),
+        acts("produce", at="c", topic=topic, domain="persistent"),
+        acts("publish"),
+    )
+
+    async def difference(last: Action) -> Difference | None:
+        scenario = Scenario(World(1, ("t",), ()), (*before, last))
+        names = {"a": "pc", "b": "pd"}
+        said = await on_reference(scenario, names)
+        async with InProcessTarget().run() as endpoint:
+            with faulty(Subscription, "tell_active", tells), faulty(Subscription, "dispatch", dispatches):
+                return await on_target(replace(endpoint, release="4.2.4"), scenario, names, said, Met())
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        found = [runner.run(difference(acts("disconnect", at=at))) for at in "ab"]
+    (one,) = (one for one in found if one is not None)
+    assert (one.entry.finding if one.entry else None) == finding
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -153,6 +203,21 @@ def test_a_target_without_an_admin_interface_is_refused_with_what_to_do() -> Non
         explore(Bare(), PLAN)
 
 
+class Undeclared(InProcessTarget):
+    """A right broker that declares nothing."""
+
+    @asynccontextmanager
+    async def run(self, *args: Any, **options: Any) -> AsyncIterator[Endpoint]:
+        async with super().run(*args, **options) as endpoint:
+            yield replace(endpoint, capabilities={})
+
+
+def test_what_no_flag_tells_is_drawn_if_it_is_claimed() -> None:
+    plan = Plan(seconds=600, scenarios=30, seed=6)
+    kinds = [explore(Undeclared(), replace(plan, claims=claims)).coverage.kinds for claims in ((), ("property-entry-filter",))]
+    assert [one["subscribe_with_properties"] > 0 for one in kinds] == [False, True]
+
+
 def test_concurrent_actors_see_what_is_lost() -> None:
     explored = explored_with(*FAULTS["deletions"], Plan(seconds=600, scenarios=30, seed=1, concurrent=True))
     assert "was told" in explored.found()[0]
@@ -160,6 +225,11 @@ def test_concurrent_actors_see_what_is_lost() -> None:
 
 def test_after_concurrent_actions_all_holds_on_the_reference() -> None:
     assert not explore(parse_target("in-process"), Plan(seconds=600, scenarios=40, seed=1, concurrent=True)).broken
+
+
+def test_what_comes_late_after_concurrent_actions_holds_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conformance.explore.concurrent.REST", 0.01)  # diffs come after 0.05
+    assert not explore(parse_target("in-process"), Plan(seconds=600, scenarios=20, seed=1, concurrent=True)).broken
 
 
 def test_a_target_at_an_address_is_explored() -> None:

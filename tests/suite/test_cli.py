@@ -76,6 +76,7 @@ def run(suite, monkeypatch):
             "no capability 'property-filter'; did you mean 'property-entry-filter'?",
         ),
         (["doctor", "pulsar://127.0.0.1:1", "--claim", "admin"], 2, "--claim: there is no capability 'admin'"),
+        (["explore", "pulsar://127.0.0.1:1", "--claim", "admin"], 2, "--claim: there is no capability 'admin'"),
         (["run", "pulsar://127.0.0.1:1", "--level", "must"], 2, "--level is one of MUST, SHOULD, MAY; not 'must'"),
         (["run", "pulsar://127.0.0.1:1"], 3, "is it running, and is the address right?"),
         (["show", "core/nothing"], 2, "there is no case core/nothing"),
