@@ -69,13 +69,22 @@ class Suite:
 
     def actions_digest(self, case: str, cell: Mapping[str, Any]) -> str:
         """Return the digest of everything in a cell of a case that decides what is sent."""
+        return self._actions(case, cell)[0]
+
+    def rounds(self, case: str, cell: Mapping[str, Any]) -> float:
+        """Return about how many answers a cell of a case waits for, one after the other."""
+        return self._actions(case, cell)[1]
+
+    def _actions(self, case: str, cell: Mapping[str, Any]) -> tuple[str, float]:
         key = case, json.dumps(cell, sort_keys=True)
-        if key not in self._digests:
-            self._digests[key] = actions_digest(self.transcripts[case], self.fragments, cell)
-        return self._digests[key]
+        if key not in self._known_actions:
+            transcript = self.transcripts[case]
+            program = compile_case(transcript, self.fragments, cell, {name: f"<{name}>" for name in fresh_names(transcript)})
+            self._known_actions[key] = actions_digest(program, transcript.target_config), sum(group.rounds for group in program.actions())
+        return self._known_actions[key]
 
     @cached_property
-    def _digests(self) -> dict[tuple[str, str], str]:
+    def _known_actions(self) -> dict[tuple[str, str], tuple[str, float]]:
         return {}
 
     def admin_calls(self, case: str) -> set[str]:

@@ -30,9 +30,6 @@ from conformance.suite import Suite
 from conformance.targets import Target, TargetError
 from refimpl.net.virtual_time import VirtualTimeLoop
 
-_NEW_OBJECTS = 50_000
-"""Between two collections of garbage: a run keeps its log, so that many bring nothing and cost a sixth of its time."""
-
 
 def run_and_report(
     target: Target, options: Options, baseline: Baseline, folder: Path, *, strict: bool, record: bool, more: Sequence[Path] = ()
@@ -82,7 +79,6 @@ def _run(suite: Suite, target: Target, options: Options, write: Callable[[BaseMo
         return await task
 
     gc.freeze()  # the suite stays
-    gc.set_threshold(_NEW_OBJECTS)
     with asyncio.Runner(loop_factory=VirtualTimeLoop if target.virtual_time else None) as runner:
         return runner.run(interruptible())
 

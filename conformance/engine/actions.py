@@ -26,6 +26,11 @@ class Action(Node):
     spec: Any = field(default=None, compare=False)
     label: str | None = field(default=None, compare=False)
 
+    @property
+    def rounds(self) -> float:
+        """Return how many answers it waits for, one after the other."""
+        return 0.0
+
     def bound(self, bindings: Mapping[str, Value]) -> dict[str, Value]:  # noqa: ARG002
         """Return the variables that the action binds when it begins."""
         return {}
@@ -97,6 +102,11 @@ class Admin(Action):
 
     what = "admin"
 
+    @property
+    def rounds(self) -> float:
+        """Return how many calls follow each other."""
+        return len(self.spec["calls"]) / int(self.spec["parallel"])
+
     def show(self, plan: Plan) -> None:
         """Write the calls."""
         plan.asks({"calls": self.spec["calls"]}, self.scope)
@@ -146,6 +156,11 @@ class Actions(Node):
     def children(self) -> Iterable[Action]:
         """Return the actions, lane by lane."""
         return (action for lane in self.lanes for action in lane)
+
+    @property
+    def rounds(self) -> float:
+        """Return how many answers it waits for: those of its actions, and what the role under test says to it."""
+        return 1 + sum(action.rounds for action in self.children())
 
     def numbered(self, numbers: Iterator[int]) -> Actions:
         """Return the group with the next number."""

@@ -17,6 +17,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 from conformance.engine import log
@@ -88,7 +89,6 @@ class Machine:
         self.last_action = 0.0
         self.failure: Failure | None = None
         self.ambient: list[log.Frame] = []
-        self._bindable = set[str]().union(*(node.binds() for node in program.nodes))
         self._kept: list[Arrival] = []
         self._last_taken: dict[str, float] = {}
         self.states: list[State] = self._settled([State(program.nodes, {})])
@@ -99,6 +99,11 @@ class Machine:
         other.ambient, other._kept, other.states = list(self.ambient), list(self._kept), list(self.states)
         other._last_taken = dict(self._last_taken)
         return other
+
+    @cached_property
+    def _bindable(self) -> set[str]:
+        """What frames can bind."""
+        return set[str]().union(*(node.binds() for node in self.program.nodes))
 
     @property
     def done(self) -> bool:
@@ -182,7 +187,7 @@ class Machine:
                 return
             taken = (*state.taken, Taken(action.path, event.n, action.clause)) if action.judges else state.taken
             bound = {**state.bindings, **dict(found.bindings)}
-            moved.append(replace(state, nodes=ended(state.nodes, number), bindings=bound, taken=taken))
+            moved.append(State(ended(state.nodes, number), bound, taken, state.branches, state.observed))
         self.states = self._settled(moved)
 
     def _take_kept(self) -> None:
@@ -230,7 +235,8 @@ class Machine:
         """Return the ambient rule that a frame fits, or None."""
         release = self.program.scope.variables.get("@release")
         for rule in self.program.ambient:
-            if (rule.only is None or release in rule.only) and match_frame(rule.frame, seen, self.program.scope.variables):
+            here = seen.name in rule.frame and (rule.only is None or release in rule.only)
+            if here and match_frame(rule.frame, seen, self.program.scope.variables):
                 return rule
         return None
 
@@ -240,7 +246,7 @@ class Machine:
         for nodes, found, step in take(state.nodes, seen, state.bindings, Clock(seen.event.t, since, self.slow)):
             delay = 0.0 if due is None or step.has_own_limit else seen.event.t - due
             taken = Taken(step.path, seen.event.n, step.clause, delay)
-            yield replace(state, nodes=nodes, bindings={**state.bindings, **dict(found.bindings)}, taken=(*state.taken, taken))
+            yield State(nodes, {**state.bindings, **dict(found.bindings)}, (*state.taken, taken), state.branches, state.observed)
 
     def _acting(self) -> bool:
         return any(True for state in self.states for _ in running(state.nodes))

@@ -61,6 +61,8 @@ class Match:
 
     def __add__(self, other: Match) -> Match:
         """Join two outcomes: both must fit."""
+        if other is FITS:
+            return self
         return Match(self.differences + other.differences, self.bindings + other.bindings)
 
 
@@ -278,6 +280,8 @@ def _pair_off(patterns: list[Value], items: Iterable[Value]) -> tuple[list[Value
     left = list(items)
     if {*map(type, patterns), *map(type, left)} <= {str, int, bool}:
         wanted, found = Counter(patterns), Counter(left)
+        if wanted.items() == found.items():
+            return [], []
         return list((wanted - found).elements()), list((found - wanted).elements())
     fits = [[bool(match(pattern, item)) for item in left] for pattern in patterns]
     owner: dict[int, int] = {}

@@ -296,7 +296,10 @@ def ended(nodes: Iterable[Node], number: int) -> tuple[Node, ...]:
     left: list[Node] = []
     rest = iter(nodes)
     for node in rest:
-        if node.first_actions() is not None:
+        if node.single:
+            left.append(node)
+        elif node.first_actions() is not None:
             return (*left, node, *rest)
-        left += node.ended(number)
+        else:
+            left += node.ended(number)
     return tuple(left)

@@ -89,22 +89,27 @@ def compile_case(
     return Program(transcript.id, numbered(grouped(nodes), itertools.count()), tuple(transcript.clauses), _ambient(transcript), scope)
 
 
-def actions_digest(transcript: m.Transcript, fragments: Mapping[str, m.Fragment], cell: Mapping[str, Value]) -> str:
-    """Return the digest of everything in a cell that decides what is sent. A recording with another digest is stale."""
-    program = compile_case(transcript, fragments, cell, {name: f"<{name}>" for name in fresh_names(transcript)})
+def actions_digest(program: Program, target_config: Mapping[str, str]) -> str:
+    """Return the digest of everything in a cell that decides what is sent. A recording with another digest is stale.
+
+    Args:
+        program: The cell, compiled with its own names for the fresh ones.
+        target_config: The settings that the case asks for.
+    """
     actions = [
         [
             group.number,
             action.what,
             action.at,
-            str(_plain(action.spec)),
-            {k: action.scope.variables.get(k) for k in sorted(variables_of(_plain(action.spec)))},
+            str(spec),
+            {k: action.scope.variables.get(k) for k in sorted(variables_of(spec))},
         ]
         for group in program.actions()
         for lane in group.lanes
         for action in lane
+        for spec in [_plain(action.spec)]
     ]
-    return hashlib.sha256(json.dumps([actions, transcript.target_config], default=str).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([actions, target_config], default=str).encode()).hexdigest()[:16]
 
 
 def _plain(spec: Any) -> Any:

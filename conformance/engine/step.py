@@ -176,15 +176,16 @@ class Compiler:
                 return {key: replaced(item) for key, item in value.items()}
             return [replaced(item) for item in value] if isinstance(value, list) else value
 
-        found = replaced(spec) if _counts(spec) else spec
+        found = replaced(spec)
         self.counts |= {name: number + 1 for name, number in used.items()}
         return found
 
 
-def _counts(value: Any) -> bool:
+def counts(value: Any) -> bool:
+    """Tell whether there is a `$next` in what a step sends or expects."""
     if isinstance(value, dict):
-        return "$next" in value or any(map(_counts, value.values()))
-    return isinstance(value, list) and any(map(_counts, value))
+        return "$next" in value or any(map(counts, value.values()))
+    return isinstance(value, list) and any(map(counts, value))
 
 
 def connection(at: str | None, scope: Scope) -> str:

@@ -6,6 +6,7 @@ A new kind is a class here with its keys, and a row in docs/transcripts.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
@@ -14,7 +15,7 @@ from conformance.engine.actions import Action, Actions, Admin, Advance, Close, O
 from conformance.engine.node import DEFAULT_WITHIN, Expectation, Node, Scope
 from conformance.engine.nodes import Alternative, Choice, Collect, Expect, Interleave, Observe, Silence
 from conformance.engine.parts import RELEASES, BytesSpec, CollectSpec, FrameSpec, Seconds, Strict, Window
-from conformance.engine.step import Compiler, Place, ProgramProblem, Step, StepKind, connection, listed, step_kind
+from conformance.engine.step import Compiler, Place, ProgramProblem, Step, StepKind, connection, counts, listed, step_kind
 from conformance.engine.values import resolve
 
 T = TypeVar("T")
@@ -68,10 +69,16 @@ class FrameStep(_Moment):
         """Return the frame."""
         return (*_given("client", self.client), *_given("broker", self.broker))
 
+    @cached_property
+    def counts(self) -> bool:
+        """Tell whether it has a `$next`: few have, and fragments are compiled often."""
+        return counts([self.client, self.broker, self.payload])
+
     def compile(self, compiler: Compiler, scope: Scope, path: str) -> list[Node]:
         """Return a send or an expectation."""
         at = connection(self.at, scope)
-        client, broker, payload = compiler.numbered([self.client, self.broker, self.payload])
+        written = [self.client, self.broker, self.payload]
+        client, broker, payload = compiler.numbered(written) if self.counts else written
         if client is not None:
             return [Send(path, scope, at, {"frame": client, "payload": payload}, self.label)]
         if "connected" in (broker or {}):

@@ -47,7 +47,7 @@ def resolve(value: Value, environment: Environment) -> Value:
         ValueProblem: A variable is not set, or an expression can't be computed.
     """
     if isinstance(value, str):
-        return _resolve_text(value, environment)
+        return _resolve_text(value, environment) if "$" in value else value
     if isinstance(value, list):
         return [resolve(item, environment) for item in value]
     if isinstance(value, dict):
@@ -87,8 +87,6 @@ def variables_of(value: Value) -> set[str]:
 
 
 def _resolve_text(text: str, environment: Environment) -> Value:
-    if "$" not in text:
-        return text
     whole = VARIABLE.match(text)
     if whole:
         return _look_up(whole[1], environment)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import re
 from collections.abc import Iterable, Sequence
 from datetime import date
 from pathlib import Path
@@ -14,6 +15,7 @@ from conformance.engine.source import parse, read_source
 from conformance.engine.verdict import Verdict
 
 HOME = Path(__file__).parents[1] / "baselines"
+_SAYS_NOTHING = (Verdict.UNTESTABLE, Verdict.NOT_APPLICABLE, Verdict.INCONCLUSIVE)
 _BAD = (Verdict.FAIL, Verdict.WARN, Verdict.ERROR)
 
 
@@ -47,11 +49,15 @@ def apply_baseline(baseline: Baseline, results: Sequence[log.Result], today: dat
         entry that is stale: expired, without a failure to explain, or for a case that does not exist.
     """
     used: set[int] = set()
-    changed = [_apply(baseline, result, used) for result in results]
+    names = [(case_name(result), result.case) for result in results]
+    concerned = [_fitting(entry.case, names) for entry in baseline.entries]
+    changed = []
+    for place, result in enumerate(results):
+        entries = [(index, entry) for index, entry in enumerate(baseline.entries) if place in concerned[index]]
+        changed.append(_apply(entries, result, used))
     stale = [f"{entry.case}: expired on {entry.until}" for entry in baseline.entries if entry.until and entry.until < today]
     for index, entry in enumerate(baseline.entries):
-        concerned = [result for result in results if _names(entry, result)]
-        judged = [one for one in concerned if one.verdict not in (Verdict.UNTESTABLE, Verdict.NOT_APPLICABLE, Verdict.INCONCLUSIVE)]
+        judged = any(results[place].verdict not in _SAYS_NOTHING for place in concerned[index])
         if judged and index not in used and entry.expect_rate is None:
             stale.append(f"{entry.case}: the failure of {entry.clause} did not happen; take the entry out")
     return changed, stale
@@ -59,12 +65,11 @@ def apply_baseline(baseline: Baseline, results: Sequence[log.Result], today: dat
 
 def unknown_cases(baseline: Baseline, cases: Iterable[str]) -> list[str]:
     """Return the entries that fit no case of the suite."""
-    known = list(cases)
-    return [entry.case for entry in baseline.entries if not any(_glob(name, entry.case.partition("[")[0]) for name in known)]
+    known = [(name,) for name in cases]
+    return [entry.case for entry in baseline.entries if not _fitting(entry.case.partition("[")[0], known)]
 
 
-def _apply(baseline: Baseline, result: log.Result, used: set[int]) -> log.Result:
-    concerned = [(index, entry) for index, entry in enumerate(baseline.entries) if _names(entry, result)]
+def _apply(concerned: Sequence[tuple[int, BaselineEntry]], result: log.Result, used: set[int]) -> log.Result:
     if result.verdict in _BAD:
         failing = {clause for clause, verdict in result.clauses.items() if verdict in _BAD} or {next(iter(result.clauses))}
         explained = {}
@@ -80,9 +85,7 @@ def _apply(baseline: Baseline, result: log.Result, used: set[int]) -> log.Result
     return result
 
 
-def _names(entry: BaselineEntry, result: log.Result) -> bool:
-    return _glob(case_name(result), entry.case) or _glob(result.case, entry.case)
-
-
-def _glob(name: str, pattern: str) -> bool:
-    return name == pattern or fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))
+def _fitting(pattern: str, names: Sequence[tuple[str, ...]]) -> set[int]:
+    """Return the places of what has a name that fits a glob; brackets stand for themselves."""
+    fits = re.compile(fnmatch.translate(pattern.replace("[", "[[]"))).match if set(pattern) & {"*", "?"} else pattern.__eq__
+    return {place for place, some in enumerate(names) if any(map(fits, some))}

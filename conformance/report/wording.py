@@ -49,7 +49,8 @@ _UNSAFE: Final = re.compile(
 
 def clean(text: object) -> str:
     r"""Make text of a peer safe for terminals, XML and HTML: control characters are escaped as `\x1b`; line feeds and tabs stay."""
-    return _UNSAFE.sub(_escaped, str(text))
+    written = str(text)
+    return written if written.isascii() and written.isprintable() else _UNSAFE.sub(_escaped, written)
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
@@ -28,6 +28,7 @@ from conformance.targets.model import Endpoint, TargetError
 from refimpl.wire import Frame, FrameDecoder, WireError, decode_frame, encode_frame, wrap
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, CommandLookupTopic, CommandLookupTopicResponse
 
+E = TypeVar("E", bound=log.Event)
 _LOGGED_BYTES = 4096
 """Bytes of a send that the log keeps whole, and of what is no frame."""
 _CONNECT = b"\x08\x02"
@@ -154,7 +155,12 @@ class TrialRunner:
             connection.drain()
 
     def _log(self, kind: type[Any], **fields: Any) -> None:
-        event = kind(key=self.trial_log.begin.key, n=self._number, t=self._around.now(), **fields)
+        self._add(self._event(kind, **fields))
+
+    def _event(self, kind: type[E], **fields: Any) -> E:
+        return kind(key=self.trial_log.begin.key, n=self._number, t=self._around.now(), **fields)
+
+    def _add(self, event: log.Event) -> None:
         self._number += 1
         self.trial_log.events.append(event)
         self._around.write(event)
@@ -235,21 +241,21 @@ class TrialRunner:
         self._log(log.End, step=step)
 
     def _frame(self, at: str, frame: Frame) -> None:
-        answer = self._ambient_answer(at, frame)
-        self._log(log.Frame, at=at, data=frame.data.hex())
+        event = self._event(log.Frame, at=at, data=frame.data.hex())
+        answer = self._ambient_answer(event, frame)
+        self._add(event)
         if answer is not None:
             self._log(log.Answer, at=at, data=answer.hex())
             task = asyncio.get_running_loop().create_task(self._connections[at].send(answer, _PATIENCE))
             self._answers.add(task)
             task.add_done_callback(self._answers.discard)
 
-    def _ambient_answer(self, at: str, frame: Frame) -> bytes | None:
-        event = log.Frame(key=self.trial_log.begin.key, n=self._number, t=self._around.now(), at=at, data=frame.data.hex())
+    def _ambient_answer(self, event: log.Frame, frame: Frame) -> bytes | None:
         rule = self._machine.ambient_rule(see(event))
         if rule is None or self._machine.would_take(event):
             return None
         if rule is REDIRECT:
-            return self._redirected(at, frame.command.lookupTopicResponse)
+            return self._redirected(event.at, frame.command.lookupTopicResponse)
         return None if rule.answer is None else frames.build_frame(resolve(rule.answer, self._program.scope.variables))
 
     def _redirected(self, at: str, answer: CommandLookupTopicResponse) -> bytes | None:

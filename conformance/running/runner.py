@@ -22,6 +22,7 @@ from conformance.engine.values import Value
 from conformance.engine.verdict import RUNS, SAYS_NOTHING, Outcome, TrialLog, always_late
 from conformance.judging.applicability import Lack, lack
 from conformance.judging.results import RunLog
+from conformance.running.beside import BrokenOff, beside
 from conformance.running.conversation import Surroundings, TargetLost, TrialRunner, loop_time
 from conformance.running.probe import Probed, claimed, is_served, probe
 from conformance.suite import Suite
@@ -31,10 +32,14 @@ from refimpl.net.virtual_time import VirtualTimeLoop
 
 SLOW_SECONDS = 2.0
 """A case that lets more time pass than this is in the group `slow`: it runs beside all others."""
+LONG_ROUNDS = 50
+"""A conversation of more answers than this, one after the other, begins first, so that it is not left alone at the end."""
 NAMESPACE_PREFIX = "pc-"
 _PLUGIN_KEYS = ("token", "brokerClient")
 """Settings that a broker hands to its plugins and does not list as its own."""
 _LAG_TICK = 0.1
+_NAMES_APART = 1 << 16
+"""Fresh names of cases that run in another process are counted from here, so that no name is in the log twice."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ def is_slow(case: m.Transcript) -> bool:
 
 @dataclass
 class _Part:
-    """Cases that run on one target in one event loop. The constructor gets everything that is known before the run."""
+    """Cases that run on one target in one event loop, and what came of them."""
 
     suite: Suite
     target: Target
@@ -134,11 +139,22 @@ class _Part:
             self.skipped.append(record)
             self.write(record)
 
+    def add(self, played: _Played) -> str | None:
+        """Add what ran in another process; return why it ended early, None if it did not."""
+        for record in played.records:
+            self.write(record)
+        self.trial_logs |= played.trial_logs
+        self.outcomes |= played.outcomes
+        self.skipped += played.skipped
+        self.expected += len(played.outcomes)
+        self.watcher.total(self.expected)
+        for key, outcome in played.outcomes.items():
+            self.watcher.ended(self.suite.transcripts[played.trial_logs[key].begin.case], outcome)
+        return played.stopped
+
     async def run(self, cases: list[m.Transcript]) -> None:
         self.started = loop_time()
         probed = asyncio.Event()
-        if self.header is not None:
-            probed.set()
         groups: dict[tuple[tuple[str, str], ...], list[m.Transcript]] = {(): []}
         for case in cases:
             groups.setdefault(tuple(sorted(case.target_config.items())), []).append(case)
@@ -169,7 +185,7 @@ class _Part:
             self.watcher.note(f"starting {self.target.name}" + (f" with its own {', '.join(named)}" if config else ""))
         async with self.target.run(config, progress=self.watcher.note) as reached, contextlib.AsyncExitStack() as stack:
             endpoint = claimed(reached, self.options.claims)
-            if not config and self.header is None:
+            if not config:
                 self.header = self._header(endpoint, await probe(endpoint))
                 self.write(self.header)
                 probed.set()
@@ -216,7 +232,7 @@ class _Part:
 
         lag = asyncio.create_task(_watch_lag(active))
         try:
-            await _all(converse(unit) for unit in sorted(units, key=lambda unit: not is_slow(unit.case)))
+            await _all(converse(unit) for unit in sorted(units, key=lambda unit: not (is_slow(unit.case) or self._is_long(unit))))
             for unit, outcome in outcomes:
                 runs = [outcome]
                 while len(runs) < RUNS and self._is_open(unit, runs[-1]):
@@ -276,6 +292,9 @@ class _Part:
                 raise TargetLost(problem)
         self.watcher.ended(unit.case, outcome)
         return outcome
+
+    def _is_long(self, unit: Unit) -> bool:
+        return self.suite.rounds(unit.case.id, unit.cell) > LONG_ROUNDS
 
     def _trials(self, case: m.Transcript) -> int:
         count = 1 if case.trials is None else max(case.trials.count, self.options.trials or 0)
@@ -337,28 +356,29 @@ async def run_suite(
     """
     cases = _with_controls(suite, suite.select(options.select, options.level, options.profile))
     at_once, apart = _divided(cases, target)
-    first = _Part(suite, target, options, write, watcher)
-    parts = [first]
+    part = _Part(suite, target, options, write, watcher)
     stopped = None
     try:
-        await first.run(at_once)
-        if apart:
-            parts.append(await asyncio.to_thread(_in_virtual_time, first, apart))
+        async with contextlib.AsyncExitStack() as stack:
+            rest = None
+            if apart:
+                watcher.note(f"{len(apart)} cases that let minutes pass or need other settings run in virtual time")
+                rest = await stack.enter_async_context(beside(lambda: _in_virtual_time(part, apart)))
+            await part.run(at_once)
+            if rest is not None:
+                stopped = part.add(await rest())
     except TargetLost as error:
         stopped = f"the target is lost: {error}"
     except asyncio.CancelledError:
         stopped = "interrupted"
-    except TargetError as error:
-        if first.header is None:
+    except (TargetError, BrokenOff) as error:
+        if part.header is None:
             raise
         stopped = str(error)
-    if first.header is None:
+    if part.header is None:
         raise TargetError(stopped or "the target was never ready")
-    trial_logs = {key: trial_log for part in parts for key, trial_log in part.trial_logs.items()}
-    skipped = [record for part in parts for record in part.skipped]
-    outcomes = {key: outcome for part in parts for key, outcome in part.outcomes.items()}
     footer = log.Footer(complete=stopped is None, stopped=stopped)
-    return RunLog(first.header, trial_logs, skipped, footer=footer, outcomes=outcomes), stopped
+    return RunLog(part.header, part.trial_logs, part.skipped, footer=footer, outcomes=part.outcomes), stopped
 
 
 def _divided(cases: list[m.Transcript], target: Target) -> tuple[list[m.Transcript], list[m.Transcript]]:
@@ -367,15 +387,30 @@ def _divided(cases: list[m.Transcript], target: Target) -> tuple[list[m.Transcri
     return (cases, []) if len(apart) == len(cases) else ([case for case in cases if case not in apart], apart)
 
 
-def _in_virtual_time(first: _Part, cases: list[m.Transcript]) -> _Part:
+@dataclass(frozen=True)
+class _Played:
+    """What came of cases that ran in another process."""
+
+    records: list[BaseModel]
+    trial_logs: dict[str, TrialLog]
+    outcomes: dict[str, Outcome]
+    skipped: list[log.Skipped]
+    stopped: str | None
+
+
+def _in_virtual_time(original: _Part, cases: list[m.Transcript]) -> _Played:
     """Run cases on the same broker inside this process, in virtual time."""
-    assert first.target.in_virtual_time is not None
-    first.watcher.note(f"{len(cases)} cases that let minutes pass or need other settings run in virtual time")
-    target, known = first.target.in_virtual_time, (first.header, first.names, first.expected)
-    part = _Part(first.suite, target, first.options, first.write, first.watcher, *known)
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        runner.run(part.run(cases))
-    return part
+    assert original.target.in_virtual_time is not None
+    records: list[BaseModel] = []
+    part = _Part(original.suite, original.target.in_virtual_time, original.options, records.append, Silent(), names=_NAMES_APART)
+    stopped = None
+    try:
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            runner.run(part.run(cases))
+    except (TargetLost, TargetError) as error:
+        stopped = f"in virtual time: {error}"
+    records = [record for record in records if not isinstance(record, log.Header)]
+    return _Played(records, part.trial_logs, part.outcomes, part.skipped, stopped)
 
 
 def _with_controls(suite: Suite, cases: list[m.Transcript]) -> list[m.Transcript]:

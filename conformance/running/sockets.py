@@ -86,8 +86,11 @@ class SocketConnection:
             self._tls.write(data)
             data = self._outgoing.read()
         with contextlib.suppress(ConnectionError):
-            async with asyncio.timeout(seconds):
-                await asyncio.get_running_loop().sock_sendall(self._socket, data)
+            with contextlib.suppress(BlockingIOError):
+                data = data[self._socket.send(data) :]
+            if data:
+                async with asyncio.timeout(seconds):
+                    await asyncio.get_running_loop().sock_sendall(self._socket, data)
 
     def drain(self) -> None:
         """Read all that has arrived."""

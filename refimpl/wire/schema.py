@@ -31,6 +31,7 @@ def fields_of(message: Message | type[Message]) -> dict[int, FieldDescriptor]:
     return {field.number: field for field in descriptor_of(message).fields}
 
 
+@cache
 def is_repeated(field: FieldDescriptor) -> bool:
     """Return whether a field may occur any number of times."""
     return _labels(cast(Any, field).containing_type)[field.number] == FieldDescriptorProto.LABEL_REPEATED

@@ -273,6 +273,16 @@ def test_trials_matrix_and_repeat(add, ping):
     assert "the rate is below 50.0%" in results[0].summary
 
 
+def test_what_waits_for_many_answers_begins_first(add, ping):
+    quick = ping.replace("    within: 20\n", "")
+    add(quick.replace("test/ping", "test/a"), "test/a")
+    loop = "  - for: {i: {$range: [0, 60]}}\n    do:\n      - client: {ping: {}}\n      - broker: {pong: {}}\n"
+    home = add(quick.replace("test/ping", "test/b").replace("end: none", f"{loop}end: none"), "test/b")
+    results, records, _ = judged(home, Peer(), jobs=1)
+    assert [result.verdict for result in results] == ["PASS", "PASS"]
+    assert [record.case for record in records if record.record == "conversation"] == ["test/b", "test/a"]
+
+
 def test_interrupted_run_keeps_what_was_measured(add, ping):
     endless = ping.replace("  - broker: {pong: {}}\n    within: 20", "  - broker: {success: {}}\n    within: 600")
     suite = load_suite(add(endless))

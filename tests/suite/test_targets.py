@@ -36,6 +36,19 @@ def test_the_reference_conforms_over_sockets(suite):
     assert not [one for one in report.results if one.verdict == "UNTESTABLE"]
 
 
+def test_cases_in_virtual_time_are_part_of_the_run(suite):
+    """They run in another process, on a broker of their own; the log shows all in one."""
+    chosen = ["core/handshake/*", "core/keepalive/default-interval", "core/admin/partitioned", "core/keepalive/interval"]
+    report, records = judged(suite, "reference", select=chosen)
+    assert {one.case for one in report.results} == {case.id for case in suite.select(chosen)}
+    assert {one.verdict for one in report.results} == {"PASS"}
+    assert [isinstance(one, log.Header) for one in records] == [True] + [False] * (len(records) - 1)
+    assert {one.key for one in records if isinstance(one, log.Finished)} == report.run.trial_logs.keys() == report.outcomes.keys()
+    assert max(one.t for one in records if isinstance(one, log.Finished)) >= 60
+    names = [name for one in records if isinstance(one, log.TrialStarted) for name in one.fresh.values()]
+    assert len(names) == len(set(names))
+
+
 def test_a_run_in_process_is_the_same_every_time(suite):
     """The times of the log, the frames and their order: all that two runs with one seed show."""
     first, second = (
