@@ -125,6 +125,7 @@ EXCEPTIONS = {
     "conformance/corpus/captured.py": "PR 25648: captures name scalable topics too, in a form of their own",
     "conformance/corpus/filtering/patterns.py": "PIP-145: how a pattern is read and how long it may be",
     "conformance/corpus/filtering/reference.py": "PIP-145, PR 25648 and PR 7629: the rules by the reference's own code",
+    "conformance/corpus/inputs/names.py": "PR 25648: names of scalable topics, too",
     "conformance/corpus/promotion.py": "PIP-145: cases about patterns are made of rare rows",
     "conformance/corpus/replay/partitions.py": "PIP-247: a watcher with the reference's own broker and client",
     "conformance/corpus/replay/scalable.py": "PR 25648: a watcher with the reference's own broker and client",
