@@ -39,9 +39,7 @@ RECORDINGS = Path(__file__).parents[2] / "recordings"
 """Those of this suite: `conformance.running.recorder.HOME`, which takes much longer to import than a task of Spark takes to start."""
 FAIL, DROP, KEEP = "fail", "drop", "keep"
 OPTIONS = (
-    Option(
-        "path", "", "a log, a capture of packets, a raw capture, or a folder that contains some; the recordings of this suite if not given"
-    ),
+    Option("path", "", "a log, a capture of packets, a raw capture, or a folder with some; the recordings of this suite if not given"),
     Option("mode", KEEP, "what to do with bytes that are no frame: raise, skip, or give a row with `_corrupt`", choices=(FAIL, DROP, KEEP)),
     Option("max_frame_size", MAX_FRAME_SIZE, "bytes of the largest frame; a header that announces more is damaged", least=8),
     Option("partition_size", 16 << 20, "approximate number of bytes in one Spark partition", least=1),
