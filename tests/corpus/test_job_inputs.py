@@ -9,9 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from conformance.corpus import job as jobs
+from conformance.corpus.captures import MAX_FRAME_SIZE
 from conformance.corpus.corpora import NAMES
 from conformance.corpus.job import NOT_RUN
 from conformance.corpus.jobs import batches_agree, filtering_agrees, hashes_agree, round_trip
+from conformance.corpus.sources.pulsar_capture import find_pieces
 from tests.samples.captured import CONNECT, PING, RECORDING, raw
 
 HOME = Path(__file__).parents[1] / "samples" / "captures"
@@ -139,6 +141,27 @@ def test_a_corpus_that_can_not_be_used_is_one_line(tmp_path, monkeypatch, capsys
 def test_an_option_that_can_not_be_used_is_one_line(tmp_path, capsys, started, job, options, expected):
     assert line(job, capsys, *options, folder=tmp_path).startswith(expected)
     assert started == []
+
+
+def test_names_of_files_may_hold_anything(tmp_path, monkeypatch, capsys, started):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a\nb.txt", "a/b")
+    assert line(hashes_agree, capsys, "--corpus", "a\nb.txt", folder=tmp_path).startswith(
+        "a\\nb.txt, line 1, column topic: 'a/b' is no name"
+    )
+    assert line(hashes_agree, capsys, "--corpus", "\udcff.txt", folder=tmp_path) == "--corpus \\udcff.txt: is not UTF-8, which Spark needs"
+    table = pa.table({"topic": ["a"], "a\nb\x1b[0m": ["x"]})
+    pq.write_table(table, "x.parquet")
+    assert line(hashes_agree, capsys, "--corpus", "x.parquet", folder=tmp_path) == "x.parquet: column a\\nb\\x1b[0m is unknown"
+    assert line(round_trip, capsys, "--corpus", "/dev/null", folder=tmp_path) == "/dev/null: is neither a file nor a folder"
+    folder = tmp_path / "\udcff"
+    folder.mkdir()
+    write(folder / "a.jsonl", b"x\n")
+    raw(folder / "c", ("client", PING))
+    assert [piece.origin.file for piece in find_pieces(tmp_path, 1, MAX_FRAME_SIZE)[0]] == ["\\xff/c/0", "\\xff/a.jsonl"]
+    assert "a.jsonl: a.jsonl:1: not a record" in line(round_trip, capsys, "--corpus", str(folder.parent), folder=tmp_path).replace(
+        "\\xff/", ""
+    )
 
 
 def test_a_result_that_can_not_be_written_is_one_line(tmp_path, capsys, started):
