@@ -46,7 +46,7 @@ def reason_of(error: Exception) -> str | None:
     That is the message of a `CorpusError` that was raised here, or in a worker and reported by Spark, or that there is too little memory.
     """
     if isinstance(error, CorpusError):
-        return str(error)
+        return "".join(one if one.isprintable() else repr(one)[1:-1] for one in str(error))  # files and columns may have any names
     marker = f"{CorpusError.__name__}: "
     found = [line.partition(marker)[2].strip() for line in _text(error).splitlines() if marker in line]
     if found:

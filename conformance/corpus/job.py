@@ -176,6 +176,9 @@ def check_common(options: argparse.Namespace) -> None:
         value = getattr(options, name)
         if value is not None and value < least:
             raise CorpusError(f"--{name} is at least {least}, not {value}")
+    for name, value in vars(options).items():
+        if isinstance(value, str | Path) and not str(value).isprintable() and any("\ud800" <= one <= "\udfff" for one in str(value)):
+            raise CorpusError(f"--{name.replace('_', '-')} {value}: is not UTF-8, which Spark needs")
     folder = next(one for one in (options.result, *options.result.parents) if one.exists())
     if options.result.is_dir() or (folder != options.result and not folder.is_dir()) or not os.access(folder, os.W_OK):
         raise CorpusError(f"--result {options.result}: no file can be written there")

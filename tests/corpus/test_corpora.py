@@ -142,7 +142,10 @@ def test_what_is_no_corpus_is_named(spark, tmp_path):
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
-    assert refused(topics, "jar") == "there is no corpus 'jar'; known: synthetic, jars, jars:FOLDER, capture:PATH or PATH.parquet"
+    assert (
+        refused(topics, "jar")
+        == "there is no corpus 'jar'; known: synthetic, jars, jars:FOLDER, capture:PATH, PATH.parquet, PATH.txt or PATH.jsonl"
+    )
     assert refused(topics, f"jars:{tmp_path}/gone") == f"{tmp_path}/gone: there is no such folder; path names one with jars"
     assert refused(messages, f"capture:{tmp_path}/gone") == f"{tmp_path}/gone: there is no such file or folder"
     assert "gone.parquet: can't be read as Parquet: " in refused(topics, f"{tmp_path}/gone.parquet")

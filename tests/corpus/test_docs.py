@@ -48,7 +48,17 @@ def test_columns_and_keys_are_those_of_the_code():
 
 def test_classes_are_those_of_the_code():
     named = re.findall(r"^\| `(\w+)` \|", section("What is no frame"), re.MULTILINE)
-    assert set(named) == {rows.HEADER, rows.TRUNCATED, rows.REFUSED, rows.CUT, rows.SHRUNK, rows.LOG, rows.BAD_INDEX, rows.MISSING}
+    assert set(named) == {
+        rows.HEADER,
+        rows.TRUNCATED,
+        rows.REFUSED,
+        rows.CUT,
+        rows.SHRUNK,
+        rows.LOG,
+        rows.BAD_INDEX,
+        rows.MISSING,
+        rows.PACKETS,
+    }
     assert f"first {rows.KEPT:,}" in section("What is no frame")
 
 

@@ -239,3 +239,28 @@ def test_patterns_can_be_drawn_from_any_names() -> None:
 def test_features_of_a_class_of_characters() -> None:
     assert features_of(r"[a-z\-\]_0-9]") == frozenset()
     assert features_of(r"[\sé]") == {"space", "beyond"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x",
+        "/",
+        "//",
+        "://",
+        "x://y",
+        "t/n/",
+        "t/n/a://b",
+        "🌍",
+        "e\u0301",
+        "t/n/a\r\n",
+        "\u2028",
+        " ",
+        "-partition-5",
+        "(",
+        "t/n/" + "x" * 5000,
+    ],
+)
+def test_patterns_are_drawn_from_any_name(name):
+    patterns = [text for seed in range(5) for text in drawn_patterns([name], 24, seed)]
+    assert len(pattern_set(patterns)) == 120

@@ -210,6 +210,7 @@ def test_text_that_is_not_utf_8_is_named(tmp_path):
         (lambda path: path.write_bytes(b"no parquet" * 10), "{path}: can't be read as Parquet: "),
         (lambda path: path.write_bytes(parquet(path, [message(0)]).read_bytes()[:-20]), "{path}: can't be read as Parquet: "),
         (lambda path: parquet(path, []), "{path}: has no rows"),
+        (lambda path: parquet(path / "a:b", []), "{path}/a:b: can't be read by Spark, which takes the colon for that of a URI"),
         (lambda path: parquet(path / "region=eu" / "a", [message(0, topic="")]), "{path}/region=eu/a, row 1 of 1, column topic: is empty"),
     ],
 )

@@ -11,9 +11,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from conformance.corpus.captures import FrameRow, Origin, Written, write_capture
 from refimpl.wire import (
     DEFAULT_MAX_FRAME_SIZE,
     TYPE_BY_FIELD,
@@ -141,6 +143,15 @@ class FrameProxy:
         head = [f"({left_out} frames before)"] if left_out > 0 else []
         return "\n".join([*head, *map(str, self._records[-_REPORTED:])])
 
+    def capture(self, folder: Path, release: str | None = None) -> Written:
+        """Write all that passed as a raw capture.
+
+        Args:
+            folder: Where to; a new one.
+            release: Of the broker, if it is one of Apache Pulsar.
+        """
+        return write_capture(folder, (_row(record, release) for record in self._records if record.frame is not None and not record.dropped))
+
     def _matching(self, name: str, since: int, fields: dict[str, object]) -> Iterator[tuple[Recorded, Any]]:
         assert name in TYPE_BY_FIELD, name
         for record in self._records[since:]:
@@ -239,6 +250,14 @@ def _carries(message: Any, field: str, value: object) -> bool:
         return not message.HasField(field)
     held = getattr(message, field)
     return list(held) == value if isinstance(value, list) else held == value
+
+
+def _row(record: Recorded, release: str | None) -> FrameRow:
+    assert record.frame is not None
+    target = f"apache-pulsar@{release}" if release else "reference"
+    direction: Literal["client", "broker"] = "client" if record.direction == "->" else "broker"
+    origin = Origin("proxy", str(record.connection), direction, None, target, release)
+    return FrameRow(origin, 0, len(record.frame.data), record.frame.data, record.at, command_name(record.frame.command))
 
 
 @asynccontextmanager

@@ -185,7 +185,10 @@ def write_capture(folder: Path, rows: Iterable[FrameRow]) -> Written:
     Raises:
         CorpusError: The folder is not empty.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CorpusError(f"{folder}: can't be made: {error.strerror}") from None
     if any(folder.iterdir()):
         raise CorpusError(f"{folder}: is not empty; a capture is written into a folder of its own")
     entries: dict[tuple[str, str | None, str | None], Entry] = {}

@@ -175,5 +175,6 @@ def drawn_patterns(names: Sequence[str], count: int, seed: int, *, outside: bool
         shapes = OUTSIDE if outside and number % 8 == 7 else INSIDE
         index = number // 8 if outside and number % 8 == 7 else number
         text = shapes[index % len(shapes)](name, random)
-        patterns.append(f"persistent://{text}" if random.random() < 0.3 and "://" not in text and text[0] != "(" else text)
+        with_domain = random.random() < 0.3 and "://" not in text and text[:1] not in ("", "(")
+        patterns.append(f"persistent://{text}" if with_domain else text)
     return patterns

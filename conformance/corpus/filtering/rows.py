@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,6 +18,8 @@ from conformance.corpus.sources.topic_forms import MIXES
 
 NAMES = 2_000
 """Patterns are drawn from so many names at most."""
+_CONTROL = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f]")
+"""What no pattern is made of: patterns hold these characters as they are."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +57,7 @@ def names_to_draw_from(frame: DataFrame) -> list[str]:
     """Return names that patterns are drawn from: those of the smallest hashes, so that any division into parts gives the same."""
     named = frame.where(~is_system_topic()).select(matched_name().alias("name"))
     rows = named.orderBy(F.xxhash64("name"), "name").limit(NAMES).collect()
-    return [row.name for row in rows]
+    return [row.name for row in rows if row.name and not _CONTROL.search(row.name)]
 
 
 def with_payload(frame: DataFrame) -> DataFrame:

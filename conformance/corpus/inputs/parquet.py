@@ -82,6 +82,8 @@ def parquet_files(path: str) -> list[Path]:
         found += [file for file in inside if one == file or not any(part[0] in "_." for part in file.relative_to(one).parts)]
     if not found:
         raise CorpusError(f"{path}: can't be read as Parquet: there is no file in this folder")
+    if colon := next((file for file in found if ":" in str(file)), None):
+        raise CorpusError(f"{colon}: can't be read by Spark, which takes the colon for that of a URI; give it another name")
     return found
 
 

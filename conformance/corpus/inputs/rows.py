@@ -159,11 +159,14 @@ def _map_problems(name: str, column: pa.MapArray) -> Iterator[_Problem]:
     if values.null_count:
         place = pc.index(values.is_null(), True).as_py()
         yield parents[place].as_py(), name, f"the value of {shown(keys[place].as_py())} is null"
-    counted = pa.table({"row": parents, "key": keys}).group_by(["row", "key"]).aggregate([([], "count_all")])
-    repeated = counted.filter(pc.greater(counted["count_all"], 1)).sort_by([("row", "ascending"), ("key", "ascending")])
-    if repeated.num_rows:
-        first = repeated.slice(0, 1).to_pylist()[0]
-        yield first["row"], name, f"the key {shown(first['key'])} is there {first['count_all']} times"
+    numbers = keys.dictionary_encode()
+    both = parents.to_numpy().astype(np.int64) * max(1, len(numbers.dictionary)) + numbers.indices.to_numpy()
+    ordered = np.sort(both)
+    again = ordered[1:][np.diff(ordered) == 0]
+    if len(again):
+        row, key = divmod(int(again[0]), len(numbers.dictionary))
+        times = int(np.count_nonzero(both == again[0]))
+        yield row, name, f"the key {shown(numbers.dictionary[key].as_py())} is there {times} times"
 
 
 def _earliest(problems: Iterable[_Problem]) -> _Problem | None:

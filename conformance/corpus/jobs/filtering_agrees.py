@@ -23,6 +23,7 @@ from conformance.corpus.filtering.drawing import drawn_patterns
 from conformance.corpus.filtering.formulations import FORMULATIONS, formulations_of
 from conformance.corpus.filtering.patterns import PatternSet, pattern_set, read_patterns
 from conformance.corpus.filtering.rare import rare_pairs
+from conformance.corpus.filtering.reference import evaluator
 from conformance.corpus.filtering.rules import (
     IsSystemTopic,
     MatchedName,
@@ -58,7 +59,8 @@ def look(options: argparse.Namespace) -> None:
         read_patterns(options.pattern_file)
     elif options.patterns < 1:
         raise CorpusError(f"--patterns is at least 1, not {options.patterns}")
-    _rules(options, pattern_set([]))
+    for rule in _rules(options, pattern_set([])):
+        evaluator(rule)
     check_topics(options)
 
 

@@ -39,9 +39,7 @@ RECORDINGS = Path(__file__).parents[2] / "recordings"
 """Those of this suite: `conformance.running.recorder.HOME`, which takes much longer to import than a task of Spark takes to start."""
 FAIL, DROP, KEEP = "fail", "drop", "keep"
 OPTIONS = (
-    Option(
-        "path", "", "a log, a capture of packets, a raw capture, or a folder that contains some; the recordings of this suite if not given"
-    ),
+    Option("path", "", "a log, a capture of packets, a raw capture, or a folder with some; the recordings of this suite if not given"),
     Option("mode", KEEP, "what to do with bytes that are no frame: raise, skip, or give a row with `_corrupt`", choices=(FAIL, DROP, KEEP)),
     Option("max_frame_size", MAX_FRAME_SIZE, "bytes of the largest frame; a header that announces more is damaged", least=8),
     Option("partition_size", 16 << 20, "approximate number of bytes in one Spark partition", least=1),
@@ -172,6 +170,8 @@ def corpus_path(text: str) -> Path:
         raise CorpusError(f"{path}: {error.strerror}") from None
     if not there:
         raise CorpusError(f"{path}: there is no such file or folder")
+    if not path.is_file() and not path.is_dir():
+        raise CorpusError(f"{path}: is neither a file nor a folder")
     return path
 
 
@@ -198,7 +198,7 @@ def find_pieces(home: Path, part: int, limit: int) -> tuple[list[Piece], list[Fr
     pieces: list[Piece] = []
     rows: list[FrameRow] = []
     for index in sorted(folder.rglob(INDEX)):
-        prefix = "" if index.parent == folder else f"{index.parent.relative_to(folder).as_posix()}/"
+        prefix = "" if index.parent == folder else f"{_name(index.parent, folder)}/"
         for found in read_index(index.parent, prefix):
             if isinstance(found, Entry):
                 _add_file(index.parent / found.file, found.origin(prefix), (part, limit), pieces, rows)
@@ -206,7 +206,7 @@ def find_pieces(home: Path, part: int, limit: int) -> tuple[list[Piece], list[Fr
                 rows.append(found)
     known = {piece.path for piece in pieces}
     others = (path for path in sorted(folder.rglob("*")) if _is_whole(path) and path not in known)
-    pieces += [_whole(path, path.relative_to(folder).as_posix()) for path in others]
+    pieces += [_whole(path, _name(path, folder)) for path in others]
     if not pieces and not rows:
         lacks = f"there is no {INDEX} with entries, no event log and no capture of packets ({_KNOWN})"
         what = lacks if any(folder.iterdir()) else "it is empty"
@@ -244,6 +244,11 @@ def _log_defect(piece: Piece) -> str | None:
     if not piece.end:
         return "the log is empty"
     return next((_defect(row) for row in piece.rows(MAX_FRAME_SIZE) if row.origin.connection is None), None)
+
+
+def _name(path: Path, folder: Path) -> str:
+    """Return the name of a file in the rows; what is not UTF-8 in it is escaped."""
+    return path.relative_to(folder).as_posix().encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def _is_whole(path: Path) -> bool:
