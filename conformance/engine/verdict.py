@@ -87,8 +87,8 @@ class Outcome:
     def unprepared(self) -> str | None:
         """Return the command that did not come although no clause was at stake yet, such as CONNECTED.
 
-        The target, or its machine, may have been too busy with other conversations. So it counts if it does not come either
-        when the case runs alone.
+        The target, or its machine, may have been too busy with other conversations. So it counts only if the case, run alone,
+        does not get it either.
         """
         found = self.diagnosis
         if self.verdict in SAYS_NOTHING or found is None or found.kind != "late" or found.clause is not None or not found.waiting:
@@ -271,8 +271,8 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 def sum_up(transcript: Transcript, cell: Mapping[str, Value], outcomes: Sequence[Outcome]) -> log.Result:
     """Sum up all trials of one cell of a case.
 
-    A trial that fails counts against `trials.fail_over`. One that says nothing about the target, or fails for lack of a
-    preparation, is replaced by its last attempt.
+    A trial that fails counts against `trials.fail_over`. One that says nothing about the target, or fails for lack of a preparation,
+    is replaced by its last attempt.
     A clause about how soon frames come is a WARN if they come late in each run of a trial.
     """
     last: dict[str, Outcome] = {}

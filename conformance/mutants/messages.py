@@ -2,7 +2,7 @@
 
 from conformance.mutants.model import in_place_of, on_incoming, on_outgoing, on_request
 from refimpl.broker import Session
-from refimpl.broker.subscription import Consumer, Subscription
+from refimpl.broker.subscription import Consumer, Subscription, SubType
 from refimpl.broker.topic import Topic
 from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.wire.payload import checksum_matches
@@ -132,6 +132,13 @@ def never_runs_out_of_permits(dispatch, subscription):
     dispatch(subscription)
 
 
+@on_incoming(CommandSubscribe, clause="core.deliver.shared-priority")
+def serves_shared_consumers_alike(_, request):
+    """The priority_level counts on failover subscriptions only."""
+    if request.subType == SubType.Shared:
+        request.ClearField("priority_level")
+
+
 @in_place_of(Consumer.send, clause="core.deliver.batch-permits")
 def sends_a_batch_for_one_permit(send, consumer, index, entry, redeliveries, open_messages):
     """A batch uses one permit, like a single message."""
@@ -188,6 +195,33 @@ def takes_every_acknowledgement_for_a_cumulative_one(_, request):
 def takes_a_cumulative_acknowledgement_for_one_message(_, request):
     """A cumulative ACK acknowledges the named message only."""
     request.ack_type = CommandAck.Individual
+
+
+@on_incoming(CommandAck, clause="core.ack.batch-index")
+def knows_the_first_64_messages_of_a_batch(_, request):
+    """Of an ack_set the first word counts, as if no batch had more messages."""
+    for named in request.message_id:
+        del named.ack_set[1:]
+
+
+@on_incoming(CommandAck, clause="core.ack.part-of-batch")
+def takes_a_part_of_a_batch_for_all_of_it(_, request):
+    """An ACK of some messages of a batch acknowledges the batch."""
+    for named in request.message_id:
+        named.ClearField("ack_set")
+
+
+@on_request("ack", clause="core.ack.own-subscription")
+def moves_each_subscription_of_the_connection(carry_out, session, request):
+    """A cumulative ACK moves all subscriptions of the topic that have a consumer on the connection."""
+    carry_out()
+    asking = session.consumers.get(request.consumer_id)
+    if asking is None or request.ack_type != CommandAck.Cumulative:
+        return
+    topic = asking.subscription.topic
+    for consumer in session.consumers.values():
+        if consumer.subscription.topic is topic:
+            consumer.subscription.acknowledge_up_to(consumer, topic.index_of(request.message_id[0]))
 
 
 @on_request("ack", clause="core.ack.response-on-request")

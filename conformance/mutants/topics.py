@@ -4,6 +4,7 @@ from conformance.mutants.model import in_place_of, mutant, on_incoming, on_reque
 from refimpl.broker import Broker, Session
 from refimpl.broker.admin import Admin
 from refimpl.broker.names import parse_topic
+from refimpl.broker.schemas import Schemas
 from refimpl.names import partition_name
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import (
@@ -12,6 +13,17 @@ from refimpl.wire.pulsar_api_pb2 import (
 )
 
 _LARGEST_SIGNED = (1 << 63) - 1
+
+
+@in_place_of(Schemas.forget, clause="core.schema.deleted")
+def keeps_schemas_for_ever(forget, schemas, name):
+    """The schemas of a topic outlast its deletion."""
+
+
+@in_place_of(Admin.grant_permission, clause="core.auth.replaced")
+def adds_permissions(grant_permission, admin, namespace, role, actions):
+    """What a role is granted is added to what it may do already."""
+    grant_permission(admin, namespace, role, {*admin.permissions(namespace).get(role, ()), *actions})
 
 
 @in_place_of(Session.refuse, clause="core.request.error-keeps-connection")
