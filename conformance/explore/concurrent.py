@@ -303,13 +303,14 @@ async def _problems(player: Player, observer: Observer) -> AsyncIterator[str]:
         name = f"{kind} watcher {number} on {at}"
         for problem, topics in watch.problems:
             yield f"{name}: {problem}{_raced(observer, watch, topics)}"
+        closed = " (one was closed while it was being registered)" if observer.closed_early else ""
         try:
             now = await _agreed(player, observer, kind, watch)
         except TimeoutError:
-            yield f"{name}: what it ought to know is not answered"
+            yield f"{name}: what it ought to know gets no answer{closed}"
             continue
         if watch.known is None:
-            yield f"{name} got no answer" + (" (one was closed while it was being registered)" if observer.closed_early else "")
+            yield f"{name} got no answer{closed}"
         elif now != watch.known:
             others = _others(watch.known, now)
             yield f"{name} was told {_shown(watch.known)}; now it is {_shown(now)}{_raced(observer, watch, others)}"

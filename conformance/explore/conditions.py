@@ -74,6 +74,20 @@ def _acknowledged_before_unload(difference: Difference, line: Line) -> bool:
     return (subscription, ",".join(line.value("bodies"))) in told.unsafe
 
 
+def _nobody_keeps(difference: Difference, line: Line) -> bool:
+    """It is a message from before an unload of its topic, for a later subscription, and no other one still needs it."""
+    if line not in difference.missing or line.name != "message":
+        return False
+    told = difference.other
+    fields = told.consumers.get((line.lane, line.value("consumer_id")), {})
+    topic, bodies = str(fields.get("topic")), line.value("bodies")
+    unloads = [told.unloaded[name] for name in (topic, topic.rpartition("-partition-")[0]) if name in told.unloaded]
+    done = {told.subscription(*order[:2]) for order in told.acknowledged if order[2] == ",".join(bodies)}
+    needed = {subscription for subscription, of in told.holding.items() if of == topic} - done
+    mine = told.subscription_of(line.lane, line.value("consumer_id"))
+    return any(int(bodies[-1][1:]) <= drawn and mine not in known and not needed & known for drawn, known in unloads)
+
+
 def _failover_takeover(difference: Difference, line: Line) -> bool:
     """It is a message of a failover subscription whose active consumer left right after it was served; none was published since."""
     told = difference.other
@@ -144,6 +158,7 @@ def _decoded(text: str) -> str:
 
 _CONDITIONS: Mapping[str, Callable[[Difference, Line], bool]] = {
     "other-consumers": _other_consumers,
+    "nobody-keeps": _nobody_keeps,
     "beyond-permits": _beyond_permits,
     "shared-without-order": _shared_without_order,
     "failover": _failover,

@@ -16,6 +16,7 @@ HOME = Path(__file__).parent / "freedoms.yaml"
 
 Condition = Literal[
     "other-consumers",
+    "nobody-keeps",
     "beyond-permits",
     "shared-without-order",
     "failover",

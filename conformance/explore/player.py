@@ -166,7 +166,7 @@ class Player:
         result = await self._admin.call(operation, _resolved(arguments, self._concrete))
         self.told.answered(operation, result.status)
         if operation == "unload_topic":
-            self.told.unloads(self.concrete(arguments["topic"]))
+            self.told.unloads(self.concrete(arguments["topic"]), self._bodies)
         self._note({"admin": {operation: arguments}} | ({} if result.ok else {"status": result.status}))
 
     async def disconnect(self, at: str, how: Literal["fin", "rst"]) -> None:

@@ -89,6 +89,10 @@ class Told:
     """Those that were acknowledged before their topic was unloaded, by subscription and bodies."""
     abandoned: dict[str, str] = field(default_factory=dict)
     """Failover subscriptions whose active consumer left right after it was served, with their topic; a message ends it."""
+    holding: dict[str, str] = field(default_factory=dict)
+    """Durable subscriptions that began with the first message and were not moved since, with their topic."""
+    unloaded: dict[str, tuple[int, frozenset[str]]] = field(default_factory=dict)
+    """By topic that was unloaded, itself or with its partitions: how many bodies there were until then, and the durable subscriptions."""
     counts: dict[tuple[str, int], Count] = field(default_factory=dict)
     sets: dict[str, frozenset[str]] = field(default_factory=dict)
     """Sets of topics by their hash, as far as they were told."""
@@ -104,6 +108,7 @@ class Told:
     _versions: dict[tuple[str, int], int] = field(default_factory=dict)
     _lists: dict[tuple[str, str], str] = field(default_factory=dict)
     _list_requests: dict[int, tuple[str, str]] = field(default_factory=dict)
+    _durable: set[str] = field(default_factory=set)
     _served: dict[tuple[str, int], float] = field(default_factory=dict)
     """When each consumer of a failover subscription got something last."""
 
@@ -139,11 +144,17 @@ class Told:
         if key in self._served and time.monotonic() - self._served[key] <= RIGHT_AFTER:
             self.abandoned[self.subscription_of(*key)] = self.consumers[key]["topic"]
 
-    def unloads(self, topic: str) -> None:
-        """Remember that a topic, or all its partitions, are unloaded."""
+    def unloads(self, topic: str, drawn: int) -> None:
+        """Remember that a topic, or all its partitions, are unloaded.
+
+        Args:
+            topic: The name of the topic.
+            drawn: How many bodies were drawn until then; each has its number.
+        """
+        self.unloaded[topic] = (drawn, frozenset(self._durable))
         for name, subscription, bodies in self.acknowledged:
             if name == topic or name.startswith(f"{topic}-partition-"):
-                self.unsafe.add((self._subscription(name, subscription), bodies))
+                self.unsafe.add((self.subscription(name, subscription), bodies))
 
     def expects_list(self, request: int, pattern: str, mode: str) -> None:
         """Remember what a list is about."""
@@ -233,9 +244,10 @@ class Told:
     def subscription_of(self, at: str, consumer: int) -> str:
         """Return the subscription of a consumer."""
         fields = self.consumers.get((at, consumer), {})
-        return self._subscription(fields.get("topic", "?"), fields.get("subscription", "?"))
+        return self.subscription(fields.get("topic", "?"), fields.get("subscription", "?"))
 
-    def _subscription(self, topic: str, name: str) -> str:
+    def subscription(self, topic: str, name: str) -> str:
+        """Return how a subscription is called here."""
         return f"subscription {name} of {self._symbolic(topic)}"
 
     def _delivered(self, at: str, message: Any, frame: Frame, fields: dict[str, Any]) -> str:
@@ -272,11 +284,20 @@ class Told:
         name, fields = self._answer_to(at, message.request_id)
         if name == "subscribe":
             key = (at, fields["consumer_id"])
+            self._joins(self.subscription_of(*key), self.consumers.get(key, {}))
             if key not in self.open_consumers:
                 self.open_consumers.append(key)
+        elif name in ("seek", "unsubscribe"):
+            self.holding.pop(self.subscription_of(at, fields["consumer_id"]), None)
         elif name in ("watchTopicListClose", "watchPartitionUpdateClose"):
             kind = "topics" if name == "watchTopicListClose" else "partitions"
             self._watched.pop((kind, at, fields["watcher_id"]), None)
+
+    def _joins(self, subscription: str, fields: Mapping[str, Any]) -> None:
+        if fields.get("durable", True) and subscription not in self._durable:
+            self._durable.add(subscription)
+            if fields.get("initialPosition") == "Earliest":
+                self.holding[subscription] = fields.get("topic", "?")
 
     def _producer_success(self, at: str, message: Any) -> None:
         _, fields = self._answer_to(at, message.request_id)

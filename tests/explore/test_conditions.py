@@ -118,10 +118,31 @@ def test_only_what_was_acknowledged_before_an_unload_may_come_again() -> None:
     subscribed(seen.other, "a")
     assert seen.finding("4.2.4") is None
     seen.other.acknowledged.add((TOPIC, "s", "x"))
-    seen.other.unloads("persistent://pc/n/u")
+    seen.other.unloads("persistent://pc/n/u", 0)
     assert seen.finding("4.2.4") is None
-    seen.other.unloads(TOPIC)
+    seen.other.unloads(TOPIC, 0)
     assert (seen.finding("4.2.4"), seen.finding("5.0.0-M1")) == ("acknowledged-before-unload", None)
+
+
+def test_a_message_of_before_an_unload_may_be_missing_only_for_a_later_subscription_if_nobody_needs_it() -> None:
+    def joined(at: str, name: str) -> None:
+        told.consumers[at, 1] = {"topic": TOPIC, "subscription": name, "subType": "Exclusive", "initialPosition": "Earliest"}
+        told.asks(at, {"subscribe": {**told.consumers[at, 1], "consumer_id": 1, "request_id": 1}})
+        told.heard(at, frame("success", request_id=1))
+
+    seen = Seen(kind="flow", missing=(message("a", "x3", consumer_id=1),))
+    told = seen.other
+    joined("b", "r")
+    told.heard("b", delivered("x3"))
+    told.unloads(TOPIC, 3)
+    joined("a", "s")
+    assert seen.finding(None) is None  # r needs it
+    told.acknowledged.add((TOPIC, "r", "x3"))
+    assert seen.finding(None) == "a freedom"
+    seen.missing = (message("a", "x4", consumer_id=1),)
+    assert seen.finding(None) is None  # it came later
+    seen.missing = (message("b", "x3", consumer_id=1),)
+    assert seen.finding(None) is None  # r was there before
 
 
 def test_a_message_may_be_missing_only_when_the_active_failover_consumer_has_left_right_after_a_delivery() -> None:
