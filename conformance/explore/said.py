@@ -103,6 +103,8 @@ class Told:
     _watched: dict[tuple[str, str, int], set[str]] = field(default_factory=dict)
     _versions: dict[tuple[str, int], int] = field(default_factory=dict)
     _lists: dict[tuple[str, str], str] = field(default_factory=dict)
+    _layouts: dict[tuple[str, int], str] = field(default_factory=dict)
+    """What each look-up of a scalable topic got last."""
     _list_requests: dict[int, tuple[str, str]] = field(default_factory=dict)
     _served: dict[tuple[str, int], float] = field(default_factory=dict)
     """When each consumer of a failover subscription got something last."""
@@ -123,6 +125,8 @@ class Told:
             self.watch_ids[at, fields["watch_id"]] += 1
         if name == "ack":
             self._acknowledges(at, fields)
+        if name in ("scalableTopicLookup", "scalableTopicClose"):
+            self._layouts.pop((at, fields["session_id"]), None)
         if "request_id" in fields:
             self.asked[at, fields["request_id"]] = {name: fields}
 
@@ -159,6 +163,7 @@ class Told:
         self.watch_ids = Counter({key: count for key, count in self.watch_ids.items() if key[0] != at})
         self._watched = {key: value for key, value in self._watched.items() if key[1] != at}
         self._versions = {key: value for key, value in self._versions.items() if key[0] != at}
+        self._layouts = {key: value for key, value in self._layouts.items() if key[0] != at}
         self.consumers = {key: value for key, value in self.consumers.items() if key[0] != at}
 
     # What is known
@@ -196,9 +201,21 @@ class Told:
         elif name == "send_receipt":
             fields.pop("message_id", None)
         self._learn(at, name, message)
+        if name == "scalableTopicUpdate" and self._layout_again(at, message.session_id, fields):
+            return
         if name == "watchTopicUpdate" and message.topics_hash == self.watch_hash(at, message.watcher_id):
             fields["topics_hash"] = "of the topics told"  # several changes may come in any order
         self._say(Line(lane, name, self._symbolic(json.dumps(fields, sort_keys=True, ensure_ascii=False))), at, frame)
+
+    def _layout_again(self, at: str, session: int, fields: dict[str, Any]) -> bool:
+        """Tell whether a layout is the one that the look-up got last, which may come any number of times.
+
+        Clause: pr25648.layout.epoch-repeated
+        """
+        key, told = (at, session), json.dumps(fields, sort_keys=True)
+        again = self._layouts.get(key) == told
+        self._layouts[key] = told
+        return again
 
     def closed(self, at: str) -> None:
         """Take the end of a connection."""
