@@ -22,6 +22,8 @@ Condition = Literal[
     "failover-takeover",
     "encoded-names",
     "encoded-twin",
+    "encoded-look-up",
+    "refused-look-up",
     "deleted-topics",
     "deletion",
     "repeated-id",

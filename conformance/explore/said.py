@@ -83,6 +83,10 @@ class Told:
     """The consumers that got each entry of a shared subscription, in their order."""
     watch_ids: Counter[tuple[str, int]] = field(default_factory=Counter)
     """How often each id was used for a watch over scalable topics."""
+    look_ups: dict[tuple[str, int], str] = field(default_factory=dict)
+    """The topic of each look-up of a scalable topic."""
+    look_ups_again: set[tuple[str, int]] = field(default_factory=set)
+    """The look-ups whose id had another open one."""
     acknowledged: set[tuple[str, str, str]] = field(default_factory=set)
     """Entries that were acknowledged, as in `deliveries`."""
     unsafe: set[tuple[str, str]] = field(default_factory=set)
@@ -126,9 +130,20 @@ class Told:
         if name == "ack":
             self._acknowledges(at, fields)
         if name in ("scalableTopicLookup", "scalableTopicClose"):
-            self._layouts.pop((at, fields["session_id"]), None)
+            self._looks_up(at, fields)
         if "request_id" in fields:
             self.asked[at, fields["request_id"]] = {name: fields}
+
+    def _looks_up(self, at: str, fields: Mapping[str, Any]) -> None:
+        key = (at, fields["session_id"])
+        is_open = key in self.look_ups and (not self.is_refused(key) or key in self.look_ups_again)
+        self._layouts.pop(key, None)
+        self.look_ups.pop(key, None)
+        self.look_ups_again.discard(key)
+        if "topic" in fields:
+            self.look_ups[key] = fields["topic"]
+            if is_open:
+                self.look_ups_again.add(key)
 
     def _acknowledges(self, at: str, fields: Mapping[str, Any]) -> None:
         named = [(one["ledgerId"], one["entryId"]) for one in fields["message_id"]]
@@ -164,6 +179,8 @@ class Told:
         self._watched = {key: value for key, value in self._watched.items() if key[1] != at}
         self._versions = {key: value for key, value in self._versions.items() if key[0] != at}
         self._layouts = {key: value for key, value in self._layouts.items() if key[0] != at}
+        self.look_ups = {key: value for key, value in self.look_ups.items() if key[0] != at}
+        self.look_ups_again = {key for key in self.look_ups_again if key[0] != at}
         self.consumers = {key: value for key, value in self.consumers.items() if key[0] != at}
 
     # What is known
@@ -216,6 +233,10 @@ class Told:
         again = self._layouts.get(key) == told
         self._layouts[key] = told
         return again
+
+    def is_refused(self, look_up: tuple[str, int]) -> bool:
+        """Tell whether a look-up of a scalable topic was refused."""
+        return '"error"' in self._layouts.get(look_up, "")
 
     def closed(self, at: str) -> None:
         """Take the end of a connection."""
