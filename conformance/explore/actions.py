@@ -6,6 +6,7 @@ where it has no sense it still has an answer, and that answer is compared too.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -129,6 +130,33 @@ async def produce(player: Player, at: str, producer: int, topic: Place, domain: 
     more = {"producer_name": "named"} if named else {}
     fields = {"topic": name, "producer_id": producer, "request_id": player.request(), "producer_access_mode": access, **more}
     await player.send(at, {"producer": fields})
+
+
+SCHEMA = Choice("String", "Int32", "first", "second")
+"""Schemas without fields, and two of records that are compatible."""
+
+
+def _schema(name: str) -> dict[str, Any]:
+    if name not in ("first", "second"):
+        return {"name": "s", "type": name, "schema_data": ""}
+    fields = [{"name": field, "type": ["null", "int"], "default": None} for field in ("a", "b")[: 1 if name == "first" else 2]]
+    definition = json.dumps({"type": "record", "name": "r", "fields": fields}, separators=(",", ":"))
+    return {"name": "s", "type": "Json", "schema_data": definition}
+
+
+@kind("core", weight=2, at=CONNECTION, producer=ID, topic=TOPIC, schema=SCHEMA)
+async def produce_with_schema(player: Player, at: str, producer: int, topic: Place, schema: str) -> None:
+    """Open a producer that brings a schema."""
+    name = player.world.topic(topic)
+    await player.look_up(at, name)
+    fields = {"topic": name, "producer_id": producer, "request_id": player.request(), "schema": _schema(schema)}
+    await player.send(at, {"producer": fields})
+
+
+@kind("core", weight=1, at=CONNECTION, topic=TOPIC)
+async def ask_schema(player: Player, at: str, topic: Place) -> None:
+    """Ask for the schema of a topic."""
+    await player.send(at, {"getSchema": {"topic": player.world.topic(topic), "request_id": player.request()}})
 
 
 @kind("core", at=CONNECTION, producer=ID)
@@ -359,10 +387,10 @@ async def _for_scalable(player: Player, operation: str, topic: Place, **more: An
         await player.admin(operation, topic=name, **more)
 
 
-@kind("pr25648", "scalable-topics", "admin", weight=6, topic=SCALABLE, properties=PROPERTIES)
-async def create_scalable_topic(player: Player, topic: Place, properties: dict[str, str]) -> None:
+@kind("pr25648", "scalable-topics", "admin", weight=6, topic=SCALABLE, properties=PROPERTIES, segments=Choice(1, 1, 2))
+async def create_scalable_topic(player: Player, topic: Place, properties: dict[str, str], segments: int) -> None:
     """Create a scalable topic."""
-    await _for_scalable(player, "create_scalable_topic", topic, properties=properties)
+    await _for_scalable(player, "create_scalable_topic", topic, properties=properties, segments=segments)
 
 
 @kind("pr25648", "scalable-topics", "scalable-topic-properties", "admin", weight=3, topic=SCALABLE, properties=PROPERTIES)
@@ -391,6 +419,18 @@ async def watch_scalable_topics(player: Player, at: str, watch: int, namespace: 
 async def close_scalable_watch(player: Player, at: str, watch: int) -> None:
     """Close a watch over scalable topics."""
     await player.send(at, {"watchScalableTopicsClose": {"watch_id": watch}})
+
+
+@kind("pr25648", "scalable-topics", "scalable-layout", weight=5, at=CONNECTION, session=ID, topic=SCALABLE)
+async def look_up_scalable_topic(player: Player, at: str, session: int, topic: Place) -> None:
+    """Look the layout of a scalable topic up, and watch it."""
+    await player.send(at, {"scalableTopicLookup": {"session_id": session, "topic": player.world.topic(topic, "topic")}})
+
+
+@kind("pr25648", "scalable-topics", "scalable-layout", weight=2, at=CONNECTION, session=ID)
+async def close_scalable_look_up(player: Player, at: str, session: int) -> None:
+    """Close a look-up of a scalable topic."""
+    await player.send(at, {"scalableTopicClose": {"session_id": session}})
 
 
 # PR 7629

@@ -145,6 +145,18 @@ def _encoded_twin(difference: Difference, line: Line) -> bool:  # noqa: ARG001
     return quote(local, safe="") != local and any(topic == twin or topic.startswith(f"{twin}-partition-") for twin in twins)
 
 
+def _encoded_look_up(difference: Difference, line: Line) -> bool:
+    """It is about the layout of a scalable topic whose name percent-encoding changes."""
+    topic = difference.other.look_ups.get((line.lane, line.value("session_id")), "")
+    return line.name == "scalableTopicUpdate" and quote(topic, safe="/:") != topic
+
+
+def _refused_look_up(difference: Difference, line: Line) -> bool:
+    """It is said as well, and of a look-up that was refused while another one with its id was open."""
+    key = (line.lane, line.value("session_id"))
+    return line in difference.extra and key in difference.other.look_ups_again and difference.told.is_refused(key)
+
+
 def _decoded(text: str) -> str:
     """Return fields without percent-encoding, and with their lists in order."""
 
@@ -167,6 +179,8 @@ _CONDITIONS: Mapping[str, Callable[[Difference, Line], bool]] = {
     "deletion": _deletion,
     "encoded-names": _encoded_names,
     "encoded-twin": _encoded_twin,
+    "encoded-look-up": _encoded_look_up,
+    "refused-look-up": _refused_look_up,
     "repeated-id": _repeated_id,
     "repeated-id-or-encoded-names": _repeated_id_or_encoded_names,
     "acknowledged-before-unload": _acknowledged_before_unload,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from conformance.explore.actions import CONNECTION, ID, KINDS
-from conformance.explore.world import Action, Scenario, World
+from conformance.explore.world import Action, Place, Scenario, World
 
 LOCAL_NAMES = (
     "t", "u", "t-1", "T", "t-10", "tt", "t.1", "t+1", "t%2F1", "t/1", "t 1", "t$", "\u00fc", "u\u0308", "\u540d",
@@ -93,7 +93,8 @@ class _Drawing:
         }
         bystander |= self._chance.choice(({"topic": topic, "subscription": "r"}, {"topic": (0, 1, None), "subscription": "s"}))
         yield from self.act("subscribe", **bystander)
-        for at, producer in self.places(2):
+        producers = self.places(2)
+        for at, producer in producers:
             yield from self.act("produce", at=at, producer=producer, topic=topic, domain=domain)
         yield from self.act("produce", at="a", producer=7, topic=bystander["topic"], domain=domain)
         for _ in self.repeated(1, 4):
@@ -108,6 +109,21 @@ class _Drawing:
             else:
                 yield action
         yield from self._shown(kind, how)
+        if self._chance.random() < 0.3:
+            yield from self._deleted(topic, [*producers, ("a", 7)])
+
+    def _deleted(self, topic: Place, producers: list[tuple[str, int]]) -> Iterator[Action]:
+        """Delete a topic without force, while somebody may use it, and when nobody does any more; at the end it is made again."""
+        whole = (*topic[:2], None)
+        delete = ("delete_topic", "delete_partitioned_topic")[topic[2] is not None]
+        yield from self.act(delete, topic=whole, force=False)
+        for at, producer in producers:
+            yield from self.act("close_producer", at=at, producer=producer)
+        for _ in range(4):
+            yield from self.act("close_consumer", number=0)
+        yield from self.act(delete, topic=whole, force=False)
+        yield from self.act("subscribe", at="a", consumer=1, topic=topic, domain="persistent", subscription="s", position="Earliest")
+        yield from self.act("flow", number=0, permits=10)
 
     def _shown(self, kind: str, how: Mapping[str, Any]) -> Iterator[Action]:
         """Show what has become of consumers: who gets what now, and what is delivered to those who come back."""
@@ -132,6 +148,8 @@ class _Drawing:
         """Watchers of topics; at the end topics come and go."""
         for at, watcher in self.places(3):
             yield from self.act("watch_topics", at=at, watcher=watcher, which="none")
+        if self._chance.random() < 0.3:
+            yield from self._deleted_in_part()
         around = (
             "create_topic",
             "delete_topic",
@@ -146,6 +164,14 @@ class _Drawing:
             yield from self.act("create_topic", topic=(0, name, None))
         yield from self.act("delete_topic", topic=(0, 0, None), force=True)
         yield from self.act("list_topics", at="a", which="none", mode="ALL")
+
+    def _deleted_in_part(self) -> Iterator[Action]:
+        """A topic that can't be deleted, since one of its partitions is in use."""
+        partitions = self._chance.randint(2, 4)
+        yield from self.act("create_partitioned_topic", topic=(0, 0, None), partitions=partitions)
+        used = (0, 0, self._chance.randrange(partitions))
+        yield from self.act("produce", at="b", producer=7, topic=used, domain="persistent")
+        yield from self.act("delete_partitioned_topic", topic=(0, 0, None), force=False)
 
     def partition_watches(self) -> Iterator[Action]:
         """Watchers of partition counts; at the end topics grow."""
@@ -173,13 +199,15 @@ class _Drawing:
             yield from self.act("create_scalable_topic")
         for at, watch in self.places(3):
             yield from self.act("watch_scalable_topics", at=at, watch=watch, which="none")
-        yield from self.some(
-            ("create_scalable_topic", "delete_scalable_topic", "watch_scalable_topics", "close_scalable_watch", "disconnect")
-        )
+        for at, session in self.places(2):
+            yield from self.act("look_up_scalable_topic", at=at, session=session)
+        around = ("create_scalable_topic", "delete_scalable_topic", "watch_scalable_topics", "close_scalable_watch")
+        yield from self.some((*around, "look_up_scalable_topic", "close_scalable_look_up", "disconnect"))
         for name in range(2):
             yield from self.act("create_scalable_topic", topic=(self._chance.randrange(3), name, None))
-        yield from self.act("delete_scalable_topic", topic=(0, 0, None))
-        yield from self.act("create_scalable_topic", topic=(0, 0, None))
+        for segments in (1, 2):
+            yield from self.act("delete_scalable_topic", topic=(0, 0, None))
+            yield from self.act("create_scalable_topic", topic=(0, 0, None), segments=segments)
 
     def anything(self) -> Iterator[Action]:
         """Actions without a beginning or an end."""

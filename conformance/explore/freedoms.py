@@ -23,6 +23,8 @@ Condition = Literal[
     "failover-takeover",
     "encoded-names",
     "encoded-twin",
+    "encoded-look-up",
+    "refused-look-up",
     "deleted-topics",
     "deletion",
     "repeated-id",

@@ -83,6 +83,10 @@ class Told:
     """The consumers that got each entry of a shared subscription, in their order."""
     watch_ids: Counter[tuple[str, int]] = field(default_factory=Counter)
     """How often each id was used for a watch over scalable topics."""
+    look_ups: dict[tuple[str, int], str] = field(default_factory=dict)
+    """The topic of each look-up of a scalable topic."""
+    look_ups_again: set[tuple[str, int]] = field(default_factory=set)
+    """The look-ups whose id had another open one."""
     acknowledged: set[tuple[str, str, str]] = field(default_factory=set)
     """Entries that were acknowledged, as in `deliveries`."""
     unsafe: set[tuple[str, str]] = field(default_factory=set)
@@ -107,6 +111,8 @@ class Told:
     _watched: dict[tuple[str, str, int], set[str]] = field(default_factory=dict)
     _versions: dict[tuple[str, int], int] = field(default_factory=dict)
     _lists: dict[tuple[str, str], str] = field(default_factory=dict)
+    _layouts: dict[tuple[str, int], str] = field(default_factory=dict)
+    """What each look-up of a scalable topic got last."""
     _list_requests: dict[int, tuple[str, str]] = field(default_factory=dict)
     _durable: set[str] = field(default_factory=set)
     _served: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -128,8 +134,21 @@ class Told:
             self.watch_ids[at, fields["watch_id"]] += 1
         if name == "ack":
             self._acknowledges(at, fields)
+        if name in ("scalableTopicLookup", "scalableTopicClose"):
+            self._looks_up(at, fields)
         if "request_id" in fields:
             self.asked[at, fields["request_id"]] = {name: fields}
+
+    def _looks_up(self, at: str, fields: Mapping[str, Any]) -> None:
+        key = (at, fields["session_id"])
+        is_open = key in self.look_ups and (not self.is_refused(key) or key in self.look_ups_again)
+        self._layouts.pop(key, None)
+        self.look_ups.pop(key, None)
+        self.look_ups_again.discard(key)
+        if "topic" in fields:
+            self.look_ups[key] = fields["topic"]
+            if is_open:
+                self.look_ups_again.add(key)
 
     def _acknowledges(self, at: str, fields: Mapping[str, Any]) -> None:
         named = [(one["ledgerId"], one["entryId"]) for one in fields["message_id"]]
@@ -170,6 +189,9 @@ class Told:
         self.watch_ids = Counter({key: count for key, count in self.watch_ids.items() if key[0] != at})
         self._watched = {key: value for key, value in self._watched.items() if key[1] != at}
         self._versions = {key: value for key, value in self._versions.items() if key[0] != at}
+        self._layouts = {key: value for key, value in self._layouts.items() if key[0] != at}
+        self.look_ups = {key: value for key, value in self.look_ups.items() if key[0] != at}
+        self.look_ups_again = {key for key in self.look_ups_again if key[0] != at}
         self.consumers = {key: value for key, value in self.consumers.items() if key[0] != at}
 
     # What is known
@@ -207,9 +229,25 @@ class Told:
         elif name == "send_receipt":
             fields.pop("message_id", None)
         self._learn(at, name, message)
+        if name == "scalableTopicUpdate" and self._layout_again(at, message.session_id, fields):
+            return
         if name == "watchTopicUpdate" and message.topics_hash == self.watch_hash(at, message.watcher_id):
             fields["topics_hash"] = "of the topics told"  # several changes may come in any order
         self._say(Line(lane, name, self._symbolic(json.dumps(fields, sort_keys=True, ensure_ascii=False))), at, frame)
+
+    def _layout_again(self, at: str, session: int, fields: dict[str, Any]) -> bool:
+        """Tell whether a layout is the one that the look-up got last, which may come any number of times.
+
+        Clause: pr25648.layout.epoch-repeated
+        """
+        key, told = (at, session), json.dumps(fields, sort_keys=True)
+        again = self._layouts.get(key) == told
+        self._layouts[key] = told
+        return again
+
+    def is_refused(self, look_up: tuple[str, int]) -> bool:
+        """Tell whether a look-up of a scalable topic was refused."""
+        return '"error"' in self._layouts.get(look_up, "")
 
     def closed(self, at: str) -> None:
         """Take the end of a connection."""

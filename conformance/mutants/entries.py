@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 from conformance.mutants.model import in_place_of, mutant, on_incoming
+from refimpl.broker import Broker
+from refimpl.broker.admin import Admin
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.subscription import NonPersistentSubscription, SubType
 from refimpl.broker.topic import Topic
@@ -44,6 +46,24 @@ def keeps_the_properties_of_the_latest_subscribe(subscribe, topic, name, index, 
     found = subscribe(topic, name, index, properties=properties, **others)
     found.cursor.properties = properties
     return found
+
+
+@in_place_of(Topic.subscribe, clause="pip191.filter.properties-of-first")
+def takes_new_properties_when_nobody_is_left(subscribe, topic, name, index, *, properties, **others):
+    """A SUBSCRIBE that finds a subscription without consumers brings the properties by which it filters from now on."""
+    found = subscribe(topic, name, index, properties=properties, **others)
+    if not found.consumers:
+        found.cursor.properties, found.filters = properties, topic._filters_of(properties)
+    return found
+
+
+@in_place_of(Admin.create_subscription, clause="pip191.filter.invalid-by-administrator")
+def takes_any_properties_from_administrators(create, admin, topic, subscription, position, properties=None):
+    """An administrator creates a subscription whatever its properties are."""
+    broker = admin._broker
+    broker.filters_of = lambda properties, is_new=False: Broker.filters_of(broker, properties)
+    create(admin, topic, subscription, position, properties)
+    del broker.filters_of
 
 
 # What is compared

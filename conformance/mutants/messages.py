@@ -1,8 +1,8 @@
 """Brokers that go wrong with producers, consumers, messages and what is acknowledged."""
 
 from conformance.mutants.model import in_place_of, on_incoming, on_outgoing, on_request
-from refimpl.broker import Session
-from refimpl.broker.subscription import Consumer, Subscription, SubType
+from refimpl.broker import Broker, Session
+from refimpl.broker.subscription import Consumer, NonPersistentSubscription, Subscription, SubType
 from refimpl.broker.topic import Topic
 from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.wire.payload import checksum_matches
@@ -18,6 +18,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandSuccess,
     CommandUnsubscribe,
     MetadataError,
+    ProducerBusy,
 )
 
 # Producers
@@ -36,6 +37,23 @@ def reserves_a_producer_name_for_ever(drop_producer, session, producer):
     """A producer that has left keeps its name."""
     drop_producer(session, producer)
     producer.topic.producers[producer.name] = producer
+
+
+@in_place_of(Topic.add_producer, clause="core.producer.name-per-topic")
+def keeps_names_of_producers_for_a_namespace(add_producer, topic, producer):
+    """A producer's name is taken in the whole namespace of its topic."""
+    topics = producer.session.broker._topics.values()
+    if any(producer.name in one.producers for one in topics if one is not topic and one.name.namespace == topic.name.namespace):
+        raise Refused(ProducerBusy, "The name is taken")
+    add_producer(topic, producer)
+
+
+@in_place_of(Broker.unload, clause="core.producer.topic-epoch")
+def forgets_epochs_with_an_unload(unload, broker, name):
+    """A topic that is loaded again counts its exclusive producers from 0."""
+    if name.full in broker._topics:
+        broker._topics[name.full].stored.epoch = None
+    unload(broker, name)
 
 
 @on_outgoing(CommandProducerSuccess, clause="core.producer.name-generated")
@@ -145,6 +163,13 @@ def sends_a_batch_for_one_permit(send, consumer, index, entry, redeliveries, ope
     before = consumer.permits
     send(consumer, index, entry, redeliveries, open_messages)
     consumer.permits = before - 1
+
+
+@in_place_of(NonPersistentSubscription.offer, clause="core.deliver.batch-above-permits")
+def drops_batches_above_the_permits(offer, subscription, entry):
+    """A non-persistent topic drops a batch for which no consumer has enough permits."""
+    if any(consumer.permits >= entry.messages for consumer in subscription.consumers):
+        offer(subscription, entry)
 
 
 @on_request("flow", clause="core.deliver.stale-consumer-ignored")
@@ -265,6 +290,18 @@ def redelivers_what_another_consumer_holds(redeliver, subscription, consumer, in
 def says_nothing_of_the_partition_of_the_last_message(_, answer):
     """The id of the last message has no partition."""
     answer.last_message_id.ClearField("partition")
+
+
+@on_request("seek", clause="core.seek.closes-all")
+def closes_only_who_seeks(carry_out, session, request):
+    """SEEK closes the consumer that asks, and no other."""
+    consumer = session.consumers.get(request.consumer_id)
+    others = [one for one in consumer.subscription.consumers if one is not consumer] if consumer else []
+    for one in others:
+        consumer.subscription.consumers.remove(one)
+    carry_out()
+    for one in others:
+        consumer.subscription.consumers.append(one)
 
 
 @in_place_of(Subscription.skip, clause="core.admin.skip")

@@ -232,6 +232,40 @@ def test_an_encoded_name_may_leave_an_ordinary_topic_alone() -> None:
     assert (finding(0), finding(1)) == (None, "encoded-names")
 
 
+def test_an_encoded_name_may_hide_the_layout_of_its_topic_only() -> None:
+    def finding(name: str) -> str | None:
+        update = Line("a", "scalableTopicUpdate", '{"error": "TopicNotFound", "session_id": 1}')
+        seen = Seen(kind="look_up_scalable_topic", extra=(update,))
+        seen.other.asks("a", {"scalableTopicLookup": {"session_id": 1, "topic": f"topic://pc/n/{name}"}})
+        return seen.finding()
+
+    assert (finding("t-1"), finding("t%2F1"), finding("\u00fc")) == (None, "encoded-names", "encoded-names")
+
+
+@pytest.mark.parametrize(("refused", "again", "expected"), [(True, True, "a freedom"), (True, False, None), (False, True, None)])
+def test_a_look_up_may_go_on_only_if_a_later_one_with_its_id_is_refused(refused: bool, again: bool, expected: str | None) -> None:
+    line = Line("a", "scalableTopicUpdate", '{"dag": {"epoch": 0}, "session_id": 1}')
+    seen = Seen(kind="create_scalable_topic", extra=(line,))
+    for told in (seen.told, seen.other):
+        for _ in range(2 if again else 1):
+            told.asks("a", {"scalableTopicLookup": {"session_id": 1, "topic": "topic://pc/n/t"}})
+        more = {"error": "TopicNotFound", "message": "none"} if refused else {"dag": {"epoch": 0}}
+        told.heard("a", frame("scalableTopicUpdate", session_id=1, **more))
+    assert seen.finding() == expected
+
+
+def test_a_layout_that_comes_again_says_nothing() -> None:
+    told = Told({"a": "pc"})
+    told.asks("a", {"scalableTopicLookup": {"session_id": 1, "topic": "topic://pc/n/t"}})
+    for _ in range(2):
+        told.heard("a", frame("scalableTopicUpdate", session_id=1, dag={"epoch": 0}))
+    told.heard("a", frame("scalableTopicUpdate", session_id=1, dag={"epoch": 1}))
+    assert sum(told.lines.values()) == 2
+    told.asks("a", {"scalableTopicClose": {"session_id": 1}})
+    told.heard("a", frame("scalableTopicUpdate", session_id=1, dag={"epoch": 1}))
+    assert sum(told.lines.values()) == 3
+
+
 def test_names_may_be_encoded_and_nothing_else() -> None:
     def snapshot(*topics: str) -> Line:
         return Line(
