@@ -223,7 +223,7 @@ def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Map
 
 def _may_be_lateness(program: Program, diagnosis: Diagnosis, events: Sequence[log.Event]) -> bool:
     """Tell whether a failure may come from something late of which no clause speaks."""
-    if diagnosis.timed and _lagged(events):
+    if diagnosis.kind == "late" and diagnosis.clause is None and _lagged(events):
         return True
     return (diagnosis.timed or program.speaks_of_time) and was_late(events)
 
