@@ -16,7 +16,8 @@ from pyspark.sql import functions as sql
 
 from conformance.corpus.batching.laws import percentile
 from conformance.corpus.errors import CorpusError
-from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
+from conformance.corpus.job import Findings, Job, Run
+from conformance.corpus.laws import EXAMPLES, Outcome
 from conformance.corpus.replay.changes import LogOptions
 from conformance.corpus.replay.spread import changes, replayed, ways
 
@@ -68,7 +69,7 @@ def _staleness(rows: DataFrame) -> dict[tuple[str, str, int], Counter[int]]:
     return counts
 
 
-def _laws(rows: DataFrame) -> list[Law]:
+def _laws(rows: DataFrame) -> list[Outcome]:
     each = rows.select("watcher", "proposal", "way", "milliseconds", sql.explode("laws").alias("law", "holds"))
     counted = {
         row["law"]: row
@@ -76,7 +77,7 @@ def _laws(rows: DataFrame) -> list[Law]:
     }
     broken = [row.asDict() for row in each.where("NOT holds").sort("watcher", "proposal", "way", "milliseconds").limit(EXAMPLES).collect()]
     return [
-        Law(name, text, counted[name]["all"], counted[name]["broken"], [one for one in broken if one["law"] == name])
+        Outcome(name, text, counted[name]["all"], counted[name]["broken"], [one for one in broken if one["law"] == name])
         for name, text in LAWS.items()
         if name in counted
     ]
