@@ -93,7 +93,7 @@ def _costs(costs: Mapping[str, Mapping[str, Any]]) -> list[str]:
                     plain(shape),
                     _number(one["patterns"]),
                     "" if one["selectivity"] is None else f"{one['selectivity']:.2%}",
-                    *(_number(one[f"octets {name}"]) for name in ("unfiltered", "filtered", "unchanged", "watch", "update")),
+                    *(_number(one[f"bytes {name}"]) for name in ("unfiltered", "filtered", "unchanged", "watch", "update")),
                 )
                 for shape, one in costs.items()
             ),
@@ -146,8 +146,8 @@ def _settings(settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
                     _number(one["messages"]),
                     _number(one["entries"]),
                     *(f"{one['messages_per_entry'][which]:,.4g}" for which in ("mean", "p50", "p99", "max")),
-                    f"{one['overhead_octets_per_message']:,.4g}",
-                    _number(one["header_octets"]),
+                    f"{one['overhead_bytes_per_message']:,.4g}",
+                    _number(one["header_bytes"]),
                 )
                 for name, one in settings.items()
             ),
@@ -169,7 +169,7 @@ def _consumers(settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
                     _number(consumer["wanted"]),
                     _number(consumer["messages_in_vain"]),
                     _number(consumer["messages_lost"]),
-                    f"{consumer['octets_accepted'] / one['entry_octets']:.1%}",
+                    f"{consumer['bytes_accepted'] / one['entry_bytes']:.1%}",
                 )
                 for name, one in settings.items()
                 for consumer in _telling(one["consumers"])
@@ -198,7 +198,7 @@ def _ways(counters: Mapping[str, Any]) -> list[str]:
                     plain(one["way"]),
                     f"{_number(one['milliseconds'])} ms",
                     f"{one['frames_per_watcher']:,.1f}",
-                    f"{one['octets_per_watcher']:,.0f}",
+                    f"{one['bytes_per_watcher']:,.0f}",
                     *(_number(one["staleness_ms"].get(name, "")) for name in ("p50", "p99", "max")),
                 )
                 for one in counters["ways"]

@@ -30,7 +30,7 @@ LAWS: Mapping[str, str] = {
     "never-empty": "No diff is empty.",
     "reference": "With the window that the proposal has, frames and times are those of the reference's own broker.",
 }
-_SUMS = ("opening_octets", "frames_to_broker", "octets_to_broker", "frames_to_client", "octets_to_client", "changes", "untold")
+_SUMS = ("opening_bytes", "frames_to_broker", "bytes_to_broker", "frames_to_client", "bytes_to_client", "changes", "untold")
 
 
 def check(run: Run) -> Findings:
@@ -84,7 +84,7 @@ def _laws(rows: DataFrame) -> list[Outcome]:
 
 
 def _counters(row: Row, staleness: Mapping[int, int], watchers: int) -> dict[str, Any]:
-    frames, size = row["frames_to_broker"] + row["frames_to_client"], row["octets_to_broker"] + row["octets_to_client"]
+    frames, size = row["frames_to_broker"] + row["frames_to_client"], row["bytes_to_broker"] + row["bytes_to_client"]
     return {
         "proposal": row["proposal"],
         "way": row["way"],
@@ -92,7 +92,7 @@ def _counters(row: Row, staleness: Mapping[int, int], watchers: int) -> dict[str
         **{name: row[name] for name in _SUMS},
         "most_frames_to_client": row["most_frames_to_client"],
         "frames_per_watcher": round(frames / watchers, 2),
-        "octets_per_watcher": round(size / watchers, 1),
+        "bytes_per_watcher": round(size / watchers, 1),
         "staleness_ms": _percentiles(staleness),
     }
 

@@ -25,7 +25,7 @@ from conformance.corpus.sources.pulsar_capture import Piece, check_capture, corp
 from refimpl.wire import decode_frame
 
 _LAWS: Mapping[str, str] = {
-    rules.COMMAND: "A frame that is decoded and encoded again has the same octets, or is written in a form that no encoder chooses.",
+    rules.COMMAND: "A frame that is decoded and encoded again has the same bytes, or is written in a form that no encoder chooses.",
     rules.VALUE: "What a frame says is the same after it was encoded and decoded once more.",
     rules.PAYLOAD: "So it is with the metadata, checksum and body that follow SEND and MESSAGE.",
     rules.BATCH: "So it is with the messages of a batch.",
@@ -145,7 +145,7 @@ def _law(name: str, text: str, rows: Sequence[Any]) -> Outcome:
     found = [row for row in rows if row["law"] == name and not row["what"].startswith("refused: ")]
     broken = [row for row in found if row["what"] == rules.BROKEN]
     smallest = sorted(broken, key=lambda row: (len(row["example"]), row["example"]))[:EXAMPLES]
-    examples = [{"command": row["command"], "release": row["release"], "octets": row["example"].hex()} for row in smallest]
+    examples = [{"command": row["command"], "release": row["release"], "bytes": row["example"].hex()} for row in smallest]
     return Outcome(name, text, sum(row["count"] for row in found), sum(row["count"] for row in broken), examples)
 
 
