@@ -27,6 +27,7 @@ from conformance.corpus.batching.sizes import (
 from conformance.corpus.batching.windows import PRODUCER, with_batches
 
 _HIGHEST_SEQUENCE_ID_TAG = 2
+_CONSUMERS = "array<struct<wanted: bigint, decided: boolean, accepted: boolean, reference: boolean, safe: boolean>>"
 _OF_ENTRY = (
     *("batch", "parts", "reason", "accepted", "name", "time", "first", "last", "count", "header_key", "compression"),
     *("before_body", "body", "said", "wire", "problem"),
@@ -162,7 +163,7 @@ def entries(messages: DataFrame, setting: Setting, wants: Sequence[Want] = (), s
     body = sql.when(sql.col("is_batch"), sql.col("body_bytes")).otherwise(sql.col("payload_bytes"))
     rows = rows.withColumn("overhead_bytes", _overhead(setting, body))
     rows = rows.withColumn("entry_bytes", sql.col("overhead_bytes") + body)
-    consumers = sql.array(*(_consumer(setting, want, number) for number, want in enumerate(wants)))
+    consumers = sql.array(*(_consumer(setting, want, number) for number, want in enumerate(wants))).cast(_CONSUMERS)
     numbers = sql.struct(*(sql.lit(getattr(setting, name)).alias(name) for name in ("max_messages", "max_bytes", "delay", "by_key")))
     rows = rows.withColumns({"consumers": consumers, "setting": numbers})
     return rows.drop("one", "end", "body_bytes", "payload_bytes", *(f"wanted_{number}" for number, _ in enumerate(wants)))
