@@ -2,7 +2,7 @@
 
 python benchmarks/contents.py --rows 200000
 
-The loop does the least that can be done to see contents: it reads the same drawn messages, encodes batches of neighbours with equal regions,
+The loop does the least that can be done to see contents: it reads the same drawn messages, encodes neighbours with equal regions as a batch,
 compresses them in turn, opens them again and compares each message. It has no second formulation, no order over partitions and no shuffle.
 Both are counted in seconds of processors, of all processes that take part, since the time on the clock depends on what else runs.
 """
@@ -54,7 +54,8 @@ def plain(rows: int) -> float:
             seen += len(sent)
             for (number, _, event_time, key, properties, payload), (own, found) in zip(sent, read, strict=True):
                 same = own.sequence_id == number and found == payload and [(one.key, one.value) for one in own.properties] == properties
-                assert same and (own.event_time if own.HasField("event_time") else None) == event_time
+                assert same
+                assert (own.event_time if own.HasField("event_time") else None) == event_time
                 assert (own.partition_key if own.HasField("partition_key") else None) == key
     print(f"plain loop: {seen:,} messages in {entries:,} entries")
     return time.process_time() - began
@@ -82,17 +83,21 @@ def _opened(sent: list[tuple], compression: int) -> tuple[MessageMetadata, bytes
 
 
 def on_spark(rows: int, memory: int) -> dict[str, float]:
-    """Return the seconds of processors and of the clock that the laws take: those of all rows without those of a hundredth."""
+    """Return the seconds of processors and of the clock that the laws take: those of all rows without those of a tenth."""
     with spark_session("contents", megabytes=memory) as spark:
         used = []
-        for count in (rows // 100, rows):
+        for count in (rows // 10, rows // 10, rows):  # the first one lets Java compile
             before, began = _processor_seconds(), time.perf_counter()
             drawn = with_contents(messages(spark, rows=count, producers=max(4, count // 250_000)))
             setting = Setting("region", {"region": ("eu", "us", "EU", "eu ", "asia")})
             found = find(both(drawn, setting), setting, ())
             assert not any(one.broken for one in found.outcomes)
             used.append((_processor_seconds() - before, time.perf_counter() - began))
-        return {"processors": used[1][0] - used[0][0], "clock": used[1][1] - used[0][1], "cores": spark.sparkContext.defaultParallelism}
+        return {
+            "processors": (used[2][0] - used[1][0]) / 0.9,
+            "clock": (used[2][1] - used[1][1]) / 0.9,
+            "cores": spark.sparkContext.defaultParallelism,
+        }
 
 
 def _processor_seconds() -> float:
@@ -119,7 +124,9 @@ def main() -> None:
     loop = plain(options.rows)
     print(f"plain loop: {options.rows / loop:,.0f} rows per second and core")
     spark = on_spark(options.rows, options.memory)
-    print(f"Spark: {options.rows / spark['processors']:,.0f} rows per second and core, {spark['clock']:.0f} s on {spark['cores']:.0f} cores")
+    print(
+        f"Spark: {options.rows / spark['processors']:,.0f} rows per second and core, {spark['clock']:.0f} s on {spark['cores']:.0f} cores"
+    )
 
 
 if __name__ == "__main__":

@@ -71,7 +71,16 @@ def _counters(result: Result) -> list[str]:
     counters = result["counters"]
     match result["job"]:
         case "filtering_agrees":
-            return [*_costs(counters["costs"]), "", *_disagreements(counters["rules"]), "", *_speed(counters["speed"]), ""]
+            return [
+                *_costs(counters["costs"]),
+                "",
+                *_entries(counters.get("entries", {})),
+                *_savings(counters.get("savings", [])),
+                *_disagreements(counters["rules"]),
+                "",
+                *_speed(counters["speed"]),
+                "",
+            ]
         case "batches_agree":
             return [*_settings(counters["settings"]), "", *_consumers(counters["settings"]), ""]
         case "replay_watches":
@@ -98,6 +107,57 @@ def _costs(costs: Mapping[str, Mapping[str, Any]]) -> list[str]:
                 for shape, one in costs.items()
             ),
         ),
+    ]
+
+
+def _entries(found: Mapping[str, Mapping[str, int]]) -> list[str]:
+    if not found:
+        return []
+    return [
+        "What each of several subscriptions gets of the entries of messages, some of which are encrypted, damaged or acknowledged in part:",
+        "",
+        *table(
+            ["subscription", "entries sent", "of these in part", "bytes sent", "permits", "messages that nobody can judge"],
+            (
+                (
+                    plain(name),
+                    f"{one['entries sent'] / one['entries']:.1%}",
+                    _number(one["in part"]),
+                    f"{one['bytes sent'] / one['bytes']:.1%}",
+                    f"{one['permits'] / one['messages']:.1%}",
+                    _number(one["undecidable"]),
+                )
+                for name, one in found.items()
+            ),
+        ),
+        "",
+    ]
+
+
+def _savings(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not found:
+        return []
+    return [
+        "What filters save, by number of values, most messages of a batch, and kind of batch; shares of what is sent without a filter:",
+        "",
+        *table(
+            ["values", "most", "batches", "messages in each", "filter by", "wanted", "bytes sent", "permits", "entries in part"],
+            (
+                (
+                    _number(one["values"]),
+                    _number(one["batch"]),
+                    plain(one["batches"]),
+                    f"{one['messages_per_entry']:,.4g}",
+                    plain(one["filter"]),
+                    f"{one['match_rate']:.1%}",
+                    f"{one['bytes_sent']:.1%}",
+                    f"{one['permits']:.1%}",
+                    f"{one['entries_in_part']:.1%}",
+                )
+                for one in found
+            ),
+        ),
+        "",
     ]
 
 

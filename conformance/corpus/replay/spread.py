@@ -27,10 +27,7 @@ _ARROW = pa.schema(
         ("proposal", pa.string()),
         ("way", pa.string()),
         ("milliseconds", pa.int32()),
-        *(
-            (name, pa.int64())
-            for name in ("opening_bytes", "frames_to_broker", "bytes_to_broker", "frames_to_client", "bytes_to_client")
-        ),
+        *((name, pa.int64()) for name in ("opening_bytes", "frames_to_broker", "bytes_to_broker", "frames_to_client", "bytes_to_client")),
         *((name, pa.int64()) for name in ("changes", "untold")),
         ("staleness", pa.map_(pa.int32(), pa.int64())),
         ("laws", pa.map_(pa.string(), pa.bool_())),
