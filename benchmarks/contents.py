@@ -2,7 +2,7 @@
 
 python benchmarks/contents.py --rows 200000
 
-The loop does the least that can be done to see contents: it reads the same drawn messages, encodes neighbours with equal regions as a batch,
+The loop does the least that can be done to see contents: it reads the same messages, encodes neighbours with equal regions as a batch,
 compresses them in turn, opens them again and compares each message. It has no second formulation, no order over partitions and no shuffle.
 Both are counted in seconds of processors, of all processes that take part, since the time on the clock depends on what else runs.
 """
