@@ -18,7 +18,7 @@ from pyspark.storagelevel import StorageLevel
 from conformance.corpus.batching.contents import with_contents
 from conformance.corpus.batching.sent import sent
 from conformance.corpus.batching.settings import MOST_OF_ONE, Setting, frequent_values
-from conformance.corpus.corpora import check_topics
+from conformance.corpus.corpora import check_messages, check_topics
 from conformance.corpus.corpora import messages as read_messages
 from conformance.corpus.delivering.laws import Delivered, judge
 from conformance.corpus.delivering.savings import savings
@@ -76,6 +76,10 @@ def look(options: argparse.Namespace) -> None:
     for rule in _rules(options, pattern_set([])):
         evaluator(rule)
     check_topics(options)
+    if options.savings < 0:
+        raise CorpusError(f"--savings is at least 0, not {options.savings}")
+    if options.messages not in (None, "none"):
+        check_messages(argparse.Namespace(corpus=options.messages))
 
 
 def check(run: Run) -> Findings:
@@ -140,8 +144,9 @@ def _rules(options: argparse.Namespace, patterns: PatternSet) -> list[Rule]:
 
 
 def _messages_corpus(options: argparse.Namespace) -> str:
-    """Return the corpus of messages; empty: none, since a Parquet of topics has no messages."""
-    chosen: str = options.messages or ("none" if options.corpus.endswith(".parquet") else options.corpus)
+    """Return the corpus of messages; empty: none, since a file of topics has no messages."""
+    has_messages = options.corpus.partition(":")[0] in ("synthetic", "jars", "capture")
+    chosen: str = options.messages or (options.corpus if has_messages else "none")
     return "" if chosen == "none" else chosen
 
 
