@@ -137,6 +137,8 @@ class _Producer:
             raise CorpusError(
                 f"{name}: message {sequence_id} comes after message {self.last}; give each producer's messages increasing numbers"
             )
+        if min(publish_time, event_time or 0) < 0:
+            raise CorpusError(f"{name}: message {sequence_id} has a time below 0, which no header can hold")
         self.topic, self.name, self.last, self.clock = topic, name, sequence_id, max(self.clock, publish_time)
         message = OutgoingMessage(payload, dict(pairs), key, event_time)
         queued = Queued(message, sequence_id, cast("Pending[MessageId]", None), 0)
