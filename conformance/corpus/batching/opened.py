@@ -175,8 +175,10 @@ class _Opener:
         try:
             metadata, body = read_entry(entry["data"])
             count = metadata.num_chunks_from_msg
-            if count > 1 or self.waiting:
-                if metadata.chunk_id != len(self.waiting) or entry["part"] != len(self.waiting) or count < 2:
+            if self.waiting and (count < 2 or metadata.chunk_id == 0):
+                self.end(rows)
+            if count > 1:
+                if metadata.chunk_id != len(self.waiting) or entry["part"] != len(self.waiting):
                     raise Unreadable(f"chunk {metadata.chunk_id} of {count} comes after {len(self.waiting)} chunks")
                 self.waiting.append(entry)
                 self.body += body
