@@ -34,3 +34,7 @@ ARROW_TYPES: Mapping[str, pa.DataType] = {
 def arrow_schema(columns: Mapping[str, str]) -> pa.Schema:
     """Return columns as a schema of Arrow."""
     return pa.schema([(name, ARROW_TYPES[kind]) for name, kind in columns.items()])
+
+
+MAY_HAVE: Mapping[str, str] = {"event_time": "bigint"}
+"""A column that messages may have besides: when that happened of which they tell, in milliseconds."""

@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from conformance.corpus import captured
-from conformance.corpus.columns import MESSAGE_COLUMNS, TOPIC_COLUMNS
+from conformance.corpus.columns import MAY_HAVE, MESSAGE_COLUMNS, TOPIC_COLUMNS
 from conformance.corpus.errors import CorpusError, reason_of
 from conformance.corpus.inputs import text
 from conformance.corpus.inputs.parquet import check_parquet
@@ -67,7 +67,7 @@ def _check(corpus: str, what: str) -> None:
             pass
     elif kind == "parquet" and (local := _local(corpus)) is not None:
         required = {"topic": columns["topic"]} if what == TOPICS else columns
-        check_parquet(local, required, {**columns, **OF_JAR})
+        check_parquet(local, required, {**columns, **OF_JAR, **MAY_HAVE})
 
 
 def _kind(corpus: str, what: str) -> str:

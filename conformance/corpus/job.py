@@ -21,45 +21,20 @@ from typing import TYPE_CHECKING, Any
 
 from conformance import __version__
 from conformance.corpus.errors import CorpusError, SparkError, reason_of
+from conformance.corpus.laws import Outcome
 from conformance.corpus.session import MEGABYTES, is_submitted, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HOLD, BROKEN, NOT_RUN = 0, 1, 2
-EXAMPLES = 20
-"""So many rows that break a law are kept."""
-
-
-@dataclass(frozen=True)
-class Law:
-    """The result for one law.
-
-    Attributes:
-        name: Its name, such as `round-trip`.
-        text: The law, as a sentence.
-        checked: Number of rows, pairs or other things that the law is about.
-        broken: How many of them break it.
-        examples: Some that do, smallest first, as JSON can hold them.
-    """
-
-    name: str
-    text: str
-    checked: int
-    broken: int
-    examples: Sequence[Mapping[str, Any]] = ()
-
-    @property
-    def holds(self) -> bool:
-        """Tell whether something was checked and nothing broke the law."""
-        return self.checked > 0 and self.broken == 0
 
 
 @dataclass(frozen=True)
 class Findings:
     """The result of a job: laws, and further numbers (`counters`: any JSON)."""
 
-    laws: Sequence[Law]
+    laws: Sequence[Outcome]
     counters: Mapping[str, Any] = field(default_factory=dict)
 
 

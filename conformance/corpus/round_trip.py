@@ -38,7 +38,7 @@ from refimpl.wire.pulsar_api_pb2 import BaseCommand, BrokerEntryMetadata, Messag
 from refimpl.wire.scan import Piece, scan
 from refimpl.wire.schema import descriptor_of, inner_message, is_repeated
 
-SAME, BROKEN = "same octets", "broken"
+SAME, BROKEN = "same bytes", "broken"
 COMMAND, VALUE, PAYLOAD, BATCH, COMPRESSION = "command", "value", "payload", "batch", "compression"
 _MODULUS = 1 << 64
 _SMALL_FILE = 1 << 16

@@ -71,7 +71,16 @@ def _counters(result: Result) -> list[str]:
     counters = result["counters"]
     match result["job"]:
         case "filtering_agrees":
-            return [*_costs(counters["costs"]), "", *_disagreements(counters["rules"]), "", *_speed(counters["speed"]), ""]
+            return [
+                *_costs(counters["costs"]),
+                "",
+                *_entries(counters.get("entries", {})),
+                *_savings(counters.get("savings", [])),
+                *_disagreements(counters["rules"]),
+                "",
+                *_speed(counters["speed"]),
+                "",
+            ]
         case "batches_agree":
             return [*_settings(counters["settings"]), "", *_consumers(counters["settings"]), ""]
         case "replay_watches":
@@ -93,11 +102,62 @@ def _costs(costs: Mapping[str, Mapping[str, Any]]) -> list[str]:
                     plain(shape),
                     _number(one["patterns"]),
                     "" if one["selectivity"] is None else f"{one['selectivity']:.2%}",
-                    *(_number(one[f"octets {name}"]) for name in ("unfiltered", "filtered", "unchanged", "watch", "update")),
+                    *(_number(one[f"bytes {name}"]) for name in ("unfiltered", "filtered", "unchanged", "watch", "update")),
                 )
                 for shape, one in costs.items()
             ),
         ),
+    ]
+
+
+def _entries(found: Mapping[str, Mapping[str, int]]) -> list[str]:
+    if not found:
+        return []
+    return [
+        "What each of several subscriptions gets of the entries of messages, some of which are encrypted, damaged or acknowledged in part:",
+        "",
+        *table(
+            ["subscription", "entries sent", "of these in part", "bytes sent", "permits", "messages that nobody can judge"],
+            (
+                (
+                    plain(name),
+                    f"{one['entries sent'] / one['entries']:.1%}",
+                    _number(one["in part"]),
+                    f"{one['bytes sent'] / one['bytes']:.1%}",
+                    f"{one['permits'] / one['messages']:.1%}",
+                    _number(one["undecidable"]),
+                )
+                for name, one in found.items()
+            ),
+        ),
+        "",
+    ]
+
+
+def _savings(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not found:
+        return []
+    return [
+        "What filters save, by number of values, most messages of a batch, and kind of batch; shares of what is sent without a filter:",
+        "",
+        *table(
+            ["values", "most", "batches", "messages in each", "filter by", "wanted", "bytes sent", "permits", "entries in part"],
+            (
+                (
+                    _number(one["values"]),
+                    _number(one["batch"]),
+                    plain(one["batches"]),
+                    f"{one['messages_per_entry']:,.4g}",
+                    plain(one["filter"]),
+                    f"{one['match_rate']:.1%}",
+                    f"{one['bytes_sent']:.1%}",
+                    f"{one['permits']:.1%}",
+                    f"{one['entries_in_part']:.1%}",
+                )
+                for one in found
+            ),
+        ),
+        "",
     ]
 
 
@@ -146,8 +206,8 @@ def _settings(settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
                     _number(one["messages"]),
                     _number(one["entries"]),
                     *(f"{one['messages_per_entry'][which]:,.4g}" for which in ("mean", "p50", "p99", "max")),
-                    f"{one['overhead_octets_per_message']:,.4g}",
-                    _number(one["header_octets"]),
+                    f"{one['overhead_bytes_per_message']:,.4g}",
+                    _number(one["header_bytes"]),
                 )
                 for name, one in settings.items()
             ),
@@ -169,7 +229,7 @@ def _consumers(settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
                     _number(consumer["wanted"]),
                     _number(consumer["messages_in_vain"]),
                     _number(consumer["messages_lost"]),
-                    f"{consumer['octets_accepted'] / one['entry_octets']:.1%}",
+                    f"{consumer['bytes_accepted'] / one['entry_bytes']:.1%}",
                 )
                 for name, one in settings.items()
                 for consumer in _telling(one["consumers"])
@@ -198,7 +258,7 @@ def _ways(counters: Mapping[str, Any]) -> list[str]:
                     plain(one["way"]),
                     f"{_number(one['milliseconds'])} ms",
                     f"{one['frames_per_watcher']:,.1f}",
-                    f"{one['octets_per_watcher']:,.0f}",
+                    f"{one['bytes_per_watcher']:,.0f}",
                     *(_number(one["staleness_ms"].get(name, "")) for name in ("p50", "p99", "max")),
                 )
                 for one in counters["ways"]

@@ -5,7 +5,8 @@ import pyarrow as pa
 import pytest
 
 from conformance.corpus.batching.laws import distribution, percentile
-from conformance.corpus.batching.reference import ADDED, reference_batches
+from conformance.corpus.batching.opened import OPENED, opened_batches
+from conformance.corpus.batching.sent import SENT, sent_batches
 from conformance.corpus.batching.settings import Setting, Want, sweep, wants
 from conformance.corpus.errors import CorpusError
 from tests.samples.batching import awkward, one_producer
@@ -14,59 +15,85 @@ from tests.samples.uniform_batches import EXAMPLE, SETTING, TABLE
 EU = Setting("eu", {"region": ("eu", "us")}, delay=10)
 
 
-def batched(messages, setting, wants=(), size=None, **options):
+def entries(messages, setting, wants=(), size=None):
     pieces = messages.to_batches(size) if size else messages.to_batches()
-    return pa.Table.from_batches(reference_batches(iter(pieces), setting, wants, **options))
+    return pa.Table.from_batches(sent_batches(iter(pieces), setting, wants), SENT)
+
+
+def batched(messages, setting, wants=(), size=None):
+    """One row for each batch, opened again."""
+    return pa.Table.from_batches(opened_batches(entries(messages, setting, wants, size).to_batches()), OPENED).to_pylist()
 
 
 def numbers(messages, setting):
-    return batched(messages, setting)["reference_batch"].to_pylist()
+    """The batch of each message."""
+    found = {one["sequence_id"]: row["batch"] for row in batched(messages, setting) for one in row["messages"]}
+    return [found[number] for number in sorted(found)]
 
 
 def test_the_example_of_the_text():
     messages = one_producer([(0, 1, properties) for _, properties in EXAMPLE])
-    rows = batched(messages, Setting("text", SETTING)).to_pylist()
-    batches = {}
-    for row, (name, _) in zip(rows, EXAMPLE, strict=True):
-        header = tuple((key, value) for key, value in zip(SETTING, row["reference_header"], strict=True) if value is not None)
-        batches.setdefault((row["reference_batch"], header), []).append(name)
-    assert [(header, names) for (_, header), names in batches.items()] == TABLE
+    names = [name for name, _ in EXAMPLE]
+    rows = batched(messages, Setting("text", SETTING))
+    assert [
+        (tuple((pair["key"], pair["value"]) for pair in row["header"]), [names[one["sequence_id"]] for one in row["messages"]])
+        for row in rows
+    ] == TABLE
 
 
 def test_pieces_make_no_difference():
     messages = awkward(5, producers=1).sort_by("sequence_id")
-    whole = batched(messages, EU)
+    whole = entries(messages, EU)
     for size in (1, 7, 64):
-        assert batched(messages, EU, size=size).combine_chunks().equals(whole.combine_chunks())
-    assert len(whole) == len(messages)
-
-
-def test_columns_that_are_added_are_those_that_are_declared():
-    given = batched(one_producer([(0, 1, {"region": "eu"})]), EU, [Want("region", "eu")], encode_every=1)
-    assert given.schema.names[-len(ADDED) :] == ADDED.names
-    assert all(given.schema.field(name).type == ADDED.field(name).type for name in ADDED.names)
+        assert entries(messages, EU, size=size).combine_chunks().equals(whole.combine_chunks())
+    assert sum(len(row["messages"]) for row in batched(messages, EU)) == len(messages)
 
 
 def test_no_messages_no_rows():
-    assert list(reference_batches(iter([]), EU)) == []
+    assert list(sent_batches(iter([]), EU)) == []
     empty = one_producer([(0, 0, {})]).to_batches()[0].slice(1)
-    assert [piece.num_rows for piece in reference_batches(iter([empty]), EU)] == [0]
+    assert list(sent_batches(iter([empty]), EU)) == []
+    assert batched(one_producer([]), EU) == []
 
 
-def test_only_the_open_batch_waits():
-    setting = dataclasses.replace(EU, delay=10**6, max_messages=10)
-    pieces = one_producer([(0, 0, {"region": "eu"})] * 1000).to_batches(10)
-    read = 0
+def test_each_compression_occurs_in_turn():
+    rows = batched(one_producer([(0, 40, {})] * 6), dataclasses.replace(EU, max_messages=1))
+    assert [row["compression"] for row in rows] == [0, 1, 2, 3, 4, 0]
+    assert all(row["problem"] is None and row["body"] == row["said"] for row in rows)
 
-    def counted():
-        nonlocal read
-        for piece in pieces:
-            read += 1
-            yield piece
 
-    out = reference_batches(counted(), setting)
-    next(out)
-    assert read == 1
+def test_a_large_message_goes_alone_in_chunks():
+    setting = dataclasses.replace(EU, chunk=100, compressions=(0,))
+    messages = one_producer([(0, 5, {}), (0, 250, {"n": "1"}), (0, 5, {}), (0, 100, {})])
+    assert [(row["batch"], row["part"]) for row in entries(messages, setting).to_pylist()] == [(0, 0), (1, 0), (1, 1), (1, 2), (2, 0)]
+    rows = batched(messages, setting)
+    assert [(row["parts"], row["reason"], row["count"]) for row in rows] == [
+        (1, "UNBATCHABLE", 1),
+        (3, "UNBATCHABLE", None),
+        (1, "FLUSH", 2),
+    ]
+    assert len(rows[1]["messages"][0]["payload"]) == 250
+
+
+def test_batches_by_key_keep_the_order_of_their_first_messages():
+    messages = one_producer([(0, 1, {}), (0, 2, {}), (0, 3, {}), (9, 4, {})])
+    keys = pa.array(["b", None, "b", "a"], pa.string())
+    setting = Setting("keys", delay=5, by_key=True)
+    rows = batched(messages.set_column(messages.schema.get_field_index("key"), "key", keys), setting)
+    assert [(row["header_key"], [one["sequence_id"] for one in row["messages"]]) for row in rows] == [
+        ("b", [0, 2]),
+        (None, [1]),
+        ("a", [3]),
+    ]
+
+
+def test_chunks_that_are_missing_or_mixed_up_are_noticed():
+    setting = dataclasses.replace(EU, chunk=100, compressions=(0,))
+    sent = entries(one_producer([(0, 250, {}), (0, 5, {})]), setting)
+    for places in ([0, 2, 3], [0, 1, 3], [1, 2, 3], [1, 0, 2, 3]):
+        rows = pa.Table.from_batches(opened_batches(sent.take(places).to_batches()), OPENED).to_pylist()
+        assert [row["problem"] for row in rows if row["problem"]]
+        assert rows[-1]["problem"] is None
 
 
 def test_a_batch_whose_time_is_up_closes_before_a_message_of_that_instant():
@@ -84,31 +111,22 @@ def test_messages_out_of_order_are_refused():
         batched(messages.take([1, 0]), EU)
 
 
-def test_a_batch_of_one_as_java_writes_it_has_no_extracted_set_and_all_properties():
+def test_a_batch_of_one_as_java_writes_it_has_all_properties():
     setting = dataclasses.replace(EU, batch_of_one="java_single", max_messages=1)
-    rows = batched(one_producer([(0, 0, {"region": "eu", "version": "1"})]), setting, [Want("version", "1", "reject")]).to_pylist()
-    assert rows[0]["reference_header"] is None
-    assert rows[0]["reference_header_octets"] == 0
-    assert rows[0]["reference_accepted"] == [True]
+    rows = batched(one_producer([(0, 0, {"region": "eu", "version": "1"})]), setting, [Want("version", "1", "reject")])
+    assert [pair["key"] for pair in rows[0]["header"]] == ["region", "version"]
+    assert (rows[0]["count"], rows[0]["accepted"]) == (None, [True])
 
 
 def test_entry_filters_see_what_producers_extract():
     messages = one_producer([(0, 0, {"region": "eu"}), (0, 0, {"region": "asia"}), (0, 0, {}), (0, 0, {"region": "us"})])
     consumers = [Want("region", "eu"), Want("region", "eu", "reject"), Want("region", "asia", "reject")]
-    rows = batched(messages, EU, consumers).to_pylist()
-    assert [row["reference_batch"] for row in rows] == [0, 1, 1, 2]
-    assert [row["reference_accepted"] for row in rows] == [
+    assert numbers(messages, EU) == [0, 1, 1, 2]
+    assert [row["accepted"] for row in batched(messages, EU, consumers)] == [
         [True, True, False],
-        [True, False, False],
         [True, False, False],
         [False, False, False],
     ]
-
-
-def test_what_is_encoded_is_chosen_by_number():
-    rows = batched(one_producer([(time, 5, {}) for time in (0, 10, 20, 30)]), EU, encode_every=2).to_pylist()
-    assert [row["wire_entry_octets"] is None for row in rows] == [False, True, False, True]
-    assert rows[0]["wire_entry_octets"] > rows[0]["wire_header_octets"] + 5
 
 
 def test_only_filters_that_see_the_value_or_let_the_rest_pass_are_safe():

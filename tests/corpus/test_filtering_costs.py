@@ -114,7 +114,7 @@ def test_costs_are_those_of_a_broker(spark: SparkSession) -> None:
     assert summed["all"]["longer than evaluated"] == 1
     assert summed["everything"]["matching"] == 32
     assert summed["everything"]["selectivity"] == 1.0
-    assert summed["all"]["octets filtered"] == sum(cost.filtered for cost in found.values())
+    assert summed["all"]["bytes filtered"] == sum(cost.filtered for cost in found.values())
 
 
 @pytest.mark.parametrize("length", [0, 1, 127, 128, 16_383, 16_384])

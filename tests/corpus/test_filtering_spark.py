@@ -182,7 +182,7 @@ def test_the_job_holds(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.
     assert [law["name"] for law in result["laws"]] == ["sql-agrees", "arrow-agrees", "sql-plain-agrees", "any-is-some", "classes-are-real"]
     assert all(law["checked"] > 0 and not law["broken"] for law in result["laws"])
     assert result["counters"]["rules"]["matching"]["pairs"] > 12_000
-    assert result["counters"]["costs"]["all"]["octets filtered"] <= result["counters"]["costs"]["all"]["octets unfiltered"]
+    assert result["counters"]["costs"]["all"]["bytes filtered"] <= result["counters"]["costs"]["all"]["bytes unfiltered"]
     assert set(result["counters"]["speed"]["matching"]) == set(ALL)
 
 

@@ -78,7 +78,7 @@ def test_files_have_properties_and_sizes(folder):
 
 
 def test_files_become_messages_of_their_jar(folder):
-    found = rows(folder, **{"as": "messages", "interval": "5", "payload": "octets"})
+    found = rows(folder, **{"as": "messages", "interval": "5", "payload": "bytes"})
     assert [(row["id"], row["sequence_id"], row["producer_name"]) for row in found[3:6]] == [
         (3, 3, "a one-1"),
         (4, 0, "b-2.0"),
@@ -149,7 +149,7 @@ def test_a_jar_that_is_damaged_or_that_changes(tmp_path):
     data[50] ^= 0xFF
     path.write_bytes(data)
     with pytest.raises(CorpusError, match=r"x\.jar: long-name-of-a-file can't be read"):
-        list(jar_batches(jar, chosen(**{"as": "messages", "payload": "octets"})))
+        list(jar_batches(jar, chosen(**{"as": "messages", "payload": "bytes"})))
     make_jar(path, ["a"])
     with pytest.raises(CorpusError, match=r"x\.jar: changed while it was read: 2 files, then 1"):
         list(jar_batches(jar, chosen()))

@@ -109,7 +109,7 @@ def test_a_poll_gets_the_list_only_if_it_has_changed():
     assert (outcome.frames_to_broker, outcome.frames_to_client) == (5, 5)
     assert (outcome.changes, outcome.untold, outcome.staleness) == (3, 2, {2002 - 1500: 1})
     same = scalable.poll(scalable_changes(beginning=["a"]), EU, 1000, 6000, 1)
-    assert outcome.octets_to_client - same.octets_to_client == sum(2 + len(f"topic://t/n/{name}") for name in "ab")
+    assert outcome.bytes_to_client - same.bytes_to_client == sum(2 + len(f"topic://t/n/{name}") for name in "ab")
     assert outcome.laws == {"listing": True, "hash": True}
 
 
@@ -132,7 +132,7 @@ def test_bytes_are_those_of_the_frames():
     outcome = Outcome()
     update = CommandWatchScalableTopicsUpdate(watch_id=1, diff=ScalableTopicsDiff(added=["topic://public/a2/t1"]))
     outcome.to_client(update)
-    assert outcome.octets_to_client == len(encode_frame(wrap(update))) == 0x23 + 4
+    assert outcome.bytes_to_client == len(encode_frame(wrap(update))) == 0x23 + 4
     assert outcome.frames_to_client == 1
 
 
@@ -146,7 +146,7 @@ def test_partition_updates_go_out_for_each_change_or_after_a_window():
     assert (gathered.frames_to_client, gathered.frames_to_broker) == (2, 2)
     assert gathered.staleness == {51: 2, 21: 1, 16: 1}
     assert each.laws == gathered.laws == {"listing": True, "versions-grow": True}
-    assert each.octets_to_client == 2 * gathered.octets_to_client
+    assert each.bytes_to_client == 2 * gathered.bytes_to_client
 
 
 def test_partition_polls_ask_for_each_topic():
@@ -210,6 +210,6 @@ def test_the_job_replays_and_sums_up(spark):
     log = LogOptions(options.seed, 2, 60, 6, 20)
     here = [replay(log, number, Way("pr25648", "cancels_out", 50), latency=1, compare=False) for number in range(12)]
     there = found["pr25648", "cancels_out", 50]
-    assert there["octets_to_client"] == sum(one.octets_to_client for one in here)
+    assert there["bytes_to_client"] == sum(one.bytes_to_client for one in here)
     assert there["staleness_ms"]["max"] == max(late for one in here for late in one.staleness)
     assert json.dumps(findings.counters)

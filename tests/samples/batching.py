@@ -10,8 +10,10 @@ SCHEMA = pa.schema(
         ("producer_name", pa.string()),
         ("sequence_id", pa.int64()),
         ("publish_time", pa.int64()),
+        ("event_time", pa.int64()),
         ("key", pa.string()),
         ("properties", pa.map_(pa.string(), pa.string())),
+        ("payload", pa.binary()),
         ("payload_size", pa.int32()),
     ]
 )
@@ -24,7 +26,8 @@ def table(rows):
 def one_producer(messages, name="p"):
     """A producer's messages: (time, size, properties)."""
     return table(
-        ("t", name, number, time, None, list(properties.items()), size) for number, (time, size, properties) in enumerate(messages)
+        ("t", name, number, time, None, None, list(properties.items()), bytes(size), size)
+        for number, (time, size, properties) in enumerate(messages)
     )
 
 
@@ -48,6 +51,18 @@ def awkward(seed, producers=60):
                 }
             exact = draw.choice([size, size, 0, 127, 128, 1000 - 16, 16_384])
             key = draw.choice([None, "", "k", "ключ", "🔑" * 40])
-            rows.append((f"t{producer % 3}", f"p{producer}", number, time, key, list(properties.items()), exact))
+            rows.append(
+                (
+                    f"t{producer % 3}",
+                    f"p{producer}",
+                    number,
+                    time,
+                    draw.choice([None, time]),
+                    key,
+                    list(properties.items()),
+                    draw.randbytes(exact),
+                    exact,
+                )
+            )
     draw.shuffle(rows)
     return table(rows)

@@ -120,9 +120,10 @@ print(page[page.index("### first {"):].split("###")[1])
 
 EXCEPTIONS = {
     "conformance/corpus/batching/laws.py": "PIP-191: the reasons for which a batch goes out are counted",
-    "conformance/corpus/batching/reference.py": "PIP-191: batches and entry filters by the reference's own code",
+    "conformance/corpus/batching/sent.py": "PIP-191: batches and entry filters by the reference's own code",
     "conformance/corpus/batching/settings.py": "PIP-191: what a producer and a subscription may be set to",
     "conformance/corpus/captured.py": "PR 25648: captures name scalable topics too, in a form of their own",
+    "conformance/corpus/delivering/reference.py": "PR 7629 and PIP-191: filters over entries by the reference's own code",
     "conformance/corpus/filtering/patterns.py": "PIP-145: how a pattern is read and how long it may be",
     "conformance/corpus/filtering/reference.py": "PIP-145, PR 25648 and PR 7629: the rules by the reference's own code",
     "conformance/corpus/inputs/names.py": "PR 25648: names of scalable topics, too",

@@ -2,141 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
+from conformance.corpus.batching.entries import entries
 from conformance.corpus.batching.settings import Setting, Want
 from conformance.corpus.batching.windows import PRODUCER
+from conformance.corpus.laws import EXAMPLES, Law, Outcome, breaking, outcomes, sums
 from refimpl.proposals.uniform_batches import Reason
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Where the classes begin in which entries are counted by their messages."""
 
-_SUMS = ("header_octets", "overhead_octets", "entry_octets")
-_CONSUMER = ("wanted", "entries_accepted", "entries_decided", "messages_accepted", "messages_in_vain", "messages_lost", "octets_accepted")
+_SUMS = ("header_bytes", "overhead_bytes", "entry_bytes")
+_CONSUMER = ("wanted", "entries_accepted", "entries_decided", "messages_accepted", "messages_in_vain", "messages_lost", "bytes_accepted")
 
 
-@dataclass(frozen=True)
-class BatchLaw:
-    """A law of the entries that `entries` gives for both formulations.
-
-    Attributes:
-        name: Its name.
-        text: The law, as a sentence.
-        checked: Number of things in an entry that it applies to.
-        broken: How many of them break it.
-    """
-
-    name: str
-    text: str
-    checked: Callable[[Setting, Sequence[Want]], Column]
-    broken: Callable[[Setting, Sequence[Want]], Column]
-
-
-def _messages(_setting: Setting, _wants: Sequence[Want]) -> Column:
-    return sql.col("messages")
-
-
-def _an_entry(_setting: Setting, _wants: Sequence[Want]) -> Column:
-    return sql.lit(1)
-
-
-def _unlike_header(setting: Setting, _wants: Sequence[Want]) -> Column:
-    without = sql.lit(not setting.allowed) | ((sql.col("messages") == 1) & sql.lit(setting.batch_of_one == "java_single"))
-    there = sql.col("reference_header").isNotNull()
-    return sql.when(without, sql.when(there, sql.col("messages")).otherwise(0)).otherwise(sql.col("unlike_header"))
-
-
-def _wrong_bytes(_setting: Setting, _wants: Sequence[Want]) -> Column:
-    encoded = sql.col("wire_entry_octets").isNotNull()
-    here, there = sql.struct("entry_octets", "overhead_octets"), sql.struct("wire_entry_octets", "wire_header_octets")
-    return _count((sql.col("header_octets") != sql.col("reference_header_octets")) | (encoded & (here != there)))
-
-
-def _over_limits(setting: Setting, _wants: Sequence[Want]) -> Column:
-    late = sql.col("last_time") >= sql.col("first_time") + setting.delay
-    with_others = sql.col("messages") > 1
-    gap = sql.col("last") - sql.col("first") + 1 != sql.col("messages")
-    return _count((sql.col("messages") > setting.max_messages) | gap | (with_others & ((sql.col("size") > setting.max_bytes) | late)))
-
-
-def _wrong_verdicts(_setting: Setting, wants: Sequence[Want]) -> Column:
-    return _total(_count(sql.col(f"accepted_{number}") != sql.col("reference_accepted")[number]) for number, _ in enumerate(wants))
-
-
-def _wanted_of_safe(setting: Setting, wants: Sequence[Want]) -> Column:
-    return _total(sql.col(f"wanted_{number}") for number, want in enumerate(wants) if want.is_safe(setting))
-
-
-def _lost(setting: Setting, wants: Sequence[Want]) -> Column:
-    return _total(
-        sql.when(sql.col(f"accepted_{number}"), 0).otherwise(sql.col(f"wanted_{number}"))
-        for number, want in enumerate(wants)
-        if want.is_safe(setting)
-    )
-
-
-def _decided(_setting: Setting, wants: Sequence[Want]) -> Column:
-    return _total(_count(sql.col(f"decided_{number}")) for number, _ in enumerate(wants))
-
-
-def _decided_wrongly(_setting: Setting, wants: Sequence[Want]) -> Column:
-    right = (sql.when(sql.col(f"accepted_{number}"), sql.col("messages")).otherwise(0) for number, _ in enumerate(wants))
-    return _total(_count(sql.col(f"decided_{number}") & (sql.col(f"wanted_{number}") != count)) for number, count in enumerate(right))
-
-
-LAWS: tuple[BatchLaw, ...] = (
-    BatchLaw(
+_BOTH = "plan IS NOT NULL AND times = 1"
+_FOUND = "found IS NOT NULL AND sequence_id IS NOT NULL"
+_SAME = "batch IS NOT NULL AND elsewhere = 0 AND found.held = messages"
+OF_MESSAGES: tuple[Law, ...] = (
+    Law("none-lost", "Every message that was sent is in an entry.", "plan IS NOT NULL", "plan IS NOT NULL AND times = 0"),
+    Law(
+        "none-twice",
+        "No message is in two entries, and none that was not sent.",
+        _FOUND,
+        f"IF({_FOUND}, times - IF(plan IS NULL, 0, 1), 0)",
+    ),
+    Law(
+        "order",
+        "Messages of a producer come in the order in which they were sent; in batches by key, those of a key.",
+        _FOUND,
+        f"{_FOUND} AND found.after > sequence_id",
+    ),
+    Law(
+        "payload",
+        "A message has the payload that was sent.",
+        _BOTH,
+        f"{_BOTH} AND (plan.content, plan.payload_size) != (found.content, found.payload_size)",
+    ),
+    Law("key", "It has the key that was sent.", _BOTH, f"{_BOTH} AND NOT plan.key <=> found.key"),
+    Law("properties", "It has the properties that were sent, in their order.", _BOTH, f"{_BOTH} AND plan.properties != found.properties"),
+    Law("event-time", "It has the event time that was sent.", _BOTH, f"{_BOTH} AND NOT plan.event_time <=> found.event_time"),
+    Law(
+        "sums",
+        "An entry can be opened: its checksum is right, and its body has the size that the header says.",
+        "found IS NOT NULL AND (found.problem IS NOT NULL OR found.position = 0)",
+        "CASE WHEN found.problem IS NOT NULL THEN times WHEN found.position = 0 AND found.body != found.said THEN 1 ELSE 0 END",
+    ),
+    Law(
+        "header",
+        "The header of a batch is the extracted set of each of its messages; that of a single message has all its properties.",
+        _BOTH,
+        f"{_BOTH} AND found.header != IF(found.count IS NULL, plan.properties, plan.set)",
+    ),
+    Law(
         "formulations",
         "Windows and the reference's own batcher put each message into the same batch, at the same place.",
-        _messages,
-        lambda *_: sql.col("differing"),
-    ),
-    BatchLaw(
-        "reasons",
-        "A batch goes out for the same reason in both.",
-        _an_entry,
-        lambda *_: _count(~sql.col("reason").eqNullSafe(sql.col("reference_reason"))),
-    ),
-    BatchLaw("order", "Messages go out in the order in which their producer sent them.", _messages, lambda *_: sql.col("reordered")),
-    BatchLaw("header", "The header of a batch is the extracted set of each of its messages.", _messages, _unlike_header),
-    BatchLaw(
-        "octets",
-        "Entries and headers have the bytes that the formulas say; entries that were encoded were measured.",
-        _an_entry,
-        _wrong_bytes,
-    ),
-    BatchLaw(
-        "limits",
-        "A batch has consecutive messages, and keeps within all limits unless it has one message.",
-        _an_entry,
-        _over_limits,
-    ),
-    BatchLaw(
-        "verdicts",
-        "The reference's entry filter judges each entry as the SQL expression does.",
-        lambda _, wants: sql.lit(len(wants)),
-        _wrong_verdicts,
-    ),
-    BatchLaw(
-        "never-lost",
-        "An entry that a filter rejects has no message that is wanted, if what lacks the property passes or the value is extracted.",
-        _wanted_of_safe,
-        _lost,
-    ),
-    BatchLaw(
-        "decided",
-        "Where the header has the property, all messages of an accepted entry are wanted, and none of a rejected one.",
-        _decided,
-        _decided_wrongly,
+        _BOTH,
+        f"{_BOTH} AND (plan.batch, plan.position) != (found.batch, found.position)",
     ),
 )
+"""Laws of the rows of `compared`."""
+OF_ENTRIES: tuple[Law, ...] = (
+    Law(
+        "envelope",
+        "The header says who sent the entry and when, its ids, number of messages and key, as both formulations have them.",
+        _SAME,
+        f"""{_SAME} AND NOT (
+            (found.name, found.time, found.first) = (producer_name, first_time, first) AND found.header_key <=> key
+            AND found.count <=> IF(is_batch, messages, NULL) AND (NOT is_batch OR found.last <=> last)
+        )""",
+    ),
+    Law(
+        "reasons", "A batch goes out for the same reason in both.", f"{_SAME} AND reason IS NOT NULL", f"{_SAME} AND reason != found.reason"
+    ),
+    Law(
+        "bytes",
+        "Header and body of an entry that is whole have the bytes that the formulas say.",
+        f"{_SAME} AND found.parts = 1",
+        f"{_SAME} AND found.parts = 1 AND (overhead_bytes, entry_bytes - overhead_bytes) != (found.before_body, found.body)",
+    ),
+    Law(
+        "limits",
+        "A batch has consecutive messages, and keeps within all limits unless it has one message.",
+        "batch IS NOT NULL",
+        """batch IS NOT NULL AND (
+            messages > setting.max_messages OR (NOT setting.by_key AND last - first + 1 != messages)
+            OR (messages > 1 AND (size > setting.max_bytes OR last_time >= first_time + setting.delay))
+        )""",
+    ),
+    Law(
+        "verdicts",
+        "The reference's entry filter judges each entry as the SQL expression does.",
+        f"IF({_SAME}, size(consumers), 0)",
+        f"IF({_SAME}, size(filter(consumers, one -> NOT one.accepted <=> one.reference)), 0)",
+    ),
+    Law(
+        "never-lost",
+        "An entry that a filter rejects has no message that is wanted, if what lacks the property passes or the value is extracted.",
+        "aggregate(filter(consumers, one -> one.safe), 0L, (all, one) -> all + one.wanted)",
+        "aggregate(filter(consumers, one -> one.safe AND NOT one.accepted), 0L, (all, one) -> all + one.wanted)",
+    ),
+    Law(
+        "decided",
+        "Where the header has the property, all messages of an accepted entry are wanted, and none of a rejected one.",
+        "size(filter(consumers, one -> one.decided))",
+        "size(filter(consumers, one -> one.decided AND one.wanted != IF(one.accepted, messages, 0)))",
+    ),
+)
+"""Laws of the rows of `entries`."""
+LAWS = (*OF_MESSAGES, *OF_ENTRIES)
+_OF_LAWS = [f"{kind} {law.name}" for law in OF_MESSAGES for kind in ("checked", "broken")]
 
 
 @dataclass(frozen=True)
@@ -145,58 +127,47 @@ class Found:
 
     Attributes:
         counters: What it costs and saves.
-        checked: By law.
-        broken: By law.
-        examples: Entries that break a law, by law, smallest first.
+        outcomes: Of the laws.
     """
 
     counters: Mapping[str, Any]
-    checked: Mapping[str, int]
-    broken: Mapping[str, int]
-    examples: Mapping[str, Sequence[Mapping[str, Any]]]
+    outcomes: Sequence[Outcome]
 
 
-def find(rows: DataFrame, setting: Setting, wants: Sequence[Want], most_examples: int) -> Found:
+def find(messages: DataFrame, setting: Setting, wants: Sequence[Want]) -> Found:
     """Check the laws and sum up, in one pass unless a law is broken.
 
     Args:
-        rows: From `entries`, with the reference's columns.
+        messages: From `compared`.
         setting: The producer's.
         wants: The consumers.
-        most_examples: Number of entries that are kept for each broken law.
     """
-    sums = {name: sql.sum(name) for name in _SUMS}
-    sums |= {f"checked {law.name}": sql.sum(law.checked(setting, wants)) for law in LAWS}
-    sums |= {f"broken {law.name}": sql.sum(law.broken(setting, wants)) for law in LAWS}
-    sums |= {f"reason {reason.name}": sql.count_if(sql.col("reason") == reason.name) for reason in Reason}
+    rows = entries(messages, setting, wants, sums(OF_MESSAGES))
+    columns = {name: sql.sum(name) for name in (*_SUMS, *_OF_LAWS)} | {"wire_bytes": sql.sum(sql.col("found")["wire"])}
+    columns |= {f"reason {reason.name}": sql.count_if(sql.col("reason") == reason.name) for reason in Reason}
     for number, _ in enumerate(wants):
-        sums |= {f"{name} {number}": sql.sum(column) for name, column in _of_consumer(number).items()}
-    listed = list(sums.items())
+        columns |= {f"{name} {number}": sql.sum(column) for name, column in _of_consumer(number).items()}
     # Sums by the number of messages, of which there are few, tell the distribution too.
-    totals = rows.groupBy("messages").agg(
-        sql.count("*").alias("entries"), *(column.alias(f"c{place}") for place, (_, column) in enumerate(listed))
-    )
-    found = [row.asDict() for row in totals.collect()]
-    total = {name: sum(int(row[f"c{place}"] or 0) for row in found) for place, (name, _) in enumerate(listed)}
-    broken = {law.name: total[f"broken {law.name}"] for law in LAWS}
-    return Found(
-        _counters({row["messages"]: row["entries"] for row in found}, total, wants),
-        {law.name: total[f"checked {law.name}"] for law in LAWS},
-        broken,
-        {law.name: _examples(rows, law, setting, wants, most_examples) for law in LAWS if broken[law.name]},
-    )
+    listed = [*(column.alias(name) for name, column in columns.items()), *sums(OF_ENTRIES)]
+    found = [row.asDict() for row in rows.groupBy("messages").agg(sql.count("batch").alias("entries"), *listed).collect()]
+    total = {name: sum(int(row[name] or 0) for row in found) for name in (found[0] if found else ()) if name != "messages"}
+    broken = [law for law in LAWS if total.get(f"broken {law.name}")]
+    examples = {law.name: _examples(messages, rows, law, setting) for law in broken}
+    sizes = {row["messages"]: row["entries"] for row in found if row["entries"]}
+    return Found(_counters(sizes, total, wants), outcomes(LAWS, defaultdict(int, total), examples))
 
 
 def _of_consumer(number: int) -> dict[str, Column]:
-    wanted, accepted = sql.col(f"wanted_{number}"), sql.col(f"accepted_{number}")
+    one = sql.col("consumers")[number]
+    wanted, accepted = one["wanted"], one["accepted"]
     columns = (
         wanted,
         _count(accepted),
-        _count(sql.col(f"decided_{number}")),
+        _count(one["decided"]),
         sql.when(accepted, sql.col("messages")).otherwise(0),
         sql.when(accepted, sql.col("messages") - wanted).otherwise(0),
         sql.when(accepted, 0).otherwise(wanted),
-        sql.when(accepted, sql.col("entry_octets")).otherwise(0),
+        sql.when(accepted, sql.col("entry_bytes")).otherwise(0),
     )
     return dict(zip(_CONSUMER, columns, strict=True))
 
@@ -208,7 +179,8 @@ def _counters(sizes: Mapping[int, int], total: Mapping[str, int], wants: Sequenc
         "entries": count,
         "messages_per_entry": distribution(sizes),
         **{name: total[name] for name in _SUMS},
-        "overhead_octets_per_message": round(total["overhead_octets"] / messages, 3) if messages else 0.0,
+        "wire_bytes": total["wire_bytes"],
+        "overhead_bytes_per_message": round(total["overhead_bytes"] / messages, 3) if messages else 0.0,
         "reasons": {reason.name: times for reason in Reason if (times := total[f"reason {reason.name}"])},
         "consumers": [
             {"property": want.name, "value": want.value, "missing": want.missing, **{name: total[f"{name} {number}"] for name in _CONSUMER}}
@@ -254,15 +226,19 @@ def percentile(counts: Mapping[int, int], percent: float) -> int:
     return max(counts)
 
 
-def _examples(rows: DataFrame, law: BatchLaw, setting: Setting, wants: Sequence[Want], most: int) -> list[dict[str, Any]]:
-    columns = (*PRODUCER, "batch", "first", "last", "messages", "size", "header", "reference_header", "reason", "reference_reason")
-    found = rows.where(law.broken(setting, wants) > 0).sort("messages", *PRODUCER, "batch").select(*columns).limit(most).collect()
-    return [{"setting": setting.name, **row.asDict()} for row in found]
+def _examples(messages: DataFrame, rows: DataFrame, law: Law, setting: Setting) -> list[dict[str, Any]]:
+    if law in OF_MESSAGES:
+        columns = (
+            *PRODUCER,
+            "sequence_id",
+            *(f"{side}.{name} AS {side}_{name}" for side in ("plan", "found") for name in ("batch", "position")),
+        )
+        broken = breaking(messages, law).sort(*PRODUCER, "sequence_id").selectExpr(*columns, "found.problem", "times")
+    else:
+        columns = (*PRODUCER, "batch", "first", "last", "messages", "size", "header", "reason", "found.reason AS reference_reason")
+        broken = breaking(rows, law).sort("messages", *PRODUCER, "batch").selectExpr(*columns)
+    return [{"setting": setting.name, **row.asDict()} for row in broken.limit(EXAMPLES).collect()]
 
 
 def _count(condition: Column) -> Column:
     return sql.when(condition, 1).otherwise(0)
-
-
-def _total(columns: Any) -> Column:
-    return reduce(add, columns, sql.lit(0))

@@ -10,12 +10,19 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sql
 
 from conformance.corpus.errors import CorpusError
-from refimpl.proposals.uniform_batches import MISSING, PREFIX, Allowed, UniformBatchesProfile, allowed_values
+from refimpl.proposals.uniform_batches import MISSING, PREFIX, Allowed, UniformBatchesProfile, allowed_values, check_combination
+from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD
 
 MESSAGES = 1000
 """Most messages in a batch unless said otherwise: what Java clients have."""
 BYTES = 128 * 1024
 """Most bytes in a batch unless said otherwise: what Java clients have."""
+MOST_OF_ONE = 250_000
+"""Large corpora are drawn with more producers than the usual ones, so that each has so many messages: they are one task's work."""
+CHUNK = 32 * 1024
+"""A message with a larger payload is divided into chunks."""
+COMPRESSIONS = (NONE, LZ4, ZLIB, ZSTD, SNAPPY)
+"""All of them, as producers use them in turn."""
 DELAY = 1
 """Milliseconds that a batch waits at most unless said otherwise: what Java clients have."""
 
@@ -31,6 +38,9 @@ class Setting:
         max_bytes: Most bytes in a batch, as producers estimate them.
         delay: Milliseconds that the first message of a batch waits for others at most.
         batch_of_one: How a batch of one message is written.
+        by_key: Whether what is sent at once is divided into a batch for each key; not together with allowed values.
+        compressions: Entry N of a producer has the compression of place N % their number.
+        chunk: Most bytes of a payload that is not divided into chunks; what is divided goes alone.
     """
 
     name: str
@@ -39,10 +49,13 @@ class Setting:
     max_bytes: int = BYTES
     delay: int = DELAY
     batch_of_one: Literal["batch", "java_single"] = "batch"
+    by_key: bool = False
+    compressions: Sequence[int] = COMPRESSIONS
+    chunk: int = CHUNK
 
     def __post_init__(self) -> None:
         try:
-            allowed_values(self.allowed)
+            check_combination(allowed_values(self.allowed), key_based=self.by_key)
         except ValueError as error:
             raise CorpusError(f"setting {self.name}: {error}") from None
         if min(self.max_messages, self.max_bytes) < 1 or self.delay < 0:
@@ -113,7 +126,8 @@ def sweep(frequent: Mapping[str, Sequence[str]]) -> list[Setting]:
         frequent: From `frequent_values`, the properties in the order in which they are added to the setting.
 
     Returns:
-        First without the proposal, then with one property, two, all; then fewer values, other limits, and the Java form of a batch of one.
+        First without the proposal, then with one property, two, all; then fewer values, other limits, and the Java form of a batch of
+        one, batches by key, and no batches.
     """
     names = list(frequent)
     first = {name: tuple(frequent[name]) for name in names[:1]}
@@ -132,6 +146,8 @@ def sweep(frequent: Mapping[str, Sequence[str]]) -> list[Setting]:
         replace(usual, name="delay 100 ms", delay=100),
         replace(usual, name="delay 100 ms, without the proposal", allowed={}, delay=100),
         replace(usual, name="batches of one as Java writes them", batch_of_one="java_single"),
+        replace(usual, name="batches by key, 100 ms", allowed={}, delay=100, by_key=True),
+        replace(usual, name="no batches", allowed={}, max_messages=1),
     ]
 
 

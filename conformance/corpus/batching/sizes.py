@@ -55,9 +55,15 @@ def key_bytes(key: Column) -> Column:
     return sql.when(key.isNull(), 0).otherwise(text_bytes(sql.octet_length(key)))
 
 
-def bytes_in_batch(properties: Column, key: Column, payload_size: Column, sequence_id: Column) -> Column:
+def event_time_bytes(event_time: Column) -> Column:
+    """Return the bytes of the time of an event; 0 without one."""
+    return sql.when(event_time.isNull(), 0).otherwise(number_bytes(event_time))
+
+
+def bytes_in_batch(properties: Column, key: Column, payload_size: Column, sequence_id: Column, event_time: Column) -> Column:
     """Return the bytes that a message adds to the body of a batch."""
     single = properties_bytes(properties) + key_bytes(key) + number_bytes(payload_size) + number_bytes(sequence_id)
+    single += event_time_bytes(event_time)
     return sql.lit(4) + single + payload_size
 
 

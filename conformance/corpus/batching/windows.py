@@ -1,6 +1,7 @@
 """Batches as window expressions.
 
-1. Runs. Neighbours with equal extracted sets are a run: a comparison with the message before, and a running sum.
+1. Runs. Neighbours with equal extracted sets are a run: a comparison with the message before, and a running sum. A message that is too
+   large for batches is a run of its own.
 2. Next. If a batch began at message i of its run, the next one would begin at
 
        next(i) = min(i + max_messages, first j with time(j) >= time(i) + delay, first j that max_bytes leaves no room for, end of the run)
@@ -53,9 +54,15 @@ def with_batches(messages: DataFrame, setting: Setting) -> DataFrame:
 
     Returns:
         The rows with, in addition: `extracted` ARRAY<STRING>, in the order of the setting; `time` LONG, the producer's clock in ms; `size`
-        LONG, the bytes that it counts for; `number` LONG, from 0 in each producer; `batch` LONG, from 0 in each producer; `position`
-        INT, from 0 in each batch; `next_time` LONG and `next_extracted`, of the producer's next message, null for its last.
+        LONG, the bytes that it counts for; `alone` BOOLEAN, whether it is too large for batches; `number` LONG, from 0 in each producer;
+        `batch` LONG, from 0 in each producer; `position` INT, from 0 in each batch; `next_time` LONG, `next_extracted` and `next_alone`,
+        of the producer's next message, null for its last.
     """
+    rows = _in_batches(messages, setting)
+    return _by_key(rows) if setting.by_key else rows
+
+
+def _in_batches(messages: DataFrame, setting: Setting) -> DataFrame:
     rows = _with_runs(messages, setting)
     pointers = _with_pointers(rows, setting)
     begins = _inner_begins(pointers).withColumn("inner", sql.lit(True))
@@ -69,8 +76,21 @@ def with_batches(messages: DataFrame, setting: Setting) -> DataFrame:
         }
     )
     position = sql.col("place") - sql.max(sql.when(is_first, sql.col("place"))).over(_ordered(_RUN, "place"))
-    added = ("extracted", "time", "size", "number", "batch", "position", "next_time", "next_extracted")
+    added = ("extracted", "time", "size", "alone", "number", "batch", "position", "next_time", "next_extracted", "next_alone")
     return numbered.withColumn("position", position.cast("int")).select(*messages.columns, *added)
+
+
+def _by_key(rows: DataFrame) -> DataFrame:
+    """Divide each batch by the keys of its messages; the new ones are numbered by their first messages."""
+    own = Window.partitionBy(*PRODUCER, "batch", "key")
+    rows = rows.withColumns(
+        {
+            "begin": sql.min("number").over(own),
+            "position": (sql.row_number().over(own.orderBy("sequence_id")) - 1).cast("int"),
+        }
+    )
+    batch = sql.dense_rank().over(Window.partitionBy(*PRODUCER).orderBy("batch", "begin")).cast("long") - 1
+    return rows.withColumn("batch", batch).drop("begin")
 
 
 def _with_runs(messages: DataFrame, setting: Setting) -> DataFrame:
@@ -80,12 +100,14 @@ def _with_runs(messages: DataFrame, setting: Setting) -> DataFrame:
             "extracted": extracted(setting),
             "time": sql.max("publish_time").over(producer),
             "size": estimated_size(sql.col("properties"), sql.col("key"), sql.col("payload_size")),
+            "alone": sql.col("payload_size") > setting.chunk,
         }
     )
     before = sql.lag("extracted").over(producer)
     rows = rows.withColumns(
         {
-            "other": before.isNull() | (before != sql.col("extracted")),
+            "other": before.isNull() | (before != sql.col("extracted")) | sql.col("alone") | sql.lag("alone").over(producer),
+            "next_alone": sql.lead("alone").over(producer),
             "next_time": sql.lead("time").over(producer),
             "next_extracted": sql.lead("extracted").over(producer),
         }

@@ -190,7 +190,7 @@ def _summed(found: Mapping[int, Cost], patterns: PatternSet) -> dict[str, Any]:
         "matching": matching,
         "selectivity": round(matching / listed, 6) if listed else None,
         **{
-            f"octets {name}": sum(getattr(cost, name) for cost in found.values())
+            f"bytes {name}": sum(getattr(cost, name) for cost in found.values())
             for name in ("unfiltered", "filtered", "unchanged", "watch", "update")
         },
     }

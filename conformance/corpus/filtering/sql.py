@@ -73,7 +73,7 @@ def expression(rule: Rule, *, plain: bool = False) -> Column:
         case HasProperties(filters):
             return _all(F.coalesce(F.col("properties")[key] == value, F.lit(False)) for key, value in filters)
         case PayloadFits(pattern):
-            return payload_text().rlike(_regex(pattern, plain))
+            return payload_text(F.col("payload")).rlike(regex_of(pattern, plain=plain))
         case PayloadBeginsWith(prefix):
             return F.coalesce(F.col("payload"), F.lit(b"")).startswith(F.lit(prefix))
     raise TypeError(rule)
@@ -100,16 +100,16 @@ def is_system_topic() -> Column:
     return local.isin(*SYSTEM_LOCAL_NAMES) | begins[0] | begins[1] | name.endswith(SYSTEM_ENDING)
 
 
-def payload_text() -> Column:
+def payload_text(payload: Column) -> Column:
     """Return a payload as the text that a regular expression is compared with."""
-    payload = F.coalesce(F.col("payload"), F.lit(b""))
+    payload = F.coalesce(payload, F.lit(b""))
     return F.when(F.is_valid_utf8(payload.cast("string")), payload.cast("string")).otherwise(F.decode(payload, "ISO-8859-1"))
 
 
 def refused(spark: SparkSession, patterns: Sequence[str], *, plain: bool = False) -> list[str]:
     """Return the patterns that Java refuses; only those outside of the common dialect are asked about."""
     doubtful = [pattern for pattern in dict.fromkeys(patterns) if features_of(pattern) & REFUSABLE]
-    return [pattern for pattern in doubtful if not _is_taken(spark, _regex(pattern, plain))]
+    return [pattern for pattern in doubtful if not _is_taken(spark, regex_of(pattern, plain=plain))]
 
 
 def _is_taken(spark: SparkSession, regex: str) -> bool:
@@ -120,7 +120,8 @@ def _is_taken(spark: SparkSession, regex: str) -> bool:
     return True
 
 
-def _regex(pattern: str, plain: bool) -> str:
+def regex_of(pattern: str, *, plain: bool = False) -> str:
+    """Return what Java searches for."""
     return for_java_plain(pattern) if plain else for_java(pattern)
 
 
@@ -133,7 +134,9 @@ def _all(conditions: Iterable[Column]) -> Column:
 
 def _with_matching(frame: DataFrame, rule: Rule, patterns: PatternSet, column: str, plain: bool) -> DataFrame:
     no_use = set(refused(frame.sparkSession, [pattern.text for pattern in patterns.patterns], plain=plain))
-    usable = [_Searched(place, one, _regex(one.text, plain)) for place, one in enumerate(patterns.patterns) if one.text not in no_use]
+    usable = [
+        _Searched(place, one, regex_of(one.text, plain=plain)) for place, one in enumerate(patterns.patterns) if one.text not in no_use
+    ]
     anywhere = [one for one in usable if one.pattern.namespace is None]
     named = frame.withColumn("_name", matched_name()).withColumn("_system", is_system_topic())
     if len(usable) <= EXPRESSIONS:

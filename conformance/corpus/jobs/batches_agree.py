@@ -8,29 +8,26 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.storagelevel import StorageLevel
 
-from conformance.corpus.batching.entries import entries
-from conformance.corpus.batching.laws import LAWS, Found, find
-from conformance.corpus.batching.reference import with_reference_batches
-from conformance.corpus.batching.settings import Setting, Want, frequent_values, sweep, wants
-from conformance.corpus.batching.windows import with_batches
+from conformance.corpus.batching.contents import with_contents
+from conformance.corpus.batching.entries import both
+from conformance.corpus.batching.laws import Found, find
+from conformance.corpus.batching.settings import MOST_OF_ONE, Setting, Want, frequent_values, sweep, wants
 from conformance.corpus.corpora import add_corpus_option, check_messages, messages
 from conformance.corpus.errors import CorpusError
-from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
+from conformance.corpus.job import Findings, Job, Run
+from conformance.corpus.laws import Outcome
 
 PROPERTIES: Mapping[str, Sequence[str]] = {"synthetic": ("region", "version"), "jars": ("jar", "extension")}
 """What producers extract if nothing else is said."""
-COLUMNS = ("topic", "producer_name", "sequence_id", "publish_time", "key", "properties", "payload_size")
-
 PRODUCERS = 4
 """As many as the source draws if nothing else is said."""
-MOST_OF_ONE = 250_000
-"""Large corpora are drawn with more producers than the usual ones, so that each has so many messages: they are one task's work."""
-
 DISTRIBUTIONS: Mapping[str, Mapping[str, object]] = {
     "2 values": {"values": 2},
     "1,000 values": {"values": 1000},
@@ -57,7 +54,7 @@ def check(run: Run) -> Findings:
         raise CorpusError(f"{options.corpus}: no message has the property {empty[0]}; choose others with --properties")
     for setting in sweep(frequent)[: options.settings]:
         with run.part(setting.name):
-            found[setting.name] = _found(run, corpus, setting, wants(frequent))
+            found[setting.name] = _found(corpus, setting, wants(frequent))
     corpus.unpersist()
     if options.corpus == "synthetic":
         for name, setting, found_here in _distributions(run, names[:1]):
@@ -75,33 +72,23 @@ def _distributions(run: Run, names: Sequence[str]) -> Iterator[tuple[str, Settin
             corpus = _corpus(run, changed)
             frequent = frequent_values(corpus, names, run.options.values)
             setting = Setting("delay 100 ms", frequent, delay=100)
-            yield name, setting, _found(run, corpus, setting, wants(frequent))
+            yield name, setting, _found(corpus, setting, wants(frequent))
             corpus.unpersist()
 
 
 def _corpus(run: Run, changed: Mapping[str, Any]) -> DataFrame:
     options = run.options
-    drawn = {"rows": options.rows, "seed": options.seed, "payload": "no", "producers": max(PRODUCERS, options.rows // MOST_OF_ONE)}
+    drawn = {"rows": options.rows, "seed": options.seed, "producers": max(PRODUCERS, options.rows // MOST_OF_ONE)}
     corpus = messages(run.spark, options.corpus, **{**drawn, **changed})
-    return corpus.select(*COLUMNS).persist(StorageLevel.DISK_ONLY)
+    return with_contents(corpus).persist(StorageLevel.DISK_ONLY)
 
 
-def _found(run: Run, corpus: DataFrame, setting: Setting, consumers: Sequence[Want]) -> Found:
-    both = with_reference_batches(with_batches(corpus, setting), setting, consumers, encode_every=run.options.encode_every)
-    return find(entries(both, setting, consumers), setting, consumers, EXAMPLES)
+def _found(corpus: DataFrame, setting: Setting, consumers: Sequence[Want]) -> Found:
+    return find(both(corpus, setting, consumers), setting, consumers)
 
 
-def _laws(found: Sequence[Found]) -> list[Law]:
-    return [
-        Law(
-            law.name,
-            law.text,
-            sum(one.checked[law.name] for one in found),
-            sum(one.broken[law.name] for one in found),
-            [example for one in found for example in one.examples.get(law.name, ())][:EXAMPLES],
-        )
-        for law in LAWS
-    ]
+def _laws(found: Sequence[Found]) -> list[Outcome]:
+    return [reduce(add, outcomes) for outcomes in zip(*(one.outcomes for one in found), strict=True)]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -111,7 +98,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--values", type=int, default=5, help="so many of the most frequent values of each are extracted (%(default)s)")
     parser.add_argument("--settings", type=int, help="try only the first of the settings (all)")
     parser.add_argument("--distributions", type=int, help="try only the first of the distributions (all)")
-    parser.add_argument("--encode-every", type=int, default=10, help="one entry in so many is encoded and measured; 0: none (%(default)s)")
 
 
 def _names(text: str) -> tuple[str, ...]:

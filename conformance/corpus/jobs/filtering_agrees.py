@@ -1,4 +1,4 @@
-"""The job `filtering_agrees`: all formulations of the filters give the same result on each row of a corpus."""
+"""The job `filtering_agrees`: all formulations of filters give the same result, on each row of a corpus and on entries of its messages."""
 
 from __future__ import annotations
 
@@ -13,8 +13,17 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.storagelevel import StorageLevel
 
-from conformance.corpus.corpora import check_topics
+from conformance.corpus.batching.contents import with_contents
+from conformance.corpus.batching.sent import sent
+from conformance.corpus.batching.settings import MOST_OF_ONE, Setting, frequent_values
+from conformance.corpus.corpora import check_messages, check_topics
+from conformance.corpus.corpora import messages as read_messages
+from conformance.corpus.delivering.laws import Delivered, judge
+from conformance.corpus.delivering.savings import savings
+from conformance.corpus.delivering.stored import stored, with_records
+from conformance.corpus.delivering.subscriptions import subscriptions
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.filtering import costs, rows, sql
 from conformance.corpus.filtering.comparing import INSIDE, Comparison, Disagreements, compare, matcher, reference_fits
@@ -34,8 +43,11 @@ from conformance.corpus.filtering.rules import (
     Rule,
     property_filters,
 )
-from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
+from conformance.corpus.job import Findings, Job, Run
+from conformance.corpus.laws import EXAMPLES, Outcome
 
+VALUES = 5
+"""So many of the most frequent values of a property are extracted."""
 SPEED_ROWS = 1_000_000
 """So many rows at most are timed."""
 
@@ -49,6 +61,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--inside", action="store_true", help="draw patterns of the common dialect only")
     parser.add_argument("--property", action="append", metavar="KEY=VALUE", help="a property that topics have to have; can be repeated")
     parser.add_argument("--payload-regex", default=r'(?s)[^"]*ns-[0-9]/.*', help="what payloads have to fit (%(default)s)")
+    parser.add_argument("--messages", help="corpus of messages whose entries are filtered (as --corpus, if it has messages; or none)")
+    parser.add_argument("--savings", type=int, default=4096, help="messages of each corpus of savings; 0: none (%(default)s)")
     parser.add_argument("--payload-prefix", default="persistent://tenant-1", help="what payloads have to begin with (%(default)s)")
 
 
@@ -62,6 +76,10 @@ def look(options: argparse.Namespace) -> None:
     for rule in _rules(options, pattern_set([])):
         evaluator(rule)
     check_topics(options)
+    if options.savings < 0:
+        raise CorpusError(f"--savings is at least 0, not {options.savings}")
+    if options.messages not in (None, "none"):
+        check_messages(argparse.Namespace(corpus=options.messages))
 
 
 def check(run: Run) -> Findings:
@@ -83,7 +101,7 @@ def _check(run: Run, topics: DataFrame, formulations: Sequence[str]) -> Findings
             comparisons[rule.name] = compare(messages if "payload" in rule.inputs else topics, rule, formulations)
     if not any(comparison.rows for comparison in comparisons.values()):
         raise CorpusError("the corpus has no topics; give it rows, or another folder")
-    laws = [_agreement(name, comparisons, len(patterns)) for name in formulations[1:]]
+    laws: list[Outcome] = [_agreement(name, comparisons, len(patterns)) for name in formulations[1:]]
     laws += [_any_is_some(run, topics, patterns, formulations), _classes_are_real(run.spark, formulations[1:])]
     counters = _counters(patterns, comparisons)
     drawn = f", mix {options.mix}, rows {options.rows}" if options.corpus == "synthetic" else ""
@@ -92,6 +110,16 @@ def _check(run: Run, topics: DataFrame, formulations: Sequence[str]) -> Findings
     with run.part("costs"):
         counters["costs"] = costs.by_shape(topics, patterns)
     counters["speed"] = dict(_speeds(run, topics, rules, formulations))
+    messages_corpus = _messages_corpus(options)
+    if messages_corpus:
+        with run.part("filters over entries"):
+            of_entries = _entries(run, messages_corpus)
+        laws = _with(laws, of_entries.outcomes)
+        counters["entries"] = {name: dict(one) for (name,), one in of_entries.counters.items()}
+    if options.savings:
+        with run.part("savings"):
+            of_savings, counters["savings"] = savings(run.spark, options.savings, options.seed)
+        laws = _with(laws, of_savings.outcomes)
     counters["refused by Java"] = sql.refused(run.spark, [pattern.text for pattern in patterns.patterns])[:EXAMPLES]
     return Findings(laws, counters)
 
@@ -115,11 +143,39 @@ def _rules(options: argparse.Namespace, patterns: PatternSet) -> list[Rule]:
     ]
 
 
-def _agreement(formulation: str, comparisons: Mapping[str, Comparison], patterns: int) -> Law:
+def _messages_corpus(options: argparse.Namespace) -> str:
+    """Return the corpus of messages; empty: none, since a file of topics has no messages."""
+    has_messages = options.corpus.partition(":")[0] in ("synthetic", "jars", "capture")
+    chosen: str = options.messages or (options.corpus if has_messages else "none")
+    return "" if chosen == "none" else chosen
+
+
+def _entries(run: Run, corpus: str) -> Delivered:
+    """Let the reference send messages in uniform batches, and judge the entries."""
+    options = run.options
+    producers = max(4, options.rows // MOST_OF_ONE)
+    read = with_contents(read_messages(run.spark, corpus, options.rows, options.seed, producers=producers)).persist(StorageLevel.DISK_ONLY)
+    names = read.select(F.explode(F.map_keys("properties")).alias("name")).groupBy("name").count()
+    first = names.sort(F.col("name") != "region", F.desc("count"), "name").first()
+    name = first["name"] if first else "region"
+    values = [value for value in frequent_values(read, [name], VALUES)[name] if "," not in value] or ["none"]
+    setting = Setting("entries", {name: tuple(values)}, delay=100)
+    found = judge(stored(sent(with_records(read, name), setting)), subscriptions(values[0], values[-1], name))
+    read.unpersist()
+    return found
+
+
+def _with(laws: Sequence[Outcome], others: Sequence[Outcome]) -> list[Outcome]:
+    """Add up outcomes of the same law."""
+    more = {one.name: one for one in others}
+    return [one + more.pop(one.name) if one.name in more else one for one in laws] + list(more.values())
+
+
+def _agreement(formulation: str, comparisons: Mapping[str, Comparison], patterns: int) -> Outcome:
     found = [one for comparison in comparisons.values() for one in comparison.found if one.formulation == formulation]
     broken = [one for one in found if one.class_name == INSIDE]
     checked = sum(comparison.inside(formulation) for comparison in comparisons.values())
-    return Law(
+    return Outcome(
         f"{formulation}-agrees",
         f"In the dialect {formulation} gives what the reference gives: by each rule, on each row, for each of {patterns} patterns.",
         checked,
@@ -132,7 +188,7 @@ def _shown(one: Disagreements) -> dict[str, Any]:
     return {**asdict(one), "shrunk": list(one.shrunk)}
 
 
-def _any_is_some(run: Run, topics: DataFrame, patterns: PatternSet, formulations: Sequence[str]) -> Law:
+def _any_is_some(run: Run, topics: DataFrame, patterns: PatternSet, formulations: Sequence[str]) -> Outcome:
     """Compare the result of matching any pattern with the results of matching each."""
     topics = topics.select("id", "topic")
     rows, broken = topics.count(), 0
@@ -147,10 +203,10 @@ def _any_is_some(run: Run, topics: DataFrame, patterns: PatternSet, formulations
             if count:
                 examples += [{"formulation": name, **row.asDict()} for row in differing.orderBy("id").limit(EXAMPLES).collect()]
     text = "A topic fits any pattern if and only if there is one that it fits, in each formulation."
-    return Law("any-is-some", text, rows * len(formulations), broken, examples)
+    return Outcome("any-is-some", text, rows * len(formulations), broken, examples)
 
 
-def _classes_are_real(spark: SparkSession, formulations: Sequence[str]) -> Law:
+def _classes_are_real(spark: SparkSession, formulations: Sequence[str]) -> Outcome:
     """Try the witness of each class: the formulations that it names differ from the reference, and the others do not."""
     java = int(spark.sql("SELECT reflect('java.lang.System', 'getProperty', 'java.specification.version')").collect()[0][0])
     examples = []
@@ -160,7 +216,7 @@ def _classes_are_real(spark: SparkSession, formulations: Sequence[str]) -> Law:
             parts = matcher(spark, name)(*one.witness) is not reference_fits(*one.witness)
             if parts is not (name in one.formulations and not agrees_by_now):
                 examples.append({"class": one.name, "formulation": name, "witness": list(one.witness), "parts": parts, "java": java})
-    return Law(
+    return Outcome(
         "classes-are-real",
         "The witness of each class outside of the dialect is answered otherwise by the formulations that it names, and by no others.",
         len(DIVERGENCES) * len(formulations),

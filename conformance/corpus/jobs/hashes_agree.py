@@ -16,7 +16,8 @@ from conformance.corpus.errors import CorpusError
 from conformance.corpus.filtering import rows
 from conformance.corpus.filtering.hashes import namespace_hashes, namespace_of, reference_hashes, whole_hash
 from conformance.corpus.filtering.sql import is_system_topic
-from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
+from conformance.corpus.job import Findings, Job, Run
+from conformance.corpus.laws import EXAMPLES, Outcome
 from refimpl.indexes.topics_hash import TopicSet
 
 COMES, GOES = 0, 1
@@ -81,13 +82,13 @@ def _check(run: Run, topics: DataFrame) -> Findings:
     return Findings(laws, counters)
 
 
-def _equal(name: str, text: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> Law:
+def _equal(name: str, text: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> Outcome:
     differing = [key for key in sorted({*found, *expected}) if found.get(key) != expected.get(key)]
     examples = [{"namespace": key, "found": found.get(key), "expected": expected.get(key)} for key in differing[:EXAMPLES]]
-    return Law(name, text, len({*found, *expected}), len(differing), examples)
+    return Outcome(name, text, len({*found, *expected}), len(differing), examples)
 
 
-def _after_diffs(run: Run, topics: DataFrame, held: set[str]) -> list[Law]:
+def _after_diffs(run: Run, topics: DataFrame, held: set[str]) -> list[Outcome]:
     """Take a listing, and a later one from which some topics are gone and to which others have come; go from one to the other by a diff."""
     options = run.options
     number = F.pmod(F.xxhash64("topic", F.lit(options.seed)), F.lit(options.changed))

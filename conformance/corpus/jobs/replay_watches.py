@@ -16,7 +16,8 @@ from pyspark.sql import functions as sql
 
 from conformance.corpus.batching.laws import percentile
 from conformance.corpus.errors import CorpusError
-from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
+from conformance.corpus.job import Findings, Job, Run
+from conformance.corpus.laws import EXAMPLES, Outcome
 from conformance.corpus.replay.changes import LogOptions
 from conformance.corpus.replay.spread import changes, replayed, ways
 
@@ -29,7 +30,7 @@ LAWS: Mapping[str, str] = {
     "never-empty": "No diff is empty.",
     "reference": "With the window that the proposal has, frames and times are those of the reference's own broker.",
 }
-_SUMS = ("opening_octets", "frames_to_broker", "octets_to_broker", "frames_to_client", "octets_to_client", "changes", "untold")
+_SUMS = ("opening_bytes", "frames_to_broker", "bytes_to_broker", "frames_to_client", "bytes_to_client", "changes", "untold")
 
 
 def check(run: Run) -> Findings:
@@ -68,7 +69,7 @@ def _staleness(rows: DataFrame) -> dict[tuple[str, str, int], Counter[int]]:
     return counts
 
 
-def _laws(rows: DataFrame) -> list[Law]:
+def _laws(rows: DataFrame) -> list[Outcome]:
     each = rows.select("watcher", "proposal", "way", "milliseconds", sql.explode("laws").alias("law", "holds"))
     counted = {
         row["law"]: row
@@ -76,14 +77,14 @@ def _laws(rows: DataFrame) -> list[Law]:
     }
     broken = [row.asDict() for row in each.where("NOT holds").sort("watcher", "proposal", "way", "milliseconds").limit(EXAMPLES).collect()]
     return [
-        Law(name, text, counted[name]["all"], counted[name]["broken"], [one for one in broken if one["law"] == name])
+        Outcome(name, text, counted[name]["all"], counted[name]["broken"], [one for one in broken if one["law"] == name])
         for name, text in LAWS.items()
         if name in counted
     ]
 
 
 def _counters(row: Row, staleness: Mapping[int, int], watchers: int) -> dict[str, Any]:
-    frames, size = row["frames_to_broker"] + row["frames_to_client"], row["octets_to_broker"] + row["octets_to_client"]
+    frames, size = row["frames_to_broker"] + row["frames_to_client"], row["bytes_to_broker"] + row["bytes_to_client"]
     return {
         "proposal": row["proposal"],
         "way": row["way"],
@@ -91,7 +92,7 @@ def _counters(row: Row, staleness: Mapping[int, int], watchers: int) -> dict[str
         **{name: row[name] for name in _SUMS},
         "most_frames_to_client": row["most_frames_to_client"],
         "frames_per_watcher": round(frames / watchers, 2),
-        "octets_per_watcher": round(size / watchers, 1),
+        "bytes_per_watcher": round(size / watchers, 1),
         "staleness_ms": _percentiles(staleness),
     }
 

@@ -19,12 +19,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from conformance.corpus import round_trip as rules
 from conformance.corpus.captures import MAX_FRAME_SIZE, defect_class, write_capture
 from conformance.corpus.errors import CorpusError
-from conformance.corpus.job import EXAMPLES, Findings, Job, Law, Run
+from conformance.corpus.job import Findings, Job, Run
+from conformance.corpus.laws import EXAMPLES, Outcome
 from conformance.corpus.sources.pulsar_capture import Piece, check_capture, corpus_path, find_pieces
 from refimpl.wire import decode_frame
 
 _LAWS: Mapping[str, str] = {
-    rules.COMMAND: "A frame that is decoded and encoded again has the same octets, or is written in a form that no encoder chooses.",
+    rules.COMMAND: "A frame that is decoded and encoded again has the same bytes, or is written in a form that no encoder chooses.",
     rules.VALUE: "What a frame says is the same after it was encoded and decoded once more.",
     rules.PAYLOAD: "So it is with the metadata, checksum and body that follow SEND and MESSAGE.",
     rules.BATCH: "So it is with the messages of a batch.",
@@ -140,12 +141,12 @@ def _place(row: Mapping[str, Any]) -> tuple[str, str, str, int]:
     return row["file"], row["connection"], row["direction"], row["offset"]
 
 
-def _law(name: str, text: str, rows: Sequence[Any]) -> Law:
+def _law(name: str, text: str, rows: Sequence[Any]) -> Outcome:
     found = [row for row in rows if row["law"] == name and not row["what"].startswith("refused: ")]
     broken = [row for row in found if row["what"] == rules.BROKEN]
     smallest = sorted(broken, key=lambda row: (len(row["example"]), row["example"]))[:EXAMPLES]
-    examples = [{"command": row["command"], "release": row["release"], "octets": row["example"].hex()} for row in smallest]
-    return Law(name, text, sum(row["count"] for row in found), sum(row["count"] for row in broken), examples)
+    examples = [{"command": row["command"], "release": row["release"], "bytes": row["example"].hex()} for row in smallest]
+    return Outcome(name, text, sum(row["count"] for row in found), sum(row["count"] for row in broken), examples)
 
 
 def _counters(rows: Sequence[Any]) -> dict[str, Any]:
@@ -167,7 +168,7 @@ def _counters(rows: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def _raw(run: Run, path: str, frames: DataFrame) -> tuple[list[Law], dict[str, Any]]:
+def _raw(run: Run, path: str, frames: DataFrame) -> tuple[list[Outcome], dict[str, Any]]:
     """Read raw captures divided and whole; what is an event log is written as a raw capture first."""
     limit = run.options.max_frame_size
     home = corpus_path(path)
@@ -194,7 +195,7 @@ def _raw(run: Run, path: str, frames: DataFrame) -> tuple[list[Law], dict[str, A
     counters |= {"files": total.files, "parts": total.parts, "rows": total.rows}
     examples = [{"file": file} for file in total.broken[:EXAMPLES]]
     text = "A file that is divided at its frames gives the rows that it gives as a whole."
-    laws.append(Law("splits", text, total.files, len(total.broken), examples))
+    laws.append(Outcome("splits", text, total.files, len(total.broken), examples))
     return laws, counters
 
 
@@ -207,7 +208,7 @@ def _add(one: rules.Splits, other: rules.Splits) -> rules.Splits:
     return rules.Splits(one.files + other.files, one.parts + other.parts, one.rows + other.rows, broken)
 
 
-def _written_law(run: Run, folder: Path, frames: DataFrame) -> Law:
+def _written_law(run: Run, folder: Path, frames: DataFrame) -> Outcome:
     logged = _signatures(frames.where(F.col("file").endswith(".jsonl") | F.col("file").endswith(".jsonl.gz")))
     size = max(1, sum(path.stat().st_size for path in folder.iterdir()) // 8)
     read = _signatures(_read(run, str(folder), partition_size=size))
@@ -215,7 +216,7 @@ def _written_law(run: Run, folder: Path, frames: DataFrame) -> Law:
     text = "Frames of an event log, written as a raw capture and read in eight partitions, are the same frames."
     broken = sum(max(logged.get(key, (0,))[0], read.get(key, (0,))[0]) for key in different)
     examples = [{"target": key[0], "command": key[1]} for key in different[:EXAMPLES]]
-    return Law("raw", text, sum(count for count, *_ in logged.values()), broken, examples)
+    return Outcome("raw", text, sum(count for count, *_ in logged.values()), broken, examples)
 
 
 def _signatures(frames: DataFrame) -> dict[tuple[str, str], tuple[int, int, int]]:

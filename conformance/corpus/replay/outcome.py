@@ -17,11 +17,11 @@ class Outcome:
 
     Attributes:
         latency: Milliseconds that a frame takes.
-        opening_octets: Of the frames that it began with, in both directions.
+        opening_bytes: Of the frames that it began with, in both directions.
         frames_to_broker: How many it sent.
-        octets_to_broker: In these.
+        bytes_to_broker: In these.
         frames_to_client: How many it got.
-        octets_to_client: In these.
+        bytes_to_client: In these.
         changes: Of what it watches.
         untold: Those of them that were never announced to it, since they were undone before.
         staleness: Number of changes that it learned of, by delay in milliseconds.
@@ -29,11 +29,11 @@ class Outcome:
     """
 
     latency: int = 0
-    opening_octets: int = 0
+    opening_bytes: int = 0
     frames_to_broker: int = 0
-    octets_to_broker: int = 0
+    bytes_to_broker: int = 0
     frames_to_client: int = 0
-    octets_to_client: int = 0
+    bytes_to_client: int = 0
     changes: int = 0
     untold: int = 0
     staleness: Counter[int] = field(default_factory=Counter)
@@ -42,17 +42,17 @@ class Outcome:
 
     def opened(self, message: Message) -> None:
         """Count a frame of the beginning."""
-        self.opening_octets += len(encode_frame(wrap(message)))
+        self.opening_bytes += len(encode_frame(wrap(message)))
 
     def to_broker(self, message: Message) -> None:
         """Count a frame that the watcher sends."""
         self.frames_to_broker += 1
-        self.octets_to_broker += len(encode_frame(wrap(message)))
+        self.bytes_to_broker += len(encode_frame(wrap(message)))
 
     def to_client(self, message: Message) -> None:
         """Count a frame that the watcher gets."""
         self.frames_to_client += 1
-        self.octets_to_client += len(encode_frame(wrap(message)))
+        self.bytes_to_client += len(encode_frame(wrap(message)))
 
     def changed(self, topic: str, at: int) -> None:
         """Record a change of what is watched."""

@@ -17,8 +17,8 @@ from conformance.corpus.replay.outcome import Outcome
 PROPOSALS = ("pip247", "pr25648")
 RULES: tuple[scalable.Rule, ...] = ("last_wins", "cancels_out")
 SCHEMA = (
-    "watcher LONG, proposal STRING, way STRING, milliseconds INT, opening_octets LONG, frames_to_broker LONG, octets_to_broker LONG, "
-    "frames_to_client LONG, octets_to_client LONG, changes LONG, untold LONG, staleness MAP<INT, LONG>, laws MAP<STRING, BOOLEAN>"
+    "watcher LONG, proposal STRING, way STRING, milliseconds INT, opening_bytes LONG, frames_to_broker LONG, bytes_to_broker LONG, "
+    "frames_to_client LONG, bytes_to_client LONG, changes LONG, untold LONG, staleness MAP<INT, LONG>, laws MAP<STRING, BOOLEAN>"
 )
 """One row for each watcher and way; staleness is the number of changes by milliseconds."""
 _ARROW = pa.schema(
@@ -27,10 +27,7 @@ _ARROW = pa.schema(
         ("proposal", pa.string()),
         ("way", pa.string()),
         ("milliseconds", pa.int32()),
-        *(
-            (name, pa.int64())
-            for name in ("opening_octets", "frames_to_broker", "octets_to_broker", "frames_to_client", "octets_to_client")
-        ),
+        *((name, pa.int64()) for name in ("opening_bytes", "frames_to_broker", "bytes_to_broker", "frames_to_client", "bytes_to_client")),
         *((name, pa.int64()) for name in ("changes", "untold")),
         ("staleness", pa.map_(pa.int32(), pa.int64())),
         ("laws", pa.map_(pa.string(), pa.bool_())),

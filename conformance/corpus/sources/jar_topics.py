@@ -34,7 +34,7 @@ TOPICS, MESSAGES = "topics", "messages"
 OPTIONS = (
     Option("path", "", "a folder of jars; PySpark's own if not given"),
     Option("as", TOPICS, "what a file becomes: a topic, or a message of its jar's topic", choices=(TOPICS, MESSAGES)),
-    Option("payload", "none", "payload of messages: none (only the size), or the bytes of the file", choices=("none", "octets")),
+    Option("payload", "none", "payload of messages: none (only the size), or the bytes of the file", choices=("none", "bytes")),
     Option("interval", 1, "milliseconds between two messages of a jar", least=0),
     Option("partitions", 8, "largest number of Spark partitions; it does not change the rows", least=1),
 )
@@ -244,7 +244,7 @@ def jar_batches(jar: Jar, chosen: Mapping[str, Any]) -> Iterator[pa.RecordBatch]
         raise CorpusError(f"{jar.path}: changed while it was read: {jar.count:,} files, then {len(files):,}; start again")
     waiting: list[dict[str, Any]] = []
     size = 0
-    with _Contents(jar.path, chosen["payload"] == "octets") as payloads:
+    with _Contents(jar.path, chosen["payload"] == "bytes") as payloads:
         for row in _rows(jar, files, chosen, payloads):
             waiting.append(row)
             size += len(row.get("payload") or b"")

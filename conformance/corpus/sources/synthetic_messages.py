@@ -14,7 +14,8 @@ prefix, the empty text, several scripts.
     tag       chosen again for each message
 
 Each is absent as if that were one more value. Payloads are, by documented shares, a decimal number "0" to "100", words, a JSON object
-{"number":N,"text":"words"}, bytes that are not UTF-8, or empty.
+{"number":N,"text":"words"}, bytes that are not UTF-8, or empty. Two messages in three have an event_time, up to a minute before they are
+published.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ VERSIONS = 20
 
 SCHEMA = (
     "id LONG, topic STRING, producer_name STRING, sequence_id LONG, publish_time LONG, key STRING, "
-    "properties MAP<STRING, STRING>, payload BINARY, payload_size INT"
+    "properties MAP<STRING, STRING>, payload BINARY, payload_size INT, event_time LONG"
 )
 _REGIONS = ("eu", "us", "EU", "eu ", "asia", "e", "", "eu-west", "地区", "región", "регион", "🌍", "us\u0301", "eu,us")
 _VERSIONS = ("1", "2", "1.0", "01", " 1", "10", "", "٢", "v1")
@@ -107,6 +108,7 @@ class SyntheticMessages(BlockSource):
                 "properties": properties,
                 "payload": payload,
                 "payload_size": sizes,
+                "event_time": self._event_times(number, times),
             }
         )
 
@@ -152,6 +154,12 @@ class SyntheticMessages(BlockSource):
         first = EPOCH + int(chunk * span)
         times: Numbers = first + np.floor(passed[:-1] / passed[-1] * (int((chunk + 1) * span) - int(chunk * span))).astype(np.int64)
         return times
+
+    def _event_times(self, block: int, times: Numbers) -> pa.Array:
+        """Draw when what messages tell of happened: up to a minute before they were published; one in three does not say."""
+        random = generator(self.chosen["seed"], STREAM + 1, block)
+        ago = random.exponential(5000, len(times)).astype(np.int64).clip(0, 60_000)
+        return pa.array(times - ago, mask=random.random(len(times)) < 1 / 3)
 
 
 def vocabulary(name: str, first: Sequence[str], count: int) -> pa.Array:

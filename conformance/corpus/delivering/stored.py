@@ -1,0 +1,134 @@
+"""Entries as a broker has stored them: payloads that are records, and entries that can't be decided, or are acknowledged in part."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from crc32c import crc32c
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
+
+from refimpl.wire.pulsar_api_pb2 import SNAPPY, MessageMetadata
+
+STORED = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("producer_name", pa.string()),
+        ("batch", pa.int64()),
+        ("part", pa.int32()),
+        ("data", pa.binary()),
+        ("kind", pa.string()),
+        ("open", pa.list_(pa.int32())),
+    ]
+)
+"""Entries: `kind` is `plain`, or why an entry can't be decided; `open` are the messages of a batch that are not acknowledged, null: all."""
+_DDL = "topic STRING, producer_name STRING, batch LONG, part INT, data BINARY, kind STRING, open ARRAY<INT>"
+EVERY = 29
+"""One entry in so many is of each kind that can't be decided."""
+KINDS = ("encrypted", "marker", "cut", "miscounted", "unknown compression", "no header")
+_ACKNOWLEDGED = 5
+"""One entry in so many is acknowledged in part, if it has several messages."""
+
+
+FORMS = ("as it is", "JSON", "Avro", "text")
+"""What payloads are made of: each has the same share."""
+
+
+def with_records(messages: DataFrame, name: str = "region", forms: Sequence[str] = FORMS) -> DataFrame:
+    """Make payloads that message filters can read: JSON, Avro records, and texts that begin with the value of the property.
+
+    Args:
+        messages: From `with_contents`.
+        name: The property whose value they repeat.
+        forms: Some of `FORMS`.
+    """
+    value = sql.try_element_at("properties", sql.lit(name))
+    number = sql.col("sequence_id") % 1000
+    region = sql.when(value.isNull(), _varint(sql.lit(0))).otherwise(sql.concat(_varint(sql.lit(2)), _avro_text(value)))
+    made = {
+        "as it is": sql.col("payload"),
+        "JSON": sql.to_json(sql.struct(value.alias("region"), number.alias("number")), {"ignoreNullFields": "false"}).cast("binary"),
+        "Avro": sql.concat(region, _varint(2 * number), _avro_text(sql.repeat(sql.lit("text "), (number % 20).cast("int")))),
+        "text": sql.concat_ws(";", sql.coalesce(value, sql.lit("-")), number, sql.hex("payload")).cast("binary"),
+    }
+    which = sql.pmod(sql.xxhash64("producer_name", "sequence_id"), sql.lit(len(forms)))
+    payload = made[forms[-1]]
+    for place, form in enumerate(forms[:-1]):
+        payload = sql.when(which == place, made[form]).otherwise(payload)
+    rows = messages.withColumn("payload", payload)
+    return rows.withColumn("payload_size", sql.octet_length("payload"))
+
+
+def _varint(number: Column) -> Column:
+    """Return a number below 2 ** 21 as varint."""
+
+    def byte(value: Column) -> Column:
+        return sql.unhex(sql.lpad(sql.hex(value.cast("long")), 2, "0"))
+
+    low, middle, high = number.bitwiseAND(0x7F), sql.shiftright(number, 7).bitwiseAND(0x7F), sql.shiftright(number, 14)
+    return (
+        sql.when(number < 1 << 7, byte(low))
+        .when(number < 1 << 14, sql.concat(byte(low + 0x80), byte(middle)))
+        .otherwise(sql.concat(byte(low + 0x80), byte(middle + 0x80), byte(high)))
+    )
+
+
+def _avro_text(text: Column) -> Column:
+    return sql.concat(_varint(2 * sql.octet_length(text)), text.cast("binary"))
+
+
+def stored(entries: DataFrame) -> DataFrame:
+    """Turn some entries into such that can't be decided, and acknowledge messages of others.
+
+    Args:
+        entries: From `sent`.
+    """
+    return entries.mapInArrow(stored_batches, _DDL)
+
+
+def plain(entries: DataFrame) -> DataFrame:
+    """Return entries as `stored` does, all of them as they were sent."""
+    return entries.select(*STORED.names[:5], sql.lit("plain").alias("kind"), sql.lit(None).cast("array<int>").alias("open"))
+
+
+def stored_batches(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Do it for pieces; which entries they are depends only on their numbers."""
+    for piece in pieces:
+        rows = [_row(row) for row in piece.select(STORED.names[:5]).to_pylist()]
+        yield pa.RecordBatch.from_pylist(rows, STORED)
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    number, size = row["batch"], struct.unpack_from(">I", row["data"], 6)[0]
+    metadata, body = MessageMetadata.FromString(row["data"][10 : 10 + size]), row["data"][10 + size :]
+    count = metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else 0
+    which = (number + 7) % EVERY
+    kind = KINDS[which] if which < len(KINDS) else "chunk" if metadata.num_chunks_from_msg > 1 else "plain"
+    if number % _ACKNOWLEDGED == 1 and count > 1 and kind != "no header":
+        row["open"] = [index for index in range(count) if (index + number) % 3]
+    if kind == "encrypted":
+        metadata.encryption_keys.add(key="key", value=b"secret")
+        body = body[::-1]
+    elif kind == "marker":
+        metadata.marker_type = 10
+    elif kind == "cut":
+        if metadata.compression or count:
+            body = body[:-1]
+        else:
+            kind = "plain"
+    elif kind == "miscounted":
+        if count:
+            metadata.num_messages_in_batch = count + 1
+        else:
+            kind = "plain"
+    elif kind == "unknown compression":
+        metadata.compression = SNAPPY
+        metadata.uncompressed_size = (1 << 31) - 1
+    header = metadata.SerializeToString()
+    if kind == "no header":
+        header = header[:-1]
+    covered = struct.pack(">I", len(header)) + header + body
+    return {**row, "data": b"\x0e\x01" + struct.pack(">I", crc32c(covered)) + covered, "kind": kind}

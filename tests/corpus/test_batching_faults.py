@@ -1,0 +1,273 @@
+"""Each law of batches breaks when it should: faults of order, content, boundary, count, set and hash, in the reference, the opener and SQL."""
+
+import dataclasses
+import random
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as sql
+
+from conformance.corpus.batching import entries as formulas
+from conformance.corpus.batching.contents import with_contents
+from conformance.corpus.batching.entries import compared, digested, entries, planned
+from conformance.corpus.batching.laws import LAWS, OF_ENTRIES, OF_MESSAGES
+from conformance.corpus.batching.opened import OPENED, opened_batches
+from conformance.corpus.batching.sent import READ, sent_batches
+from conformance.corpus.batching.settings import Setting, Want
+from conformance.corpus.laws import sums
+from refimpl.proposals.extension import EntryVerdict
+from refimpl.proposals.uniform_batches import Batch, Reason
+from refimpl.wire.pulsar_api_pb2 import KeyValue
+from tests.samples.faults import broken, fault, planted
+
+SETTING = Setting("faults", {"region": ("eu", "us")}, max_messages=4, max_bytes=900, delay=10, chunk=300)
+WANTS = (Want("region", "eu"), Want("region", "us", "reject"))
+SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("topic", "producer_name")),
+        *((name, pa.int64()) for name in ("sequence_id", "publish_time", "event_time")),
+        *(("key", pa.string()), ("properties", pa.map_(pa.string(), pa.string())), ("payload", pa.binary()), ("payload_size", pa.int32())),
+    ]
+)
+OF_SINGLES = "conformance.corpus.batching.sent:encode_entry"
+OPENER = "conformance.corpus.batching.opened:read_messages"
+
+
+def corpus(topic):
+    draw = random.Random(7)
+    time, rows = 1000, []
+    for number in range(60):
+        time += draw.choice((0, 0, 1, 12))
+        properties = [("region", draw.choice(("eu", "eu", "eu", "us", "ñ"))), ("n", str(number))]
+        payload = draw.randbytes(800 if number in (20, 40) else draw.choice((2, 30, 90)))
+        event_time = draw.choice((None, time - 5))
+        key = draw.choice((None, "k1", "ключ"))
+        rows.append((topic, "p", number, time, event_time, key, properties, payload, len(payload)))
+    return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
+
+
+def changed_batch(change):
+    """Encode other messages than those of the batch."""
+
+    def wrong(right):
+        return lambda batch, *rest: right(Batch(tuple(change(batch.items)), batch.header, batch.reason), *rest)
+
+    return wrong
+
+
+def changed_message(**changes):
+    def change(items):
+        return [
+            dataclasses.replace(
+                one, message=dataclasses.replace(one.message, **{name: make(one.message) for name, make in changes.items()})
+            )
+            for one in items
+        ]
+
+    return changed_batch(change)
+
+
+def changed_header(change):
+    """Write a header in which something is changed."""
+
+    def wrong(right):
+        def encode(metadata, body, **options):
+            change(metadata)
+            return right(metadata, body, **options)
+
+        return encode
+
+    return wrong
+
+
+def of_name(metadata):
+    metadata.producer_name = "q"
+
+
+def of_time(metadata):
+    metadata.publish_time += 1
+
+
+def of_first(metadata):
+    metadata.sequence_id += 1
+
+
+def of_last(metadata):
+    if metadata.HasField("highest_sequence_id"):
+        metadata.highest_sequence_id += 1
+
+
+def of_key(metadata):
+    if metadata.HasField("partition_key") and metadata.HasField("num_messages_in_batch"):
+        metadata.partition_key = metadata.partition_key[::-1]
+
+
+def of_size(metadata):
+    metadata.uncompressed_size += 1
+
+
+def of_value(metadata):
+    for pair in metadata.properties:
+        if pair.key == "region" and metadata.HasField("num_messages_in_batch"):
+            pair.value = {"eu": "us", "us": "eu"}[pair.value]
+
+
+def upside_down(items):
+    return items[::-1]
+
+
+def in_single(change):
+    def wrong(right):
+        def single(queued):
+            one = right(queued)
+            change(one.metadata)
+            return one
+
+        return single
+
+    return wrong
+
+
+def reversed_values(metadata):
+    for pair in metadata.properties:
+        pair.value = pair.value[::-1]
+
+
+def one_more_property(metadata):
+    metadata.properties.append(KeyValue(key="x", value="y"))
+
+
+def swapped_properties(metadata):
+    pairs = [(pair.key, pair.value) for pair in metadata.properties][::-1]
+    del metadata.properties[:]
+    metadata.properties.extend(KeyValue(key=key, value=value) for key, value in pairs)
+
+
+def with_the_id_before(items):
+    return items if len(items) < 2 else (*items[:-1], dataclasses.replace(items[-1], sequence_id=items[-2].sequence_id))
+
+
+ENCODE = "refimpl.client.entry:encode_payload"
+SINGLE = "refimpl.client.entry:_single"
+BATCHER = "refimpl.proposals.uniform_batches.client:UniformBatcher"
+FAULTS = (
+    fault("nothing is wrong", OF_SINGLES, lambda right: right),
+    fault("messages of each batch upside down", OF_SINGLES, changed_batch(upside_down), "order", "formulations"),
+    fault("the last message of each batch is lost", OF_SINGLES, changed_batch(lambda items: items[: max(1, len(items) - 1)]), "none-lost"),
+    fault("the last message of each batch is there twice", OF_SINGLES, changed_batch(lambda items: (*items, items[-1])), "none-twice"),
+    fault("a message has the id of the one before", OF_SINGLES, changed_batch(with_the_id_before), "none-lost", "none-twice"),
+    fault("payloads upside down", OF_SINGLES, changed_message(payload=lambda one: one.payload[::-1]), "payload"),
+    fault("payloads are cut", OF_SINGLES, changed_message(payload=lambda one: one.payload[:-1]), "payload", "bytes"),
+    fault("keys upside down", OF_SINGLES, changed_message(key=lambda one: one.key and one.key[::-1]), "key", "envelope"),
+    fault("no keys", OF_SINGLES, changed_message(key=lambda _: None), "key", "envelope", "bytes"),
+    fault("empty keys instead of none", OF_SINGLES, changed_message(key=lambda one: one.key or ""), "key", "envelope", "bytes"),
+    fault("no event times", OF_SINGLES, changed_message(event_time=lambda _: None), "event-time", "bytes"),
+    fault("event times are rounded", OF_SINGLES, changed_message(event_time=lambda one: one.event_time and one.event_time ^ 1), "event-time"),
+    fault("values of properties upside down", SINGLE, in_single(reversed_values), "properties"),
+    fault("properties in another order", SINGLE, in_single(swapped_properties), "properties"),
+    fault("a property more", SINGLE, in_single(one_more_property), "properties", "bytes"),
+    fault("the checksum is wrong", ENCODE, lambda right: lambda *given: right(*given, checksum="invalid"), "sums", "none-lost"),
+    fault("no checksum", ENCODE, lambda right: lambda *given: right(*given, checksum="absent"), "sums", "none-lost"),
+    fault("the header says another size", ENCODE, changed_header(of_size), "sums", "none-lost"),
+    fault("compressed bodies are cut", "refimpl.client.entry:compress", lambda right: lambda *given: right(*given)[:-1], "sums", "none-lost"),
+    fault("chunks are cut", "conformance.corpus.batching.sent:compress", lambda right: lambda *given: right(*given)[:-1], "sums", "none-lost", "payload"),
+    fault("headers without properties", "refimpl.client.entry:write_header", lambda right: lambda metadata, batch: right(metadata, dataclasses.replace(batch, header=())), "header", "bytes", "verdicts"),
+    fault("headers with another value", ENCODE, changed_header(of_value), "header", "verdicts"),
+    fault("another name of the producer", ENCODE, changed_header(of_name), "envelope"),
+    fault("another time", ENCODE, changed_header(of_time), "envelope"),
+    fault("another last id", ENCODE, changed_header(of_last), "envelope"),
+    fault("another key in the header", ENCODE, changed_header(of_key), "envelope"),
+    fault("batches are larger than allowed", f"{BATCHER}.add", lambda right: lambda self, *given, **more: right(_wider(self), *given, **more), "formulations"),
+    fault("the delay is not looked at", f"{BATCHER}.tick", lambda right: lambda self, now: [], "formulations", "reasons"),
+    fault("another reason", f"{BATCHER}.flush", lambda right: lambda self, reason=Reason.FLUSH: right(self, Reason.OTHER_KIND), "reasons"),
+    fault("sets are not compared", "refimpl.proposals.uniform_batches.client:extracted_set", lambda right: lambda properties, allowed: right([("region", "eu")], allowed), "formulations", "header"),
+    fault("the entry filter rejects all", "conformance.corpus.batching.sent:PropertyEntryFilter.verdict", lambda right: lambda self, metadata: EntryVerdict.REJECT, "verdicts"),
+    fault("the entry filter accepts all", "conformance.corpus.batching.sent:PropertyEntryFilter.verdict", lambda right: lambda self, metadata: EntryVerdict.ACCEPT, "verdicts"),
+    fault("the opener takes batches upside down", OPENER, lambda right: lambda *given: right(*given)[::-1], "order", "formulations"),
+    fault("the opener loses a message", OPENER, lambda right: lambda *given: right(*given)[: max(1, len(right(*given)) - 1)], "none-lost"),
+)  # fmt: skip
+"""Faults of the reference and of the opener."""
+
+
+def _wider(batcher):
+    batcher._max_messages = 5
+    return batcher
+
+
+PLANS = {
+    "windows put all messages one batch later": ({"batch": "plan.batch + 1"}, {"formulations"}),
+    "windows turn places": ({"position": "1000 - plan.position"}, {"formulations"}),
+    "windows forget the set": ({"set": "xxhash64('')"}, {"header"}),
+    "SQL has another payload": ({"content": "plan.content + 1"}, {"payload"}),
+    "SQL has another key": ({"key": "coalesce(plan.key, 'x')"}, {"key", "envelope", "bytes"}),
+    "SQL has other properties": ({"properties": "plan.properties + 1"}, {"properties", "header"}),
+    "SQL has other event times": ({"event_time": "plan.event_time + 1"}, {"event-time"}),
+    "SQL counts a byte more": ({"own_bytes": "plan.own_bytes + 1", "properties_bytes": "plan.properties_bytes + 1"}, {"bytes"}),
+    "SQL takes messages for too large": ({"size": "plan.size + 1000L"}, {"limits", "reasons"}),
+}
+"""Faults of one side only: fields of `plan` that are wrong, as SQL, and the laws that break."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_compiling(spark):
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    yield
+    spark.conf.unset("spark.sql.codegen.wholeStage")
+
+
+@pytest.fixture(scope="module")
+def plans(spark):
+    messages = with_contents(spark.createDataFrame(corpus("t")))
+    kept = planned(messages, SETTING, WANTS).localCheckpoint()
+    yield kept
+    kept.unpersist()
+
+
+def in_driver(topic):
+    """Send and open without Spark, so that what is planted here is in force."""
+    pieces = corpus(topic).select(list(READ)).to_batches()
+    return pa.Table.from_batches(list(opened_batches(sent_batches(iter(pieces), SETTING, WANTS))), OPENED)
+
+
+def laws_broken(plans, contents):
+    rows = entries(compared(plans, digested(contents)), SETTING, WANTS, sums(OF_MESSAGES))
+    totals = [sql.sum(sql.col(f"`{kind} {law.name}`")).alias(f"{kind} {law.name}") for law in OF_MESSAGES for kind in ("checked", "broken")]
+    found = {row["topic"]: row.asDict() for row in rows.groupBy("topic").agg(*totals, *sums(OF_ENTRIES)).collect()}
+    return {topic: broken(row) for topic, row in found.items()}
+
+
+def of_topics(plans, topics):
+    return plans.drop("topic").crossJoin(plans.sparkSession.createDataFrame([(one,) for one in topics], "topic STRING"))
+
+
+def test_each_fault_breaks_just_the_laws_that_speak_of_it(spark, plans):
+    contents = []
+    for one in FAULTS:
+        with planted(one):
+            contents.append(in_driver(one.name))
+    found = laws_broken(of_topics(plans, [one.name for one in FAULTS]), spark.createDataFrame(pa.concat_tables(contents).combine_chunks()))
+    assert {one.name: found[one.name] for one in FAULTS if found[one.name] != one.laws} == {}
+
+
+def test_faults_of_sql_break_just_the_laws_that_speak_of_them(spark, plans):
+    every = None
+    for name, (changes, _) in PLANS.items():
+        wrong = plans.withColumn("topic", sql.lit(name))
+        for field, text in changes.items():
+            kind = plans.schema["plan"].dataType[field].dataType
+            wrong = wrong.withColumn("plan", sql.col("plan").withField(field, sql.expr(text).cast(kind)))
+        every = wrong if every is None else every.unionByName(wrong)
+    contents = pa.concat_tables([in_driver(name) for name in PLANS]).combine_chunks()
+    assert laws_broken(every, spark.createDataFrame(contents)) == {name: laws for name, (_, laws) in PLANS.items()}
+
+
+@pytest.mark.parametrize(("accepted", "laws"), [(False, {"verdicts", "never-lost", "decided"}), (True, {"verdicts", "decided"})])
+def test_verdicts_that_are_wrong_break_laws(spark, plans, monkeypatch, accepted, laws):
+    right = formulas._consumer
+    monkeypatch.setattr(formulas, "_consumer", lambda *given: right(*given).withField("accepted", sql.lit(accepted)))
+    assert laws_broken(plans.withColumn("topic", sql.lit("a")), spark.createDataFrame(in_driver("a"))) == {"a": laws}
+
+
+def test_each_law_is_broken_by_a_fault():
+    noticed = {law for one in FAULTS for law in one.laws} | {law for _, laws in PLANS.values() for law in laws}
+    assert noticed | {"verdicts", "never-lost", "decided"} == {law.name for law in LAWS}

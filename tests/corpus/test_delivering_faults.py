@@ -1,0 +1,155 @@
+"""Each law of filters over entries breaks when it should: faults in the reference's rule, and in the columns."""
+
+import dataclasses
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as sql
+
+from conformance.corpus.batching.contents import with_contents
+from conformance.corpus.batching.sent import SENT, sent_batches
+from conformance.corpus.batching.settings import Setting
+from conformance.corpus.delivering.columns import with_columns
+from conformance.corpus.delivering.laws import LAWS, with_numbers
+from conformance.corpus.delivering.reference import RESULT, judged_batches
+from conformance.corpus.delivering.stored import EVERY, KINDS, STORED, stored_batches, with_records
+from conformance.corpus.delivering.subscriptions import subscriptions
+from conformance.corpus.laws import sums
+from refimpl.proposals.extension import EntryVerdict
+from refimpl.proposals.message_filter.rules import EntryJudgement, EntryOutcome
+from tests.corpus.test_batching_faults import corpus
+from tests.samples.faults import broken, fault, planted
+
+SETTING = Setting("entries", {"region": ("eu", "us")}, max_messages=70, delay=40, chunk=500)
+ASKED = subscriptions("eu", "us")
+RULES = "refimpl.proposals.message_filter.rules"
+CONSUMER = "refimpl.broker.subscription"
+
+
+def judgement(change):
+    """Judge the messages of an entry in another way."""
+
+    def wrong(right):
+        return lambda message_filter, candidates, opened: change(right(message_filter, candidates, opened))
+
+    return wrong
+
+
+def as_a_whole(one):
+    return dataclasses.replace(one, outcome=EntryOutcome.ACCEPT, open_messages=None) if one.outcome is EntryOutcome.PARTIAL else one
+
+
+def nothing_fits(one):
+    return EntryJudgement(EntryOutcome.REJECT, frozenset(), 0, one.accepted + one.rejected)
+
+
+def acknowledged_too(right):
+    return lambda message_filter, candidates, opened: right(message_filter, candidates, None)
+
+
+def one_less(one):
+    left = one.open_messages
+    return dataclasses.replace(one, open_messages=frozenset(sorted(left)[1:])) if left and len(left) > 1 else one
+
+
+def rejected_if_undecidable(right):
+    return lambda count, opened, reason: dataclasses.replace(right(count, opened, reason), outcome=EntryOutcome.REJECT)
+
+
+def one_permit(right):
+    def send(self, index, entry, redeliveries, opened):
+        right(self, index, entry, redeliveries, opened)
+        self.permits = -1
+
+    return send
+
+
+FAULTS = (
+    fault("nothing is wrong", f"{RULES}:judge", lambda right: right),
+    fault("the rule rejects everything", f"{RULES}:_judge_each", judgement(nothing_fits), "goes-out", "permits", "counts", "complete"),
+    fault("regular expressions fit nothing", f"{RULES}:RegexFilter.matches", lambda right: lambda self, message: False, "goes-out", "permits", "counts", "complete"),
+    fault("prefixes fit everything", f"{RULES}:BytesPrefixFilter.matches", lambda right: lambda self, message: True, "goes-out", "permits", "counts", "ack-set", "exact"),
+    fault("records fit everything", f"{RULES}:BasicAvroFilter.matches", lambda right: lambda self, message: True, "goes-out", "permits", "counts", "ack-set", "exact"),
+    fault("an entry that fits in part goes out as a whole", f"{RULES}:_judge_each", judgement(as_a_whole), "ack-set", "permits", "exact"),
+    fault("the first message that fits is left out", f"{RULES}:_judge_each", judgement(one_less), "ack-set", "permits", "complete"),
+    fault("what is acknowledged is judged again", f"{RULES}:_judge_each", acknowledged_too, "counts", "permits"),
+    fault("what can't be decided is rejected", f"{RULES}:_undecidable", rejected_if_undecidable, "goes-out", "permits", "undecidable"),
+    fault("nothing is compressed", f"{RULES}:decompress", lambda right: lambda body, *_, **__: body, "counts", "goes-out", "permits", "ack-set", "exact", "undecidable"),
+    fault("an entry uses one permit", f"{CONSUMER}:Consumer.send", one_permit, "permits"),
+    fault("words of ack_set are shifted", f"{CONSUMER}:ack_set", lambda right: lambda opened: right([index + 1 for index in opened]), "ack-set", "complete", "exact", "undecidable"),
+    fault("rejected messages are not counted", f"{RULES}:FilterCounters.add", lambda right: lambda self, one: right(self, dataclasses.replace(one, rejected=0)), "counts"),
+    fault("the entry filter rejects everything", "refimpl.proposals.uniform_batches.broker:PropertyEntryFilter.verdict", lambda right: lambda *_: EntryVerdict.REJECT, "goes-out", "permits", "counts", "complete"),
+    fault("the entry filter accepts everything", "refimpl.proposals.uniform_batches.broker:PropertyEntryFilter.verdict", lambda right: lambda *_: EntryVerdict.ACCEPT, "goes-out", "permits", "counts"),
+)  # fmt: skip
+"""Faults of the reference."""
+
+COLUMNS = {
+    "columns send everything": ({"goes_out": "true"}, {"goes-out"}),
+    "columns have another first word": ({"ack_set": "transform(columns.ack_set, word -> word ^ 1)"}, {"ack-set"}),
+    "columns count entries": ({"permits": "IF(columns.goes_out, 1, 0)"}, {"permits"}),
+    "columns count what is rejected as accepted": ({"accepted": "columns.accepted + columns.rejected", "rejected": "0"}, {"counts"}),
+    "columns know no undecidable messages": ({"undecidable": "0"}, {"counts"}),
+}
+"""Faults of the columns: fields of `columns` that are wrong, as SQL, and the laws that break."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_compiling(spark):
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    yield
+    spark.conf.unset("spark.sql.codegen.wholeStage")
+
+
+@pytest.fixture(scope="module")
+def entries(spark):
+    """Entries of all kinds, several of each."""
+    messages = with_records(with_contents(spark.createDataFrame(corpus("t")))).toArrow()
+    several = []
+    for number in range(4):
+        shorter = dataclasses.replace(SETTING, max_messages=(70, 5, 3, 1)[number])
+        one = pa.Table.from_batches(sent_batches(iter(messages.to_batches()), shorter), SENT)
+        several.append(one.set_column(1, "producer_name", pa.array([str(number)] * len(one))))
+    return pa.Table.from_batches(stored_batches(pa.concat_tables(several).to_batches()), STORED)
+
+
+def in_driver(entries, topic):
+    """Judge without Spark, so that what is planted here is in force."""
+    judged = pa.Table.from_batches(judged_batches(entries.to_batches(), ASKED))
+    return judged.set_column(0, "topic", pa.array([topic] * len(judged)))
+
+
+def laws_broken(rows):
+    return {row["topic"]: broken(row.asDict()) for row in with_numbers(rows).groupBy("topic").agg(*sums(LAWS)).collect()}
+
+
+def test_each_fault_breaks_just_the_laws_that_speak_of_it(spark, entries):
+    judged = []
+    for one in FAULTS:
+        with planted(one):
+            judged.append(in_driver(entries, one.name))
+    found = laws_broken(with_columns(spark.createDataFrame(pa.concat_tables(judged).combine_chunks()), ASKED))
+    assert {one.name: found[one.name] for one in FAULTS if found[one.name] != one.laws} == {}
+
+
+def test_faults_of_columns_break_just_the_laws_that_speak_of_them(spark, entries):
+    right = with_columns(spark.createDataFrame(in_driver(entries, "t").combine_chunks()), ASKED).localCheckpoint()
+    every = None
+    for name, (changes, _) in COLUMNS.items():
+        wrong = right.withColumn("topic", sql.lit(name))
+        for field, text in changes.items():
+            kind = right.schema["columns"].dataType[field].dataType
+            wrong = wrong.withColumn("columns", sql.col("columns").withField(field, sql.expr(text).cast(kind)))
+        every = wrong if every is None else every.unionByName(wrong)
+    assert laws_broken(every) == {name: laws for name, (_, laws) in COLUMNS.items()}
+
+
+def test_each_law_is_broken_by_a_fault():
+    noticed = {law for one in FAULTS for law in one.laws} | {law for _, laws in COLUMNS.values() for law in laws}
+    assert noticed == {law.name for law in LAWS}
+
+
+def test_entries_of_all_kinds_occur(entries):
+    assert set(entries["kind"].to_pylist()) == {"plain", "chunk", *KINDS}
+    assert len(KINDS) < EVERY
+    assert any(opened for opened in entries["open"].to_pylist())
+    assert RESULT.field("ack_set").type == pa.list_(pa.int64())
