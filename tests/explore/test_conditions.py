@@ -92,6 +92,9 @@ def test_a_seek_may_leave_only_failover_consumers_open() -> None:
     seen = Seen(kind="seek", missing=(Line("a", "close_consumer", '{"consumer_id": 1}'),))
     subscribed(seen.other, "a", kind="Failover")
     assert (seen.finding(), seen.finding("3.0.7")) == ("seek-on-failover", None)
+    seen.extra = (message("a", "m", consumer_id=1),)
+    assert (seen.finding(), seen.finding("4.2.4")) == ("seek-on-failover", None)
+    seen.extra = ()
     subscribed(seen.other, "a", kind="Shared")
     assert seen.finding() is None
 
