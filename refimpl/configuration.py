@@ -53,7 +53,7 @@ class Configuration:
     allow_auto_topic_creation: bool = True
     allow_auto_topic_creation_type: str = "non-partitioned"
     default_num_partitions: int = 1
-    acknowledgment_at_batch_index_level_enabled: bool = False
+    acknowledgment_at_batch_index_level_enabled: bool = True
     scalable_topics_enabled: bool = True
     force_delete_namespace_allowed: bool = True
     dispatcher_entry_filter_rescheduled_message_delay: int = 1000

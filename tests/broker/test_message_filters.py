@@ -42,8 +42,8 @@ def delivered(peer: Peer) -> list[tuple[int, list[int], int]]:
 # Acknowledgements
 
 
-def batch_in_part() -> Peer:
-    peer = filtered(kind="Shared")
+def batch_in_part(broker: Broker | None = None) -> Peer:
+    peer = filtered(broker, kind="Shared")
     peer.publish_batch("1", "30", "x", "59", "40")
     peer.frames()
     peer.send("flow", consumer_id=1, messagePermits=10)
@@ -53,7 +53,7 @@ def batch_in_part() -> Peer:
 
 
 def test_without_indexes_the_client_acknowledges_the_entry() -> None:
-    peer = batch_in_part()
+    peer = batch_in_part(make_broker(acknowledgmentAtBatchIndexLevelEnabled="false"))
     peer.send("ack", consumer_id=1, ack_type="Individual", message_id=[{"ledgerId": 1, "entryId": 0, "ack_set": [0b11101]}])
     assert subscription(peer)["msgBacklog"] == 3
     peer.acknowledge(0)
