@@ -1,7 +1,6 @@
 """Each law of batches breaks when it should: faults of order, content, boundary, count, set and hash, in the reference, the opener and SQL."""
 
 import dataclasses
-import random
 
 import pyarrow as pa
 import pytest
@@ -18,32 +17,13 @@ from conformance.corpus.laws import sums
 from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.uniform_batches import Batch, Reason
 from refimpl.wire.pulsar_api_pb2 import KeyValue
+from tests.samples.batching import with_all_contents
 from tests.samples.faults import broken, fault, planted
 
 SETTING = Setting("faults", {"region": ("eu", "us")}, max_messages=4, max_bytes=900, delay=10, chunk=300)
 WANTS = (Want("region", "eu"), Want("region", "us", "reject"))
-SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in ("topic", "producer_name")),
-        *((name, pa.int64()) for name in ("sequence_id", "publish_time", "event_time")),
-        *(("key", pa.string()), ("properties", pa.map_(pa.string(), pa.string())), ("payload", pa.binary()), ("payload_size", pa.int32())),
-    ]
-)
 OF_SINGLES = "conformance.corpus.batching.sent:encode_entry"
 OPENER = "conformance.corpus.batching.opened:read_messages"
-
-
-def corpus(topic):
-    draw = random.Random(7)
-    time, rows = 1000, []
-    for number in range(60):
-        time += draw.choice((0, 0, 1, 12))
-        properties = [("region", draw.choice(("eu", "eu", "eu", "us", "ñ"))), ("n", str(number))]
-        payload = draw.randbytes(800 if number in (20, 40) else draw.choice((2, 30, 90)))
-        event_time = draw.choice((None, time - 5))
-        key = draw.choice((None, "k1", "ключ"))
-        rows.append((topic, "p", number, time, event_time, key, properties, payload, len(payload)))
-    return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
 
 
 def changed_batch(change):
@@ -217,7 +197,7 @@ def _without_compiling(spark):
 
 @pytest.fixture(scope="module")
 def plans(spark):
-    messages = with_contents(spark.createDataFrame(corpus("t")))
+    messages = with_contents(spark.createDataFrame(with_all_contents("t")))
     kept = planned(messages, SETTING, WANTS).localCheckpoint()
     yield kept
     kept.unpersist()
@@ -225,7 +205,7 @@ def plans(spark):
 
 def in_driver(topic):
     """Send and open without Spark, so that what is planted here is in force."""
-    pieces = corpus(topic).select(list(READ)).to_batches()
+    pieces = with_all_contents(topic).select(list(READ)).to_batches()
     return pa.Table.from_batches(list(opened_batches(sent_batches(iter(pieces), SETTING, WANTS))), OPENED)
 
 

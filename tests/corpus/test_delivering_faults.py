@@ -17,7 +17,7 @@ from conformance.corpus.delivering.subscriptions import subscriptions
 from conformance.corpus.laws import sums
 from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.message_filter.rules import EntryJudgement, EntryOutcome
-from tests.corpus.test_batching_faults import corpus
+from tests.samples.batching import with_all_contents
 from tests.samples.faults import broken, fault, planted
 
 SETTING = Setting("entries", {"region": ("eu", "us")}, max_messages=70, delay=40, chunk=500)
@@ -103,7 +103,7 @@ def _without_compiling(spark):
 @pytest.fixture(scope="module")
 def entries(spark):
     """Entries of all kinds, several of each."""
-    messages = with_records(with_contents(spark.createDataFrame(corpus("t")))).toArrow()
+    messages = with_records(with_contents(spark.createDataFrame(with_all_contents("t")))).toArrow()
     several = []
     for number in range(4):
         shorter = dataclasses.replace(SETTING, max_messages=(70, 5, 3, 1)[number])

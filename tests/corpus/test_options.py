@@ -14,7 +14,8 @@ import pytest
 from conformance.corpus import job as jobs
 from conformance.corpus import session
 from conformance.corpus.errors import CorpusError, SparkError, reason_of
-from conformance.corpus.job import BROKEN, HOLD, NOT_RUN, Findings, Job, Law, write_result
+from conformance.corpus.job import BROKEN, HOLD, NOT_RUN, Findings, Job, write_result
+from conformance.corpus.laws import Outcome
 from conformance.corpus.sources.blocks import BLOCK, COMMON, BlockSource, generator
 from conformance.corpus.sources.options import Option, read_options
 from conformance.java import JavaError
@@ -119,7 +120,7 @@ def run_job(check, tmp_path, *arguments):
 
 
 def law(checked, broken):
-    return Law("the-law", "It holds.", checked, broken, [{"row": 1}] * min(broken, 2))
+    return Outcome("the-law", "It holds.", checked, broken, [{"row": 1}] * min(broken, 2))
 
 
 @pytest.mark.parametrize(("checked", "broken", "code"), [(5, 0, HOLD), (5, 1, BROKEN), (0, 0, BROKEN)])
@@ -127,7 +128,7 @@ def test_a_job_exits_by_its_laws_and_leaves_a_result(no_spark, tmp_path, capsys,
     def check(run):
         with run.part("a part"):
             pass
-        return Findings([Law("other", "It holds, too.", 1, 0), law(checked, broken)], {"rows": run.options.rows})
+        return Findings([Outcome("other", "It holds, too.", 1, 0), law(checked, broken)], {"rows": run.options.rows})
 
     assert run_job(check, tmp_path, "--rows", "7", "--seed", "3") == code
     result = json.loads((tmp_path / "r.json").read_text())

@@ -273,4 +273,4 @@ def test_the_job_names_what_it_can_not_read(run, tmp_path, capsys):
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "a.jsonl").write_text("{}\n")
     assert run("--corpus", str(tmp_path / "foreign")) == (2, None)
-    assert capsys.readouterr().err.splitlines()[-1].endswith("foreign: there is no frame in it")
+    assert "a.jsonl:1: not a record of an event log" in capsys.readouterr().err.splitlines()[-1]

@@ -66,3 +66,17 @@ def awkward(seed, producers=60):
             )
     draw.shuffle(rows)
     return table(rows)
+
+
+def with_all_contents(topic):
+    """A producer's messages with payloads, keys, properties and event times."""
+    draw = random.Random(7)
+    time, rows = 1000, []
+    for number in range(60):
+        time += draw.choice((0, 0, 1, 12))
+        properties = [("region", draw.choice(("eu", "eu", "eu", "us", "ñ"))), ("n", str(number))]
+        payload = draw.randbytes(800 if number in (20, 40) else draw.choice((2, 30, 90)))
+        event_time = draw.choice((None, time - 5))
+        key = draw.choice((None, "k1", "ключ"))
+        rows.append((topic, "p", number, time, event_time, key, properties, payload, len(payload)))
+    return table(rows)

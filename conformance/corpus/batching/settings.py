@@ -119,6 +119,11 @@ def frequent_values(messages: DataFrame, names: Sequence[str], most: int) -> dic
     return {name: tuple(row["value"] for row in rows if row["name"] == name) for name in names}
 
 
+def wanted_values(values: Sequence[str]) -> list[str]:
+    """Return the values that a consumer can want: where it lists them, commas stand between them."""
+    return [value for value in values if "," not in value]
+
+
 def sweep(frequent: Mapping[str, Sequence[str]]) -> list[Setting]:
     """Return settings that each differ from the usual one in one respect.
 

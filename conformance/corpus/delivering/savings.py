@@ -12,7 +12,7 @@ from pyspark.sql import functions as sql
 
 from conformance.corpus.batching.contents import with_contents
 from conformance.corpus.batching.sent import sent
-from conformance.corpus.batching.settings import Setting, Want, frequent_values
+from conformance.corpus.batching.settings import Setting, Want, frequent_values, wanted_values
 from conformance.corpus.corpora import messages
 from conformance.corpus.delivering.laws import Delivered, judge
 from conformance.corpus.delivering.stored import plain, with_records
@@ -42,7 +42,7 @@ def savings(
         The laws; and for each corpus, size, kind of batch and subscription what is sent, as shares of what is sent without a filter.
     """
     corpora = {count: _corpus(spark, rows, seed, count) for count in values}
-    frequent = {count: frequent_values(corpus, ["region"], count)["region"] for count, corpus in corpora.items()}
+    frequent = {count: wanted_values(frequent_values(corpus, ["region"], count)["region"]) for count, corpus in corpora.items()}
     often = frequent[values[0]][0]  # the values of few are those of many, too
     rarest = {count: some[-1] for count, some in frequent.items()}
     entries = [

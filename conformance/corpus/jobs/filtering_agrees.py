@@ -17,7 +17,7 @@ from pyspark.storagelevel import StorageLevel
 
 from conformance.corpus.batching.contents import with_contents
 from conformance.corpus.batching.sent import sent
-from conformance.corpus.batching.settings import MOST_OF_ONE, Setting, frequent_values
+from conformance.corpus.batching.settings import MOST_OF_ONE, Setting, frequent_values, wanted_values
 from conformance.corpus.corpora import check_messages, check_topics
 from conformance.corpus.corpora import messages as read_messages
 from conformance.corpus.delivering.laws import Delivered, judge
@@ -158,7 +158,7 @@ def _entries(run: Run, corpus: str) -> Delivered:
     names = read.select(F.explode(F.map_keys("properties")).alias("name")).groupBy("name").count()
     first = names.sort(F.col("name") != "region", F.desc("count"), "name").first()
     name = first["name"] if first else "region"
-    values = [value for value in frequent_values(read, [name], VALUES)[name] if "," not in value] or ["none"]
+    values = wanted_values(frequent_values(read, [name], VALUES)[name]) or ["none"]
     setting = Setting("entries", {name: tuple(values)}, delay=100)
     found = judge(stored(sent(with_records(read, name), setting)), subscriptions(values[0], values[-1], name))
     read.unpersist()
