@@ -242,8 +242,8 @@ def load(lines: Iterable[str], name: str) -> Iterator[Any]:
             yield _ADAPTER.validate_json(line)
         except ValidationError as error:
             first = error.errors()[0]
-            where = "".join(f"{part}: " for part in first["loc"])
-            raise LogError(f"{name}:{number}: not a record of an event log ({where}{first['msg']})") from None
+            problem = ": ".join(part for part in (".".join(map(str, first["loc"])), first["msg"]) if part)
+            raise LogError(f"{name}:{number}: not a record of an event log ({problem})") from None
 
 
 def json_schema() -> dict[str, Any]:
