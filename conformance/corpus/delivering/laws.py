@@ -75,8 +75,7 @@ def delivered(entries: DataFrame, subscriptions: Sequence[Subscription]) -> Data
 
     Returns:
         One row for each entry and subscription, as from `with_columns`, with numbers of messages: `fitting`, that fit the filter;
-        `is_open`, that
-        are not acknowledged; `delivered`, that the reference delivers.
+        `is_open`, that are not acknowledged; `delivered`, that the reference delivers.
     """
     return with_numbers(with_columns(with_reference(entries, subscriptions), subscriptions))
 
