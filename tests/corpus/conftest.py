@@ -21,3 +21,11 @@ def spark() -> Iterator[SparkSession]:
         if os.environ.get("CI"):
             pytest.fail(f"this machine lacks what the test needs: {error}")
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def without_compiling(spark: SparkSession) -> Iterator[None]:
+    """Plans are long and rows are few: compiling takes longer than running."""
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    yield
+    spark.conf.unset("spark.sql.codegen.wholeStage")

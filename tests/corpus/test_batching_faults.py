@@ -20,6 +20,7 @@ from refimpl.wire.pulsar_api_pb2 import KeyValue
 from tests.samples.batching import with_all_contents
 from tests.samples.faults import broken, fault, planted
 
+pytestmark = pytest.mark.usefixtures("without_compiling")
 SETTING = Setting("faults", {"region": ("eu", "us")}, max_messages=4, max_bytes=900, delay=10, chunk=300)
 WANTS = (Want("region", "eu"), Want("region", "us", "reject"))
 OF_SINGLES = "conformance.corpus.batching.sent:encode_entry"
@@ -186,13 +187,6 @@ PLANS = {
     "SQL takes messages for too large": ({"size": "plan.size + 1000L"}, {"limits", "reasons"}),
 }
 """Faults of one side only: fields of `plan` that are wrong, as SQL, and the laws that break."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _without_compiling(spark):
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    yield
-    spark.conf.unset("spark.sql.codegen.wholeStage")
 
 
 @pytest.fixture(scope="module")

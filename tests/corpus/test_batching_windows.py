@@ -15,6 +15,7 @@ from conformance.corpus.jobs import batches_agree
 from refimpl.proposals.uniform_batches import Reason
 from tests.samples.batching import awkward, one_producer
 
+pytestmark = pytest.mark.usefixtures("without_compiling")
 VALUES = {"region": ("eu", "🌍", ""), "version": ("1",)}
 WANTS = (Want("region", "eu"), Want("region", "", "reject"), Want("version", "EU"), Want("tag", "1", "reject"))
 SETTINGS = (
@@ -27,14 +28,6 @@ SETTINGS = (
 
 def broken(found):
     return {one.name: one.examples[:3] for one in found.outcomes if one.broken}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _without_compiling(spark):
-    """Plans are long and rows are few: compiling takes longer than running."""
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    yield
-    spark.conf.unset("spark.sql.codegen.wholeStage")
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from refimpl.proposals.message_filter.rules import EntryJudgement, EntryOutcome
 from tests.samples.batching import with_all_contents
 from tests.samples.faults import broken, fault, planted
 
+pytestmark = pytest.mark.usefixtures("without_compiling")
 SETTING = Setting("entries", {"region": ("eu", "us")}, max_messages=70, delay=40, chunk=500)
 ASKED = subscriptions("eu", "us")
 RULES = "refimpl.proposals.message_filter.rules"
@@ -91,13 +92,6 @@ COLUMNS = {
     "columns know no undecidable messages": ({"undecidable": "0"}, {"counts"}),
 }
 """Faults of the columns: fields of `columns` that are wrong, as SQL, and the laws that break."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _without_compiling(spark):
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    yield
-    spark.conf.unset("spark.sql.codegen.wholeStage")
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ OPTIONS = (
 
 
 class UserText(DataSource):
-    """Lines as rows. They are one partition, since their numbers are known only to who reads them all."""
+    """Lines as rows. They are one partition, since the number of a line is known only once all before it are read."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
