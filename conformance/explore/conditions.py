@@ -153,8 +153,8 @@ def _encoded_look_up(difference: Difference, line: Line) -> bool:
 
 def _refused_look_up(difference: Difference, line: Line) -> bool:
     """It is said as well, and of a look-up that was refused while another one with its id was open."""
-    key = (line.lane, line.value("session_id"))
-    return line in difference.extra and key in difference.other.look_ups_again and difference.told.is_refused(key)
+    key, told = (line.lane, line.value("session_id")), difference.other
+    return line in difference.extra and key in told.look_ups_again and key in told.look_ups_refused
 
 
 def _decoded(text: str) -> str:

@@ -23,7 +23,7 @@ class Difference:
         missing: What only the reference has said.
         extra: What only the target has said.
         steps: What the reference's player did, as the steps of a transcript.
-        told: What the reference said.
+        told: What the reference said in the whole scenario, after this step as well.
         other: What the target said.
         entry: What allows it; None: nothing that is listed.
     """

@@ -87,6 +87,8 @@ class Told:
     """The topic of each look-up of a scalable topic."""
     look_ups_again: set[tuple[str, int]] = field(default_factory=set)
     """The look-ups whose id had another open one."""
+    look_ups_refused: set[tuple[str, int]] = field(default_factory=set)
+    """The look-ups that got an error, whatever they got later."""
     acknowledged: set[tuple[str, str, str]] = field(default_factory=set)
     """Entries that were acknowledged, as in `deliveries`."""
     unsafe: set[tuple[str, str]] = field(default_factory=set)
@@ -141,10 +143,11 @@ class Told:
 
     def _looks_up(self, at: str, fields: Mapping[str, Any]) -> None:
         key = (at, fields["session_id"])
-        is_open = key in self.look_ups and (not self.is_refused(key) or key in self.look_ups_again)
+        is_open = key in self.look_ups and (key not in self.look_ups_refused or key in self.look_ups_again)
         self._layouts.pop(key, None)
         self.look_ups.pop(key, None)
         self.look_ups_again.discard(key)
+        self.look_ups_refused.discard(key)
         if "topic" in fields:
             self.look_ups[key] = fields["topic"]
             if is_open:
@@ -192,6 +195,7 @@ class Told:
         self._layouts = {key: value for key, value in self._layouts.items() if key[0] != at}
         self.look_ups = {key: value for key, value in self.look_ups.items() if key[0] != at}
         self.look_ups_again = {key for key in self.look_ups_again if key[0] != at}
+        self.look_ups_refused = {key for key in self.look_ups_refused if key[0] != at}
         self.consumers = {key: value for key, value in self.consumers.items() if key[0] != at}
 
     # What is known
@@ -243,11 +247,9 @@ class Told:
         key, told = (at, session), json.dumps(fields, sort_keys=True)
         again = self._layouts.get(key) == told
         self._layouts[key] = told
+        if "error" in fields:
+            self.look_ups_refused.add(key)
         return again
-
-    def is_refused(self, look_up: tuple[str, int]) -> bool:
-        """Tell whether a look-up of a scalable topic was refused."""
-        return '"error"' in self._layouts.get(look_up, "")
 
     def closed(self, at: str) -> None:
         """Take the end of a connection."""

@@ -254,6 +254,8 @@ def test_a_look_up_may_go_on_only_if_a_later_one_with_its_id_is_refused(refused:
             told.asks("a", {"scalableTopicLookup": {"session_id": 1, "topic": "topic://pc/n/t"}})
         more = {"error": "TopicNotFound", "message": "none"} if refused else {"dag": {"epoch": 0}}
         told.heard("a", frame("scalableTopicUpdate", session_id=1, **more))
+    seen.told.asks("a", {"scalableTopicClose": {"session_id": 1}})  # the reference has played the whole scenario
+    seen.other.heard("a", frame("scalableTopicUpdate", session_id=1, dag={"epoch": 0}))
     assert seen.finding() == expected
 
 
