@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote_plus
 
 from refimpl.broker import avro_schemas
 from refimpl.broker.names import parse_topic
@@ -140,8 +141,9 @@ def version_bytes(number: int) -> bytes:
 
 
 def _key(name: TopicName) -> str:
-    """Return the part of a name that all partitions and domains share: tenant, namespace and local name."""
-    return name.partitioned.partition("://")[2]
+    """Return what all partitions and domains share: tenant, namespace and local name, which is encoded as Java's URLEncoder does."""
+    local = name.partitioned.removeprefix(f"{name.domain}://{name.namespace}/")
+    return f"{name.namespace}/{quote_plus(local, safe='*').replace('~', '%7E')}"
 
 
 def _kind(schema: Schema) -> str:

@@ -138,6 +138,16 @@ def test_partitions_and_domains_share_a_schema(peer: Peer) -> None:
     assert peer.ask("getSchema", request_id=7, topic=TOPIC).error_code == TopicNotFound
 
 
+@pytest.mark.parametrize(
+    ("local", "encoded"),
+    [("t+1", "t%2B1"), ("t%2B1", "t%252B1"), ("t 1", "t+1"), ("ü", "%C3%BC"), ("a:b", "a%3Ab"), ("t~1", "t%7E1"), ("t*1-._", "t*1-._")],
+)
+def test_the_name_of_a_schema_has_the_local_name_encoded_as_all_releases_do(peer: Peer, local: str, encoded: str) -> None:
+    topic = f"persistent://public/default/{local}"
+    assert peer.producer(topic, schema=schema(ONE)).schema_version == bytes(8)
+    assert peer.ask("getSchema", request_id=7, topic=topic).schema.name == f"public/default/{encoded}"
+
+
 def test_a_deleted_topic_has_no_schema_left_and_a_restarted_broker_has_it_still(peer: Peer) -> None:
     peer.producer(schema=schema(ONE))
     second = Peer(make_broker(store=peer.broker.store))
