@@ -99,16 +99,21 @@ def _deleted_topics(difference: Difference, line: Line) -> bool:  # noqa: ARG001
     actions = difference.scenario.until(difference.place).actions
     world = difference.scenario.world
     deleted = {world.topic(dict(one.arguments)["topic"], "topic") for one in actions if one.kind == "delete_scalable_topic"}
-    told = [{unquote(topic) for line in lines for topic in _snapshot(line)} for lines in (difference.missing, difference.extra)]
-    return told[0] < told[1] and told[1] - told[0] <= {unquote(topic) for topic in deleted}
+    told = [{_plain(topic) for line in lines for topic in _snapshot(line)} for lines in (difference.missing, difference.extra)]
+    return told[0] < told[1] and told[1] - told[0] <= {_plain(topic) for topic in deleted}
 
 
 def _deletion(difference: Difference, line: Line) -> bool:
     """It is a diff about the topic that the action deletes, and about no other."""
     arguments = dict(difference.scenario.until(difference.place).actions[-1].arguments)
     told = line.value("diff") or {}
-    topics = {unquote(topic) for topic in (*told.get("added", ()), *told.get("removed", ()))}
-    return topics == {unquote(difference.scenario.world.topic(arguments["topic"], "topic"))}
+    topics = {_plain(topic) for topic in (*told.get("added", ()), *told.get("removed", ()))}
+    return topics == {_plain(difference.scenario.world.topic(arguments["topic"], "topic"))}
+
+
+def _plain(topic: str) -> str:
+    """Return a name without percent-encoding, of which releases may add one to that of the name itself."""
+    return unquote(unquote(topic))
 
 
 def _snapshot(line: Line) -> list[str]:

@@ -203,6 +203,7 @@ def test_a_deletion_may_be_told_wrongly_and_nothing_else() -> None:
     right = diff(removed=["topic://${a}/n/t/1"])
     assert finding((right,), ()) == "scalable-deletions"
     assert finding((right,), (diff(added=["topic://${a}/n/t%2F1"]),)) == "scalable-deletions"
+    assert finding((right,), (diff(added=["topic://${a}/n/t%252F1"]),)) == "scalable-deletions"
     assert finding((right,), (), "create_scalable_topic") is None
     assert finding((right,), (diff(removed=["topic://${a}/n/t"]),)) is None
     assert finding((right, Line("a", "closed", "")), ()) is None
