@@ -111,6 +111,14 @@ def _deletion(difference: Difference, line: Line) -> bool:
     return topics == {_plain(difference.scenario.world.topic(arguments["topic"], "topic"))}
 
 
+def _deleted_partition(difference: Difference, line: Line) -> bool:  # noqa: ARG001
+    """The action is about a partition of a partitioned topic that was deleted before."""
+    world, (*before, action) = difference.scenario.world, difference.scenario.until(difference.place).actions
+    place = dict(action.arguments).get("topic", (0, 0, None))
+    deleted = {world.topic(dict(one.arguments)["topic"]) for one in before if one.kind == "delete_partitioned_topic"}
+    return place[2] is not None and world.topic((*place[:2], None)) in deleted
+
+
 def _plain(topic: str) -> str:
     """Return a name without percent-encoding, of which releases may add one to that of the name itself."""
     return unquote(unquote(topic))
@@ -182,6 +190,7 @@ _CONDITIONS: Mapping[str, Callable[[Difference, Line], bool]] = {
     "failover-takeover": _failover_takeover,
     "deleted-topics": _deleted_topics,
     "deletion": _deletion,
+    "deleted-partition": _deleted_partition,
     "encoded-names": _encoded_names,
     "encoded-twin": _encoded_twin,
     "encoded-look-up": _encoded_look_up,

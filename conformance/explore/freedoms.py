@@ -27,6 +27,7 @@ Condition = Literal[
     "refused-look-up",
     "deleted-topics",
     "deletion",
+    "deleted-partition",
     "repeated-id",
     "repeated-id-or-encoded-names",
     "acknowledged-before-unload",

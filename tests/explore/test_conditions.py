@@ -260,6 +260,25 @@ def test_a_look_up_may_go_on_only_if_a_later_one_with_its_id_is_refused(refused:
     assert seen.finding() == expected
 
 
+@pytest.mark.parametrize(
+    ("partition", "deleted", "expected"),
+    [(0, (0, 1, None), "deleted-partition-returns"), (None, (0, 1, None), None), (0, (0, 0, None), None), (0, None, None)],
+)
+def test_a_partition_may_be_there_again_only_after_its_topic_was_deleted(
+    partition: int | None, deleted: tuple[int, int, None] | None, expected: str | None
+) -> None:
+    refused = Line("a", "error", '{"error": "NotAllowedError", "request_id": 1}')
+    accepted = Line("a", "success", '{"request_id": 1}')
+    before = () if deleted is None else (Action("delete_partitioned_topic", (("topic", deleted),)),)
+    action = Action("subscribe", (("topic", (0, 1, partition)),))
+    difference = Seen(before=before, missing=(refused,), extra=(accepted,)).difference()
+    steps = [Step(None), *map(Step, (*before, action))]
+    difference = replace(difference, scenario=Scenario(WORLD, (*before, action)), steps=steps, place=len(before) + 1)
+    for release, known in (("4.2.4", expected), ("4.0.0", None)):
+        entry = entry_for(difference, release)
+        assert (None if entry is None else entry.finding) == known
+
+
 def test_a_layout_that_comes_again_says_nothing() -> None:
     told = Told({"a": "pc"})
     told.asks("a", {"scalableTopicLookup": {"session_id": 1, "topic": "topic://pc/n/t"}})
