@@ -39,7 +39,7 @@ from refimpl.wire.scan import Piece, scan
 from refimpl.wire.schema import descriptor_of, inner_message, is_repeated
 
 SAME, BROKEN = "same bytes", "broken"
-COMMAND, VALUE, PAYLOAD, BATCH, COMPRESSION = "command", "value", "payload", "batch", "compression"
+COMMAND, VALUE, PAYLOAD, BATCH, COMPRESSION, PIECES = "command", "value", "payload", "batch", "compression", "pieces"
 _MODULUS = 1 << 64
 _SMALL_FILE = 1 << 16
 _PARTS = 64
