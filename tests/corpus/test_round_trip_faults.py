@@ -103,7 +103,7 @@ def doubled(bases):
 
 RULES, JOB, READ = "conformance.corpus.round_trip", "conformance.corpus.jobs.round_trip", "conformance.corpus.sources.pulsar_capture"
 NAMED = "conformance.corpus.captures.raw:_named"
-FAULTS = (
+ALL_FAULTS = (
     fault("nothing is wrong", f"{RULES}:encode_frame", lambda right: right),
     fault("fields in another order", f"{RULES}:encode_frame", type_last, "command"),
     fault("a field more", f"{RULES}:encode_frame", one_more_field, "command", "value"),
@@ -163,7 +163,7 @@ def frame_of(spark, given):
 def test_each_fault_breaks_just_the_laws_that_speak_of_it(spark, tmp_path):
     round_trip.write_capture(tmp_path / "right", rows("right"))
     found, logged, read = {}, [], []
-    for number, one in enumerate(FAULTS):
+    for number, one in enumerate(ALL_FAULTS):
         given = list(rows(one.name))
         with planted(one):
             found[one.name] = laws_of_frames(given) | ({SPLITS.name} if divided(tmp_path / "right") else set())
@@ -174,7 +174,7 @@ def test_each_fault_breaks_just_the_laws_that_speak_of_it(spark, tmp_path):
     for key in logs.keys() | files.keys():
         if logs.get(key) != files.get(key):
             found[key[0]].add(RAW.name)
-    assert {one.name: found[one.name] for one in FAULTS if found[one.name] != one.laws} == {}
+    assert {one.name: found[one.name] for one in ALL_FAULTS if found[one.name] != one.laws} == {}
 
 
 def test_what_is_the_same_is_one_outcome(spark, tmp_path):
