@@ -36,7 +36,7 @@ def test_options_are_those_of_the_sources(title, options):
 def test_columns_and_keys_are_those_of_the_code():
     named = re.findall(r"^\| (`[a-z_`, ]+) \|", section("Captures"), re.MULTILINE)
     columns = {column for names in named for column in re.findall(r"`(\w+)`", names)}
-    assert columns == {*pulsar_capture.ARROW_SCHEMA.names, *(option.name for option in pulsar_capture.OPTIONS)}
+    assert columns == {*pulsar_capture.COLUMNS, *(option.name for option in pulsar_capture.OPTIONS)}
     keys = {
         key for names in re.findall(r"^\| (`[a-z`, ]+) \|", section("Raw captures"), re.MULTILINE) for key in re.findall(r"`(\w+)`", names)
     }

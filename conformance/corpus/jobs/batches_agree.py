@@ -49,6 +49,15 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split(","))
 
 
+def look(options: argparse.Namespace) -> None:
+    """Look at the numbers and at the corpus."""
+    for name, least in (("values", 1), ("settings", 1), ("distributions", 0)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise CorpusError(f"--{name} is at least {least}, not {value}")
+    check_messages(options)
+
+
 def check(run: Run) -> Findings:
     """Try the settings on the corpus, and the distributions if it is synthetic."""
     options = run.options
@@ -107,7 +116,7 @@ JOB = Job(
     LAWS,
     check,
     add_options,
-    check_messages,
+    look,
 )
 
 if __name__ == "__main__":
