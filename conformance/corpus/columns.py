@@ -26,9 +26,15 @@ ARROW_TYPES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
     "bigint": pa.int64(),
+    "double": pa.float64(),
     "map<string,string>": pa.map_(pa.string(), pa.string()),
 }
 """The type in Arrow of each of these."""
+
+
+def ddl(columns: Mapping[str, str]) -> str:
+    """Return columns as a schema of Spark."""
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
 def arrow_schema(columns: Mapping[str, str]) -> pa.Schema:

@@ -1,7 +1,10 @@
-"""What all jobs have in common: command line, progress, result and exit code.
+"""What a job is, and what all jobs have in common: command line, progress, result and exit code.
 
-A job checks laws. It exits with 0 if all hold, with 1 if one is broken, and with 2 if it could not be run. The result is one JSON file,
-which appears when it is complete and never in part.
+A job checks laws. Its module in `jobs` says, in this order: its laws, options of its own (`add_options`), what can be seen to be wrong with
+them before Spark starts (`look`), and what it does (`check`); then `JOB`, which is what is started.
+
+It exits with 0 if all hold, with 1 if one is broken, and with 2 if it could not be run. The result is one JSON file, which appears
+when it is complete and never in part.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from conformance import __version__
 from conformance.corpus.errors import CorpusError, SparkError, reason_of
-from conformance.corpus.laws import Outcome
+from conformance.corpus.laws import Law, Outcome
 from conformance.corpus.session import MEGABYTES, is_submitted, spark_session
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ HOLD, BROKEN, NOT_RUN = 0, 1, 2
 
 @dataclass(frozen=True)
 class Findings:
-    """The result of a job: laws, and further numbers (`counters`: any JSON)."""
+    """The result of a job: what came out for its laws, and further numbers (`counters`: any JSON)."""
 
     laws: Sequence[Outcome]
     counters: Mapping[str, Any] = field(default_factory=dict)
@@ -69,6 +72,7 @@ class Job:
     Attributes:
         name: Its module's, which is how it is started.
         text: What it checks, for the help.
+        laws: All that it may check, in the order of the result.
         check: Does it.
         add_options: Adds options of its own to the common ones.
         look: Looks at the files that the options name, before Spark starts; raises `CorpusError`.
@@ -76,6 +80,7 @@ class Job:
 
     name: str
     text: str
+    laws: Sequence[Law]
     check: Callable[[Run], Findings]
     add_options: Callable[[argparse.ArgumentParser], None] = lambda _: None
     look: Callable[[argparse.Namespace], None] = lambda _: None

@@ -1,7 +1,10 @@
-"""Laws: what has to hold of each row of a frame, written as SQL; and what came out.
+"""Laws: what has to hold, and what came out.
 
-A law says how many things of a row it speaks of, and how many of them break it. All laws of a frame are counted in one pass, together with
-whatever else is summed up. What is not rows is counted by the job itself, which gives the numbers to `Law.outcome`.
+A law has a name and a sentence; `Job.laws` lists those of a job. Most laws are about the rows of a frame: then SQL says how many things
+of a row the law speaks of, and how many of them break it. `judged` counts all laws of a frame in one pass; where more is summed up in
+that pass, `sums` and `outcomes` are its two halves. What is not rows is counted by the job, which gives the numbers to `Law.outcome`.
+
+`tests/corpus/test_laws.py` names, for each law, planted faults that break it.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ class Law:
     broken: str = ""
 
     def outcome(self, checked: int, broken: int, examples: Sequence[Mapping[str, Any]] = ()) -> Outcome:
-        """Return what came out, with the first examples."""
+        """Return what came out, with the first examples; there is no other way to make an `Outcome`."""
         return Outcome(self.name, self.text, checked, broken, examples[:EXAMPLES])
 
 
@@ -66,6 +69,20 @@ class Outcome:
         return Outcome(self.name, self.text, self.checked + other.checked, self.broken + other.broken, examples)
 
 
+def judged(rows: DataFrame, laws: Sequence[Law], columns: Sequence[str]) -> list[Outcome]:
+    """Count the laws of the rows of a frame, in one pass unless one is broken.
+
+    Args:
+        rows: The rows.
+        laws: The laws.
+        columns: What examples show of a row; they are sorted by it.
+    """
+    total = rows.agg(*sums(laws)).collect()[0].asDict()
+    broken = [law for law in laws if total[f"broken {law.name}"]]
+    examples = {law.name: breaking(rows, law).select(*columns).sort(*columns).limit(EXAMPLES).collect() for law in broken}
+    return outcomes(laws, total, {name: [row.asDict(recursive=True) for row in found] for name, found in examples.items()})
+
+
 def sums(laws: Sequence[Law]) -> list[Column]:
     """Return two sums for each law, by its name: `checked NAME` and `broken NAME`."""
     from pyspark.sql import functions as sql  # noqa: PLC0415
@@ -83,12 +100,12 @@ def breaking(rows: DataFrame, law: Law) -> DataFrame:
     return rows.where(sql.expr(f"CAST(({law.broken}) AS BIGINT) > 0"))
 
 
-def outcomes(laws: Sequence[Law], total: Mapping[str, int], examples: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Outcome]:
+def outcomes(laws: Sequence[Law], total: Mapping[str, int | None], examples: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Outcome]:
     """Return what came out.
 
     Args:
         laws: The laws.
-        total: The sums, by their names.
+        total: The sums, by their names; of no rows there are none.
         examples: Rows that break laws, by law.
     """
-    return [law.outcome(total[f"checked {law.name}"], total[f"broken {law.name}"], examples.get(law.name, ())) for law in laws]
+    return [law.outcome(total[f"checked {law.name}"] or 0, total[f"broken {law.name}"] or 0, examples.get(law.name, ())) for law in laws]

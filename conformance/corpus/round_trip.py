@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
+from conformance.corpus.batching.opened import Unreadable, decompressed, header_of, read_messages
 from conformance.corpus.captures import MAX_FRAME_SIZE, FrameRow, Origin, borders, part_rows
 from refimpl.wire import (
     Frame,
@@ -33,13 +34,15 @@ from refimpl.wire import (
     is_batch,
 )
 from refimpl.wire.commands import CARRY_PAYLOAD
+from refimpl.wire.compression import MAX_UNCOMPRESSED_SIZE
 from refimpl.wire.payload import BROKER_ENTRY_MAGIC, CHECKSUM_MAGIC
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, BrokerEntryMetadata, MessageMetadata, SingleMessageMetadata
 from refimpl.wire.scan import Piece, scan
 from refimpl.wire.schema import descriptor_of, inner_message, is_repeated
+from refimpl.wire.strict import is_text
 
 SAME, BROKEN = "same bytes", "broken"
-COMMAND, VALUE, PAYLOAD, BATCH, COMPRESSION = "command", "value", "payload", "batch", "compression"
+COMMAND, VALUE, PAYLOAD, BATCH, COMPRESSION, PIECES = "command", "value", "payload", "batch", "compression", "pieces"
 _MODULUS = 1 << 64
 _SMALL_FILE = 1 << 16
 _PARTS = 64
@@ -133,7 +136,8 @@ def findings(data: bytes) -> Iterator[Finding]:
         data: A whole frame that the decoder takes.
 
     Yields:
-        One finding for each law that applies. A payload that can't be parsed is a finding too: `refused` and the reason.
+        One finding for each law that applies. A payload that can't be parsed is a finding too: `refused` and the reason, unless the path
+        that opens entries of batches can read it, which shares no code with the decoder; then the law is broken.
     """
     frame = decode_frame(data)
     again = encode_frame(frame.command, frame.payload_bytes)
@@ -164,7 +168,7 @@ def _payload_findings(frame: Frame) -> Iterator[Finding]:
     try:
         payload = frame.payload()
     except WireError as error:
-        yield Finding(PAYLOAD, f"refused: {error.reason}")
+        yield _refused(PAYLOAD, error.reason, lambda: _read_headers(data))
         return
     checksum = "absent" if payload.checksum is None else payload.checksum
     again = encode_payload(
@@ -192,7 +196,7 @@ def _body_findings(payload: Payload) -> Iterator[Finding]:
     try:
         body = decompress(payload.body, metadata.compression, metadata.uncompressed_size)
     except WireError as error:
-        yield Finding(COMPRESSION, f"refused: {error.reason.partition(':')[0]}")
+        yield _refused(COMPRESSION, error.reason.partition(":")[0], lambda: _read_body(payload))
         return
     if metadata.compression:
         again = decompress(compress(body, metadata.compression), metadata.compression, len(body))
@@ -202,11 +206,45 @@ def _body_findings(payload: Payload) -> Iterator[Finding]:
     try:
         messages = decode_batch(body, metadata.num_messages_in_batch)
     except WireError as error:
-        yield Finding(BATCH, f"refused: {error.reason}")
+        yield _refused(BATCH, error.reason, lambda: _read_batch(metadata, body))
         return
     singles = _single_headers(body, [len(message.body) for message in messages])
     headers = [(descriptor_of(SingleMessageMetadata), header) for header in singles]
     yield Finding(BATCH, _same(body, encode_batch(messages), headers))
+
+
+def _refused(law: str, reason: str, read: Callable[[], Iterable[Message]]) -> Finding:
+    """Return the finding for what the decoder refuses; `read` reads it by another path."""
+    try:
+        is_readable = all(is_text(message) for message in read())
+    except (Unreadable, DecodeError):
+        is_readable = False
+    return Finding(law, BROKEN if is_readable else f"refused: {reason}")
+
+
+def _read_headers(data: bytes) -> Iterator[Message]:
+    place = 0
+    if data.startswith(BROKER_ENTRY_MAGIC):
+        place = 6 + int.from_bytes(data[2:6], "big")
+        yield BrokerEntryMetadata.FromString(data[6:place])
+    place += 6 if data.startswith(CHECKSUM_MAGIC, place) else 0
+    if len(data) < place + 4:
+        raise Unreadable("the header is cut")
+    size = int.from_bytes(data[place : place + 4], "big")
+    yield header_of(data[place + 4 : place + 4 + size], size)
+
+
+def _read_body(payload: Payload) -> Iterable[Message]:
+    if not 0 <= payload.metadata.uncompressed_size <= MAX_UNCOMPRESSED_SIZE:
+        raise Unreadable("the body would be too large")
+    decompressed(payload.metadata, payload.body)
+    return ()
+
+
+def _read_batch(metadata: MessageMetadata, body: bytes) -> Iterable[Message]:
+    if metadata.num_messages_in_batch < 0:
+        raise Unreadable("there is no such number of messages")
+    return [own for own, _ in read_messages(metadata, body)]
 
 
 def _single_headers(body: bytes, sizes: Iterable[int]) -> Iterator[bytes]:

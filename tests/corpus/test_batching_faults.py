@@ -6,10 +6,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as sql
 
-from conformance.corpus.batching import entries as formulas
 from conformance.corpus.batching.contents import with_contents
 from conformance.corpus.batching.entries import compared, digested, entries, planned
-from conformance.corpus.batching.laws import LAWS, OF_ENTRIES, OF_MESSAGES
+from conformance.corpus.batching.laws import OF_ENTRIES, OF_MESSAGES
 from conformance.corpus.batching.opened import OPENED, opened_batches
 from conformance.corpus.batching.sent import READ, sent_batches
 from conformance.corpus.batching.settings import Setting, Want
@@ -18,7 +17,7 @@ from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.uniform_batches import Batch, Reason
 from refimpl.wire.pulsar_api_pb2 import KeyValue
 from tests.samples.batching import with_all_contents
-from tests.samples.faults import broken, fault, planted
+from tests.samples.faults import broken, fault, planted, with_wrong_fields, wrong_fields
 
 pytestmark = pytest.mark.usefixtures("without_compiling")
 SETTING = Setting("faults", {"region": ("eu", "us")}, max_messages=4, max_bytes=900, delay=10, chunk=300)
@@ -175,18 +174,39 @@ def _wider(batcher):
     return batcher
 
 
-PLANS = {
-    "windows put all messages one batch later": ({"batch": "plan.batch + 1"}, {"formulations"}),
-    "windows turn places": ({"position": "1000 - plan.position"}, {"formulations"}),
-    "windows forget the set": ({"set": "xxhash64('')"}, {"header"}),
-    "SQL has another payload": ({"content": "plan.content + 1"}, {"payload"}),
-    "SQL has another key": ({"key": "coalesce(plan.key, 'x')"}, {"key", "envelope", "bytes"}),
-    "SQL has other properties": ({"properties": "plan.properties + 1"}, {"properties", "header"}),
-    "SQL has other event times": ({"event_time": "plan.event_time + 1"}, {"event-time"}),
-    "SQL counts a byte more": ({"own_bytes": "plan.own_bytes + 1", "properties_bytes": "plan.properties_bytes + 1"}, {"bytes"}),
-    "SQL takes messages for too large": ({"size": "plan.size + 1000L"}, {"limits", "reasons"}),
-}
-"""Faults of one side only: fields of `plan` that are wrong, as SQL, and the laws that break."""
+PLANS = (
+    wrong_fields("windows put all messages one batch later", {"batch": "plan.batch + 1"}, "formulations"),
+    wrong_fields("windows put two batches together", {"batch": "plan.batch div 2"}, "formulations", "limits", "decided", "never-lost"),
+    wrong_fields("windows turn places", {"position": "1000 - plan.position"}, "formulations"),
+    wrong_fields("windows forget the set", {"set": "xxhash64('')"}, "header"),
+    wrong_fields("SQL has another payload", {"content": "plan.content + 1"}, "payload"),
+    wrong_fields("SQL has another key", {"key": "coalesce(plan.key, 'x')"}, "key", "envelope", "bytes"),
+    wrong_fields("SQL has other properties", {"properties": "plan.properties + 1"}, "properties", "header"),
+    wrong_fields("SQL has other event times", {"event_time": "plan.event_time + 1"}, "event-time"),
+    wrong_fields("SQL counts a byte more", {"own_bytes": "plan.own_bytes + 1", "properties_bytes": "plan.properties_bytes + 1"}, "bytes"),
+    wrong_fields("SQL takes messages for too large", {"size": "plan.size + 1000L"}, "limits", "reasons"),
+)
+"""Faults of one side only, in `plan`."""
+
+
+def another(**changes):
+    """Let windows have another setting than producers."""
+    return lambda right: lambda messages, setting: right(messages, dataclasses.replace(setting, **changes))
+
+
+def accepting(value):
+    return lambda right: lambda *given: right(*given).withField("accepted", sql.lit(value))
+
+
+OF_ENTRIES_IN_SQL = "conformance.corpus.batching.entries"
+IN_SQL = (
+    fault("windows have batches that are larger", f"{OF_ENTRIES_IN_SQL}:with_batches", another(max_messages=5), "formulations", "limits"),
+    fault("windows wait longer", f"{OF_ENTRIES_IN_SQL}:with_batches", another(delay=10_000), "formulations", "limits"),
+    fault("SQL rejects all", f"{OF_ENTRIES_IN_SQL}:_consumer", accepting(False), "verdicts", "never-lost", "decided"),
+    fault("SQL accepts all", f"{OF_ENTRIES_IN_SQL}:_consumer", accepting(True), "verdicts", "decided"),
+)
+"""Faults of the expressions themselves."""
+ALL_FAULTS = (*FAULTS, *PLANS, *IN_SQL)
 
 
 @pytest.fixture(scope="module")
@@ -223,25 +243,14 @@ def test_each_fault_breaks_just_the_laws_that_speak_of_it(spark, plans):
     assert {one.name: found[one.name] for one in FAULTS if found[one.name] != one.laws} == {}
 
 
-def test_faults_of_sql_break_just_the_laws_that_speak_of_them(spark, plans):
-    every = None
-    for name, (changes, _) in PLANS.items():
-        wrong = plans.withColumn("topic", sql.lit(name))
-        for field, text in changes.items():
-            kind = plans.schema["plan"].dataType[field].dataType
-            wrong = wrong.withColumn("plan", sql.col("plan").withField(field, sql.expr(text).cast(kind)))
-        every = wrong if every is None else every.unionByName(wrong)
-    contents = pa.concat_tables([in_driver(name) for name in PLANS]).combine_chunks()
-    assert laws_broken(every, spark.createDataFrame(contents)) == {name: laws for name, (_, laws) in PLANS.items()}
+def test_wrong_plans_break_just_the_laws_that_speak_of_them(spark, plans):
+    contents = pa.concat_tables([in_driver(one.name) for one in PLANS]).combine_chunks()
+    found = laws_broken(with_wrong_fields(plans, "plan", PLANS), spark.createDataFrame(contents))
+    assert found == {one.name: one.laws for one in PLANS}
 
 
-@pytest.mark.parametrize(("accepted", "laws"), [(False, {"verdicts", "never-lost", "decided"}), (True, {"verdicts", "decided"})])
-def test_verdicts_that_are_wrong_break_laws(spark, plans, monkeypatch, accepted, laws):
-    right = formulas._consumer
-    monkeypatch.setattr(formulas, "_consumer", lambda *given: right(*given).withField("accepted", sql.lit(accepted)))
-    assert laws_broken(plans.withColumn("topic", sql.lit("a")), spark.createDataFrame(in_driver("a"))) == {"a": laws}
-
-
-def test_each_law_is_broken_by_a_fault():
-    noticed = {law for one in FAULTS for law in one.laws} | {law for _, laws in PLANS.values() for law in laws}
-    assert noticed | {"verdicts", "never-lost", "decided"} == {law.name for law in LAWS}
+@pytest.mark.parametrize("one", IN_SQL, ids=lambda one: one.name)
+def test_faults_of_sql_break_just_the_laws_that_speak_of_them(spark, one):
+    with planted(one):
+        plans = planned(with_contents(spark.createDataFrame(with_all_contents("t"))), SETTING, WANTS)
+        assert laws_broken(plans, spark.createDataFrame(in_driver("t"))) == {"t": one.laws}

@@ -1,9 +1,11 @@
 """Each law of filters over entries breaks when it should: faults in the reference's rule, and in the columns."""
 
 import dataclasses
+from functools import reduce
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from conformance.corpus.batching.contents import with_contents
@@ -18,7 +20,7 @@ from conformance.corpus.laws import sums
 from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.message_filter.rules import EntryJudgement, EntryOutcome
 from tests.samples.batching import with_all_contents
-from tests.samples.faults import broken, fault, planted
+from tests.samples.faults import broken, fault, planted, with_wrong_fields, wrong_fields
 
 pytestmark = pytest.mark.usefixtures("without_compiling")
 SETTING = Setting("entries", {"region": ("eu", "us")}, max_messages=70, delay=40, chunk=500)
@@ -73,7 +75,7 @@ FAULTS = (
     fault("records fit everything", f"{RULES}:BasicAvroFilter.matches", lambda right: lambda self, message: True, "goes-out", "permits", "counts", "ack-set", "exact"),
     fault("an entry that fits in part goes out as a whole", f"{RULES}:_judge_each", judgement(as_a_whole), "ack-set", "permits", "exact"),
     fault("the first message that fits is left out", f"{RULES}:_judge_each", judgement(one_less), "ack-set", "permits", "complete"),
-    fault("what is acknowledged is judged again", f"{RULES}:_judge_each", acknowledged_too, "counts", "permits"),
+    fault("what is acknowledged is judged again", f"{RULES}:_judge_each", acknowledged_too, "goes-out", "permits", "counts", "exact"),
     fault("what can't be decided is rejected", f"{RULES}:_undecidable", rejected_if_undecidable, "goes-out", "permits", "undecidable"),
     fault("nothing is compressed", f"{RULES}:decompress", lambda right: lambda body, *_, **__: body, "counts", "goes-out", "permits", "ack-set", "exact", "undecidable"),
     fault("an entry uses one permit", f"{CONSUMER}:Consumer.send", one_permit, "permits"),
@@ -84,14 +86,43 @@ FAULTS = (
 )  # fmt: skip
 """Faults of the reference."""
 
-COLUMNS = {
-    "columns send everything": ({"goes_out": "true"}, {"goes-out"}),
-    "columns have another first word": ({"ack_set": "transform(columns.ack_set, word -> word ^ 1)"}, {"ack-set"}),
-    "columns count entries": ({"permits": "IF(columns.goes_out, 1, 0)"}, {"permits"}),
-    "columns count what is rejected as accepted": ({"accepted": "columns.accepted + columns.rejected", "rejected": "0"}, {"counts"}),
-    "columns know no undecidable messages": ({"undecidable": "0"}, {"counts"}),
-}
-"""Faults of the columns: fields of `columns` that are wrong, as SQL, and the laws that break."""
+COLUMNS = (
+    wrong_fields("columns send everything", {"goes_out": "true"}, "goes-out"),
+    wrong_fields("columns have another first word", {"ack_set": "transform(columns.ack_set, word -> word ^ 1)"}, "ack-set"),
+    wrong_fields("columns count entries", {"permits": "IF(columns.goes_out, 1, 0)"}, "permits"),
+    wrong_fields(
+        "columns count what is rejected as accepted", {"accepted": "columns.accepted + columns.rejected", "rejected": "0"}, "counts"
+    ),
+    wrong_fields("columns know no undecidable messages", {"undecidable": "0"}, "counts"),
+)
+"""Faults of one side only, in `columns`."""
+
+
+def all_fit(value):
+    return lambda right: lambda *_: sql.transform("payloads", lambda _: sql.lit(value))
+
+
+def unread(right):
+    """Read no payloads; this goes to the workers of Spark with what refers to it."""
+
+    def read(*given):
+        for batch in right(*given):
+            place = batch.schema.get_field_index("payloads")
+            kind = batch.schema.field(place)
+            yield batch.set_column(place, kind, pa.nulls(len(batch), kind.type))
+
+    return read
+
+
+OF_COLUMNS = "conformance.corpus.delivering.columns"
+IN_COLUMNS = (
+    fault("nothing fits in columns", f"{OF_COLUMNS}:_fits", all_fit(False), "goes-out", "permits", "counts", "exact"),
+    fault("all fits in columns", f"{OF_COLUMNS}:_fits", all_fit(True), "goes-out", "permits", "counts", "ack-set", "complete"),
+    fault("columns let all headers pass", f"{OF_COLUMNS}:_by_header", lambda right: lambda *_: sql.lit(True), "goes-out", "permits", "counts", "complete"),
+    fault("columns can read nothing", f"{OF_COLUMNS}:read_batches", unread, "goes-out", "permits", "counts", "ack-set"),
+)  # fmt: skip
+"""Faults of the columns themselves."""
+ALL_FAULTS = (*FAULTS, *COLUMNS, *IN_COLUMNS)
 
 
 @pytest.fixture(scope="module")
@@ -125,21 +156,17 @@ def test_each_fault_breaks_just_the_laws_that_speak_of_it(spark, entries):
     assert {one.name: found[one.name] for one in FAULTS if found[one.name] != one.laws} == {}
 
 
-def test_faults_of_columns_break_just_the_laws_that_speak_of_them(spark, entries):
+def test_wrong_columns_break_just_the_laws_that_speak_of_them(spark, entries):
     right = with_columns(spark.createDataFrame(in_driver(entries, "t").combine_chunks()), ASKED).localCheckpoint()
-    every = None
-    for name, (changes, _) in COLUMNS.items():
-        wrong = right.withColumn("topic", sql.lit(name))
-        for field, text in changes.items():
-            kind = right.schema["columns"].dataType[field].dataType
-            wrong = wrong.withColumn("columns", sql.col("columns").withField(field, sql.expr(text).cast(kind)))
-        every = wrong if every is None else every.unionByName(wrong)
-    assert laws_broken(every) == {name: laws for name, (_, laws) in COLUMNS.items()}
+    assert laws_broken(with_wrong_fields(right, "columns", COLUMNS)) == {one.name: one.laws for one in COLUMNS}
 
 
-def test_each_law_is_broken_by_a_fault():
-    noticed = {law for one in FAULTS for law in one.laws} | {law for _, laws in COLUMNS.values() for law in laws}
-    assert noticed == {law.name for law in LAWS}
+def test_faults_of_columns_break_just_the_laws_that_speak_of_them(spark, entries):
+    judged, every = spark.createDataFrame(in_driver(entries, "t").combine_chunks()).localCheckpoint(), []
+    for one in IN_COLUMNS:
+        with planted(one):
+            every.append(with_columns(judged, ASKED).withColumn("topic", sql.lit(one.name)))
+    assert laws_broken(reduce(DataFrame.unionByName, every)) == {one.name: one.laws for one in IN_COLUMNS}
 
 
 def test_entries_of_all_kinds_occur(entries):

@@ -36,7 +36,7 @@ def test_options_are_those_of_the_sources(title, options):
 def test_columns_and_keys_are_those_of_the_code():
     named = re.findall(r"^\| (`[a-z_`, ]+) \|", section("Captures"), re.MULTILINE)
     columns = {column for names in named for column in re.findall(r"`(\w+)`", names)}
-    assert columns == {*pulsar_capture.ARROW_SCHEMA.names, *(option.name for option in pulsar_capture.OPTIONS)}
+    assert columns == {*pulsar_capture.COLUMNS, *(option.name for option in pulsar_capture.OPTIONS)}
     keys = {
         key for names in re.findall(r"^\| (`[a-z`, ]+) \|", section("Raw captures"), re.MULTILINE) for key in re.findall(r"`(\w+)`", names)
     }
@@ -65,7 +65,7 @@ def test_classes_are_those_of_the_code():
 def test_options_of_jobs_exist():
     options = {option for action in JOB.parser()._actions for option in action.option_strings}
     assert set(re.findall(r"`(--[a-z-]+)`", PAGE)) <= options
-    common = {option for action in Job("x", "x", lambda run: None).parser()._actions for option in action.option_strings}
+    common = {option for action in Job("x", "x", [], lambda run: None).parser()._actions for option in action.option_strings}
     table = re.findall(r"^\| `(--[a-z]+)` \|", PAGE.partition("## Which corpus")[0], re.MULTILINE)
     assert set(table) == {option for option in common if option.startswith("--")} - {"--help"} | {"--corpus"}
     for module in re.findall(r"python -m (conformance[\w.]+)", PAGE):

@@ -6,12 +6,12 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import pytest
 
+from conformance.corpus.columns import ddl
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.sources.jar_topics import (
-    ARROW_SCHEMAS,
+    COLUMNS,
     FIRST_PUBLISH_TIME,
     OPTIONS,
-    SCHEMAS,
     JarSource,
     divide,
     find_jars,
@@ -200,8 +200,8 @@ def test_the_jars_of_pyspark_are_found_out_of_its_archive_too(tmp_path, monkeypa
 def test_spark_reads_topics_and_messages(spark, folder):
     for kind in ("topics", "messages"):
         frame = spark.read.format("jar_topics").options(path=str(folder), partitions=2, **{"as": kind}).load()
-        assert frame.columns == ARROW_SCHEMAS[kind].names
-        assert frame.schema == spark.createDataFrame([], SCHEMAS[kind]).schema
+        assert frame.columns == list(COLUMNS[kind])
+        assert frame.schema == spark.createDataFrame([], ddl(COLUMNS[kind])).schema
         expected = rows(folder, **{"as": kind})
         columns = ["id", "topic", "jar", "package", "extension", "method", "size", "compressed_size"]
         assert sorted(tuple(row) for row in frame.select(columns).collect()) == [tuple(row[name] for name in columns) for row in expected]

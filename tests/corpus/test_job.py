@@ -25,7 +25,7 @@ def ended(spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, er
     def check(_run: Run) -> Findings:
         raise error
 
-    assert run_job(Job("job", "a job", check), spark, folder, monkeypatch, code=NOT_RUN) == {}
+    assert run_job(Job("job", "a job", [], check), spark, folder, monkeypatch, code=NOT_RUN) == {}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from conformance.corpus import job as jobs
 from conformance.corpus.captures import MAX_FRAME_SIZE
 from conformance.corpus.corpora import NAMES
 from conformance.corpus.job import NOT_RUN
-from conformance.corpus.jobs import batches_agree, filtering_agrees, hashes_agree, round_trip
+from conformance.corpus.jobs import batches_agree, filtering_agrees, hashes_agree, replay_watches, round_trip
 from conformance.corpus.sources.pulsar_capture import find_pieces
 from tests.samples.captured import CONNECT, PING, RECORDING, raw
 
@@ -136,6 +136,16 @@ def test_a_corpus_that_can_not_be_used_is_one_line(tmp_path, monkeypatch, capsys
         (filtering_agrees, ["--formulations", "reference,sq"], "there is no formulation 'sq'; known: "),
         (filtering_agrees, ["--property", "region"], "a property filter is written key=value, not 'region'"),
         (filtering_agrees, ["--payload-regex", "("], "the message filter '(' can't be used: "),
+        (batches_agree, ["--values", "0"], "--values is at least 1, not 0"),
+        (batches_agree, ["--settings", "0"], "--settings is at least 1, not 0"),
+        (batches_agree, ["--distributions", "-1"], "--distributions is at least 0, not -1"),
+        (hashes_agree, ["--changed", "1"], "--changed is at least 2, and --ranges at least 1"),
+        (replay_watches, ["--watchers", "0"], "--watchers is at least 1, not 0"),
+        (replay_watches, ["--latency", "-1"], "--latency is at least 0, not -1"),
+        (replay_watches, ["--compare-every", "-1"], "--compare-every is at least 0, not -1"),
+        (replay_watches, ["--namespaces", "0"], "a log has at least 1 namespace"),
+        (replay_watches, ["--windows", "1,x"], "intervals and windows are whole milliseconds, separated by commas, not '1,x'"),
+        (replay_watches, ["--quiet", "5"], "a poll each 60000 ms needs as long a time without changes at the end, not 5 s; choose more"),
     ],
 )
 def test_an_option_that_can_not_be_used_is_one_line(tmp_path, capsys, started, job, options, expected):

@@ -15,7 +15,7 @@ from conformance.corpus import job as jobs
 from conformance.corpus import session
 from conformance.corpus.errors import CorpusError, SparkError, reason_of
 from conformance.corpus.job import BROKEN, HOLD, NOT_RUN, Findings, Job, write_result
-from conformance.corpus.laws import Outcome
+from conformance.corpus.laws import Law
 from conformance.corpus.sources.blocks import BLOCK, COMMON, BlockSource, generator
 from conformance.corpus.sources.options import Option, read_options
 from conformance.java import JavaError
@@ -105,6 +105,8 @@ def test_reasons_come_back_out_of_a_traceback():
 
 # Jobs
 
+LAW, OTHER = Law("the-law", "It holds."), Law("other", "It holds, too.")
+
 
 @pytest.fixture
 def no_spark(monkeypatch):
@@ -116,11 +118,11 @@ def no_spark(monkeypatch):
 
 
 def run_job(check, tmp_path, *arguments):
-    return Job("some", "Checks.", check).main(["--result", str(tmp_path / "r.json"), *arguments])
+    return Job("some", "Checks.", [OTHER, LAW], check).main(["--result", str(tmp_path / "r.json"), *arguments])
 
 
 def law(checked, broken):
-    return Outcome("the-law", "It holds.", checked, broken, [{"row": 1}] * min(broken, 2))
+    return LAW.outcome(checked, broken, [{"row": 1}] * min(broken, 2))
 
 
 @pytest.mark.parametrize(("checked", "broken", "code"), [(5, 0, HOLD), (5, 1, BROKEN), (0, 0, BROKEN)])
@@ -128,7 +130,7 @@ def test_a_job_exits_by_its_laws_and_leaves_a_result(no_spark, tmp_path, capsys,
     def check(run):
         with run.part("a part"):
             pass
-        return Findings([Outcome("other", "It holds, too.", 1, 0), law(checked, broken)], {"rows": run.options.rows})
+        return Findings([OTHER.outcome(1, 0), law(checked, broken)], {"rows": run.options.rows})
 
     assert run_job(check, tmp_path, "--rows", "7", "--seed", "3") == code
     result = json.loads((tmp_path / "r.json").read_text())
@@ -169,7 +171,7 @@ def test_a_job_has_options_of_its_own(no_spark, tmp_path):
     def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--more", default="x")
 
-    job = Job("some", "Checks.", lambda run: Findings([law(1, 0)], {"more": run.options.more}), add)
+    job = Job("some", "Checks.", [OTHER, LAW], lambda run: Findings([law(1, 0)], {"more": run.options.more}), add)
     assert job.main(["--result", str(tmp_path / "r.json"), "--more", "y"]) == HOLD
     assert json.loads((tmp_path / "r.json").read_text())["counters"] == {"more": "y"}
 

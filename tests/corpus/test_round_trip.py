@@ -217,10 +217,10 @@ def test_the_smallest_frame_that_breaks_a_law_is_kept(monkeypatch):
     for row in broken:
         assert row["example"] in [one.data for one in rows if one.command == row["command"]]
         assert len(row["example"]) == min(len(one.data) for one in rows if one.command == row["command"])
-    law = round_trip._law("command", "text", broken)
+    law = round_trip._outcome(round_trip.OF_FRAMES[0], broken)
     assert (law.holds, law.checked, law.broken) == (False, len(rows), len(rows))
     assert [example["command"] for example in law.examples] == ["connect", "connected"]
-    assert not round_trip._law("command", "text", []).holds
+    assert not round_trip._outcome(round_trip.OF_FRAMES[0], []).holds
 
 
 # The job
@@ -249,7 +249,7 @@ def test_the_job_on_recordings_and_on_a_raw_capture(run, tmp_path):
         shutil.copy(path, logs / f"{register}.jsonl.gz")
     code, result = run("--corpus", str(logs))
     assert (code, result["holds"]) == (0, True)
-    assert [law["name"] for law in result["laws"]] == ["command", "value", "payload", "batch", "compression", "pieces", "raw", "splits"]
+    assert [law["name"] for law in result["laws"]] == [law.name for law in JOB.laws]
     rows = [row for path in RECORDINGS.values() for row in log_rows(path, path.name)]
     good = sum(row.corrupt is None for row in rows)
     checked = {law["name"]: law["checked"] for law in result["laws"]}

@@ -6,9 +6,10 @@ from itertools import groupby
 import pyarrow as pa
 import pytest
 
+from conformance.corpus.columns import MAY_HAVE, MESSAGE_COLUMNS
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.sources.blocks import BLOCK
-from conformance.corpus.sources.synthetic_messages import SCHEMA, SyntheticMessages
+from conformance.corpus.sources.synthetic_messages import SyntheticMessages
 
 
 def source(**options):
@@ -38,7 +39,7 @@ def test_a_block_is_the_same_whatever_was_drawn_before():
 
 
 def test_columns_are_those_of_the_schema():
-    assert source().block(0, 1).schema.names == [column.split()[0] for column in SCHEMA.split(", ") if not column.startswith("STRING")]
+    assert source().block(0, 1).schema.names == [*MESSAGE_COLUMNS, *MAY_HAVE]
 
 
 def test_sequence_ids_have_no_gaps_and_no_clock_goes_back():

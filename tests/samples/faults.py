@@ -1,14 +1,22 @@
-"""Planted faults: code of the reference or of a formulation that is wrong in one respect, and the laws that have to notice."""
+"""Planted faults: code of the reference or of a formulation that is wrong in one respect, or columns of a formulation, and the laws that have
+to notice.
+
+Decide which laws these are from what the laws say, before you run it: a fault that breaks others shows that a law, or what we think of it,
+is wrong.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,38 @@ class Fault:
 
 def fault(name: str, place: str, wrong: Callable[[Any], Any], *laws: str) -> Fault:
     return Fault(name, place, wrong, frozenset(laws))
+
+
+@dataclass(frozen=True)
+class WrongFields:
+    """A fault in what one formulation gives.
+
+    Attributes:
+        name: What is wrong.
+        fields: Fields of its column, as SQL.
+        laws: Exactly the laws that it breaks.
+    """
+
+    name: str
+    fields: Mapping[str, str]
+    laws: frozenset[str]
+
+
+def wrong_fields(name: str, fields: Mapping[str, str], *laws: str) -> WrongFields:
+    return WrongFields(name, fields, frozenset(laws))
+
+
+def with_wrong_fields(rows: DataFrame, column: str, faults: Sequence[WrongFields]) -> DataFrame:
+    """Return the rows once for each fault, with its name as their topic."""
+    kinds = rows.schema[column].dataType
+
+    def wrong(one: WrongFields) -> DataFrame:
+        changed = sql.col(column)
+        for field, text in one.fields.items():
+            changed = changed.withField(field, sql.expr(text).cast(kinds[field].dataType))  # type: ignore[index]
+        return rows.withColumn("topic", sql.lit(one.name)).withColumn(column, changed)
+
+    return reduce(DataFrame.unionByName, map(wrong, faults))
 
 
 @contextmanager

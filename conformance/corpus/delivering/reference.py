@@ -84,9 +84,8 @@ def judge_of(subscription: Subscription) -> Callable[[bytes, Sequence[int] | Non
         accepted = filters.judge(consumer, 0, entry, cursor) is EntryVerdict.ACCEPT
         if accepted:
             consumer.send(0, entry, 0, cursor.open_messages.get(0))
-        goes_out = accepted and not cursor.is_acknowledged(0)
         return {
-            "goes_out": goes_out,
+            "goes_out": accepted,
             "ack_set": list(sent[0].ack_set) if sent and sent[0].ack_set else None,
             "permits": -consumer.permits,
             "accepted": counters.accepted,

@@ -9,6 +9,7 @@ sql             as Spark SQL expressions
 arrow           with pyarrow's kernels, and google-re2 for large sets of patterns
 formulations    the formulations by name
 comparing       disagreements, counted by class
+laws            what has to hold of them
 shrinking       disagreements, made as small as possible
 checksums       CRC32C of a whole from those of its parts
 hashes          topics_hash of namespaces with millions of topics

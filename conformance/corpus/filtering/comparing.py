@@ -39,7 +39,7 @@ from refimpl.indexes.topic_patterns import compile_pattern
 INSIDE = "inside-the-dialect"
 """The class of disagreements that there must not be."""
 MISSING, TOO_MUCH, OTHER = "missing", "too-much", "other"
-"""What a formulation gives in comparison with the reference: less, more, or another text."""
+"""What a formulation gives in comparison with the reference: less, more, or another text or list."""
 _matched_name = reference.evaluator(MatchedName())
 _FOUND = "formulation STRING, class STRING, direction STRING, pattern STRING, subject STRING, id LONG"
 _ARROW_FOUND = pa.schema(
@@ -175,9 +175,12 @@ def _explained(rule: Rule, value: Any, formulation: str, expected: Any, found: A
     match rule:
         case Matching(patterns):
             subject = _matched_name(value)
-            for place in sorted({*expected} ^ {*found}):
+            differing = {*expected} ^ {*(found or ())}
+            for place in sorted(differing):
                 direction = MISSING if place in expected else TOO_MUCH
                 yield from _by_class(patterns.patterns[place].text, subject, formulation, direction)
+            if not differing:  # but for the order, or for what is there twice
+                yield {"class": INSIDE, "direction": OTHER, "pattern": None, "subject": subject}
         case MatchesAny(patterns):
             subject = _matched_name(value)
             texts = [pattern.text for pattern in patterns.patterns]
@@ -253,7 +256,7 @@ def _stays(
 
     None where that can't be decided here.
     """
-    if isinstance(rule, Matching | MatchesAny | PayloadFits):
+    if isinstance(rule, Matching | MatchesAny | PayloadFits) and len(example) > 1:
         fits = matcher(spark, formulation)
         classes = set(_classes(example[0], example[1], formulation))
 

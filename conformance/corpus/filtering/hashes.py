@@ -6,6 +6,7 @@ namespace becomes one row, so the driver gets as many rows as there are namespac
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
@@ -18,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from conformance.corpus.filtering.checksums import Part, hexadecimal, joined
 from conformance.corpus.filtering.sql import matched_name
+from refimpl import names as names_of
 from refimpl.indexes.topics_hash import EMPTY_HASH, topics_hash
 
 _RANGES = pa.schema(
@@ -64,13 +66,17 @@ def whole_hash(topics: DataFrame, parts: int | None = None) -> str:
 
 def reference_hashes(topics: DataFrame) -> DataFrame:
     """Hash the topics of each namespace by the reference, which holds one namespace at a time: columns namespace, hash and topics."""
-
-    def hashed(table: pa.Table) -> pa.Table:
-        names = table.column("topic").to_pylist()
-        return pa.table({"namespace": table.column("namespace")[:1], "hash": [topics_hash(names)], "topics": [len(names)]})
-
     named = topics.select(namespace_of().alias("namespace"), "topic")
-    return named.groupBy("namespace").applyInArrow(hashed, "namespace STRING, hash STRING, topics LONG")
+    return named.groupBy("namespace").applyInArrow(_hash_by_reference, "namespace STRING, hash STRING, topics LONG")
+
+
+def _hash_by_reference(table: pa.Table) -> pa.Table:
+    """Hash topics that SQL takes for those of one namespace; which ones they are of, the reference says itself."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for topic in table.column("topic").to_pylist():
+        names[names_of.namespace_of(topic)].append(topic)
+    hashes, counts = [topics_hash(some) for some in names.values()], [len(some) for some in names.values()]
+    return pa.table({"namespace": list(names), "hash": hashes, "topics": counts})
 
 
 def _ddl(schema: pa.Schema) -> str:

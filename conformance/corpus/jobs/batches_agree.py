@@ -1,7 +1,4 @@
-"""Batches of PIP-191: windows and the reference agree, no wanted message is lost; costs and savings of settings and distributions.
-
-python -m conformance.corpus.jobs.batches_agree --rows 100000
-"""
+"""The job `batches_agree`: batches of PIP-191 are the same in two formulations, and no wanted message is lost; what they cost and save."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from pyspark.storagelevel import StorageLevel
 
 from conformance.corpus.batching.contents import with_contents
 from conformance.corpus.batching.entries import both
-from conformance.corpus.batching.laws import Found, find
+from conformance.corpus.batching.laws import LAWS, Found, find
 from conformance.corpus.batching.settings import MOST_OF_ONE, Setting, Want, frequent_values, sweep, wants
 from conformance.corpus.corpora import add_corpus_option, check_messages, messages
 from conformance.corpus.errors import CorpusError
@@ -37,6 +34,28 @@ DISTRIBUTIONS: Mapping[str, Mapping[str, object]] = {
     "all equal": {"values": 1, "absent": 0, "producers": 1},
 }
 """Options of `synthetic_messages` that are tried besides the usual ones, with the usual setting and a delay of 100 ms."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this job."""
+    add_corpus_option(parser)
+    parser.add_argument("--properties", type=_names, help="what producers extract, separated by commas (of synthetic: region,version)")
+    parser.add_argument("--values", type=int, default=5, help="so many of the most frequent values of each are extracted (%(default)s)")
+    parser.add_argument("--settings", type=int, help="try only the first of the settings (all)")
+    parser.add_argument("--distributions", type=int, help="try only the first of the distributions (all)")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+def look(options: argparse.Namespace) -> None:
+    """Look at the numbers and at the corpus."""
+    for name, least in (("values", 1), ("settings", 1), ("distributions", 0)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise CorpusError(f"--{name} is at least {least}, not {value}")
+    check_messages(options)
 
 
 def check(run: Run) -> Findings:
@@ -91,25 +110,13 @@ def _laws(found: Sequence[Found]) -> list[Outcome]:
     return [reduce(add, outcomes) for outcomes in zip(*(one.outcomes for one in found), strict=True)]
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of this job."""
-    add_corpus_option(parser)
-    parser.add_argument("--properties", type=_names, help="what producers extract, separated by commas (of synthetic: region,version)")
-    parser.add_argument("--values", type=int, default=5, help="so many of the most frequent values of each are extracted (%(default)s)")
-    parser.add_argument("--settings", type=int, help="try only the first of the settings (all)")
-    parser.add_argument("--distributions", type=int, help="try only the first of the distributions (all)")
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(text.split(","))
-
-
 JOB = Job(
     "batches_agree",
     "Check that batches are uniform, the same in two formulations, and lose nothing; count what they cost.",
+    LAWS,
     check,
     add_options,
-    check_messages,
+    look,
 )
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.storagelevel import StorageLevel
 
@@ -20,23 +20,24 @@ from conformance.corpus.batching.sent import sent
 from conformance.corpus.batching.settings import MOST_OF_ONE, Setting, frequent_values, wanted_values
 from conformance.corpus.corpora import check_messages, check_topics
 from conformance.corpus.corpora import messages as read_messages
+from conformance.corpus.delivering.laws import LAWS as OF_ENTRIES
 from conformance.corpus.delivering.laws import Delivered, judge
 from conformance.corpus.delivering.savings import savings
 from conformance.corpus.delivering.stored import stored, with_records
 from conformance.corpus.delivering.subscriptions import subscriptions
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.filtering import costs, rows, sql
-from conformance.corpus.filtering.comparing import INSIDE, Comparison, Disagreements, compare, matcher, reference_fits
-from conformance.corpus.filtering.dialect import DIVERGENCES
+from conformance.corpus.filtering.comparing import Comparison, compare
 from conformance.corpus.filtering.drawing import drawn_patterns
 from conformance.corpus.filtering.formulations import FORMULATIONS, formulations_of
+from conformance.corpus.filtering.laws import LAWS as OF_NAMES
+from conformance.corpus.filtering.laws import agreement, any_is_some, classes_are_real, shown
 from conformance.corpus.filtering.patterns import PatternSet, pattern_set, read_patterns
 from conformance.corpus.filtering.rare import rare_pairs
 from conformance.corpus.filtering.reference import evaluator
 from conformance.corpus.filtering.rules import (
     IsSystemTopic,
     MatchedName,
-    MatchesAny,
     Matching,
     PayloadBeginsWith,
     PayloadFits,
@@ -46,6 +47,7 @@ from conformance.corpus.filtering.rules import (
 from conformance.corpus.job import Findings, Job, Run
 from conformance.corpus.laws import EXAMPLES, Outcome
 
+LAWS = (*OF_NAMES, *OF_ENTRIES)
 VALUES = 5
 """So many of the most frequent values of a property are extracted."""
 SPEED_ROWS = 1_000_000
@@ -101,8 +103,10 @@ def _check(run: Run, topics: DataFrame, formulations: Sequence[str]) -> Findings
             comparisons[rule.name] = compare(messages if "payload" in rule.inputs else topics, rule, formulations)
     if not any(comparison.rows for comparison in comparisons.values()):
         raise CorpusError("the corpus has no topics; give it rows, or another folder")
-    laws: list[Outcome] = [_agreement(name, comparisons, len(patterns)) for name in formulations[1:]]
-    laws += [_any_is_some(run, topics, patterns, formulations), _classes_are_real(run.spark, formulations[1:])]
+    laws = [agreement(name, comparisons) for name in formulations[1:]]
+    with run.part("compare any with each"):
+        laws.append(any_is_some(topics, patterns, formulations))
+    laws.append(classes_are_real(run.spark, formulations[1:]))
     counters = _counters(patterns, comparisons)
     drawn = f", mix {options.mix}, rows {options.rows}" if options.corpus == "synthetic" else ""
     corpus = f"{options.corpus}{drawn}, seed {options.seed}, {len(patterns)} patterns"
@@ -171,60 +175,6 @@ def _with(laws: Sequence[Outcome], others: Sequence[Outcome]) -> list[Outcome]:
     return [one + more.pop(one.name) if one.name in more else one for one in laws] + list(more.values())
 
 
-def _agreement(formulation: str, comparisons: Mapping[str, Comparison], patterns: int) -> Outcome:
-    found = [one for comparison in comparisons.values() for one in comparison.found if one.formulation == formulation]
-    broken = [one for one in found if one.class_name == INSIDE]
-    checked = sum(comparison.inside(formulation) for comparison in comparisons.values())
-    return Outcome(
-        f"{formulation}-agrees",
-        f"In the dialect {formulation} gives what the reference gives: by each rule, on each row, for each of {patterns} patterns.",
-        checked,
-        sum(one.count for one in broken),
-        [_shown(one) for one in sorted(broken, key=lambda one: sum(map(len, one.shrunk)))[:EXAMPLES]],
-    )
-
-
-def _shown(one: Disagreements) -> dict[str, Any]:
-    return {**asdict(one), "shrunk": list(one.shrunk)}
-
-
-def _any_is_some(run: Run, topics: DataFrame, patterns: PatternSet, formulations: Sequence[str]) -> Outcome:
-    """Compare the result of matching any pattern with the results of matching each."""
-    topics = topics.select("id", "topic")
-    rows, broken = topics.count(), 0
-    examples: list[dict[str, Any]] = []
-    with run.part("compare any with each"):
-        for name in formulations:
-            add = FORMULATIONS[name]
-            both = add(add(topics, Matching(patterns), "each"), MatchesAny(patterns), "any")
-            differing = both.where((F.size("each") > 0) != F.col("any"))
-            count = differing.count()
-            broken += count
-            if count:
-                examples += [{"formulation": name, **row.asDict()} for row in differing.orderBy("id").limit(EXAMPLES).collect()]
-    text = "A topic fits any pattern if and only if there is one that it fits, in each formulation."
-    return Outcome("any-is-some", text, rows * len(formulations), broken, examples)
-
-
-def _classes_are_real(spark: SparkSession, formulations: Sequence[str]) -> Outcome:
-    """Try the witness of each class: the formulations that it names differ from the reference, and the others do not."""
-    java = int(spark.sql("SELECT reflect('java.lang.System', 'getProperty', 'java.specification.version')").collect()[0][0])
-    examples = []
-    for one in DIVERGENCES:
-        agrees_by_now = one.agrees_from_java is not None and java >= one.agrees_from_java
-        for name in formulations:
-            parts = matcher(spark, name)(*one.witness) is not reference_fits(*one.witness)
-            if parts is not (name in one.formulations and not agrees_by_now):
-                examples.append({"class": one.name, "formulation": name, "witness": list(one.witness), "parts": parts, "java": java})
-    return Outcome(
-        "classes-are-real",
-        "The witness of each class outside of the dialect is answered otherwise by the formulations that it names, and by no others.",
-        len(DIVERGENCES) * len(formulations),
-        len(examples),
-        examples,
-    )
-
-
 def _counters(patterns: PatternSet, comparisons: Mapping[str, Comparison]) -> dict[str, Any]:
     rules = {}
     for name, comparison in comparisons.items():
@@ -232,7 +182,7 @@ def _counters(patterns: PatternSet, comparisons: Mapping[str, Comparison]) -> di
             "rows": comparison.rows,
             "pairs": comparison.pairs,
             "pairs outside": comparison.outside,
-            "disagreements": [_shown(one) for one in comparison.found],
+            "disagreements": [shown(one) for one in comparison.found],
         }
     return {
         "patterns": {"all": len(patterns), **Counter(pattern.shape for pattern in patterns.patterns)},
@@ -259,6 +209,7 @@ def _speeds(run: Run, topics: DataFrame, rules: Sequence[Rule], formulations: Se
 JOB = Job(
     "filtering_agrees",
     "Compare all formulations of the filters on each row of a corpus, and count what filters cost.",
+    LAWS,
     check,
     add_options,
     look,

@@ -17,9 +17,14 @@ from conformance.corpus.filtering import rows
 from conformance.corpus.filtering.hashes import namespace_hashes, namespace_of, reference_hashes, whole_hash
 from conformance.corpus.filtering.sql import is_system_topic
 from conformance.corpus.job import Findings, Job, Run
-from conformance.corpus.laws import EXAMPLES, Outcome
+from conformance.corpus.laws import Law, Outcome
 from refimpl.indexes.topics_hash import TopicSet
 
+DISTRIBUTED = Law("distributed-hash", "The hash of a namespace from hashed ranges is that of the reference.")
+DIFF_APPLIED = Law("diff-applied", "The hash of a set to which a diff is applied is that of the listing.")
+STEPWISE = Law("diff-applied-stepwise", "The hash of a set to which a diff is applied is that of the listing, in the set of the reference.")
+ANY_DIVISION = Law("any-division", "The hash is the same into however many ranges the topics are divided.")
+LAWS = (DISTRIBUTED, DIFF_APPLIED, STEPWISE, ANY_DIVISION)
 COMES, GOES = 0, 1
 """The numbers of topics that only the later listing has, and only the earlier one."""
 _HASHED = "namespace STRING, hash STRING, topics LONG"
@@ -35,12 +40,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check(run: Run) -> Findings:
-    """Hash each namespace, all topics as one namespace, and lists after diffs."""
-    options = run.options
+def look(options: argparse.Namespace) -> None:
+    """Look at the numbers and at the corpus."""
     if options.changed < 2 or options.ranges < 1:
         raise CorpusError("--changed is at least 2, and --ranges at least 1")
-    with rows.topics_at_hand(run.spark, options) as topics:
+    check_topics(options)
+
+
+def check(run: Run) -> Findings:
+    """Hash each namespace, all topics as one namespace, and lists after diffs."""
+    with rows.topics_at_hand(run.spark, run.options) as topics:
         return _check(run, topics.where(~is_system_topic()).select("topic"))
 
 
@@ -54,23 +63,11 @@ def _check(run: Run, topics: DataFrame) -> Findings:
     of_held = topics if len(held) == len(hashes) else topics.where(namespace_of().isin(*held))
     with run.part("hash each namespace by the reference"):
         reference = {row.namespace: (row.hash, row.topics) for row in reference_hashes(of_held).collect()}
-    laws = [
-        _equal(
-            "distributed-hash",
-            "The hash of a namespace from hashed ranges is that of the reference.",
-            {namespace: hashes[namespace] for namespace in held},
-            reference,
-        )
-    ]
-    laws += _after_diffs(run, topics, held)
+    laws = [_equal(DISTRIBUTED, {namespace: hashes[namespace] for namespace in held}, reference), *_after_diffs(run, topics, held)]
     with run.part("hash all as one namespace"):
         of_parts = {str(parts): (whole_hash(topics, parts), 0) for parts in (1, options.ranges)}
     one = of_parts["1"]
-    laws.append(
-        _equal(
-            "any-division", "The hash is the same into however many ranges the topics are divided.", of_parts, dict.fromkeys(of_parts, one)
-        )
-    )
+    laws.append(_equal(ANY_DIVISION, of_parts, dict.fromkeys(of_parts, one)))
     sizes = sorted((count for _, count in hashes.values()), reverse=True)
     counters = {
         "topics": sum(sizes),
@@ -82,10 +79,10 @@ def _check(run: Run, topics: DataFrame) -> Findings:
     return Findings(laws, counters)
 
 
-def _equal(name: str, text: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> Outcome:
+def _equal(law: Law, found: Mapping[str, Any], expected: Mapping[str, Any]) -> Outcome:
     differing = [key for key in sorted({*found, *expected}) if found.get(key) != expected.get(key)]
-    examples = [{"namespace": key, "found": found.get(key), "expected": expected.get(key)} for key in differing[:EXAMPLES]]
-    return Outcome(name, text, len({*found, *expected}), len(differing), examples)
+    examples = [{"namespace": key, "found": found.get(key), "expected": expected.get(key)} for key in differing]
+    return law.outcome(len({*found, *expected}), len(differing), examples)
 
 
 def _after_diffs(run: Run, topics: DataFrame, held: set[str]) -> list[Outcome]:
@@ -97,18 +94,23 @@ def _after_diffs(run: Run, topics: DataFrame, held: set[str]) -> list[Outcome]:
     with run.part("hash the later listing"):
         listing = namespace_hashes(later, options.ranges)
     with run.part("hash the earlier listing after the diff"):
-        added, removed = later.join(earlier, "topic", "left_anti"), earlier.join(later, "topic", "left_anti")
-        applied = namespace_hashes(earlier.join(removed, "topic", "left_anti").union(added), options.ranges)
+        applied = namespace_hashes(_with_diff(earlier, *_diff(earlier, later)), options.ranges)
     with run.part("apply the diff by the reference"):
         changed = numbered.select(namespace_of().alias("namespace"), "topic", "_number").where(F.col("namespace").isin(*held))
         hashed = changed.groupBy("namespace").applyInArrow(_apply_diff, _HASHED).collect()
         stepwise = {row.namespace: (row.hash, row.topics) for row in hashed if row.topics}
-    text = "The hash of a set to which a diff is applied is that of the listing"
     of_held = {namespace: found for namespace, found in listing.items() if namespace in held}
-    return [
-        _equal("diff-applied", f"{text}.", applied, listing),
-        _equal("diff-applied-stepwise", f"{text}, in the set of the reference.", stepwise, of_held),
-    ]
+    return [_equal(DIFF_APPLIED, applied, listing), _equal(STEPWISE, stepwise, of_held)]
+
+
+def _diff(earlier: DataFrame, later: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Return the topics that come, and those that go."""
+    return later.join(earlier, "topic", "left_anti"), earlier.join(later, "topic", "left_anti")
+
+
+def _with_diff(topics: DataFrame, added: DataFrame, removed: DataFrame) -> DataFrame:
+    """Apply a diff to a listing."""
+    return topics.join(removed, "topic", "left_anti").union(added)
 
 
 def _apply_diff(table: pa.Table) -> pa.Table:
@@ -123,7 +125,7 @@ def _apply_diff(table: pa.Table) -> pa.Table:
     return pa.table({"namespace": table.column("namespace")[:1], "hash": [topics.hash], "topics": [len(topics)]})
 
 
-JOB = Job("hashes_agree", "Hash namespaces in ranges and by the reference, and after diffs.", check, add_options, check_topics)
+JOB = Job("hashes_agree", "Hash namespaces in ranges and by the reference, and after diffs.", LAWS, check, add_options, look)
 
 if __name__ == "__main__":
     sys.exit(JOB.main())

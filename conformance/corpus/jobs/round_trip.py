@@ -13,25 +13,29 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from conformance.corpus import round_trip as rules
 from conformance.corpus.captures import MAX_FRAME_SIZE, defect_class, write_capture
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.job import Findings, Job, Run
-from conformance.corpus.laws import EXAMPLES, Outcome
+from conformance.corpus.laws import EXAMPLES, Law, Outcome
 from conformance.corpus.sources.pulsar_capture import Piece, check_capture, corpus_path, find_pieces
 from refimpl.wire import decode_frame
 
-_LAWS: Mapping[str, str] = {
-    rules.COMMAND: "A frame that is decoded and encoded again has the same bytes, or is written in a form that no encoder chooses.",
-    rules.VALUE: "What a frame says is the same after it was encoded and decoded once more.",
-    rules.PAYLOAD: "So it is with the metadata, checksum and body that follow SEND and MESSAGE.",
-    rules.BATCH: "So it is with the messages of a batch.",
-    rules.COMPRESSION: "A body that is compressed and decompressed is what it was.",
-    "pieces": "Frames that arrive in any pieces are the same frames.",
-}
+OF_FRAMES = (
+    Law(rules.COMMAND, "A frame that is decoded and encoded again has the same bytes, or is written in a form that no encoder chooses."),
+    Law(rules.VALUE, "What a frame says is the same after it was encoded and decoded once more."),
+    Law(rules.PAYLOAD, "So it is with the metadata, checksum and body that follow SEND and MESSAGE."),
+    Law(rules.BATCH, "So it is with the messages of a batch."),
+    Law(rules.COMPRESSION, "A body that is compressed and decompressed is what it was."),
+    Law(rules.PIECES, "Frames that arrive in any pieces are the same frames."),
+)
+"""Laws of what `count_batches` counts."""
+RAW = Law("raw", "Frames of an event log, written as a raw capture and read in eight partitions, are the same frames.")
+SPLITS = Law("splits", "A file that is divided at its frames gives the rows that it gives as a whole.")
+LAWS = (*OF_FRAMES, RAW, SPLITS)
 _COUNTED = pa.schema(
     [(name, pa.string()) for name in ("law", "what", "command", "release")] + [("count", pa.int64()), ("example", pa.binary())],
 )
@@ -73,7 +77,7 @@ def check(run: Run) -> Findings:
             .agg(F.sum("count").alias("count"), F.min("example").alias("example"))
             .collect()
         )
-    laws = [_law(name, text, rows) for name, text in _LAWS.items()]
+    laws = [_outcome(law, rows) for law in OF_FRAMES]
     if laws[0].checked == 0:
         raise CorpusError(f"{corpus_path(path)}: there is no frame in it")
     with run.part("raw capture"):
@@ -134,19 +138,19 @@ def _piece_findings(rows: Sequence[Mapping[str, Any]], seed: int) -> Iterator[tu
         for found in runs:
             same = rules.any_pieces([row["octets"] for row in found], f"{seed} {stream} {found[0]['offset']}")
             what = rules.SAME if same else rules.BROKEN
-            yield ("pieces", what, "", found[0]["release"] or ""), len(found), b"".join(row["octets"] for row in found)
+            yield (rules.PIECES, what, "", found[0]["release"] or ""), len(found), b"".join(row["octets"] for row in found)
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, str, str, int]:
     return row["file"], row["connection"], row["direction"], row["offset"]
 
 
-def _law(name: str, text: str, rows: Sequence[Any]) -> Outcome:
-    found = [row for row in rows if row["law"] == name and not row["what"].startswith("refused: ")]
+def _outcome(law: Law, rows: Sequence[Any]) -> Outcome:
+    found = [row for row in rows if row["law"] == law.name and not row["what"].startswith("refused: ")]
     broken = [row for row in found if row["what"] == rules.BROKEN]
     smallest = sorted(broken, key=lambda row: (len(row["example"]), row["example"]))[:EXAMPLES]
     examples = [{"command": row["command"], "release": row["release"], "bytes": row["example"].hex()} for row in smallest]
-    return Outcome(name, text, sum(row["count"] for row in found), sum(row["count"] for row in broken), examples)
+    return law.outcome(sum(row["count"] for row in found), sum(row["count"] for row in broken), examples)
 
 
 def _counters(rows: Sequence[Any]) -> dict[str, Any]:
@@ -188,14 +192,13 @@ def _raw(run: Run, path: str, frames: DataFrame) -> tuple[list[Outcome], dict[st
                 "frames written": written.frames,
                 "rows that can't be written": written.left_out,
             }
-            laws.append(_written_law(run, folder, frames))
+            size = max(1, sum(path.stat().st_size for path in folder.iterdir()) // 8)
+            laws.append(_same_frames(frames, _read(run, str(folder), partition_size=size)))
             files += find_pieces(folder, sys.maxsize, limit)[0]
         splits = run.spark.sparkContext.parallelize(files, max(1, min(len(files), 32))).map(lambda piece: _split(piece, limit))
         total = splits.fold(rules.Splits(), _add)
     counters |= {"files": total.files, "parts": total.parts, "rows": total.rows}
-    examples = [{"file": file} for file in total.broken[:EXAMPLES]]
-    text = "A file that is divided at its frames gives the rows that it gives as a whole."
-    laws.append(Outcome("splits", text, total.files, len(total.broken), examples))
+    laws.append(SPLITS.outcome(total.files, len(total.broken), [{"file": file} for file in total.broken]))
     return laws, counters
 
 
@@ -208,26 +211,27 @@ def _add(one: rules.Splits, other: rules.Splits) -> rules.Splits:
     return rules.Splits(one.files + other.files, one.parts + other.parts, one.rows + other.rows, broken)
 
 
-def _written_law(run: Run, folder: Path, frames: DataFrame) -> Outcome:
-    logged = _signatures(frames.where(F.col("file").endswith(".jsonl") | F.col("file").endswith(".jsonl.gz")))
-    size = max(1, sum(path.stat().st_size for path in folder.iterdir()) // 8)
-    read = _signatures(_read(run, str(folder), partition_size=size))
-    different = sorted(key for key in {*logged, *read} if logged.get(key) != read.get(key))
-    text = "Frames of an event log, written as a raw capture and read in eight partitions, are the same frames."
-    broken = sum(max(logged.get(key, (0,))[0], read.get(key, (0,))[0]) for key in different)
-    examples = [{"target": key[0], "command": key[1]} for key in different[:EXAMPLES]]
-    return Outcome("raw", text, sum(count for count, *_ in logged.values()), broken, examples)
+def _same_frames(frames: DataFrame, read: DataFrame) -> Outcome:
+    """Compare frames of event logs with those of the raw capture of them, which names a connection after its file, too."""
+    logs = frames.where(F.col("file").endswith(".jsonl") | F.col("file").endswith(".jsonl.gz"))
+    logged, found = _signatures(logs, F.concat_ws(" ", "file", "connection")), _signatures(read, F.col("connection"))
+    different = sorted(key for key in {*logged, *found} if logged.get(key) != found.get(key))
+    broken = sum(max(logged.get(key, (0,))[0], found.get(key, (0,))[0]) for key in different)
+    examples = [{"target": key[0], "command": key[1]} for key in different]
+    return RAW.outcome(sum(count for count, *_ in logged.values()), broken, examples)
 
 
-def _signatures(frames: DataFrame) -> dict[tuple[str, str], tuple[int, int, int]]:
-    """Return, for each target and command, frames, bytes, and a sum of hashes that does not depend on the order."""
-    hashed = F.xxhash64("direction", "octets", "started")
-    good = frames.where(F.col("_corrupt").isNull()).groupBy("target", "command")
-    rows = good.agg(F.count("*").alias("count"), F.sum("size").alias("size"), F.bit_xor(hashed).alias("hash")).collect()
-    return {(row["target"] or "", row["command"]): (row["count"], row["size"], row["hash"]) for row in rows}
+def _signatures(frames: DataFrame, connection: Column) -> dict[tuple[str, str], tuple[int, int, int]]:
+    """Return, for each target and command, frames, bytes, and a sum of hashes: of what frames are, and of their places in their streams."""
+    good = frames.where(F.col("_corrupt").isNull()).withColumn("connection", connection)
+    place = F.row_number().over(Window.partitionBy("connection", "direction").orderBy("offset"))
+    hashed = F.xxhash64("connection", "direction", place, "octets", "started").cast("decimal(38)")
+    sums = F.count("*").alias("count"), F.sum("size").alias("size"), F.sum("hash").alias("hash")
+    rows = good.withColumn("hash", hashed).groupBy("target", "command").agg(*sums).collect()
+    return {(row["target"] or "", row["command"]): (row["count"], row["size"], int(row["hash"])) for row in rows}
 
 
-JOB = Job("round_trip", "Decodes and encodes every frame of a capture, and reads it in pieces.", check, add_options, look)
+JOB = Job("round_trip", "Decodes and encodes every frame of a capture, and reads it in pieces.", LAWS, check, add_options, look)
 
 if __name__ == "__main__":
     sys.exit(JOB.main())

@@ -17,7 +17,7 @@ from itertools import count
 from google.protobuf.message import Message
 
 from conformance.corpus.replay.changes import PartitionLog, Watcher
-from conformance.corpus.replay.outcome import Outcome
+from conformance.corpus.replay.tally import Tally
 from refimpl.proposals.partition_watch import DEFAULT, PartitionWatch, PartitionWatchBroker
 from refimpl.wire import wrap
 from refimpl.wire.pulsar_api_pb2 import (
@@ -35,7 +35,7 @@ _RESULT_TIMEOUT = 10_000.0
 _WITHOUT_RECONCILING = replace(DEFAULT, reconciles=False)
 
 
-def poll(log: PartitionLog, watcher: Watcher, interval: int, end: int, latency: int) -> Outcome:
+def poll(log: PartitionLog, watcher: Watcher, interval: int, end: int, latency: int) -> Tally:
     """Replay a log for a watcher that polls.
 
     Args:
@@ -45,7 +45,7 @@ def poll(log: PartitionLog, watcher: Watcher, interval: int, end: int, latency: 
         end: When the replay ends, in milliseconds.
         latency: Milliseconds that a frame takes.
     """
-    outcome = Outcome(latency)
+    tally = Tally(latency)
     counts = log.at(watcher.opened)
     client = PartitionWatch(
         watcher.topics, _WATCHER_ID, counts={topic: counts[topic] for topic in watcher.topics}, enabled=False, poll_interval=interval
@@ -58,24 +58,24 @@ def poll(log: PartitionLog, watcher: Watcher, interval: int, end: int, latency: 
         while change is not None and change[0] <= sent + latency:
             at, topic, grown = change
             counts[topic] = grown
-            outcome.changed(topic, at)
+            tally.changed(topic, at)
             change = next(changes, None)
         client.tick(sent)
         for request in client.commands_to_send(lambda: next(number), sent):
             assert isinstance(request, CommandPartitionedTopicMetadata)
-            outcome.to_broker(request)
+            tally.to_broker(request)
             response = CommandPartitionedTopicMetadataResponse(
                 request_id=request.request_id, response=CommandPartitionedTopicMetadataResponse.Success, partitions=counts[request.topic]
             )
-            outcome.to_client(response)
+            tally.to_client(response)
             client.received(wrap(response), sent + 2 * latency)
         _listen(client, sent)
-        outcome.knows(watcher.topics, int(sent) + 2 * latency)
-    outcome.laws = {"listing": _is_right(client, log, watcher, end)}
-    return outcome
+        tally.knows(watcher.topics, int(sent) + 2 * latency)
+    tally.laws = {"listing": _is_right(client, log, watcher, end)}
+    return tally
 
 
-def watch(log: PartitionLog, watcher: Watcher, window: int, latency: int) -> Outcome:
+def watch(log: PartitionLog, watcher: Watcher, window: int, latency: int) -> Tally:
     """Replay a log for a watcher that watches.
 
     Args:
@@ -84,7 +84,7 @@ def watch(log: PartitionLog, watcher: Watcher, window: int, latency: int) -> Out
         window: Milliseconds from the first announced change to the update.
         latency: Milliseconds that a frame takes.
     """
-    outcome = Outcome(latency)
+    tally = Tally(latency)
     counts = log.at(watcher.opened)
     side = PartitionWatchBroker(counts.__getitem__, str, result_timeout=_RESULT_TIMEOUT)
     client = PartitionWatch(watcher.topics, _WATCHER_ID, profile=_WITHOUT_RECONCILING)
@@ -92,9 +92,9 @@ def watch(log: PartitionLog, watcher: Watcher, window: int, latency: int) -> Out
     number = count(1)
     for request in client.commands_to_send(lambda: next(number), watcher.opened):
         assert isinstance(request, CommandWatchPartitionUpdate)
-        outcome.opened(request)
+        tally.opened(request)
         success = side.watch(watcher.number, request)
-        outcome.opened(success)
+        tally.opened(success)
         client.received(wrap(success), watcher.opened)
         _listen(client, watcher.opened)
     versions: list[int] = []
@@ -105,18 +105,18 @@ def watch(log: PartitionLog, watcher: Watcher, window: int, latency: int) -> Out
         for topic in topics:
             exchange([update for _, update in side.changed(topic, at)], at)
         topics.clear()
-        outcome.knows(watcher.topics, at + latency)
+        tally.knows(watcher.topics, at + latency)
 
     def exchange(updates: Iterable[Message], at: int) -> None:
         for update in updates:
             assert isinstance(update, CommandPartitionUpdate)
             versions.append(update.version)
-            outcome.to_client(update)
+            tally.to_client(update)
             client.received(wrap(update), at)
             _listen(client, at)
             for result in client.commands_to_send(lambda: next(number), at):
                 assert isinstance(result, CommandPartitionUpdateResult)
-                outcome.to_broker(result)
+                tally.to_broker(result)
                 side.result(watcher.number, result, at)
 
     for at, topic, grown in _changes(log, watcher):
@@ -125,18 +125,18 @@ def watch(log: PartitionLog, watcher: Watcher, window: int, latency: int) -> Out
             due = None
         counts[topic] = grown
         topics[topic] = None
-        outcome.changed(topic, at)
+        tally.changed(topic, at)
         if window == 0:
             tell(at)
         elif due is None:
             due = at + window
     if due is not None:
         tell(due)
-    outcome.laws = {
+    tally.laws = {
         "listing": _is_right(client, log, watcher, log.changes[-1][0] if log.changes else 0),
         "versions-grow": versions == list(range(1, len(versions) + 1)) and side.next_deadline() is None and not side.unexpected_results,
     }
-    return outcome
+    return tally
 
 
 def _changes(log: PartitionLog, watcher: Watcher) -> list[tuple[int, str, int]]:

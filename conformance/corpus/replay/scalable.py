@@ -17,7 +17,7 @@ from typing import Literal
 from google.protobuf.message import Message
 
 from conformance.corpus.replay.changes import ScalableLog, Watcher
-from conformance.corpus.replay.outcome import Outcome
+from conformance.corpus.replay.tally import Tally
 from refimpl.proposals.scalable_topics import (
     COALESCING_SECONDS,
     ScalableTopicsBroker,
@@ -63,7 +63,7 @@ def flips(log: ScalableLog, watcher: Watcher) -> Iterator[tuple[int, str, bool]]
             yield change.at, change.topic, comes
 
 
-def poll(log: ScalableLog, watcher: Watcher, interval: int, end: int, latency: int) -> Outcome:
+def poll(log: ScalableLog, watcher: Watcher, interval: int, end: int, latency: int) -> Tally:
     """Replay a log for a watcher that polls.
 
     Args:
@@ -73,32 +73,33 @@ def poll(log: ScalableLog, watcher: Watcher, interval: int, end: int, latency: i
         end: When the replay ends, in milliseconds.
         latency: Milliseconds that a frame takes.
     """
-    outcome = Outcome(latency)
+    tally = Tally(latency)
     known = listing(log, watcher, watcher.opened)
-    outcome.opened(_request(log, watcher, 1, None))
-    outcome.opened(_response(1, known, topics_hash(known), changed=True))
+    tally.opened(_request(log, watcher, 1, None))
+    tally.opened(_response(1, known, topics_hash(known), changed=True))
     known_hash, topics = topics_hash(known), set(known)
     coming = flips(log, watcher)
     flip = next(coming, None)
     for number, sent in enumerate(range(watcher.opened + interval, end - 2 * latency + 1, interval), 2):
-        outcome.to_broker(_request(log, watcher, number, known_hash))
+        tally.to_broker(_request(log, watcher, number, known_hash))
         while flip is not None and flip[0] <= sent + latency:
             at, topic, comes = flip
             (topics.add if comes else topics.remove)(topic)
-            outcome.changed(topic, at)
+            tally.changed(topic, at)
             flip = next(coming, None)
-        changed = known_hash != (current := topics_hash(topics) if outcome.waits else known_hash)
-        outcome.to_client(_response(number, topics if changed else (), current, changed=changed))
-        outcome.knows(known ^ topics, sent + 2 * latency)
-        known, known_hash = set(topics), current
+        changed = known_hash != (current := topics_hash(topics) if tally.waits else known_hash)
+        response = _response(number, topics if changed else (), current, changed=changed)
+        tally.to_client(response)
+        tally.knows(known ^ topics, sent + 2 * latency)
+        known, known_hash = set(response.topics) if response.changed else known, response.topics_hash
     right = listing(log, watcher, end)
-    outcome.laws = {"listing": known == right, "hash": known_hash == topics_hash(right)}
-    return outcome
+    tally.laws = {"listing": known == right, "hash": known_hash == topics_hash(right)}
+    return tally
 
 
 def watch(
     log: ScalableLog, watcher: Watcher, window: int, rule: Rule, latency: int, frames: list[tuple[int, bytes]] | None = None
-) -> Outcome:
+) -> Tally:
     """Replay a log for a watcher that watches.
 
     Args:
@@ -109,24 +110,24 @@ def watch(
         latency: Milliseconds that a frame takes.
         frames: Gets when each frame after the snapshot is sent, and its bytes.
     """
-    outcome = Outcome(latency)
+    tally = Tally(latency)
     client = _client(log, watcher)
     for request in client.commands_to_send(int, watcher.opened):
-        outcome.opened(request)
+        tally.opened(request)
     snapshot = ScalableTopicsSnapshot(topics=sorted(listing(log, watcher, watcher.opened)))
-    _tell(client, _update(snapshot=snapshot), outcome.opened)
+    _tell(client, _update(snapshot=snapshot), tally.opened)
     folded, due, empty = FoldedChanges(rule), None, False
 
     def tell(at: int) -> None:
         nonlocal empty
         changes = folded.take()
         if changes is None:
-            outcome.knows((), at + latency)
+            tally.knows((), at + latency)
             return
         update = _update(diff=ScalableTopicsDiff(added=changes.added, removed=changes.removed))
         empty |= not (update.diff.added or update.diff.removed)
-        _tell(client, update, outcome.to_client)
-        outcome.knows({*changes.added, *changes.removed}, at + latency)
+        _tell(client, update, tally.to_client)
+        tally.knows({*changes.added, *changes.removed}, at + latency)
         if frames is not None:
             frames.append((at, encode_frame(wrap(update))))
 
@@ -135,7 +136,7 @@ def watch(
             tell(due)
             due = None
         (folded.add if comes else folded.remove)(topic)
-        outcome.changed(topic, at)
+        tally.changed(topic, at)
         if window == 0:
             tell(at)
         elif due is None:
@@ -143,8 +144,8 @@ def watch(
     if due is not None:
         tell(due)
     right = listing(log, watcher, log.changes[-1].at if log.changes else 0)
-    outcome.laws = {"listing": client.topics == right, "hash": client.topics_hash == topics_hash(right), "never-empty": not empty}
-    return outcome
+    tally.laws = {"listing": client.topics == right, "hash": client.topics_hash == topics_hash(right), "never-empty": not empty}
+    return tally
 
 
 def reference_frames(log: ScalableLog, watcher: Watcher, rule: Rule) -> list[tuple[int, bytes]]:

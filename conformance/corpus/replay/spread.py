@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.replay import partitions, scalable
 from conformance.corpus.replay.changes import LogOptions, Watcher, partition_log, scalable_log, watcher
-from conformance.corpus.replay.outcome import Outcome
+from conformance.corpus.replay.tally import Tally
 
 PROPOSALS = ("pip247", "pr25648")
 RULES: tuple[scalable.Rule, ...] = ("last_wins", "cancels_out")
@@ -72,7 +72,7 @@ def ways(intervals: Sequence[int], windows: Sequence[int]) -> list[Way]:
     return [*polls, *updates, *(Way("pr25648", rule, window) for rule in RULES for window in windows)]
 
 
-def replay(options: LogOptions, number: int, way: Way, *, latency: int, compare: bool) -> Outcome:
+def replay(options: LogOptions, number: int, way: Way, *, latency: int, compare: bool) -> Tally:
     """Replay the log of a watcher's namespace in one way.
 
     Args:
@@ -94,13 +94,24 @@ def replay(options: LogOptions, number: int, way: Way, *, latency: int, compare:
     return _watch_scalable(options, who, way.kind, way.milliseconds, latency, compare=compare)
 
 
-def _watch_scalable(options: LogOptions, who: Watcher, rule: scalable.Rule, window: int, latency: int, *, compare: bool) -> Outcome:
+def _watch_scalable(options: LogOptions, who: Watcher, rule: scalable.Rule, window: int, latency: int, *, compare: bool) -> Tally:
     log = scalable_log(options, who.namespace)
     frames: list[tuple[int, bytes]] = []
-    outcome = scalable.watch(log, who, window, rule, latency, frames)
+    tally = scalable.watch(log, who, window, rule, latency, frames)
     if compare and window == scalable.REFERENCE_WINDOW:
-        outcome.laws["reference"] = frames == scalable.reference_frames(log, who, rule)
-    return outcome
+        tally.laws["reference"] = frames == scalable.reference_frames(log, who, rule)
+    return tally
+
+
+def check_quiet(options: LogOptions, all_ways: Sequence[Way], latency: int) -> None:
+    """Check that polling clients have the time to learn of every change.
+
+    Raises:
+        CorpusError: The quiet time at the end is too short.
+    """
+    slowest = max((way.milliseconds for way in all_ways if way.kind == "poll"), default=0)
+    if slowest + 2 * latency > options.quiet * 1000:
+        raise CorpusError(f"a poll each {slowest} ms needs as long a time without changes at the end, not {options.quiet} s; choose more")
 
 
 def replayed(
@@ -120,11 +131,9 @@ def replayed(
         Rows of `SCHEMA`.
 
     Raises:
-        CorpusError: The quiet time at the end is too short for polling clients to learn of every change.
+        CorpusError: As `check_quiet`.
     """
-    slowest = max((way.milliseconds for way in all_ways if way.kind == "poll"), default=0)
-    if slowest + 2 * latency > options.quiet * 1000:
-        raise CorpusError(f"a poll each {slowest} ms needs as long a time without changes at the end, not {options.quiet} s; choose more")
+    check_quiet(options, all_ways, latency)
     run = _runner(options, tuple(all_ways), latency, compare_every)
     parts = max(1, min(watchers, 4 * spark.sparkContext.defaultParallelism))
     return spark.range(0, watchers, 1, parts).mapInArrow(run, SCHEMA)
@@ -137,13 +146,13 @@ def _runner(
         for batch in batches:
             for number in batch["id"].to_pylist():
                 compare = compare_every > 0 and number % compare_every == 0
-                outcomes = [(way, replay(options, number, way, latency=latency, compare=compare)) for way in all_ways]
-                yield pa.RecordBatch.from_pylist([_row(number, way, outcome) for way, outcome in outcomes], _ARROW)
+                tallies = [(way, replay(options, number, way, latency=latency, compare=compare)) for way in all_ways]
+                yield pa.RecordBatch.from_pylist([_row(number, way, tally) for way, tally in tallies], _ARROW)
 
     return run
 
 
-def _row(number: int, way: Way, outcome: Outcome) -> dict[str, object]:
-    counts = {name: getattr(outcome, name) for name in _ARROW.names if hasattr(outcome, name)}
-    maps = {"staleness": list(outcome.staleness.items()), "laws": list(outcome.laws.items())}
+def _row(number: int, way: Way, tally: Tally) -> dict[str, object]:
+    counts = {name: getattr(tally, name) for name in _ARROW.names if hasattr(tally, name)}
+    maps = {"staleness": list(tally.staleness.items()), "laws": list(tally.laws.items())}
     return {"watcher": number, "proposal": way.proposal, "way": way.kind, "milliseconds": way.milliseconds, **counts, **maps}

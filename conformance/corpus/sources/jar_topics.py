@@ -27,6 +27,7 @@ import pyspark
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from conformance.corpus.columns import MESSAGE_COLUMNS, TOPIC_COLUMNS, arrow_schema, ddl
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.sources.options import Option, read_options
 
@@ -43,34 +44,8 @@ OF_JAR: Mapping[str, str] = {
     **dict.fromkeys(("size", "compressed_size"), "bigint"),
 }
 """The columns that a file in a jar has besides those of all corpora."""
-_OF_JAR = ", ".join(f"{name} {kind.upper()}" for name, kind in OF_JAR.items())
-SCHEMAS: Mapping[str, str] = {
-    TOPICS: f"id BIGINT, topic STRING, kind STRING, properties MAP<STRING, STRING>, {_OF_JAR}",
-    MESSAGES: "id BIGINT, topic STRING, producer_name STRING, sequence_id BIGINT, publish_time BIGINT, key STRING, "
-    f"properties MAP<STRING, STRING>, payload BINARY, payload_size INT, {_OF_JAR}",
-}
-_STRINGS = pa.map_(pa.string(), pa.string())
-_ARROW_OF_JAR = [
-    *((name, pa.string()) for name in ("jar", "package", "extension", "method")),
-    *((name, pa.int64()) for name in ("size", "compressed_size")),
-]
-ARROW_SCHEMAS: Mapping[str, pa.Schema] = {
-    TOPICS: pa.schema([("id", pa.int64()), ("topic", pa.string()), ("kind", pa.string()), ("properties", _STRINGS), *_ARROW_OF_JAR]),
-    MESSAGES: pa.schema(
-        [
-            ("id", pa.int64()),
-            ("topic", pa.string()),
-            ("producer_name", pa.string()),
-            ("sequence_id", pa.int64()),
-            ("publish_time", pa.int64()),
-            ("key", pa.string()),
-            ("properties", _STRINGS),
-            ("payload", pa.binary()),
-            ("payload_size", pa.int32()),
-            *_ARROW_OF_JAR,
-        ]
-    ),
-}
+COLUMNS: Mapping[str, Mapping[str, str]] = {TOPICS: {**TOPIC_COLUMNS, **OF_JAR}, MESSAGES: {**MESSAGE_COLUMNS, **OF_JAR}}
+"""The columns of both, with their types as Spark writes them."""
 FIRST_PUBLISH_TIME = 1_767_225_600_000
 """Milliseconds: that of the first message of each jar, 2026-01-01 00:00 UTC."""
 _BATCH_ROWS, _BATCH_BYTES = 4096, 8 << 20
@@ -117,7 +92,7 @@ class JarSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns."""
-        return SCHEMAS[self.chosen["as"]]
+        return ddl(COLUMNS[self.chosen["as"]])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what Spark reads from."""
@@ -242,6 +217,7 @@ def jar_batches(jar: Jar, chosen: Mapping[str, Any]) -> Iterator[pa.RecordBatch]
     files = read_files(jar.path)
     if len(files) != jar.count:
         raise CorpusError(f"{jar.path}: changed while it was read: {jar.count:,} files, then {len(files):,}; start again")
+    schema = arrow_schema(COLUMNS[chosen["as"]])
     waiting: list[dict[str, Any]] = []
     size = 0
     with _Contents(jar.path, chosen["payload"] == "bytes") as payloads:
@@ -249,10 +225,10 @@ def jar_batches(jar: Jar, chosen: Mapping[str, Any]) -> Iterator[pa.RecordBatch]
             waiting.append(row)
             size += len(row.get("payload") or b"")
             if len(waiting) >= _BATCH_ROWS or size >= _BATCH_BYTES:
-                yield pa.RecordBatch.from_pylist(waiting, schema=ARROW_SCHEMAS[chosen["as"]])
+                yield pa.RecordBatch.from_pylist(waiting, schema=schema)
                 waiting, size = [], 0
     if waiting:
-        yield pa.RecordBatch.from_pylist(waiting, schema=ARROW_SCHEMAS[chosen["as"]])
+        yield pa.RecordBatch.from_pylist(waiting, schema=schema)
 
 
 def _rows(jar: Jar, files: Sequence[ZipInfo], chosen: Mapping[str, Any], payloads: _Contents) -> Iterator[dict[str, Any]]:

@@ -32,6 +32,7 @@ from conformance.corpus.captures import (
 )
 from conformance.corpus.captures.connections import packet_defect
 from conformance.corpus.captures.rows import MISSING
+from conformance.corpus.columns import arrow_schema, ddl
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.sources.options import Option, read_options
 
@@ -44,26 +45,13 @@ OPTIONS = (
     Option("max_frame_size", MAX_FRAME_SIZE, "bytes of the largest frame; a header that announces more is damaged", least=8),
     Option("partition_size", 16 << 20, "approximate number of bytes in one Spark partition", least=1),
 )
-SCHEMA = (
-    "file STRING, connection STRING, direction STRING, offset BIGINT, time DOUBLE, size BIGINT, command STRING, octets BINARY, "
-    "target STRING, release STRING, started DOUBLE, _corrupt STRING"
-)
-ARROW_SCHEMA = pa.schema(
-    [
-        ("file", pa.string()),
-        ("connection", pa.string()),
-        ("direction", pa.string()),
-        ("offset", pa.int64()),
-        ("time", pa.float64()),
-        ("size", pa.int64()),
-        ("command", pa.string()),
-        ("octets", pa.binary()),
-        ("target", pa.string()),
-        ("release", pa.string()),
-        ("started", pa.float64()),
-        ("_corrupt", pa.string()),
-    ]
-)
+COLUMNS: Mapping[str, str] = {
+    **dict.fromkeys(("file", "connection", "direction"), "string"),
+    **{"offset": "bigint", "time": "double", "size": "bigint", "command": "string", "octets": "binary"},
+    **{"target": "string", "release": "string", "started": "double", "_corrupt": "string"},
+}
+"""The columns, with their types as Spark writes them."""
+_SCHEMA = arrow_schema(COLUMNS)
 _LOG_ENDINGS = (".jsonl", ".jsonl.gz")
 _PACKET_ENDINGS = tuple(f"{kind}{packed}" for kind in (".pcap", ".pcapng", ".cap") for packed in ("", ".gz"))
 _KNOWN = ", ".join((_LOG_ENDINGS[0], *_PACKET_ENDINGS[::2])) + ", each also with .gz"
@@ -125,7 +113,7 @@ class CaptureSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns."""
-        return SCHEMA
+        return ddl(COLUMNS)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what Spark reads from."""
@@ -338,4 +326,4 @@ def _batch(rows: Sequence[FrameRow]) -> pa.RecordBatch:
         "octets": [row.data for row in rows],
         "_corrupt": [row.corrupt for row in rows],
     }
-    return pa.RecordBatch.from_pydict(columns, schema=ARROW_SCHEMA)
+    return pa.RecordBatch.from_pydict(columns, schema=_SCHEMA)

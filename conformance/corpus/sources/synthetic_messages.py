@@ -28,10 +28,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from conformance.corpus.columns import MAY_HAVE, MESSAGE_COLUMNS, ddl
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.sources.blocks import BLOCK, COMMON, BlockSource, generator
 from conformance.corpus.sources.options import Option
 from conformance.corpus.sources.payloads import Payloads
+from conformance.corpus.sources.zipf import draw, zipf_borders
 
 EPOCH = 1_700_000_000_000
 """When the first message is published, in milliseconds since 1970."""
@@ -42,15 +44,10 @@ STREAM = 0x6D73
 VERSIONS = 20
 """Most values of `version`."""
 
-SCHEMA = (
-    "id LONG, topic STRING, producer_name STRING, sequence_id LONG, publish_time LONG, key STRING, "
-    "properties MAP<STRING, STRING>, payload BINARY, payload_size INT, event_time LONG"
-)
 _REGIONS = ("eu", "us", "EU", "eu ", "asia", "e", "", "eu-west", "地区", "región", "регион", "🌍", "us\u0301", "eu,us")
 _VERSIONS = ("1", "2", "1.0", "01", " 1", "10", "", "٢", "v1")
 _TAGS = ("a", "A", "b", "", "a b", "ß", "ss", "é", "e\u0301", "日本", "𝒂")
 _KEYS = ("key-0", "KEY-0", "ключ", "鍵", "🔑", "")
-Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 
 
@@ -85,7 +82,7 @@ class SyntheticMessages(BlockSource):
 
     def schema(self) -> str:
         """Return the columns."""
-        return SCHEMA
+        return ddl({**MESSAGE_COLUMNS, **MAY_HAVE})
 
     def block(self, number: int, rows: int) -> pa.RecordBatch:
         """Draw a chunk of one producer."""
@@ -132,7 +129,7 @@ class SyntheticMessages(BlockSource):
         for _, values, burst in self._vocabularies:
             runs = run_numbers(random, rows, burst)
             count = int(runs[-1]) + 1 if rows else 0
-            chosen.append(base + ranks(random, count, len(values), self.chosen["exponent"])[runs])
+            chosen.append(base + draw(random, zipf_borders(len(values), self.chosen["exponent"]), count)[runs])
             present.append((random.random(count) >= self.chosen["absent"])[runs])
             base += len(values)
         is_present, all_values = np.stack(present, axis=1), pa.concat_arrays([values for _, values, _ in self._vocabularies])
@@ -142,7 +139,7 @@ class SyntheticMessages(BlockSource):
         return pa.MapArray.from_arrays(pa.array(offsets), pa.array(names).take(pa.array(which)), items)
 
     def _keys(self, random: np.random.Generator, rows: int) -> pa.Array:
-        chosen = ranks(random, rows, self.chosen["keys"], self.chosen["exponent"])
+        chosen = draw(random, zipf_borders(self.chosen["keys"], self.chosen["exponent"]), rows)
         return vocabulary("key", _KEYS, self.chosen["keys"]).take(pa.array(chosen, mask=random.random(rows) < 0.2))
 
     def _times(self, random: np.random.Generator, chunk: int) -> Numbers:
@@ -179,14 +176,6 @@ def run_numbers(random: np.random.Generator, rows: int, mean: float) -> Numbers:
     begins[:1] = True
     numbers: Numbers = np.cumsum(begins) - 1
     return numbers
-
-
-def ranks(random: np.random.Generator, count: int, values: int, exponent: float) -> Numbers:
-    """Draw ranks from 0; that of rank r has a probability proportional to (r + 1) ** -exponent."""
-    weights: Floats = np.arange(1, values + 1, dtype=np.float64) ** -exponent
-    borders = np.cumsum(weights)
-    drawn: Numbers = np.searchsorted(borders, random.random(count) * borders[-1], side="right").astype(np.int64)
-    return drawn.clip(0, values - 1)
 
 
 def _repeated(text: str, rows: int) -> Any:

@@ -2,8 +2,8 @@
 
     spark.read.format("synthetic_topics").option("rows", 1_000_000).option("mix", "adversarial").load()
 
-Tenants, namespaces, words and the values of properties follow Zipf's law; the classes and their shares stand in `topic_forms`. Names are
-unique. A corpus of fewer rows is the beginning of one of more rows with the same other options.
+Tenants, namespaces, words and the values of properties follow Zipf's law; the classes (`kind`) and their shares stand in `topic_forms`.
+Names are unique. A corpus of fewer rows is the beginning of one of more rows with the same other options.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from conformance.corpus.columns import TOPIC_COLUMNS, ddl
 from conformance.corpus.sources.blocks import BLOCK, COMMON, BlockSource, generator
 from conformance.corpus.sources.options import Option
 from conformance.corpus.sources.topic_forms import FORMS, GROUP, KINDS, MIXES, PROPERTIES, WORDS
 from conformance.corpus.sources.zipf import draw, zipf_borders
 
-SCHEMA = "id LONG, topic STRING, kind STRING, properties MAP<STRING,STRING>"
-"""The columns: `topic` is a full name, `kind` one of `topic_forms.KINDS`."""
 _STREAM = 1
 _KIND_OF_FORM = np.array([KINDS.index(form.kind) for form in FORMS])
 _FIRST_FORM = np.array([int(np.argmax(kind == _KIND_OF_FORM)) for kind in range(len(KINDS))])
@@ -50,7 +49,7 @@ class SyntheticTopics(BlockSource):
 
     def schema(self) -> str:
         """Return the columns."""
-        return SCHEMA
+        return ddl(TOPIC_COLUMNS)
 
     def block(self, number: int, rows: int) -> pa.RecordBatch:
         """Draw a block; one with fewer rows is the beginning of the full one."""
@@ -60,7 +59,7 @@ class SyntheticTopics(BlockSource):
         topics = self._topics(chance, ids, kinds)
         properties = self._properties(chance)
         columns = [pa.array(ids), topics, _taken(pa.array(KINDS), kinds), properties]
-        return pa.RecordBatch.from_arrays(columns, names=["id", "topic", "kind", "properties"]).slice(0, rows)
+        return pa.RecordBatch.from_arrays(columns, names=list(TOPIC_COLUMNS)).slice(0, rows)
 
     def _topics(self, chance: np.random.Generator, ids: npt.NDArray[np.int64], kinds: npt.NDArray[np.int64]) -> pa.Array:
         tables = self._tables

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from conformance.corpus.columns import MESSAGE_COLUMNS, TOPIC_COLUMNS
+from conformance.corpus.columns import MESSAGE_COLUMNS, TOPIC_COLUMNS, ddl
 from conformance.corpus.inputs.text import text_batches
 from conformance.corpus.sources.jar_topics import MESSAGES, TOPICS
 from conformance.corpus.sources.options import Option, read_options
@@ -37,7 +37,7 @@ class UserText(DataSource):
 
     def schema(self) -> str:
         """Return the columns."""
-        return ", ".join(f"{name} {kind}" for name, kind in self._columns.items())
+        return ddl(self._columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what Spark reads from."""

@@ -12,7 +12,7 @@ from refimpl.wire import encode_frame, wrap
 
 
 @dataclass
-class Outcome:
+class Tally:
     """What one watcher exchanged, and when it learned of changes. Counts start after its first answer.
 
     Attributes:
@@ -25,7 +25,7 @@ class Outcome:
         changes: Of what it watches.
         untold: Those of them that were never announced to it, since they were undone before.
         staleness: Number of changes that it learned of, by delay in milliseconds.
-        laws: Whether each law holds, by name.
+        laws: Whether each law holds that speaks of it, by name.
     """
 
     latency: int = 0

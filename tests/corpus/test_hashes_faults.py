@@ -1,0 +1,76 @@
+"""Each law of the job `hashes_agree` breaks when it should: faults in ranges, in what joins them, in the reference, and in diffs."""
+
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import functions as sql
+
+from conformance.corpus.filtering.checksums import Part
+from conformance.corpus.job import Run
+from conformance.corpus.jobs import hashes_agree
+from conformance.corpus.jobs.hashes_agree import COMES, GOES, JOB
+from tests.samples.faults import fault, planted
+
+pytestmark = pytest.mark.usefixtures("without_compiling")
+NAMES = ["a", "a,b", "b", "é", "\uff5e", "\U00010000", "\U0010ffff", *(f"topic-{number}" for number in range(40))]
+TOPICS = [f"persistent://t/{space}/{name}" for space in ("n", "n-2", "m") for name in NAMES]
+
+
+def two_as_one(right):
+    return lambda: sql.when(right() == "t/n-2", "t/n").otherwise(right())
+
+
+def without_first(right):
+    """Lose the first topic of each range."""
+    return lambda batches: right(batch.slice(1) for batch in batches)
+
+
+def without_one(right):
+    return lambda table: right(table.slice(1))
+
+
+def nothing_goes(right):
+    """Give topics that go another number, by which they stay."""
+    return lambda table: right(table.set_column(2, "_number", pc.if_else(pc.equal(table["_number"], GOES), 2, table["_number"])))
+
+
+def nothing_comes(right):
+    return lambda table: right(table.filter(pc.not_equal(table["_number"], COMES)))
+
+
+HASHES, OF_JOB = "conformance.corpus.filtering.hashes", "conformance.corpus.jobs.hashes_agree"
+OF_REFERENCE = ("distributed-hash", "diff-applied-stepwise")
+"""Laws that compare hashed ranges with the reference."""
+ALL_FAULTS = (
+    fault("nothing is wrong", f"{HASHES}:hexadecimal", lambda right: right),
+    fault("topics are in the order of UTF-8", f"{HASHES}:utf16_order", lambda right: lambda: sql.encode("topic", "UTF-8"), *OF_REFERENCE),
+    fault("bytes of the hash upside down", f"{HASHES}:hexadecimal", lambda right: lambda checksum: checksum.to_bytes(4, "big").hex(), *OF_REFERENCE),
+    fault("ranges are joined without a comma", "conformance.corpus.filtering.checksums:_COMMA", lambda right: Part(0, 0), *OF_REFERENCE, "any-division"),
+    fault("ranges are joined from behind", f"{HASHES}:joined", lambda right: lambda parts: right(list(parts)[::-1]), *OF_REFERENCE, "any-division"),
+    fault("each range loses a topic", f"{HASHES}:_hash_ranges", without_first, *OF_REFERENCE, "any-division"),
+    fault("two namespaces are one", f"{HASHES}:namespace_of", two_as_one, *OF_REFERENCE),
+    fault("the reference loses a topic", f"{HASHES}:_hash_by_reference", without_one, "distributed-hash"),
+    fault("one range is hashed without a topic", f"{OF_JOB}:whole_hash", lambda right: lambda topics, parts: right(topics.where(f"topic != '{TOPICS[0]}'") if parts == 1 else topics, parts), "any-division"),
+    fault("a diff does not tell what goes", f"{OF_JOB}:_diff", lambda right: lambda *given: (right(*given)[0], right(*given)[1].limit(0)), "diff-applied"),
+    fault("a diff tells what comes as what goes", f"{OF_JOB}:_diff", lambda right: lambda *given: right(*given)[::-1], "diff-applied"),
+    fault("what comes is there twice", f"{OF_JOB}:_with_diff", lambda right: lambda topics, added, removed: right(topics, added.union(added), removed), "diff-applied"),
+    fault("nothing goes from the reference's set", f"{OF_JOB}:_apply_diff", nothing_goes, "diff-applied-stepwise"),
+    fault("nothing comes into the reference's set", f"{OF_JOB}:_apply_diff", nothing_comes, "diff-applied-stepwise"),
+)  # fmt: skip
+"""Faults of one side of a law, or of both where another law looks at them."""
+
+
+@pytest.fixture
+def few_parts(spark):
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    yield
+    spark.conf.unset("spark.sql.shuffle.partitions")
+
+
+def test_each_fault_breaks_just_the_laws_that_speak_of_it(spark, few_parts):
+    topics = spark.createDataFrame([(topic,) for topic in TOPICS], "topic STRING").coalesce(1).localCheckpoint()
+    run = Run(spark, JOB.parser().parse_args(["--ranges", "4", "--changed", "5"]))
+    found = {}
+    for one in ALL_FAULTS:
+        with planted(one):
+            found[one.name] = {law.name for law in hashes_agree._check(run, topics).laws if law.broken}
+    assert {one.name: found[one.name] for one in ALL_FAULTS if found[one.name] != one.laws} == {}

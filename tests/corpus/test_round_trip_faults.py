@@ -1,0 +1,201 @@
+"""Each law of the job `round_trip` breaks when it should: faults in encoders and decoders, and in how captures are written and read."""
+
+import dataclasses
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as sql
+
+from conformance.corpus import round_trip as rules
+from conformance.corpus.captures import MAX_FRAME_SIZE, Origin, Stream
+from conformance.corpus.jobs import round_trip
+from conformance.corpus.jobs.round_trip import OF_FRAMES, RAW, SPLITS, count_batches
+from conformance.corpus.sources.pulsar_capture import batches, find_pieces
+from refimpl.wire import SingleMessage, WireError, command, compress, encode_batch, encode_frame, encode_payload
+from refimpl.wire.pulsar_api_pb2 import LZ4, SNAPPY, ZLIB, ZSTD, BrokerEntryMetadata, MessageMetadata, SingleMessageMetadata
+from tests.samples.faults import fault, planted
+
+PONG = encode_frame(command("pong"))
+pytestmark = pytest.mark.usefixtures("without_compiling")
+
+
+def sends():
+    """Return payloads of all kinds."""
+    messages = [SingleMessage(SingleMessageMetadata(partition_key=f"k{number}"), b"x" * number) for number in range(1, 5)]
+    body = encode_batch(messages)
+    for number, compression in enumerate((0, LZ4, ZLIB, ZSTD, SNAPPY)):
+        metadata = MessageMetadata(producer_name="p", sequence_id=number, publish_time=5, num_messages_in_batch=4)
+        metadata.compression, metadata.uncompressed_size = compression, len(body)
+        yield encode_payload(metadata, compress(body, compression))
+    single = MessageMetadata(producer_name="p", sequence_id=9, publish_time=5)
+    for checksum in ("valid", "invalid", "absent"):
+        yield encode_payload(single, b"some body", checksum=checksum)
+    yield encode_payload(single, b"some body", broker_entry_metadata=BrokerEntryMetadata(index=5))
+
+
+def frames():
+    """Return what one side sends; the second frame has a field that is not known."""
+    watch = encode_frame(command("watchTopicList", request_id=1, watcher_id=2, namespace="public/default", topics_pattern="a.*"))
+    size = int.from_bytes(watch[:4], "big") + 4
+    unknown = size.to_bytes(4, "big") + (size - 4).to_bytes(4, "big") + watch[8:] + b"\xa2\x1f\x01x"
+    sent = [encode_frame(command("send", producer_id=1, sequence_id=number), data) for number, data in enumerate(sends())]
+    return [watch, unknown, encode_frame(command("ping")), *sent]
+
+
+def rows(target):
+    """Return two connections, each in both directions, as an event log has them."""
+    for connection in ("1", "2"):
+        for direction in ("client", "broker"):
+            stream = Stream(Origin(f"{target}.jsonl", connection, direction, float(connection), target))
+            for data in frames() if direction == "client" else frames()[::-1]:
+                yield from stream.feed(data)
+
+
+def type_last(right):
+    """Write the type of a command behind what it says."""
+
+    def encode(base, payload):
+        data = right(base, payload)
+        end = 8 + int.from_bytes(data[4:8], "big")
+        return data[:8] + data[10:end] + data[8:10] + data[end:]
+
+    return encode
+
+
+def one_more_field(right):
+    def encode(base, payload):
+        base = type(base).FromString(base.SerializeToString() + b"\xf2\x3f\x01x")
+        return right(base, payload)
+
+    return encode
+
+
+def without_unknown(right):
+    def decode(data):
+        frame = right(data)
+        frame.command.DiscardUnknownFields()
+        return frame
+
+    return decode
+
+
+def refusing(right):
+    def refuse(*given, **more):
+        right(*given, **more)
+        raise WireError(0, "it is refused")
+
+    return refuse
+
+
+def refusing_if_compressed(right):
+    return lambda body, compression, size: refusing(right)(body, compression, size) if compression else right(body, compression, size)
+
+
+def receiving(change):
+    """Change which frames come out of a piece."""
+
+    def wrong(right):
+        return type("Wrong", (right,), {"receive": lambda self, data: change(list(super(type(self), self).receive(data)))})
+
+    return wrong
+
+
+def written(change):
+    """Write other rows into a raw capture."""
+    return lambda right: lambda folder, given: right(folder, change(list(given)))
+
+
+def named(**changes):
+    return lambda right: lambda origin, number: right(origin, number).model_copy(update=changes)
+
+
+def doubled(bases):
+    return [*bases, *bases[-1:]]
+
+
+RULES, JOB, READ = "conformance.corpus.round_trip", "conformance.corpus.jobs.round_trip", "conformance.corpus.sources.pulsar_capture"
+NAMED = "conformance.corpus.captures.raw:_named"
+ALL_FAULTS = (
+    fault("nothing is wrong", f"{RULES}:encode_frame", lambda right: right),
+    fault("fields in another order", f"{RULES}:encode_frame", type_last, "command"),
+    fault("a field more", f"{RULES}:encode_frame", one_more_field, "command", "value"),
+    fault("no payload", f"{RULES}:encode_frame", lambda right: lambda base, _: right(base, None), "command", "value"),
+    fault("unknown fields are lost", f"{RULES}:decode_frame", without_unknown, "command"),
+    fault("checksums are made right", f"{RULES}:encode_payload", lambda right: lambda *given, **more: right(*given, **{**more, "checksum": "valid"}), "payload"),
+    fault("bodies are cut", f"{RULES}:encode_payload", lambda right: lambda header, body, **more: right(header, body[:-1], **more), "payload"),
+    fault("what the broker added is lost", f"{RULES}:encode_payload", lambda right: lambda *given, **more: right(*given, **{**more, "broker_entry_metadata": None}), "payload"),
+    fault("messages of a batch upside down", f"{RULES}:encode_batch", lambda right: lambda messages: right(messages[::-1]), "batch"),
+    fault("the last message of a batch is lost", f"{RULES}:decode_batch", lambda right: lambda *given: right(*given)[:-1], "batch"),
+    fault("the last message of a batch is there twice", f"{RULES}:decode_batch", lambda right: lambda *given: doubled(right(*given)), "batch"),
+    fault("bodies are turned before they are compressed", f"{RULES}:compress", lambda right: lambda body, *given: right(body[::-1], *given), "compression"),
+    fault("no headers can be read", "refimpl.wire:Frame.payload", refusing, "payload"),
+    fault("no batch can be read", f"{RULES}:decode_batch", refusing, "batch"),
+    fault("compressed bodies can't be read", f"{RULES}:decompress", refusing_if_compressed, "compression"),
+    fault("frames of a piece upside down", f"{RULES}:FrameDecoder", receiving(lambda found: found[::-1]), "pieces"),
+    fault("the last frame of a piece is lost", f"{RULES}:FrameDecoder", receiving(lambda found: found[:-1]), "pieces"),
+    fault("the last frame of a piece is there twice", f"{RULES}:FrameDecoder", receiving(doubled), "pieces"),
+    fault("frames are written upside down", f"{JOB}:write_capture", written(lambda given: given[::-1]), "raw"),
+    fault("the last frame is not written", f"{JOB}:write_capture", written(lambda given: given[:-1]), "raw"),
+    fault("the last frame is written twice", f"{JOB}:write_capture", written(doubled), "raw"),
+    fault("a frame is written into another connection", f"{JOB}:write_capture", written(lambda given: [dataclasses.replace(given[0], origin=given[-1].origin), *given[1:]]), "raw"),
+    fault("directions are turned", NAMED, lambda right: lambda origin, number: right(dataclasses.replace(origin, direction={"client": "broker", "broker": "client"}[origin.direction]), number), "raw"),
+    fault("nobody says when a connection was opened", NAMED, named(start=None), "raw"),
+    fault("parts that are read in Spark lose their first frame", f"{READ}:part_rows", lambda right: lambda *given: iter(list(right(*given))[1:]), "raw"),
+    fault("files are divided within frames in Spark", f"{READ}:borders", lambda right: lambda path, length, *_: [(0, 20), (20, length)], "raw"),
+    fault("files are divided within frames", f"{RULES}:borders", lambda right: lambda path, length, *_: [(0, 20), (20, length)], "splits"),
+    fault("files are divided with a gap", f"{RULES}:borders", lambda right: lambda *given: right(*given)[:-1], "splits"),
+    fault("files are divided in another order", f"{RULES}:borders", lambda right: lambda *given: right(*given)[::-1], "splits"),
+    fault("each part loses its last frame", f"{RULES}:part_rows", lambda right: lambda *given: iter(list(right(*given))[:-1]), "splits"),
+)  # fmt: skip
+"""Faults of the reference's wire format, and of captures."""
+
+
+def laws_of_frames(given):
+    table = pa.Table.from_batches(one for batch in batches(given) for one in count_batches([batch], 1)).to_pylist()
+    outcomes = [round_trip._outcome(law, table) for law in OF_FRAMES]
+    return {outcome.name for outcome in outcomes if outcome.broken}
+
+
+def read_again(folder, given):
+    """Write a raw capture, and read it in parts."""
+    round_trip.write_capture(folder, given)
+    pieces, defects = find_pieces(folder, 200, MAX_FRAME_SIZE)
+    assert len(pieces) >= 8
+    return [*defects, *(row for piece in pieces for row in piece.rows(MAX_FRAME_SIZE))]
+
+
+def divided(folder):
+    """Tell whether the files of a capture give other rows in parts."""
+    pieces, _ = find_pieces(folder, MAX_FRAME_SIZE, MAX_FRAME_SIZE)
+    return any(rules.split_file(piece.path, piece.origin, piece.end).broken for piece in pieces)
+
+
+def frame_of(spark, given):
+    return spark.createDataFrame(pa.Table.from_batches(batches(given)).combine_chunks())
+
+
+def test_each_fault_breaks_just_the_laws_that_speak_of_it(spark, tmp_path):
+    round_trip.write_capture(tmp_path / "right", rows("right"))
+    found, logged, read = {}, [], []
+    for number, one in enumerate(ALL_FAULTS):
+        given = list(rows(one.name))
+        with planted(one):
+            found[one.name] = laws_of_frames(given) | ({SPLITS.name} if divided(tmp_path / "right") else set())
+            read += read_again(tmp_path / str(number), given)
+        logged += given
+    places = sql.concat_ws(" ", "file", "connection"), sql.col("connection")
+    logs, files = (round_trip._signatures(frame_of(spark, some), place) for some, place in zip((logged, read), places, strict=True))
+    for key in logs.keys() | files.keys():
+        if logs.get(key) != files.get(key):
+            found[key[0]].add(RAW.name)
+    assert {one.name: found[one.name] for one in ALL_FAULTS if found[one.name] != one.laws} == {}
+
+
+def test_what_is_the_same_is_one_outcome(spark, tmp_path):
+    given = list(rows("t"))
+    right = frame_of(spark, given), frame_of(spark, read_again(tmp_path / "c", given))
+    outcome = round_trip._same_frames(*right)
+    assert (outcome.checked, outcome.broken) == (len(given), 0)
+    turned = [dataclasses.replace(row, data=PONG) if row.command == "ping" else row for row in given]
+    outcome = round_trip._same_frames(frame_of(spark, turned), right[1])
+    assert (outcome.broken, outcome.examples) == (4, [{"target": "t", "command": "ping"}])
