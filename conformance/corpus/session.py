@@ -38,6 +38,7 @@ _SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.ansi.enabled": "true",
+    "spark.sql.variant.allowDuplicateKeys": "true",  # the last one counts, as for other readers of JSON
 }
 _LOCAL: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
