@@ -19,7 +19,8 @@ from conformance.corpus.errors import SparkError
 from conformance.java import JavaError, find_java
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 MEGABYTES = 2048
 """What the driver gets if nothing else is said, in MiB: enough for all jobs over 10 million rows on two cores."""
@@ -95,6 +96,12 @@ def spark_session(
         yield spark
     finally:
         spark.stop()
+
+
+def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Return a table as a frame, with all its rows: behind a chunk without rows `createDataFrame` loses rows, or its memory."""
+    batches = [batch for batch in table.to_batches() if batch.num_rows]
+    return spark.createDataFrame(table.from_batches(batches) if batches else table.schema.empty_table())
 
 
 def is_submitted() -> bool:

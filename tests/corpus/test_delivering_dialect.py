@@ -16,6 +16,7 @@ from conformance.corpus.delivering.dialect import END, json_classes, json_outsid
 from conformance.corpus.delivering.laws import judge
 from conformance.corpus.delivering.stored import STORED
 from conformance.corpus.delivering.subscriptions import RECORD, Subscription
+from conformance.corpus.session import frame_of
 from refimpl.proposals.message_filter import Candidate, SchemaAccess
 from refimpl.proposals.message_filter.avro import BasicAvroFilter
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata, Schema
@@ -62,7 +63,7 @@ def by_reference(form, payload):
 
 def judged(spark, payloads):
     """Return what the reference says of each payload, what columns say, and whether it is outside; of those outside columns say no."""
-    frame = spark.createDataFrame(pa.table({"number": range(len(payloads)), "payload": pa.array(payloads, pa.binary())}).combine_chunks())
+    frame = frame_of(spark, pa.table({"number": range(len(payloads)), "payload": pa.array(payloads, pa.binary())}))
     read = frame.select("number", _json_fits(sql.col("payload"), ASKED).alias("fits"), json_outside(sql.col("payload")).alias("outside"))
     rows = sorted((row["number"], row["fits"], row["outside"]) for row in read.collect())
     return [(by_reference(Schema.Json, payload), fits, outside) for payload, (_, fits, outside) in zip(payloads, rows, strict=True)]
@@ -195,7 +196,7 @@ def entry(number, payload):
 
 def test_entries_outside_are_counted_and_break_no_law(spark):
     payloads = [b'{"region":"eu"}', octets(WITNESSES["half a character"]), varint(-1) + varint(2) + b"eu" + varint(5) + varint(0)]
-    entries = spark.createDataFrame(pa.Table.from_pylist([entry(*one) for one in enumerate(payloads)], STORED).combine_chunks())
+    entries = frame_of(spark, pa.Table.from_pylist([entry(*one) for one in enumerate(payloads)], STORED))
     found = judge(entries, [ASKED, Subscription("avro", fields={"region": "eu"}), Subscription("all")])
     assert [one.name for one in found.outcomes if one.broken] == []
     assert {name: one["outside"] for (name,), one in found.counters.items()} == {"json": 1, "avro": 1, "all": 0}
