@@ -51,6 +51,7 @@ _MESSAGES = pa.schema(
         ("properties", _MAP),
         ("payload", pa.binary()),
         ("payload_size", pa.int32()),
+        ("event_time", pa.int64()),
     ]
 )
 
@@ -66,7 +67,7 @@ def messages(frames: DataFrame) -> DataFrame:
     """Return the messages that clients sent; those of one connection have to fit into memory."""
     schema = (
         "file STRING, connection STRING, place BIGINT, topic STRING, producer_name STRING, sequence_id BIGINT, publish_time BIGINT, "
-        "key STRING, properties MAP<STRING, STRING>, payload BINARY, payload_size INT"
+        "key STRING, properties MAP<STRING, STRING>, payload BINARY, payload_size INT, event_time BIGINT"
     )
     wanted = frames.where(F.col("command").isin("producer", "producer_success", "send"))
     sent = (
@@ -221,9 +222,14 @@ def _opened(frame: Frame, without: Counter[str]) -> Iterator[dict[str, Any]]:
 
 def _message(outer: MessageMetadata, own: MessageMetadata | SingleMessageMetadata, body: bytes) -> dict[str, Any]:
     return {
-        "publish_time": (outer.publish_time + _SIGN) % (2 * _SIGN) - _SIGN,
+        "publish_time": _signed(outer.publish_time),
         "key": own.partition_key if own.HasField("partition_key") else None,
         "properties": {pair.key: pair.value for pair in own.properties},
         "payload": body,
         "payload_size": len(body),
+        "event_time": _signed(own.event_time) if own.event_time else None,
     }
+
+
+def _signed(number: int) -> int:
+    return (number + _SIGN) % (2 * _SIGN) - _SIGN

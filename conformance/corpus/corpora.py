@@ -63,7 +63,7 @@ def _check(corpus: str, what: str) -> None:
     elif kind == "capture":
         check_capture(path)
     elif kind == "text":
-        for _ in text.text_batches(Path(corpus), columns):
+        for _ in text.text_batches(Path(corpus), columns if what == TOPICS else {**columns, **MAY_HAVE}):
             pass
     elif kind == "parquet" and (local := _local(corpus)) is not None:
         required = {"topic": columns["topic"]} if what == TOPICS else columns

@@ -60,6 +60,7 @@ def test_a_message_has_its_own_key_properties_and_payload():
         "properties": {"x": "y"},
         "payload": b"body",
         "payload_size": 4,
+        "event_time": None,
     }
 
 

@@ -203,7 +203,7 @@ def find_pieces(home: Path, part: int, limit: int) -> tuple[list[Piece], list[Fr
 
 
 def unread_files(text: str) -> list[Path]:
-    """Return what is in the folder of a capture and is not read: files that no index names, and links to folders.
+    """Return what is in the folder of a capture and is not read: files that no index names, links to folders, and what is no file.
 
     Args:
         text: The path, as for `corpus_path`.
@@ -213,7 +213,9 @@ def unread_files(text: str) -> list[Path]:
         return []
     folder = home.parent if home.is_file() else home
     read = {piece.path for piece in find_pieces(home, sys.maxsize, MAX_FRAME_SIZE)[0]}
-    return [path for path in sorted(folder.rglob("*")) if path not in read and path.name != INDEX and (path.is_symlink() or path.is_file())]
+    return [
+        path for path in sorted(folder.rglob("*")) if path not in read and path.name != INDEX and (path.is_symlink() or not path.is_dir())
+    ]
 
 
 def check_capture(text: str) -> None:
