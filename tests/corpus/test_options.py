@@ -146,6 +146,14 @@ def test_a_job_exits_by_its_laws_and_leaves_a_result(no_spark, tmp_path, capsys,
     assert "a part .." in shown.err
 
 
+def test_what_captures_have_besides_is_in_the_result_and_in_one_line(no_spark, monkeypatch, tmp_path, capsys):
+    without = {"capture:x.pcap": {"encrypted messages": 1200, "pieces that are no frame: cut": 3}}
+    monkeypatch.setattr(Job, "_left_out", lambda *_: without)
+    assert run_job(lambda run: Findings([law(1, 0)]), tmp_path) == HOLD
+    assert json.loads((tmp_path / "r.json").read_text())["left out"] == without
+    assert "left out of capture:x.pcap: 1,200 encrypted messages, 3 pieces that are no frame: cut\n" in capsys.readouterr().out
+
+
 def test_bad_input_is_one_line_and_leaves_the_result_that_was_there(no_spark, tmp_path, capsys):
     (tmp_path / "r.json").write_text("old")
 
