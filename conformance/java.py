@@ -66,9 +66,13 @@ async def find_java(whose: str = "Apache Pulsar") -> Java:
 
 
 async def _major_version(program: Path) -> int:
-    process = await asyncio.create_subprocess_exec(
-        program, "-version", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
+    """Return the version of a runtime; 0 if it does not tell, or can't be started."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program, "-version", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+    except OSError:
+        return 0
     output, _ = await process.communicate()
     match = _VERSION.search(output.decode(errors="replace"))
     return int(match[1]) if match else 0

@@ -1,11 +1,13 @@
 """Topics and messages in captures: the topics that commands name, and the messages that producers sent.
 
 Messages are those that a client sent, batches opened; encrypted ones can't be read and are left out, and so is what a producer sends that
-was opened before the capture began. A producer's name gets its connection and file added, since captures may repeat names.
+was opened before the capture began. `left_out` counts what is left out, each under a name. A producer's name gets its connection and file
+added, since captures may repeat names.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +16,7 @@ from google.protobuf.message import Message
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from conformance.corpus.captures import defect_class
 from conformance.corpus.inputs.names import topic_name
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.scalable_topics.layout import SCALABLE, SEGMENT
@@ -22,10 +25,19 @@ from refimpl.wire.pulsar_api_pb2 import BaseCommand, MessageMetadata, SingleMess
 
 _FIELDS = frozenset({"topic", "topics", "new_topics", "deleted_topics", "added", "removed", "resolved_topic_name", "segment_topic"})
 """Fields that hold names of topics, in whatever command; what is no such name is left out."""
+ENCRYPTED = "encrypted messages"
+NO_PRODUCER = "messages of producers that were opened before the capture began"
+NO_TOPIC = "messages to what is no topic"
+NO_NAME = "names that are no topics"
+DAMAGED_HEADER = "entries whose header is damaged"
+DAMAGED_BODY = "entries that can't be decompressed or divided into messages"
+REPEATED = "properties whose key comes again in a message"
+"""What is left out, besides pieces that are no frame, which have their class as name."""
 _SIGN = 1 << 63
 """Java reads larger numbers as negative ones."""
 _MAP = pa.map_(pa.string(), pa.string())
 _TOPICS = pa.schema([("topic", pa.string()), ("kind", pa.string())])
+_LEFT_OUT = pa.schema([("what", pa.string()), ("count", pa.int64())])
 _MESSAGES = pa.schema(
     [
         ("file", pa.string()),
@@ -39,6 +51,7 @@ _MESSAGES = pa.schema(
         ("properties", _MAP),
         ("payload", pa.binary()),
         ("payload_size", pa.int32()),
+        ("event_time", pa.int64()),
     ]
 )
 
@@ -54,7 +67,7 @@ def messages(frames: DataFrame) -> DataFrame:
     """Return the messages that clients sent; those of one connection have to fit into memory."""
     schema = (
         "file STRING, connection STRING, place BIGINT, topic STRING, producer_name STRING, sequence_id BIGINT, publish_time BIGINT, "
-        "key STRING, properties MAP<STRING, STRING>, payload BINARY, payload_size INT"
+        "key STRING, properties MAP<STRING, STRING>, payload BINARY, payload_size INT, event_time BIGINT"
     )
     wanted = frames.where(F.col("command").isin("producer", "producer_success", "send"))
     sent = (
@@ -64,6 +77,39 @@ def messages(frames: DataFrame) -> DataFrame:
     return sent.withColumn("id", number.cast("bigint")).drop("file", "connection", "place")
 
 
+def left_out(frames: DataFrame) -> dict[str, int]:
+    """Count what `topics` and `messages` leave out, by name.
+
+    Args:
+        frames: All rows of the captures, also those that are no frame.
+    """
+    sent = frames.where(F.col("command").isin("producer", "send") & (F.col("direction") == "client"))
+    rows = sent.select("file", "connection", "direction", "offset", "octets").groupBy("file", "connection")
+    found = rows.applyInArrow(_left_out_of_group, "what STRING, count BIGINT")
+    others = frames.select("octets", "_corrupt").mapInArrow(_left_out_of_rows, "what STRING, count BIGINT")
+    total = found.unionAll(others).groupBy("what").agg(F.sum("count").alias("count")).sort("what")
+    return {row["what"]: row["count"] for row in total.collect()}
+
+
+def _left_out_of_group(table: pa.Table) -> pa.Table:
+    found: Counter[str] = Counter()
+    rows = sorted(table.select(["offset", "octets"]).to_pylist(), key=lambda row: row["offset"])
+    for _ in messages_of([row["octets"] for row in rows], [], "", found):
+        pass
+    return pa.Table.from_pylist([{"what": what, "count": count} for what, count in found.items() if count], schema=_LEFT_OUT)
+
+
+def _left_out_of_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        found: Counter[str] = Counter()
+        for row in batch.to_pylist():
+            if row["_corrupt"] is not None:
+                found[f"pieces that are no frame: {defect_class(row['_corrupt'])}"] += 1
+            else:
+                topics_in(decode_frame(row["octets"]).command, found)
+        yield pa.RecordBatch.from_pylist([{"what": what, "count": count} for what, count in found.items()], schema=_LEFT_OUT)
+
+
 def _topic_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         names = {name for data in batch.column("octets").to_pylist() for name in topics_in(decode_frame(data).command)}
@@ -71,13 +117,20 @@ def _topic_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         yield pa.RecordBatch.from_pylist(rows, schema=_TOPICS)
 
 
-def topics_in(command: BaseCommand) -> set[tuple[str, str]]:
-    """Return the topics that a command names: full name, and kind."""
+def topics_in(command: BaseCommand, without: Counter[str] | None = None) -> set[tuple[str, str]]:
+    """Return the topics that a command names: full name, and kind.
+
+    Args:
+        command: The command.
+        without: Counts what is left out.
+    """
+    without = Counter() if without is None else without
     found = set()
     for text in _names(sub_message(command)):
         try:
             name = topic_name(text)
         except Refused:
+            without[NO_NAME] += 1
             continue
         ordinary = name.full.partition("://")[0] not in (SCALABLE, SEGMENT)
         found.add((name.full, "partition" if ordinary and name.partition >= 0 else name.full.partition("://")[0]))
@@ -103,16 +156,20 @@ def _of_group(table: pa.Table) -> pa.Table:
     return pa.Table.from_pylist([{**where, "place": place, **message} for place, message in enumerate(found)], schema=_MESSAGES)
 
 
-def messages_of(sent: Sequence[bytes], received: Sequence[bytes], whose: str) -> Iterator[dict[str, Any]]:
+def messages_of(
+    sent: Sequence[bytes], received: Sequence[bytes], whose: str, without: Counter[str] | None = None
+) -> Iterator[dict[str, Any]]:
     """Return the messages that a client sent on one connection.
 
     Args:
         sent: Its frames, in order; only those of producers matter.
         received: The broker's frames, in order.
         whose: Suffix for the producers' names.
+        without: Counts what is left out.
     """
+    without = Counter() if without is None else without
     names = _producer_names(received)
-    producers: dict[int, tuple[str, str]] = {}
+    producers: dict[int, tuple[str, str] | None] = {}
     sequence: dict[tuple[str, str], int] = {}
     for data in sent:
         frame = decode_frame(data)
@@ -123,9 +180,13 @@ def messages_of(sent: Sequence[bytes], received: Sequence[bytes], whose: str) ->
             try:
                 producers[opened.producer_id] = topic_name(opened.topic).full, f"{name} of {whose}"
             except Refused:
-                producers.pop(opened.producer_id, None)
-        elif kind == "send" and (producer := producers.get(frame.command.send.producer_id)) is not None:
-            for row in _opened(frame):
+                producers[opened.producer_id] = None
+        elif kind == "send":
+            producer = producers.get(frame.command.send.producer_id)
+            if producer is None:
+                without[NO_TOPIC if frame.command.send.producer_id in producers else NO_PRODUCER] += max(1, frame.command.send.num_messages)
+                continue
+            for row in _opened(frame, without):
                 number = sequence.get(producer, 0)
                 sequence[producer] = number + 1
                 yield {"topic": producer[0], "producer_name": producer[1], "sequence_id": number, **row}
@@ -137,27 +198,38 @@ def _producer_names(received: Iterable[bytes]) -> Mapping[int, str]:
     return {answer.request_id: answer.producer_name for answer in answers}
 
 
-def _opened(frame: Frame) -> Iterator[dict[str, Any]]:
+def _opened(frame: Frame, without: Counter[str]) -> Iterator[dict[str, Any]]:
     try:
         payload = frame.payload()
-        metadata = payload.metadata
-        if metadata.encryption_keys:
-            return
-        body = decompress(payload.body, metadata.compression, metadata.uncompressed_size)
-        if not is_batch(metadata):
-            yield _message(metadata, metadata, body)
-            return
-        for single in decode_batch(body, metadata.num_messages_in_batch):
-            yield _message(metadata, single.metadata, single.body)
     except WireError:
+        without[DAMAGED_HEADER] += 1
         return
+    metadata = payload.metadata
+    if metadata.encryption_keys:
+        without[ENCRYPTED] += max(1, metadata.num_messages_in_batch)
+        return
+    try:
+        body = decompress(payload.body, metadata.compression, metadata.uncompressed_size)
+        batch = decode_batch(body, metadata.num_messages_in_batch) if is_batch(metadata) else None
+    except WireError:
+        without[DAMAGED_BODY] += 1
+        return
+    messages = [(metadata, body)] if batch is None else [(one.metadata, one.body) for one in batch]
+    for own, content in messages:
+        without[REPEATED] += len(own.properties) - len({pair.key for pair in own.properties})
+        yield _message(metadata, own, content)
 
 
 def _message(outer: MessageMetadata, own: MessageMetadata | SingleMessageMetadata, body: bytes) -> dict[str, Any]:
     return {
-        "publish_time": (outer.publish_time + _SIGN) % (2 * _SIGN) - _SIGN,
+        "publish_time": _signed(outer.publish_time),
         "key": own.partition_key if own.HasField("partition_key") else None,
         "properties": {pair.key: pair.value for pair in own.properties},
         "payload": body,
         "payload_size": len(body),
+        "event_time": _signed(own.event_time) if own.event_time else None,
     }
+
+
+def _signed(number: int) -> int:
+    return (number + _SIGN) % (2 * _SIGN) - _SIGN

@@ -30,7 +30,7 @@ from conformance.corpus.errors import CorpusError, reason_of
 from conformance.corpus.inputs import text
 from conformance.corpus.inputs.parquet import check_parquet
 from conformance.corpus.sources.jar_topics import MESSAGES, OF_JAR, TOPICS, jar_folder, jar_paths
-from conformance.corpus.sources.pulsar_capture import check_capture
+from conformance.corpus.sources.pulsar_capture import check_capture, unread_files
 
 NAMES = "synthetic, jars, jars:FOLDER, capture:PATH, PATH.parquet, PATH.txt or PATH.jsonl"
 
@@ -63,7 +63,7 @@ def _check(corpus: str, what: str) -> None:
     elif kind == "capture":
         check_capture(path)
     elif kind == "text":
-        for _ in text.text_batches(Path(corpus), columns):
+        for _ in text.text_batches(Path(corpus), columns if what == TOPICS else {**columns, **MAY_HAVE}):
             pass
     elif kind == "parquet" and (local := _local(corpus)) is not None:
         required = {"topic": columns["topic"]} if what == TOPICS else columns
@@ -147,6 +147,20 @@ def _read(spark: SparkSession, corpus: str, what: str, drawn: Mapping[str, objec
     except PySparkException as error:
         raise CorpusError(reason_of(error) or _first_line(error)) from None
     return check_columns(found, TOPIC_COLUMNS if what == TOPICS else MESSAGE_COLUMNS, f"{corpus}: not {what}")
+
+
+def left_out(spark: SparkSession, options: argparse.Namespace) -> dict[str, dict[str, int]]:
+    """Count what the captures that options name have, and topics and messages do not: by capture and name; none if that is nothing."""
+    given = {getattr(options, name, None) or "" for name in ("corpus", "messages")}
+    found = {}
+    for corpus in sorted(one for one in given if one.startswith("capture:")):
+        path = corpus.partition(":")[2]
+        counts = captured.left_out(spark.read.format("pulsar_capture").option("path", path).load())
+        if unread := unread_files(path):
+            counts["files that are no capture"] = len(unread)
+        if counts:
+            found[corpus] = counts
+    return found
 
 
 def _parquet(spark: SparkSession, path: str) -> DataFrame:

@@ -95,7 +95,8 @@ class Job:
                 run = Run(spark, options)
                 began = time.perf_counter()
                 findings = self.check(run)
-                result = self._result(run, findings, time.perf_counter() - began)
+                without = self._left_out(run)
+                result = self._result(run, findings, time.perf_counter() - began, without)
         except SparkError as error:
             print(f"{self.name}: {error}", file=sys.stderr)
             return NOT_RUN
@@ -110,6 +111,8 @@ class Job:
             print(f"{'holds ' if law.holds else 'BROKEN'} {law.name}: {law.broken:,} of {law.checked:,} break it. {law.text}")
             for example in law.examples[:3]:
                 print(f"       {json.dumps(example, ensure_ascii=False)}")
+        for corpus, counts in without.items():
+            print(f"left out of {corpus}: {', '.join(f'{count:,} {what}' for what, count in counts.items())}")
         print(f"result {options.result}")
         return HOLD if all(law.holds for law in findings.laws) else BROKEN
 
@@ -126,13 +129,23 @@ class Job:
         self.add_options(parser)
         return parser
 
-    def _result(self, run: Run, findings: Findings, seconds: float) -> dict[str, Any]:
+    def _left_out(self, run: Run) -> dict[str, dict[str, int]]:
+        """Count what captures have besides the topics and messages in them; a job of its own reads frames, and leaves nothing out."""
+        if self.name == "round_trip" or "capture:" not in str(vars(run.options)):
+            return {}
+        from conformance.corpus.corpora import left_out  # noqa: PLC0415
+
+        with run.part("count what is left out"):
+            return left_out(run.spark, run.options)
+
+    def _result(self, run: Run, findings: Findings, seconds: float, without: Mapping[str, Any]) -> dict[str, Any]:
         options = {name: value for name, value in vars(run.options).items() if name not in ("result", "seed")}
         return {
             "job": self.name,
             "holds": all(law.holds for law in findings.laws),
             "laws": [{**asdict(law), "holds": law.holds} for law in findings.laws],
             "counters": findings.counters,
+            **({"left out": without} if without else {}),
             "options": {name: str(value) if isinstance(value, Path) else value for name, value in options.items()},
             "seed": run.options.seed,
             "versions": {

@@ -7,11 +7,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from conformance.corpus.filtering.comparing import INSIDE, Comparison
 from conformance.corpus.session import spark_session
+from conformance.corpus.sources.jar_topics import jar_folder
 
 _STANDARD_ERROR = 2
 _running = ExitStack()
@@ -32,6 +34,18 @@ def start(cores: int = 2) -> SparkSession:
     stop()
     with _standard_error_kept():
         return _running.enter_context(spark_session("notebook", cores=cores, short=True))
+
+
+def some_jars(pattern: str) -> str:
+    """Return a corpus of some of PySpark's jars, which takes less time than all; it is there until `stop`.
+
+    Args:
+        pattern: For their names, with `*`.
+    """
+    folder = Path(_running.enter_context(tempfile.TemporaryDirectory(prefix="jars-")))
+    for jar in jar_folder("").glob(pattern):
+        (folder / jar.name).symlink_to(jar)
+    return f"jars:{folder}"
 
 
 def stop() -> None:

@@ -19,7 +19,8 @@ from conformance.corpus.errors import SparkError
 from conformance.java import JavaError, find_java
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 MEGABYTES = 2048
 """What the driver gets if nothing else is said, in MiB: enough for all jobs over 10 million rows on two cores."""
@@ -27,6 +28,9 @@ SHARE_OF_ROWS = 0.4
 """So much of it is for rows that are sorted, joined or grouped, outside of Java's heap: only there they can't crowd out what Java needs."""
 OVERHEAD_MEGABYTES = 512
 """What Java and the Python workers take besides, in MiB."""
+PACKAGES: Mapping[str, str] = {"pyspark": "PySpark", "pyarrow": "pyarrow", "pandas": "pandas", "numpy": "NumPy"}
+"""What the extra `spark` installs, as it is imported and as it is called."""
+INSTALL = "pip install 'pulsar-conformance[spark]'"
 LOGGING = f"-Dlog4j2.configurationFile=file:{Path(__file__).parent / 'log4j2.properties'}"
 """Tells Java where it reads what Spark may log."""
 REGIONS = "-XX:G1HeapRegionSize=4m"
@@ -38,6 +42,7 @@ _SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.ansi.enabled": "true",
+    "spark.sql.variant.allowDuplicateKeys": "true",  # the last one counts, as for other readers of JSON
 }
 _LOCAL: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
@@ -96,6 +101,12 @@ def spark_session(
         spark.stop()
 
 
+def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Return a table as a frame, with all its rows: behind a chunk without rows `createDataFrame` loses rows, or its memory."""
+    batches = [batch for batch in table.to_batches() if batch.num_rows]
+    return spark.createDataFrame(table.from_batches(batches) if batches else table.schema.empty_table())
+
+
 def is_submitted() -> bool:
     """Tell whether `spark-submit` started this program."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
@@ -113,8 +124,7 @@ def check(megabytes: int = MEGABYTES) -> Path:
     Raises:
         SparkError: Something is missing.
     """
-    if find_spec("pyspark") is None or find_spec("pyarrow") is None:
-        raise SparkError("PySpark is not installed", hint="pip install 'pulsar-conformance[spark]'")
+    check_installed()
     try:
         with ThreadPoolExecutor(1) as thread:  # in a notebook this thread has an event loop already
             java = thread.submit(lambda: asyncio.run(find_java("Spark"))).result()
@@ -127,6 +137,28 @@ def check(megabytes: int = MEGABYTES) -> Path:
             hint="free some, or give less with --memory",
         )
     return java.program
+
+
+def check_installed() -> None:
+    """Look for the packages of the extra `spark`, without importing them.
+
+    Raises:
+        SparkError: One is missing.
+    """
+    missing = [name for package, name in PACKAGES.items() if find_spec(package) is None]
+    if missing:
+        raise SparkError(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed", hint=INSTALL)
+
+
+def end_without_packages() -> None:
+    """End a program of this package with one line, before it imports what is not there; what is imported otherwise goes on."""
+    if sys.argv[0] != "-m":  # which it is while the packages around a program are imported
+        return
+    try:
+        check_installed()
+    except SparkError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 def available_megabytes() -> int | None:

@@ -117,7 +117,15 @@ def _entries(found: Mapping[str, Mapping[str, int]]) -> list[str]:
         "What each of several subscriptions gets of the entries of messages, some of which are encrypted, damaged or acknowledged in part:",
         "",
         *table(
-            ["subscription", "entries sent", "of these in part", "bytes sent", "permits", "messages that nobody can judge"],
+            [
+                "subscription",
+                "entries sent",
+                "of these in part",
+                "bytes sent",
+                "permits",
+                "messages that nobody can judge",
+                "entries not compared",
+            ],
             (
                 (
                     plain(name),
@@ -126,6 +134,7 @@ def _entries(found: Mapping[str, Mapping[str, int]]) -> list[str]:
                     f"{one['bytes sent'] / one['bytes']:.1%}",
                     f"{one['permits'] / one['messages']:.1%}",
                     _number(one["undecidable"]),
+                    _number(one.get("outside", 0)),
                 )
                 for name, one in found.items()
             ),

@@ -12,6 +12,7 @@ from conformance.corpus.batching.settings import Setting, Want, frequent_values
 from conformance.corpus.batching.sizes import varint_bytes
 from conformance.corpus.batching.windows import with_batches
 from conformance.corpus.jobs import batches_agree
+from conformance.corpus.session import frame_of
 from refimpl.proposals.uniform_batches import Reason
 from tests.samples.batching import awkward, one_producer
 
@@ -32,7 +33,7 @@ def broken(found):
 
 @pytest.fixture(scope="module")
 def corpus(spark):
-    made = spark.createDataFrame(awkward(11)).repartition(3).localCheckpoint()
+    made = frame_of(spark, awkward(11)).repartition(3).localCheckpoint()
     yield made
     made.unpersist()
 
@@ -51,7 +52,7 @@ def test_all_laws_hold_on_an_awkward_corpus(corpus, setting):
 
 def test_long_runs_are_jumped_through_in_pieces(spark):
     rows = [(number, 40 + number % 7, {"region": "eu"}) for number in range(3000)]
-    messages = spark.createDataFrame(one_producer(rows)).localCheckpoint()
+    messages = frame_of(spark, one_producer(rows)).localCheckpoint()
     settings = (
         Setting("short", VALUES, max_messages=3, delay=10**6),
         Setting("longer than a piece", VALUES, max_messages=700, delay=10**6),
@@ -101,7 +102,7 @@ def test_varints(spark):
 
 
 def test_frequent_values_come_in_an_order_that_does_not_depend_on_chance(spark):
-    messages = spark.createDataFrame(one_producer([(0, 0, {"region": value}) for value in ("b", "a", "c", "c", "")]))
+    messages = frame_of(spark, one_producer([(0, 0, {"region": value}) for value in ("b", "a", "c", "c", "")]))
     assert frequent_values(messages, ["version", "region"], 3) == {"version": (), "region": ("c", "", "a")}
 
 

@@ -1,6 +1,7 @@
 """Captures as rows: event logs, raw files, and all that can be wrong with them."""
 
 import gzip
+import os
 import random
 
 import pytest
@@ -29,6 +30,7 @@ from conformance.corpus.sources.pulsar_capture import (
     corpus_path,
     divide,
     find_pieces,
+    unread_files,
 )
 from conformance.engine import log
 from conformance.running import recorder
@@ -388,6 +390,14 @@ def packed(folder, name, data):
             "/index.jsonl: line 1: ../0 is outside the folder (and 2 more)",
         ),
         (
+            lambda home: packed(home, "index.jsonl", b'{"connection": "a", "direction": "client", "file": "0", "file": "1"}\n'),
+            "/index.jsonl: line 1: file is there 2 times",
+        ),
+        (
+            lambda home: packed(home, "index.jsonl", b'{"connection": "a", "direction": "client", "file": "0", "start": NaN}\n'),
+            "/index.jsonl: line 1: start: Input should be a finite number",
+        ),
+        (
             lambda home: packed(home, "index.jsonl", b'{"connection": "a", "direction": "client", "file": "0"}\n'),
             "/0: the index names this file: No such file or directory",
         ),
@@ -406,6 +416,22 @@ def test_what_is_wrong_with_files_is_one_line(tmp_path, make, message):
         check_capture(str(make(tmp_path)))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_an_index_may_begin_with_the_mark_of_utf_8(tmp_path):
+    raw(tmp_path / "c", ("client", PING))
+    index = tmp_path / "c" / "index.jsonl"
+    index.write_bytes(b"\xef\xbb\xbf" + index.read_bytes())
+    check_capture(str(tmp_path / "c"))
+
+
+def test_what_is_not_read_is_known(tmp_path):
+    raw(tmp_path / "c", ("client", PING))
+    (tmp_path / "c" / "more").write_bytes(PING)
+    (tmp_path / "c" / "folder").symlink_to(tmp_path)
+    (tmp_path / "c" / "gone.pcap").symlink_to(tmp_path / "gone")
+    os.mkfifo(tmp_path / "c" / "pipe.pcap")
+    assert [path.name for path in unread_files(str(tmp_path / "c"))] == ["folder", "gone.pcap", "more", "pipe.pcap"]
 
 
 def test_streams_may_hold_anything(tmp_path):

@@ -1,10 +1,11 @@
 """Corpora by name, Parquet in and out, and what is taken out of captures."""
 
 import argparse
+from collections import Counter
 
 import pytest
 
-from conformance.corpus import captured
+from conformance.corpus import captured, corpora
 from conformance.corpus.captures import log_rows, write_capture
 from conformance.corpus.corpora import MESSAGE_COLUMNS, TOPIC_COLUMNS, add_corpus_option, check_columns, messages, save, topics
 from conformance.corpus.errors import CorpusError
@@ -59,7 +60,48 @@ def test_a_message_has_its_own_key_properties_and_payload():
         "properties": {"x": "y"},
         "payload": b"body",
         "payload_size": 4,
+        "event_time": None,
     }
+
+
+def test_what_is_left_out_is_counted_by_name():
+    locked = MessageMetadata(producer_name="p", sequence_id=1, publish_time=7, num_messages_in_batch=3)
+    locked.encryption_keys.add(key="k", value=b"v")
+    small = MessageMetadata(producer_name="p", sequence_id=1, publish_time=7, num_messages_in_batch=2)
+    packed = MessageMetadata(producer_name="p", sequence_id=1, publish_time=7, compression=ZSTD, uncompressed_size=9)
+    twice = [{"key": "x", "value": "y"}, {"key": "x", "value": "z"}]
+    damaged = encode_frame(command("send", producer_id=1, sequence_id=1), b"\xff" * 9)
+    sent = [send(1), producer(1, name="a"), producer(2, "a//b"), send(1, locked), send(1, small), send(1, packed), damaged]
+    without = Counter()
+    rows = list(captured.messages_of([*sent, send(1, properties=twice), send(2), send(3)], [], "c", without))
+    assert len(rows) == 1
+    assert without == {
+        captured.NO_PRODUCER: 2,
+        captured.NO_TOPIC: 1,
+        captured.ENCRYPTED: 3,
+        captured.DAMAGED_BODY: 2,
+        captured.DAMAGED_HEADER: 1,
+        captured.REPEATED: 1,
+    }
+
+
+def test_what_captures_have_besides_topics_and_messages(spark, tmp_path):
+    sent = [producer(1, name="a"), producer(2, "a//b"), send(1), send(9), b"\0\0\0\4\0\0\0\0"]
+    (tmp_path / "1.client").write_bytes(b"".join(sent) + b"\0\0")
+    (tmp_path / "2.client").write_bytes(b"")
+    (tmp_path / "index.jsonl").write_text('{"connection": "c", "direction": "client", "file": "1.client"}\n')
+    (tmp_path / "link").symlink_to(tmp_path)
+    options = argparse.Namespace(corpus=f"capture:{tmp_path}", messages=None)
+    assert corpora.left_out(spark, options) == {
+        options.corpus: {
+            captured.NO_PRODUCER: 1,
+            captured.NO_NAME: 1,
+            "pieces that are no frame: refused": 1,
+            "pieces that are no frame: truncated": 1,
+            "files that are no capture": 2,
+        }
+    }
+    assert corpora.left_out(spark, argparse.Namespace(corpus="synthetic")) == {}
 
 
 def test_batches_are_opened():

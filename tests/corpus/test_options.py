@@ -3,6 +3,9 @@
 import argparse
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -143,6 +146,14 @@ def test_a_job_exits_by_its_laws_and_leaves_a_result(no_spark, tmp_path, capsys,
     assert "a part .." in shown.err
 
 
+def test_what_captures_have_besides_is_in_the_result_and_in_one_line(no_spark, monkeypatch, tmp_path, capsys):
+    without = {"capture:x.pcap": {"encrypted messages": 1200, "pieces that are no frame: cut": 3}}
+    monkeypatch.setattr(Job, "_left_out", lambda *_: without)
+    assert run_job(lambda run: Findings([law(1, 0)]), tmp_path) == HOLD
+    assert json.loads((tmp_path / "r.json").read_text())["left out"] == without
+    assert "left out of capture:x.pcap: 1,200 encrypted messages, 3 pieces that are no frame: cut\n" in capsys.readouterr().out
+
+
 def test_bad_input_is_one_line_and_leaves_the_result_that_was_there(no_spark, tmp_path, capsys):
     (tmp_path / "r.json").write_text("old")
 
@@ -220,6 +231,17 @@ def test_a_java_that_is_too_old(monkeypatch, tmp_path):
         session.check()
 
 
+def test_a_java_that_can_not_be_started(monkeypatch, tmp_path):
+    broken = tmp_path / "bin" / "java"
+    broken.parent.mkdir()
+    broken.write_bytes(b"\x7fELF\x00")
+    broken.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(broken.parent))
+    with pytest.raises(SparkError, match=r"Spark needs Java 17 or newer, but .*java is Java of an unknown version"):
+        session.check()
+
+
 def test_too_little_memory(java, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(session, "available_megabytes", lambda: 700)
     assert run_job(lambda run: Findings([law(1, 0)]), tmp_path) == NOT_RUN
@@ -234,6 +256,25 @@ def test_without_pyspark(monkeypatch):
     monkeypatch.setattr(session, "find_spec", lambda name: None if name == "pyspark" else object())
     with pytest.raises(SparkError, match="PySpark is not installed"):
         session.check()
+
+
+@pytest.mark.parametrize("program", ["jobs", "jobs.batches_agree", "jobs.round_trip", "cluster"])
+@pytest.mark.parametrize(
+    ("lacking", "said"), [("pyspark", "PySpark is"), ("pyspark pyarrow pandas numpy", "PySpark and pyarrow and pandas and NumPy are")]
+)
+def test_a_program_without_its_packages_ends_with_one_line(program, lacking, said, tmp_path):
+    blocked = f"import sys\nfor name in {lacking.split()}:\n    sys.modules[name] = None\n"
+    (tmp_path / "sitecustomize.py").write_text(blocked)
+    path = os.pathsep.join([str(tmp_path), str(Path(session.__file__).parents[2])])
+    done = subprocess.run(
+        [sys.executable, "-m", f"conformance.corpus.{program}"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"{said} not installed (pip install 'pulsar-conformance[spark]')\n"
 
 
 def test_it_is_found_in_a_notebook_too(java, monkeypatch):

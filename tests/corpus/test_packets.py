@@ -158,6 +158,14 @@ def test_what_is_never_there_is_given_up(tmp_path, monkeypatch):
     assert found[-1].corrupt is None
 
 
+def test_a_segment_that_is_far_from_all_others_is_a_row(tmp_path):
+    talk = Talk()
+    made = [*talk.opened(), talk.client(CONNECT), talk.segment(0, talk.next[0] + (1 << 30), 0x18, LIST), talk.client(PING)]
+    found = rows(tmp_path, pcap(made))
+    assert frames(found)["client"] == [CONNECT, PING]
+    assert [row.corrupt for row in found if row.corrupt] == [f"cut: a segment of {len(LIST)} bytes, a gigabyte or more from the others"]
+
+
 def test_connections_are_told_apart(tmp_path):
     others = [Talk(ends=((f"10.0.0.{number}", 5000), ("10.0.9.9", port))) for number, port in enumerate([6650, 16650, 8080])]
     made = [conversation(one) for one in others[:2]]

@@ -109,6 +109,13 @@ def test_a_cut_record_does_not_match(cut):
     assert not wants(by_fields({"state": "paid"}), avro_payload(ORDER)[:cut])
 
 
+@pytest.mark.parametrize("behind", [b"", b"\x02", b"\x06ab", b"\x01", b"\x80"])
+def test_a_record_that_is_cut_behind_the_field_does_not_match(behind):
+    message_filter = by_fields({"f0": "a"}, avro(record("string", "string")))
+    assert wants(message_filter, b"\x02a\x04bc")
+    assert not wants(message_filter, b"\x02a" + behind)
+
+
 @pytest.mark.parametrize(
     "payload",
     [
@@ -117,6 +124,8 @@ def test_a_cut_record_does_not_match(cut):
         b'"paid"',
         b'{"state": ["paid"]}',
         b'{"state": "paid"',
+        b'{"state": "paid", "n": NaN}',
+        b'{"state": "paid", "n": -Infinity}',
         b"\xff",
         '{"state": "paid"}'.encode("utf-16"),
         b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",

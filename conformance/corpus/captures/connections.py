@@ -252,7 +252,7 @@ class _Side:
             self._first = sequence % _TURN
         start = self._place + self._distance(sequence, self._first + self._place)
         if abs(start - self._place) >= _NEAR:
-            return []  # of no connection that can be
+            return [self._frames.astray(segment, max(0, start))]
         self._last = max(self._last, start + segment.size)
         if segment.data and (not self._exact or start + len(segment.data) > self._place):
             self._number += 1
@@ -329,6 +329,11 @@ class _Frames:
             return self._stream.feed(data, time)
         self._search.feed(data)
         return self._found(self._search.find())
+
+    def astray(self, segment: Segment, place: int) -> FrameRow:
+        """Return a segment that is too far from all others to belong to the connection."""
+        why = f"{CUT}: a segment of {segment.size:,} bytes, a gigabyte or more from the others"
+        return FrameRow(self._origin, place, segment.size, segment.data[:KEPT], segment.time, corrupt=why)
 
     def lack(self, size: int) -> list[FrameRow]:
         """Go on after bytes that are not there."""

@@ -10,9 +10,12 @@ borders of frames, which one pass from size to size finds.
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -45,7 +48,9 @@ class Entry(BaseModel):
     connection: str = Field(min_length=1, description="name of the connection, the same for both directions")
     direction: Direction = Field(description="who sent the bytes")
     file: str = Field(min_length=1, description="where they are, relative to the folder")
-    start: float | None = Field(default=None, description="when the connection was opened, in seconds on any one clock")
+    start: float | None = Field(
+        default=None, allow_inf_nan=False, description="when the connection was opened, in seconds on any one clock"
+    )
     target: str | None = Field(default=None, description="what the client talked to")
     release: str | None = Field(default=None, description="its release")
 
@@ -84,10 +89,10 @@ def read_index(folder: Path, prefix: str = "") -> Iterator[Entry | FrameRow]:
     offset = 0
     seen: set[tuple[str, str]] = set()
     files: set[PurePosixPath] = set()
-    for number, line in enumerate(data.splitlines(keepends=True), 1):
+    for number, line in enumerate(data.splitlines(keepends=True), 1):  # of which the first may begin with a mark of UTF-8
         if line.strip():
             try:
-                entry = _entry(line)
+                entry = _entry(line.removeprefix(BOM_UTF8) if number == 1 else line)
                 if (entry.connection, entry.direction) in seen:
                     raise ValueError(f"the {entry.direction} of {entry.connection} has a file already")
                 if PurePosixPath(entry.file) in files:
@@ -108,12 +113,20 @@ def _entry(line: bytes) -> Entry:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from None
+    json.loads(line, object_pairs_hook=_once)
     file = PurePosixPath(entry.file)
     if file.is_absolute() or ".." in file.parts:
         raise ValueError(f"{entry.file} is outside the folder")
     if "\0" in entry.file:
         raise ValueError(f"{entry.file!r} is no name of a file")
     return entry
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    """Refuse an object in which a key is there more than once."""
+    for key, count in Counter(key for key, _ in pairs).items():
+        if count > 1:
+            raise ValueError(f"{key} is there {count} times")
 
 
 def borders(path: Path, length: int, part: int, limit: int = MAX_FRAME_SIZE) -> list[tuple[int, int]]:

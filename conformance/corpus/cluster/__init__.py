@@ -2,3 +2,7 @@
 
 It makes the same demands on a job as a real cluster, on one machine.
 """
+
+from conformance.corpus.session import end_without_packages
+
+end_without_packages()

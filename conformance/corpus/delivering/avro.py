@@ -1,7 +1,7 @@
 """Text fields of Avro records, a column at a time: all payloads advance together, field by field.
 
 Only flat records are read: longs, texts and unions of null and one of them. A payload that ends too early, or has another branch, is no
-record.
+record. For fastavro, on which the reference leans, branch -1 is the last one; `disputed` tells which payloads have such a branch.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Cursors:
         return start, length
 
 
-def texts(payloads: pa.Array, record: Mapping[str, Any], wanted: Sequence[str]) -> dict[str, pa.Array]:
+def texts(payloads: pa.Array, record: Mapping[str, Any], wanted: Sequence[str]) -> tuple[dict[str, pa.Array], Flags]:
     """Return text fields of records.
 
     Args:
@@ -67,14 +67,17 @@ def texts(payloads: pa.Array, record: Mapping[str, Any], wanted: Sequence[str]) 
         wanted: Names of fields.
 
     Returns:
-        The texts by name; null where a payload is no record, the field is not there, or its text is not UTF-8.
+        The texts by name; null where a payload is no record, the field is not there, or its text is not UTF-8. And which payloads are
+        disputed.
     """
     cursors = _Cursors(payloads)
     every = np.ones(len(payloads), bool)
+    disputed = ~every
     found: dict[str, tuple[Numbers, Numbers, Flags]] = {}
     for one in record["fields"]:
         branches = one["type"] if isinstance(one["type"], list) else [one["type"]]
         chosen = cursors.number(every) if isinstance(one["type"], list) else np.zeros(len(payloads), np.int64)
+        disputed |= cursors.sound & (chosen < 0) & (chosen >= -len(branches))
         cursors.sound &= (chosen >= 0) & (chosen < len(branches))
         for number, kind in enumerate(branches):
             where = cursors.sound & (chosen == number)
@@ -82,7 +85,8 @@ def texts(payloads: pa.Array, record: Mapping[str, Any], wanted: Sequence[str]) 
                 found[one["name"]] = (*cursors.text(where), where)
             elif kind != "null":
                 cursors.number(where)
-    return {name: _texts(cursors, *found[name]) if name in found else pa.nulls(len(payloads), pa.string()) for name in wanted}
+    of_names = {name: _texts(cursors, *found[name]) if name in found else pa.nulls(len(payloads), pa.string()) for name in wanted}
+    return of_names, disputed
 
 
 def _texts(cursors: _Cursors, starts: Numbers, lengths: Numbers, where: Flags) -> pa.Array:

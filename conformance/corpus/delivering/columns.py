@@ -2,6 +2,7 @@
 
 read        header, compression and messages of an entry, by `batching.opened`; the fields of Avro records by `avro`
 judged      in SQL, for each subscription: by the header first, then each open message by the filter, then what goes out
+outside     what can't be compared, since readers read it differently: see `dialect`
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pyspark.sql import functions as sql
 
 from conformance.corpus.batching.opened import Unreadable, decompressed, header_of, read_messages
 from conformance.corpus.delivering.avro import texts
+from conformance.corpus.delivering.dialect import END, json_outside, may_be_json
 from conformance.corpus.delivering.subscriptions import RECORD, Subscription, asked_fields
 from conformance.corpus.filtering.sql import payload_text, regex_of
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata
@@ -33,7 +35,7 @@ READ = pa.schema(
 )
 """Of an entry: whether its header can be read, whether it is a marker, its number of messages (null: no batch), the properties that are
 asked
-for, and its payloads and the Avro fields of each (null: only the consumer can read them)."""
+for, and its payloads and the Avro fields of each (null: only the consumer can read them; of one message: readers differ)."""
 _READ_DDL = "readable BOOLEAN, marker BOOLEAN, count INT, values ARRAY<STRING>, payloads ARRAY<BINARY>, records ARRAY<ARRAY<STRING>>"
 _CHECKSUM, _BROKER_ENTRY = b"\x0e\x01", b"\x0e\x02"
 
@@ -48,7 +50,8 @@ def with_columns(entries: DataFrame, subscriptions: Sequence[Subscription]) -> D
     Returns:
         One row for each entry and subscription: `name`, `has_want` and `has_filter` of the subscription; `passes`, whether the header
         lets the
-        entry pass; `fits`, which messages fit the filter (null: nobody can tell); `reference`; and `columns`, what the subscription gets.
+        entry pass; `fits`, which messages fit the filter (null: nobody can tell); `outside`, whether readers read one of them differently;
+        `reference`; and `columns`, what the subscription gets.
     """
     names = sorted({one.want.name for one in subscriptions if one.want is not None})
     fields = asked_fields(subscriptions, "avro")
@@ -66,6 +69,7 @@ def with_columns(entries: DataFrame, subscriptions: Sequence[Subscription]) -> D
             sql.lit(one.filter is not None).alias("has_filter"),
             _by_header(one, names).alias("passes"),
             sql.when(sql.col("payloads").isNotNull(), _fits(one, fields)).alias("fits"),
+            _outside(one).alias("outside"),
             sql.col("reference")[place].alias("reference"),
         )
         for place, one in enumerate(subscriptions)
@@ -90,15 +94,21 @@ def read_batches(pieces: Iterable[pa.RecordBatch], names: Sequence[str], fields:
         columns = [pa.array([row[place] for row in read], READ.field(place).type) for place in range(4)]
         counts = [None if payloads is None else len(payloads) for *_, payloads in read]
         flat = pa.array([payload for *_, payloads in read for payload in payloads or ()], pa.binary())
-        found = texts(flat, RECORD, fields) if len(flat) else {}
         offsets = _offsets(counts)
-        records = pa.array(
-            list(zip(*(found[name].to_pylist() for name in fields), strict=True)) if found else [()] * len(flat), pa.list_(pa.string())
-        )
+        records = _records(flat, fields)
         columns += [pa.ListArray.from_arrays(offsets, values) for values in (flat, records)]
         kept = [name for name in piece.schema.names if name != "data"]
         sizes = pa.array([len(one) for one in data], pa.int32())
         yield pa.RecordBatch.from_arrays([*(piece[name] for name in kept), sizes, *columns], names=[*kept, "bytes", *READ.names])
+
+
+def _records(payloads: pa.Array, fields: Sequence[str]) -> pa.Array:
+    """Return the fields of each payload; null of those that are disputed."""
+    if not fields or not len(payloads):
+        return pa.array([()] * len(payloads), pa.list_(pa.string()))
+    found, disputed = texts(payloads, RECORD, fields)
+    rows = zip(*(found[name].to_pylist() for name in fields), strict=True)
+    return pa.array([None if wrong else row for row, wrong in zip(rows, disputed.tolist(), strict=True)], pa.list_(pa.string()))
 
 
 def _offsets(counts: Sequence[int | None]) -> pa.Array:
@@ -161,12 +171,25 @@ def _fits(one: Subscription, fields: Sequence[str]) -> Column:
     return sql.transform(payloads, lambda _: sql.lit(True))
 
 
+def _outside(one: Subscription) -> Column:
+    """Tell whether one of the messages is outside of the dialect in which formulations can be compared."""
+    if not one.fields:
+        return sql.lit(False)
+    found = sql.exists("payloads", json_outside) if one.schema == "json" else sql.exists("records", lambda record: record.isNull())
+    return sql.coalesce(found, sql.lit(False))
+
+
 def _json_fits(payload: Column, one: Subscription) -> Column:
+    """Tell whether a JSON object has some texts; Spark does not look at what follows a value, so it gets a list with an end.
+
+    What is outside is not parsed: a value that is nested deep would end Java.
+    """
     text = payload.cast("string")
-    found = sql.when(sql.is_valid_utf8(text) & text.rlike(r"^\s*\{"), sql.try_parse_json(text))
-    fitting = sql.lit(True)
+    ended = sql.concat(sql.lit("["), text, sql.lit(f',"{END}"]'))
+    found = sql.when(may_be_json(payload) & ~json_outside(payload), sql.try_parse_json(ended))
+    fitting = sql.coalesce(sql.try_variant_get(found, "$[1]", "string") == END, sql.lit(False))
     for name, value in one.fields.items():
-        path = f"$['{name}']"
+        path = f"$[0]['{name}']"
         is_text = sql.schema_of_variant(sql.try_variant_get(found, path, "variant")) == "STRING"
         fitting &= sql.coalesce(is_text & (sql.try_variant_get(found, path, "string") == value), sql.lit(False))
     return fitting

@@ -1,4 +1,7 @@
-"""The laws of filters over entries: both formulations agree, and each message goes just to those whose filter it fits."""
+"""The laws of filters over entries: both formulations agree, and each message goes just to those whose filter it fits.
+
+They speak of entries in which all readers read the same; the others are counted as `outside`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from conformance.corpus.laws import EXAMPLES, Law, Outcome, breaking, outcomes, 
 
 _SENT = "reference.goes_out AND columns.goes_out"
 _JUDGED = "fits IS NOT NULL AND passes AND NOT marker"
-LAWS: tuple[Law, ...] = (
+_OF_ALL: tuple[Law, ...] = (
     Law("goes-out", "Both say of each entry whether it goes out or is acknowledged.", "true", "reference.goes_out != columns.goes_out"),
     Law("ack-set", "An entry that goes out names the same open messages.", _SENT, f"{_SENT} AND NOT reference.ack_set <=> columns.ack_set"),
     Law("permits", "An entry that goes out uses the same permits; another one none.", "true", "reference.permits != columns.permits"),
@@ -47,10 +50,13 @@ LAWS: tuple[Law, ...] = (
         "kind != 'plain' AND NOT has_want AND NOT (reference.goes_out AND reference.rejected = 0 AND delivered <=> is_open)",
     ),
 )
+LAWS: tuple[Law, ...] = tuple(
+    Law(one.name, one.text, f"IF(outside, 0, CAST(({one.checked}) AS INT))", f"IF(outside, 0, CAST(({one.broken}) AS INT))")
+    for one in _OF_ALL
+)
 
-
-COUNTED = ("entries", "messages", "bytes", "fit", "entries sent", "in part", "bytes sent", "permits", "undecidable")
-"""What there is, the messages that fit the filters, and what the reference sends."""
+COUNTED = ("entries", "messages", "bytes", "fit", "entries sent", "in part", "bytes sent", "permits", "undecidable", "outside")
+"""What there is, the messages that fit the filters, what the reference sends, and the entries that can't be compared."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +142,7 @@ def counters() -> list[Any]:
         sql.sum(sql.when(sent["goes_out"], sql.col("bytes"))).alias("bytes sent"),
         sql.sum(sent["permits"]).alias("permits"),
         sql.sum(sent["undecidable"]).alias("undecidable"),
+        sql.count_if("outside").alias("outside"),
     ]
 
 

@@ -35,6 +35,7 @@ from conformance.corpus.filtering.rules import (
     PayloadFits,
     Rule,
 )
+from conformance.corpus.session import frame_of
 from refimpl.names import SYSTEM_ENDING, SYSTEM_LOCAL_NAMES, SYSTEM_PREFIXES
 
 LONGEST_NAME = 1 << 24
@@ -195,7 +196,7 @@ def _by_table(named: DataFrame, patterns: Sequence[_Searched], rule: Rule) -> tu
     for one in patterns:
         filed[f"{one.pattern.namespace}/"].append(one.row)
     rows = pa.table({"_beginning": list(filed), "_patterns": list(filed.values())}, schema=_TABLE)
-    table = F.broadcast(named.sparkSession.createDataFrame(rows))
+    table = F.broadcast(frame_of(named.sparkSession, rows))
     key = F.concat(F.substring_index("_name", "/", 2), F.lit("/"))
     joined = named.join(table, key == F.col("_beginning"), "left")
     return joined, _by_filter(F.coalesce("_patterns", F.array().cast(joined.schema["_patterns"].dataType)), rule)
@@ -203,7 +204,7 @@ def _by_table(named: DataFrame, patterns: Sequence[_Searched], rule: Rule) -> tu
 
 def _by_one_row(named: DataFrame, patterns: Sequence[_Searched], rule: Rule) -> tuple[DataFrame, Column]:
     row = pa.table({"_beginning": [""], "_patterns": [[one.row for one in patterns]]}, schema=_TABLE)
-    table = named.sparkSession.createDataFrame(row).select(F.col("_patterns").alias("_anywhere"))
+    table = frame_of(named.sparkSession, row).select(F.col("_patterns").alias("_anywhere"))
     return named.crossJoin(F.broadcast(table)), _by_filter(F.col("_anywhere"), rule)
 
 

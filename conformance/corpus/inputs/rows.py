@@ -72,7 +72,7 @@ class Rows:
             numbers = np.flatnonzero(seen)
             if len(numbers) <= numbers[-1]:
                 missing = int(np.flatnonzero(~seen)[0])
-                topic, _, name = producer.partition("\0")
+                topic, name = _parts(producer)
                 raise CorpusError(
                     f"{self._place(0).partition(', ')[0]}, column sequence_id: {shown(name)} on {shown(topic)} has no message {missing}, "
                     f"but a later one; sequence ids are numbers from 0 without gaps, for each producer and topic"
@@ -85,7 +85,8 @@ class Rows:
         if not {"topic", "producer_name", "sequence_id"} <= set(batch.schema.names):
             return
         topics, names = (batch.column(name).cast(pa.string()) for name in ("topic", "producer_name"))
-        producers = pc.binary_join_element_wise(topics, names, "\0").dictionary_encode()
+        lengths = pc.utf8_length(topics).cast(pa.string())  # so that each text is of one topic and one name, whatever is in them
+        producers = pc.binary_join_element_wise(lengths, topics, names, "\0").dictionary_encode()
         codes = producers.indices.to_numpy()
         numbers = batch.column("sequence_id").to_numpy()
         beyond = np.flatnonzero(numbers >= self._total)
@@ -108,10 +109,15 @@ class Rows:
         again[order[1:]] |= np.diff(numbers[order]) == 0
         if again.any():
             place = int(np.flatnonzero(again)[0])
-            topic, _, name = producer.partition("\0")
+            topic, name = _parts(producer)
             yield int(rows[place]), "sequence_id", f"{numbers[place]} of {shown(name)} on {shown(topic)} is that of an earlier row, too"
         seen[numbers] = True
         self._sequences[producer] = seen[: len(seen)]
+
+
+def _parts(producer: str) -> tuple[str, str]:
+    length, _, both = producer.partition("\0")
+    return both[: int(length)], both[int(length) + 1 :]
 
 
 def shown(text: object) -> str:
@@ -130,7 +136,7 @@ def _problems(batch: pa.RecordBatch) -> Iterator[_Problem]:
     """Find rows that are wrong by themselves; of each kind the first."""
     sizes: dict[str, pa.Array] = {}
     for name, given in zip(batch.schema.names, batch.columns, strict=True):
-        column = given.dictionary_decode() if pa.types.is_dictionary(given.type) else given
+        column = _plain(given)
         if (row := _not_text(column)) is not None:
             yield row, name, "is not UTF-8"
             continue
@@ -147,6 +153,15 @@ def _problems(batch: pa.RecordBatch) -> Iterator[_Problem]:
         lengths = pc.binary_length(sizes["payload"])
         if (row := _first(pc.not_equal(lengths.cast(pa.int64()), sizes["payload_size"].cast(pa.int64())))) is not None:
             yield row, "payload_size", f"is {sizes['payload_size'][row].as_py()}, but payload has {lengths[row].as_py()} bytes"
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Return a column in the form for which pyarrow has all functions."""
+    if pa.types.is_dictionary(column.type):
+        return column.dictionary_decode()
+    if column.type == pa.string_view():
+        return column.cast(pa.string())
+    return column.cast(pa.binary()) if column.type == pa.binary_view() else column
 
 
 def _map_problems(name: str, column: pa.MapArray) -> Iterator[_Problem]:

@@ -36,6 +36,7 @@ KIND = "read"
 PRODUCER = "producer"
 _ROWS = 4096
 _BASE64 = "payload_base64"
+_DIGITS = 1000
 
 
 class _Object(dict[str, Any]):
@@ -185,16 +186,24 @@ def _objects(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, dict
 
 def _object(text: str, where: str) -> _Object:
     try:
-        found = json.loads(text, object_pairs_hook=_Object, parse_constant=_no_number)
+        found = json.loads(text, object_pairs_hook=_Object, parse_constant=_no_number, parse_int=_whole_number)
     except json.JSONDecodeError as error:
         raise CorpusError(f"{where}: is not JSON: {error.msg} at character {error.colno}") from None
-    except (RecursionError, ValueError) as error:
+    except RecursionError:
+        raise CorpusError(f"{where}: is not JSON: it is nested too deep") from None
+    except ValueError as error:
         raise CorpusError(f"{where}: is not JSON: {error}") from None
     if not isinstance(found, _Object):
         raise CorpusError(f"{where}: is {_SHORT[type(found)]}, not an object with columns")
     if found.repeated is not None:
         raise CorpusError(f"{where}, column {found.repeated}: is there more than once")
     return found
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise ValueError(f"a number of {len(text):,} digits")
+    return int(text)
 
 
 def _no_number(text: str) -> float:

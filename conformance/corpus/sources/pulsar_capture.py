@@ -202,6 +202,22 @@ def find_pieces(home: Path, part: int, limit: int) -> tuple[list[Piece], list[Fr
     return pieces, rows
 
 
+def unread_files(text: str) -> list[Path]:
+    """Return what is in the folder of a capture and is not read: files that no index names, links to folders, and what is no file.
+
+    Args:
+        text: The path, as for `corpus_path`.
+    """
+    home = corpus_path(text)
+    if home.is_file() and home.name != INDEX:
+        return []
+    folder = home.parent if home.is_file() else home
+    read = {piece.path for piece in find_pieces(home, sys.maxsize, MAX_FRAME_SIZE)[0]}
+    return [
+        path for path in sorted(folder.rglob("*")) if path not in read and path.name != INDEX and (path.is_symlink() or not path.is_dir())
+    ]
+
+
 def check_capture(text: str) -> None:
     """Look at the files of a capture, before anything is done with the frames in them.
 

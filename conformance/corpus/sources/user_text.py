@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from conformance.corpus.columns import MESSAGE_COLUMNS, TOPIC_COLUMNS, ddl
+from conformance.corpus.columns import MAY_HAVE, MESSAGE_COLUMNS, TOPIC_COLUMNS, ddl
 from conformance.corpus.inputs.text import text_batches
 from conformance.corpus.sources.jar_topics import MESSAGES, TOPICS
 from conformance.corpus.sources.options import Option, read_options
@@ -28,7 +28,7 @@ class UserText(DataSource):
         super().__init__(dict(options))
         chosen = read_options(self.name(), OPTIONS, options)
         self._path = Path(chosen["path"])
-        self._columns = TOPIC_COLUMNS if chosen["as"] == TOPICS else MESSAGE_COLUMNS
+        self._columns = TOPIC_COLUMNS if chosen["as"] == TOPICS else {**MESSAGE_COLUMNS, **MAY_HAVE}
 
     @classmethod
     def name(cls) -> str:

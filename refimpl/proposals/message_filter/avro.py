@@ -92,18 +92,32 @@ class _AvroReader:
         self._wanted = wanted
 
     def fields(self, payload: bytes) -> Mapping[str, object]:
-        found: Mapping[str, object] = schemaless_reader(io.BytesIO(payload), self._written, self._wanted)  # type: ignore[assignment]
+        found: Mapping[str, object] = schemaless_reader(_Octets(payload), self._written, self._wanted)  # type: ignore[assignment]
         return found
+
+
+class _Octets(io.BytesIO):
+    """A payload that does not give fewer bytes than it is asked for: fastavro does not look when it skips a field."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        if len(data) != size:
+            raise EOFError
+        return data
 
 
 class _JsonReader:
     """Decodes JSON objects."""
 
     def fields(self, payload: bytes) -> Mapping[str, object]:
-        found = json.loads(payload.decode(), parse_int=_no_text, parse_float=_no_text)
+        found = json.loads(payload.decode(), parse_int=_no_text, parse_float=_no_text, parse_constant=_no_json)
         if not isinstance(found, dict):
             raise ValueError("not an object")
         return found
+
+
+def _no_json(text: str) -> None:
+    raise ValueError(f"{text} is no JSON")
 
 
 _Reader = _AvroReader | _JsonReader
