@@ -57,20 +57,24 @@ def planned(messages: DataFrame, setting: Setting, wants: Sequence[Want] = ()) -
         size in a batch and that of its
         properties; `values`, of the properties that consumers look at.
     """
-    pairs = sql.map_entries("properties")
-    kept = [*PRODUCER, "sequence_id", "publish_time", "event_time", "key", "properties", "payload_size"]
-    rows = with_batches(messages.select(*kept, sql.xxhash64("payload").alias("content")), setting)
     sized = bytes_in_batch(*map(sql.col, ("properties", "key", "payload_size", "sequence_id", "event_time")))
     values = sql.array(*(_property(sql.col("properties"), want.name) for want in wants)).cast("array<string>")
-    plan = sql.struct(
-        *("batch", "position", "number", "extracted", "time", "size", "alone", "next_time", "next_extracted", "next_alone"),
-        *("key", "event_time", "payload_size", "content"),
-        sql.xxhash64(pairs).alias("properties"),
-        sql.xxhash64(_set(setting)).alias("set"),
+    before = messages.select(
+        *(*PRODUCER, "sequence_id", "publish_time", "event_time", "key", "properties", "payload_size"),
+        sql.xxhash64("payload").alias("content"),
+        sql.xxhash64(sql.map_entries("properties")).alias("digest"),
         sized.alias("own_bytes"),
         properties_bytes(sql.col("properties")).alias("properties_bytes"),
         values.alias("values"),
     )
+    plan = sql.struct(
+        *("batch", "position", "number", "extracted", "time", "size", "alone", "next_time", "next_extracted", "next_alone"),
+        *("key", "event_time", "payload_size", "content"),
+        sql.col("digest").alias("properties"),
+        sql.xxhash64(_set(setting)).alias("set"),
+        *("own_bytes", "properties_bytes", "values"),
+    )
+    rows = with_batches(before, setting)
     return rows.select(*PRODUCER, "sequence_id", plan.alias("plan"))
 
 

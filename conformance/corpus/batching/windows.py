@@ -50,6 +50,7 @@ def with_batches(messages: DataFrame, setting: Setting) -> DataFrame:
 
     Args:
         messages: With the columns of `messages`; others are kept, except for those below and `run`, `stretch`, `place`.
+            `properties` is not: rows are sorted many times, and it is what makes them long.
         setting: The producer's.
 
     Returns:
@@ -77,7 +78,8 @@ def _in_batches(messages: DataFrame, setting: Setting) -> DataFrame:
     )
     position = sql.col("place") - sql.max(sql.when(is_first, sql.col("place"))).over(_ordered(_RUN, "place"))
     added = ("extracted", "time", "size", "alone", "number", "batch", "position", "next_time", "next_extracted", "next_alone")
-    return numbered.withColumn("position", position.cast("int")).select(*messages.columns, *added)
+    kept = (name for name in messages.columns if name != "properties")
+    return numbered.withColumn("position", position.cast("int")).select(*kept, *added)
 
 
 def _by_key(rows: DataFrame) -> DataFrame:
@@ -95,14 +97,12 @@ def _by_key(rows: DataFrame) -> DataFrame:
 
 def _with_runs(messages: DataFrame, setting: Setting) -> DataFrame:
     producer = _ordered(PRODUCER, "sequence_id")
-    rows = messages.withColumns(
-        {
-            "extracted": extracted(setting),
-            "time": sql.max("publish_time").over(producer),
-            "size": estimated_size(sql.col("properties"), sql.col("key"), sql.col("payload_size")),
-            "alone": sql.col("payload_size") > setting.chunk,
-        }
-    )
+    by_themselves = {
+        "extracted": extracted(setting),
+        "size": estimated_size(sql.col("properties"), sql.col("key"), sql.col("payload_size")),
+        "alone": sql.col("payload_size") > setting.chunk,
+    }
+    rows = messages.withColumns(by_themselves).drop("properties").withColumn("time", sql.max("publish_time").over(producer))
     before = sql.lag("extracted").over(producer)
     rows = rows.withColumns(
         {
