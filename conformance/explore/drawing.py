@@ -69,14 +69,16 @@ class _Drawing:
     def messages(self) -> Iterator[Action]:
         """Consumers of one topic, messages, and a bystander; at the end all of them come back."""
         kind = self._chance.choice([one for one in _SUBSCRIBING if one in self._weights])
-        partition = self._chance.choice((None, None, None, 0))
+        partition = self._chance.choice((None,) * 6 + (0, 10))
         topic, base = (0, 0, partition), (0, 0, None)
         domain = self._chance.choice(("persistent", "persistent", "persistent", "persistent", "non-persistent"))
         how = {name: one.draw(self._chance) for name, one in KINDS[kind].parameters.items()}
         fixed = {"topic": topic, "subscription": "s", "position": "Earliest", "domain": domain}
         how |= {name: value for name, value in fixed.items() if name in how}
         yield from (
-            self.act("create_topic", topic=base) if partition is None else self.act("create_partitioned_topic", topic=base, partitions=2)
+            self.act("create_topic", topic=base)
+            if partition is None
+            else self.act("create_partitioned_topic", topic=base, partitions=partition + 2)
         )
         places = self.places(3)
         for at, consumer in places:
