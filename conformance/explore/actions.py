@@ -376,10 +376,10 @@ async def close_topic_watch(player: Player, at: str, watcher: int) -> None:
 # PIP-247
 
 
-@kind("pip247", "partition-watch", weight=6, at=CONNECTION, watcher=ID, topics=Some(TOPIC, 2))
-async def watch_partitions(player: Player, at: str, watcher: int, topics: list[Place]) -> None:
+@kind("pip247", "partition-watch", weight=6, at=CONNECTION, watcher=ID, topics=Some(TOPIC, 2), domain=DOMAIN)
+async def watch_partitions(player: Player, at: str, watcher: int, topics: list[Place], domain: str) -> None:
     """Watch the partition counts of topics."""
-    names = [player.world.topic(topic) for topic in topics]
+    names = [player.world.topic(topic, domain) for topic in topics]
     await player.send(at, {"watchPartitionUpdate": {"request_id": player.request(), "watcher_id": watcher, "topics": names}})
 
 
@@ -399,6 +399,12 @@ async def answer_partition_update(player: Player, number: int, of: int, success:
 async def close_partition_watch(player: Player, at: str, watcher: int) -> None:
     """Close a watcher of partition counts."""
     await player.send(at, {"watchPartitionUpdateClose": {"request_id": player.request(), "watcher_id": watcher}})
+
+
+@kind("pip247", "partition-watch", weight=2, seconds=Choice(11, 31))
+async def wait(player: Player, seconds: int) -> None:
+    """Let time pass, after which updates without a result are sent again."""
+    await player.wait(seconds)
 
 
 # PR 25648

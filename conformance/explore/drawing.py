@@ -110,6 +110,8 @@ class _Drawing:
                 yield from self.act(action.kind, **{**given, "topic": topic})
             else:
                 yield action
+        if self._chance.random() < 0.15:
+            yield from self._unsubscribed(topic)
         yield from self._shown(kind, how)
         if self._chance.random() < 0.3:
             yield from self._deleted(topic, [*producers, ("a", 7)])
@@ -126,6 +128,13 @@ class _Drawing:
         yield from self.act(delete, topic=whole, force=False)
         yield from self.act("subscribe", at="a", consumer=1, topic=topic, domain="persistent", subscription="s", position="Earliest")
         yield from self.act("flow", number=0, permits=10)
+
+    def _unsubscribed(self, topic: Place) -> Iterator[Action]:
+        """Delete a subscription, and unload its topic."""
+        for number in (2, 1):
+            yield from self.act("close_consumer", number=number)
+        yield from self.act("unsubscribe", number=0)
+        yield from self.act("unload_topic", topic=topic)
 
     def _shown(self, kind: str, how: Mapping[str, Any]) -> Iterator[Action]:
         """Show what has become of consumers: who gets what now, and what is delivered to those who come back."""
@@ -187,6 +196,7 @@ class _Drawing:
             "delete_partitioned_topic",
             "watch_partitions",
             "close_partition_watch",
+            "wait",
         )
         yield from self.some((*around, "answer_partition_update", "disconnect"))
         for partitions in (4, 5):
