@@ -259,7 +259,7 @@ async def acknowledge_part(player: Player, number: int, kept: int) -> None:
         await player.send(delivery.at, {"ack": {"consumer_id": delivery.consumer, "ack_type": "Individual", "message_id": [message_id]}})
 
 
-@kind("core", weight=1, number=Choice(*range(4)))
+@kind("core", weight=2, number=Choice(*range(4)))
 async def ask_last_message(player: Player, number: int) -> None:
     """Ask for the id of the last message of a topic, by one of the consumers that are open."""
     consumer = player.consumer(number)
@@ -376,10 +376,13 @@ async def close_topic_watch(player: Player, at: str, watcher: int) -> None:
 # PIP-247
 
 
-@kind("pip247", "partition-watch", weight=6, at=CONNECTION, watcher=ID, topics=Some(TOPIC, 2), domain=DOMAIN)
-async def watch_partitions(player: Player, at: str, watcher: int, topics: list[Place], domain: str) -> None:
-    """Watch the partition counts of topics."""
-    names = [player.world.topic(topic, domain) for topic in topics]
+@kind(
+    "pip247", "partition-watch", weight=6, at=CONNECTION, watcher=ID, topics=Some(TOPIC, 2), domain=DOMAIN,
+    valid=Choice(True, True, True, True, True, False),
+)  # fmt: skip
+async def watch_partitions(player: Player, at: str, watcher: int, topics: list[Place], domain: str, valid: bool) -> None:
+    """Watch the partition counts of topics, of which one may have a name that none can have."""
+    names = [*(player.world.topic(topic, domain) for topic in topics), *(() if valid else ("persistent://none",))]
     await player.send(at, {"watchPartitionUpdate": {"request_id": player.request(), "watcher_id": watcher, "topics": names}})
 
 

@@ -142,6 +142,9 @@ class _Drawing:
             yield from self.act("flow", number=number, permits=10)
         for number in range(3):
             yield from self.act("publish", number=number)
+        if self._chance.random() < 0.3:
+            yield from self.act(self._publishing(), number=0)
+            yield from self.act("ask_last_message", number=0)
         for _ in self.repeated(0, 2):
             yield from self.act("acknowledge")
         if self._chance.random() < 0.7:
@@ -199,11 +202,25 @@ class _Drawing:
             "wait",
         )
         yield from self.some((*around, "answer_partition_update", "disconnect"))
+        if self._chance.random() < 0.3:
+            yield from self._left_unsettled()
         for partitions in (4, 5):
             for number in range(3):
                 yield from self.act("answer_partition_update", number=number, of=0, success=True)
             yield from self.act("create_partitioned_topic", topic=(0, 0, None), partitions=1)
             yield from self.act("update_partitioned_topic", topic=(0, 0, None), partitions=partitions)
+
+    def _left_unsettled(self) -> Iterator[Action]:
+        """An update that failed or has no result yet, a watcher that is repeated or closed then, and time."""
+        yield from self.act("create_partitioned_topic", topic=(0, 0, None), partitions=1)
+        yield from self.act("watch_partitions", at="a", watcher=1, topics=((0, 0, None),), domain="persistent", valid=True)
+        yield from self.act("update_partitioned_topic", topic=(0, 0, None), partitions=2)
+        if self._chance.random() < 0.7:
+            for number in range(3):
+                yield from self.act("answer_partition_update", number=number, of=0, success=False)
+        after = self._chance.choice(("close_partition_watch", "watch_partitions", "answer_partition_update", "wait"))
+        yield from self.act(after, at="a", watcher=1)
+        yield from self.act("wait")
 
     def scalable_watches(self) -> Iterator[Action]:
         """Watches over scalable topics; at the end topics come and go."""
