@@ -219,7 +219,7 @@ class _Drawing:
             for number in range(3):
                 yield from self.act("answer_partition_update", number=number, of=0, success=False)
         after = self._chance.choice(("close_partition_watch", "watch_partitions", "answer_partition_update", "wait"))
-        yield from self.act(after, at="a", watcher=1)
+        yield from self.act(after, at="a", watcher=1, valid=self._chance.random() < 0.5)
         yield from self.act("wait")
 
     def scalable_watches(self) -> Iterator[Action]:
