@@ -246,7 +246,7 @@ async def acknowledge(player: Player, number: int, type: str) -> None:
 
 @kind("core", weight=1, number=Choice(*range(6)), kept=Choice(1, 2, 3, 6))
 async def acknowledge_part(player: Player, number: int, kept: int) -> None:
-    """Acknowledge some messages of one of the entries that were delivered.
+    """Acknowledge some messages of one of the entries that were delivered, if it is a batch that has them.
 
     Args:
         player: The player.
@@ -254,7 +254,7 @@ async def acknowledge_part(player: Player, number: int, kept: int) -> None:
         kept: The messages that are not acknowledged, as bits.
     """
     delivery = player.delivery(number)
-    if delivery is not None:
+    if delivery is not None and kept < 2**delivery.messages - 1:
         message_id = {**delivery.message_id, "ack_set": [kept]}
         await player.send(delivery.at, {"ack": {"consumer_id": delivery.consumer, "ack_type": "Individual", "message_id": [message_id]}})
 

@@ -56,6 +56,7 @@ class Delivery:
     consumer: int
     shared: bool
     message_id: Mapping[str, Any]
+    messages: int
 
 
 @dataclass
@@ -307,7 +308,7 @@ class Told:
         shared = lane != at
         order = (str(subscription.get("topic")), str(subscription.get("subscription")), ",".join(bodies))
         place = {"ledgerId": message.message_id.ledgerId, "entryId": message.message_id.entryId}
-        self.deliveries[order] = Delivery(order, at, message.consumer_id, shared, place)
+        self.deliveries[order] = Delivery(order, at, message.consumer_id, shared, place, len(bodies))
         if shared:
             self.takers.setdefault(lane, {}).setdefault(order[2], []).append(key)
             fields.pop("consumer_id", None)
