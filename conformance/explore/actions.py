@@ -120,14 +120,16 @@ async def ask_partitions(player: Player, at: str, topic: Place, domain: str) -> 
 
 
 @kind(
-    "core", weight=4, at=CONNECTION, producer=ID, topic=TOPIC, domain=DOMAIN, named=Choice(False, False, False, True),
-    access=Choice("Shared", "Shared", "Shared", "Shared", "Exclusive"),
+    "core", weight=4, at=CONNECTION, producer=ID, topic=TOPIC, domain=DOMAIN, named=Choice("no", "no", "no", "by user", "again"),
+    access=Choice("Shared", "Shared", "Shared", "Shared", "Exclusive"), epoch=Choice(0, 1, 2),
 )  # fmt: skip
-async def produce(player: Player, at: str, producer: int, topic: Place, domain: str, named: bool, access: str) -> None:
-    """Open a producer, with a name of its own or one that the broker makes."""
+async def produce(player: Player, at: str, producer: int, topic: Place, domain: str, named: str, access: str, epoch: int) -> None:
+    """Open a producer, with a name that the broker makes, that the user gave, or that the broker is said to have made before."""
     name = player.world.topic(topic, domain)
     await player.look_up(at, name)
-    more = {"producer_name": "named"} if named else {}
+    more: dict[str, Any] = {}
+    if named != "no":
+        more = {"producer_name": f"named {named}", "user_provided_producer_name": named == "by user", "epoch": epoch}
     fields = {"topic": name, "producer_id": producer, "request_id": player.request(), "producer_access_mode": access, **more}
     await player.send(at, {"producer": fields})
 
@@ -242,6 +244,30 @@ async def acknowledge(player: Player, number: int, type: str) -> None:
         await player.send(delivery.at, {"ack": {"consumer_id": delivery.consumer, "ack_type": type, "message_id": [delivery.message_id]}})
 
 
+@kind("core", weight=1, number=Choice(*range(6)), kept=Choice(1, 2, 3, 6))
+async def acknowledge_part(player: Player, number: int, kept: int) -> None:
+    """Acknowledge some messages of one of the entries that were delivered, if it is a batch that has them.
+
+    Args:
+        player: The player.
+        number: Of the entry.
+        kept: The messages that are not acknowledged, as bits.
+    """
+    delivery = player.delivery(number)
+    if delivery is not None and kept < 2**delivery.messages - 1:
+        message_id = {**delivery.message_id, "ack_set": [kept]}
+        await player.send(delivery.at, {"ack": {"consumer_id": delivery.consumer, "ack_type": "Individual", "message_id": [message_id]}})
+
+
+@kind("core", weight=2, number=Choice(*range(4)))
+async def ask_last_message(player: Player, number: int) -> None:
+    """Ask for the id of the last message of a topic, by one of the consumers that are open."""
+    consumer = player.consumer(number)
+    if consumer is not None:
+        at, consumer_id = consumer
+        await player.send(at, {"getLastMessageId": {"consumer_id": consumer_id, "request_id": player.request()}})
+
+
 @kind("core", number=Choice(*range(4)), named=Choice(False, True))
 async def redeliver(player: Player, number: int, named: bool) -> None:
     """Ask for the messages of one of the consumers again: for all, or for those that it has got."""
@@ -293,6 +319,15 @@ async def seek(player: Player, number: int, position: int) -> None:
         await player.send(at, {"seek": {"consumer_id": consumer_id, "request_id": player.request(), "message_id": place}})
 
 
+@kind("core", weight=1, number=Choice(*range(6)))
+async def seek_message(player: Player, number: int) -> None:
+    """Move a subscription to one of the messages that were delivered, by the consumer that got it last."""
+    delivery = player.delivery(number)
+    if delivery is not None:
+        fields = {"consumer_id": delivery.consumer, "request_id": player.request(), "message_id": delivery.message_id}
+        await player.send(delivery.at, {"seek": fields})
+
+
 # PIP-145
 
 
@@ -341,10 +376,13 @@ async def close_topic_watch(player: Player, at: str, watcher: int) -> None:
 # PIP-247
 
 
-@kind("pip247", "partition-watch", weight=6, at=CONNECTION, watcher=ID, topics=Some(TOPIC, 2))
-async def watch_partitions(player: Player, at: str, watcher: int, topics: list[Place]) -> None:
-    """Watch the partition counts of topics."""
-    names = [player.world.topic(topic) for topic in topics]
+@kind(
+    "pip247", "partition-watch", weight=6, at=CONNECTION, watcher=ID, topics=Some(TOPIC, 2), domain=DOMAIN,
+    valid=Choice(True, True, True, True, True, False),
+)  # fmt: skip
+async def watch_partitions(player: Player, at: str, watcher: int, topics: list[Place], domain: str, valid: bool) -> None:
+    """Watch the partition counts of topics, of which one may have a name that none can have."""
+    names = [*(player.world.topic(topic, domain) for topic in topics), *(() if valid else ("persistent://none",))]
     await player.send(at, {"watchPartitionUpdate": {"request_id": player.request(), "watcher_id": watcher, "topics": names}})
 
 
@@ -364,6 +402,12 @@ async def answer_partition_update(player: Player, number: int, of: int, success:
 async def close_partition_watch(player: Player, at: str, watcher: int) -> None:
     """Close a watcher of partition counts."""
     await player.send(at, {"watchPartitionUpdateClose": {"request_id": player.request(), "watcher_id": watcher}})
+
+
+@kind("pip247", "partition-watch", weight=2, seconds=Choice(11, 31))
+async def wait(player: Player, seconds: int) -> None:
+    """Let time pass, after which updates without a result are sent again."""
+    await player.wait(seconds)
 
 
 # PR 25648
@@ -387,7 +431,7 @@ async def _for_scalable(player: Player, operation: str, topic: Place, **more: An
         await player.admin(operation, topic=name, **more)
 
 
-@kind("pr25648", "scalable-topics", "admin", weight=6, topic=SCALABLE, properties=PROPERTIES, segments=Choice(1, 1, 2))
+@kind("pr25648", "scalable-topics", "admin", weight=6, topic=SCALABLE, properties=PROPERTIES, segments=Choice(1, 1, 1, 2, 2, 12))
 async def create_scalable_topic(player: Player, topic: Place, properties: dict[str, str], segments: int) -> None:
     """Create a scalable topic."""
     await _for_scalable(player, "create_scalable_topic", topic, properties=properties, segments=segments)

@@ -164,10 +164,9 @@ def _encoded_look_up(difference: Difference, line: Line) -> bool:
     return line.name == "scalableTopicUpdate" and quote(topic, safe="/:") != topic
 
 
-def _refused_look_up(difference: Difference, line: Line) -> bool:
-    """It is said as well, and of a look-up that was refused while another one with its id was open."""
-    key, told = (line.lane, line.value("session_id")), difference.other
-    return line in difference.extra and key in told.look_ups_again and key in told.look_ups_refused
+def _look_up_again(difference: Difference, line: Line) -> bool:
+    """It is said as well, and of a look-up whose id another open one had before."""
+    return line in difference.extra and (line.lane, line.value("session_id")) in difference.other.look_ups_again
 
 
 def _decoded(text: str) -> str:
@@ -194,7 +193,7 @@ _CONDITIONS: Mapping[str, Callable[[Difference, Line], bool]] = {
     "encoded-names": _encoded_names,
     "encoded-twin": _encoded_twin,
     "encoded-look-up": _encoded_look_up,
-    "refused-look-up": _refused_look_up,
+    "look-up-again": _look_up_again,
     "repeated-id": _repeated_id,
     "repeated-id-or-encoded-names": _repeated_id_or_encoded_names,
     "acknowledged-before-unload": _acknowledged_before_unload,

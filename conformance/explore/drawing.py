@@ -69,14 +69,16 @@ class _Drawing:
     def messages(self) -> Iterator[Action]:
         """Consumers of one topic, messages, and a bystander; at the end all of them come back."""
         kind = self._chance.choice([one for one in _SUBSCRIBING if one in self._weights])
-        partition = self._chance.choice((None, None, None, 0))
+        partition = self._chance.choice((None,) * 6 + (0, 10))
         topic, base = (0, 0, partition), (0, 0, None)
         domain = self._chance.choice(("persistent", "persistent", "persistent", "persistent", "non-persistent"))
         how = {name: one.draw(self._chance) for name, one in KINDS[kind].parameters.items()}
         fixed = {"topic": topic, "subscription": "s", "position": "Earliest", "domain": domain}
         how |= {name: value for name, value in fixed.items() if name in how}
         yield from (
-            self.act("create_topic", topic=base) if partition is None else self.act("create_partitioned_topic", topic=base, partitions=2)
+            self.act("create_topic", topic=base)
+            if partition is None
+            else self.act("create_partitioned_topic", topic=base, partitions=partition + 2)
         )
         places = self.places(3)
         for at, consumer in places:
@@ -108,6 +110,8 @@ class _Drawing:
                 yield from self.act(action.kind, **{**given, "topic": topic})
             else:
                 yield action
+        if self._chance.random() < 0.15:
+            yield from self._unsubscribed(topic)
         yield from self._shown(kind, how)
         if self._chance.random() < 0.3:
             yield from self._deleted(topic, [*producers, ("a", 7)])
@@ -125,12 +129,22 @@ class _Drawing:
         yield from self.act("subscribe", at="a", consumer=1, topic=topic, domain="persistent", subscription="s", position="Earliest")
         yield from self.act("flow", number=0, permits=10)
 
+    def _unsubscribed(self, topic: Place) -> Iterator[Action]:
+        """Delete a subscription, and unload its topic."""
+        for number in (2, 1):
+            yield from self.act("close_consumer", number=number)
+        yield from self.act("unsubscribe", number=0)
+        yield from self.act("unload_topic", topic=topic)
+
     def _shown(self, kind: str, how: Mapping[str, Any]) -> Iterator[Action]:
         """Show what has become of consumers: who gets what now, and what is delivered to those who come back."""
         for number in range(3):
             yield from self.act("flow", number=number, permits=10)
         for number in range(3):
             yield from self.act("publish", number=number)
+        if self._chance.random() < 0.3:
+            yield from self.act(self._publishing(), number=0)
+            yield from self.act("ask_last_message", number=0)
         for _ in self.repeated(0, 2):
             yield from self.act("acknowledge")
         if self._chance.random() < 0.7:
@@ -185,13 +199,28 @@ class _Drawing:
             "delete_partitioned_topic",
             "watch_partitions",
             "close_partition_watch",
+            "wait",
         )
         yield from self.some((*around, "answer_partition_update", "disconnect"))
+        if self._chance.random() < 0.3:
+            yield from self._left_unsettled()
         for partitions in (4, 5):
             for number in range(3):
                 yield from self.act("answer_partition_update", number=number, of=0, success=True)
             yield from self.act("create_partitioned_topic", topic=(0, 0, None), partitions=1)
             yield from self.act("update_partitioned_topic", topic=(0, 0, None), partitions=partitions)
+
+    def _left_unsettled(self) -> Iterator[Action]:
+        """An update that failed or has no result yet, a watcher that is repeated or closed then, and time."""
+        yield from self.act("create_partitioned_topic", topic=(0, 0, None), partitions=1)
+        yield from self.act("watch_partitions", at="a", watcher=1, topics=((0, 0, None),), domain="persistent", valid=True)
+        yield from self.act("update_partitioned_topic", topic=(0, 0, None), partitions=2)
+        if self._chance.random() < 0.7:
+            for number in range(3):
+                yield from self.act("answer_partition_update", number=number, of=0, success=False)
+        after = self._chance.choice(("close_partition_watch", "watch_partitions", "answer_partition_update", "wait"))
+        yield from self.act(after, at="a", watcher=1, valid=self._chance.random() < 0.5)
+        yield from self.act("wait")
 
     def scalable_watches(self) -> Iterator[Action]:
         """Watches over scalable topics; at the end topics come and go."""

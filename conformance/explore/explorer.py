@@ -242,7 +242,8 @@ class Explorer:
 
     def _names(self) -> dict[str, str]:
         number = next(self._numbers)
-        return {variable: f"pc-{self._plan.seed % 46656:x}-{number:x}{variable}" for variable in "ab"}
+        first = f"pc-{self._plan.seed % 46656:x}-{number:x}a"
+        return {"b": f"{first}b", "a": first}  # the longer one first: where names are replaced, it holds the other one
 
     async def _with_target(self, work: Callable[[Endpoint], Awaitable[T]]) -> T:
         if self._endpoint is not None:

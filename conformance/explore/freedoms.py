@@ -24,7 +24,7 @@ Condition = Literal[
     "encoded-names",
     "encoded-twin",
     "encoded-look-up",
-    "refused-look-up",
+    "look-up-again",
     "deleted-topics",
     "deletion",
     "deleted-partition",

@@ -179,6 +179,11 @@ class Player:
             self._note({"close": {"at": at, "how": how}})
             await asyncio.sleep(NOTICE)
 
+    async def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self._note({"advance": seconds})
+        await asyncio.sleep(seconds)
+
     async def settle(self) -> None:
         """Wait until the broker has said what it will."""
         await self._settle(self)

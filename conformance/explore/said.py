@@ -56,6 +56,7 @@ class Delivery:
     consumer: int
     shared: bool
     message_id: Mapping[str, Any]
+    messages: int
 
 
 @dataclass
@@ -232,6 +233,8 @@ class Told:
             lane = self._delivered(at, message, frame, fields)
         elif name == "send_receipt":
             fields.pop("message_id", None)
+        elif name == "getLastMessageIdResponse":
+            _without_places(fields)
         self._learn(at, name, message)
         if name == "scalableTopicUpdate" and self._layout_again(at, message.session_id, fields):
             return
@@ -305,7 +308,7 @@ class Told:
         shared = lane != at
         order = (str(subscription.get("topic")), str(subscription.get("subscription")), ",".join(bodies))
         place = {"ledgerId": message.message_id.ledgerId, "entryId": message.message_id.entryId}
-        self.deliveries[order] = Delivery(order, at, message.consumer_id, shared, place)
+        self.deliveries[order] = Delivery(order, at, message.consumer_id, shared, place, len(bodies))
         if shared:
             self.takers.setdefault(lane, {}).setdefault(order[2], []).append(key)
             fields.pop("consumer_id", None)
@@ -404,6 +407,15 @@ _LEARN: Mapping[str, Callable[[Told, str, Any], None]] = {
     "watchScalableTopicsUpdate": Told._scalable_update,
     "partitionUpdate": Told._partition_update,
 }
+
+
+def _without_places(fields: dict[str, Any]) -> None:
+    """Leave of the id of the last message what does not depend on where a broker keeps it, and whether there is one."""
+    fields.pop("consumer_mark_delete_position", None)
+    last = fields["last_message_id"]
+    last["none"] = last["entryId"] == -1
+    for name in ("ledgerId", "entryId"):
+        last.pop(name)
 
 
 def bodies_of(frame: Frame) -> list[str]:

@@ -84,7 +84,7 @@ class _Written:
 
     def variables(self) -> dict[str, Any]:
         """Return the variables: fresh names."""
-        return {"n": {"$fresh": "namespace"}} if self._alone else {"a": {"$fresh": "name"}, "b": {"$fresh": "name"}}
+        return {"n": {"$fresh": "namespace"}} if self._alone else {"a": {"$fresh": "name"}, "b": "${a}b"}
 
     def steps(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         """Yield what each action became, with a comment that names it."""

@@ -29,6 +29,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     NotAllowedError,
     ProducerBusy,
     Schema,
+    UnknownError,
 )
 
 if TYPE_CHECKING:
@@ -224,9 +225,15 @@ def disconnect_consumers(subscription: Subscription) -> None:
 
 
 def get_last_message_id(session: Session, request: CommandGetLastMessageId, frame: Frame) -> None:  # noqa: ARG001
-    """Answer with the id of the last message: core.position.last-message."""
+    """Answer with the id of the last message: core.position.last-message.
+
+    Raises:
+        Refused: UnknownError: the topic is not persistent, as releases from 3.0.7 on answer.
+    """
     consumer = _consumer(session, request.consumer_id)
     topic = consumer.subscription.topic
+    if not topic.name.persistent:
+        raise Refused(UnknownError, f"{topic.name.full} does not keep messages, so there is no last one")
     if topic.entries:
         last = topic.message_id(len(topic.entries) - 1)
         entry = topic.entries[-1]

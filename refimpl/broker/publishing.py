@@ -47,12 +47,10 @@ def producer(session: Session, request: CommandProducer, frame: Frame) -> None: 
         session,
         broker.topic_to_use(name, create=True),
         request.producer_name or broker.new_producer_name(),
-        user_provided_name=bool(request.producer_name) and request.user_provided_producer_name,
-        epoch=request.epoch,
         access_mode=request.producer_access_mode,
     )
     old = new.topic.producers.get(new.name)
-    if old is not None and old.session is not session and not new.follows(old):
+    if old is not None and old.session is not session:
         old.session.check_liveness(lambda _: _join_late(session, request, new))
     else:
         _join(session, request, new)

@@ -29,15 +29,9 @@ class Producer:
     session: Session
     topic: Topic
     name: str
-    user_provided_name: bool = True
-    epoch: int = 0
     access_mode: ProducerAccessMode = ProducerAccessMode.Shared
     messages_in: int = 0
     schema_version: bytes = b""
-
-    def follows(self, old: Producer) -> bool:
-        """Return whether this is the same producer after a reconnect: its name is generated, and its epoch is higher."""
-        return not old.user_provided_name and self.epoch > old.epoch
 
 
 class Topic:
@@ -103,11 +97,8 @@ class Topic:
             raise Refused(ProducerFenced, where if exclusive else "Topic has existing producers")
         if exclusive:
             raise Refused(ProducerBusy, where)
-        old = self.producers.get(producer.name)
-        if old is not None:  # core.producer.name-taken
-            if not producer.follows(old):
-                raise Refused(ProducerBusy, f"Producer with name '{producer.name}' is already connected to topic '{self.name.full}'")
-            old.session.drop_producer(old)
+        if producer.name in self.producers:  # core.producer.name-taken
+            raise Refused(ProducerBusy, f"Producer with name '{producer.name}' is already connected to topic '{self.name.full}'")
         if producer.access_mode == ProducerAccessMode.Exclusive:
             self.stored.epoch = 0 if self.stored.epoch is None else self.stored.epoch + 1
         self.producers[producer.name] = producer

@@ -68,14 +68,14 @@ def test_timers_run_in_order_and_can_be_cancelled() -> None:
     assert (ran, timers.next_deadline()) == (["a", "b"], None)
 
 
-def test_a_producer_that_reconnects_takes_its_generated_name_along() -> None:
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_no_epoch_takes_the_generated_name_of_a_producer_that_is_open(epoch: int) -> None:
     broker = make_broker()
-    first, second = Peer(broker), Peer(broker)
+    first = Peer(broker)
     generated = first.producer().producer_name
-    again = {"producer_name": generated, "user_provided_producer_name": False}
-    assert first.producer(producer_id=3, epoch=0, **again).error == ProducerBusy
-    assert second.producer(producer_id=3, epoch=1, **again).producer_name == generated
-    assert list(first.session.producers) == []
+    again = {"producer_name": generated, "user_provided_producer_name": False, "epoch": epoch}
+    assert first.producer(producer_id=3, **again).error == ProducerBusy
+    assert list(first.session.producers) == [1]
 
 
 def test_the_name_of_a_dead_producer_passes_on_and_that_of_a_live_one_stays() -> None:

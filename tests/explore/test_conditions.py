@@ -246,8 +246,11 @@ def test_an_encoded_name_may_hide_the_layout_of_its_topic_only() -> None:
     assert (finding("t-1"), finding("t%2F1"), finding("\u00fc")) == (None, "encoded-names", "encoded-names")
 
 
-@pytest.mark.parametrize(("refused", "again", "expected"), [(True, True, "a freedom"), (True, False, None), (False, True, None)])
-def test_a_look_up_may_go_on_only_if_a_later_one_with_its_id_is_refused(refused: bool, again: bool, expected: str | None) -> None:
+@pytest.mark.parametrize(
+    ("refused", "again", "expected"),
+    [(True, True, "scalable-repeated-id"), (False, True, "scalable-repeated-id"), (True, False, None), (False, False, None)],
+)
+def test_a_look_up_may_go_on_only_if_there_is_a_later_one_with_its_id(refused: bool, again: bool, expected: str | None) -> None:
     line = Line("a", "scalableTopicUpdate", '{"dag": {"epoch": 0}, "session_id": 1}')
     seen = Seen(kind="create_scalable_topic", extra=(line,))
     for told in (seen.told, seen.other):
