@@ -3,7 +3,7 @@
 from conformance.mutants.model import in_place_of, mutant, on_incoming, on_request
 from refimpl.broker import Broker
 from refimpl.names import namespace_of, partitioned_topic_name
-from refimpl.proposals.partition_watch.broker import PartitionWatchBroker, PartitionWatchExtension
+from refimpl.proposals.partition_watch.broker import Delivery, PartitionWatchBroker, PartitionWatchExtension
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
@@ -154,6 +154,18 @@ def keeps_an_update_in_flight_across_a_repeated_request(watch, watches, session,
     return answer
 
 
+@in_place_of(PartitionWatchBroker.watch, clause="pip247.watch.repeat-refused")
+def forgets_the_last_update_when_it_refuses(watch, watches, session, request):
+    """A refused request with the id of a watcher ends the resending of its last update."""
+    try:
+        return watch(watches, session, request)
+    except Refused:
+        watcher = watches._watchers.find(session, request.watcher_id)
+        if watcher is not None:
+            watcher.delivery, watcher.deadline = Delivery.SETTLED, None
+        raise
+
+
 @in_place_of(PartitionWatchBroker.watch, clause="pip247.watch.repeat-version")
 def starts_versions_again_for_a_repeated_request(watch, watches, session, request):
     """After a repeated request the next update has version 1."""
@@ -170,6 +182,17 @@ def refuses_to_close_while_switched_off(close, watches, session, request):
     if not session.broker.configuration.enable_notification_for_partition_update:
         raise Refused(NotAllowedError, "Notifications are switched off")
     return close(watches, session, request)
+
+
+@in_place_of(PartitionWatchBroker.close, clause="pip247.close.silence")
+def forgets_to_cancel_a_retry(close, watches, session, request):
+    """A close leaves the timer of an update that waits to be sent again."""
+    watcher = watches._watchers.find(session, request.watcher_id)
+    due = watcher.deadline if watcher is not None and watcher.delivery is Delivery.WAITING else None
+    answer = close(watches, session, request)
+    if due is not None:
+        watcher.deadline = due
+    return answer
 
 
 @in_place_of(PartitionWatchBroker.close, clause="pip247.close.without-permission")

@@ -185,3 +185,11 @@ def overwrites_the_properties_before_it_refuses(create, admin, topic, properties
     if record is not None:
         record.properties = dict(properties or {})
     create(admin, topic, properties, segments=segments)
+
+
+@in_place_of(ScalableTopicsExtension._unload, clause="pr25648.layout.clients-closed")
+def closes_the_clients_of_names_that_begin_alike(unload, scalable, topic):
+    """With the clients of a topic those of others whose names begin with its name are closed."""
+    for other in scalable.topics_of(namespace_of(topic)):
+        if other.startswith(topic):
+            unload(scalable, other)
