@@ -93,7 +93,7 @@ async def on_target(
     async def settle(player: Player) -> None:
         nonlocal place
         place += 1
-        await _until_said(player, said.after[place], slow)
+        await _until_said(player, said.after[min(place, len(said.after) - 1)], slow)  # a message that `_ends` publishes comes later
         await player.fence()  # what gets no answer has arrived all the same, before another connection acts
 
     def differing(player: Player) -> Difference | None:

@@ -2,6 +2,7 @@
 
 from conformance.mutants.model import in_place_of, on_incoming, on_outgoing, on_request
 from refimpl.broker import Broker, Session
+from refimpl.broker.authorization import Authorization
 from refimpl.broker.subscription import Consumer, NonPersistentSubscription, Subscription, SubType
 from refimpl.broker.topic import Topic
 from refimpl.proposals.refused import ProtocolViolation, Refused
@@ -46,6 +47,29 @@ def keeps_names_of_producers_for_a_namespace(add_producer, topic, producer):
     if any(producer.name in one.producers for one in topics if one is not topic and one.name.namespace == topic.name.namespace):
         raise Refused(ProducerBusy, "The name is taken")
     add_producer(topic, producer)
+
+
+@in_place_of(Topic.add_producer, clause="core.request.refused-changes-nothing")
+def keeps_the_ids_of_refused_producers(add_producer, topic, producer):
+    """A producer whose name is taken has its id nevertheless: the next PRODUCER with it, for whichever topic, opens the old one."""
+    if producer.name in topic.producers:
+        producer.session.producers[producer.producer_id] = producer
+    add_producer(topic, producer)
+
+
+@on_request("close_consumer", clause="core.request.ids-per-connection")
+def closes_equal_ids_of_other_connections(carry_out, session, request):
+    """CLOSE_CONSUMER closes the consumers of that id on all connections."""
+    for other in session.broker.sessions:
+        if other is not session and request.consumer_id in other.consumers:
+            other.drop_consumer(other.consumers[request.consumer_id])
+    carry_out()
+
+
+@in_place_of(Authorization.allows, clause="core.auth.exact-names")
+def has_no_case_in_names_of_roles(allows, authorization, role, *where):
+    """A role has the permissions that were granted to its name in any case."""
+    return allows(authorization, role, *where) or (bool(role) and allows(authorization, role.upper(), *where))
 
 
 @in_place_of(Broker.unload, clause="core.producer.topic-epoch")

@@ -194,12 +194,9 @@ class Session:
         elif self._pinged:  # core.keepalive.silent-peer-dropped
             self.end("the peer is silent")
         else:  # core.keepalive.ping-after-interval
-            self._ping()
+            self.send(CommandPing())
+            self._pinged = True
             self._keep_alive = self._later(self.broker.configuration.keep_alive_interval_seconds, self._check_alive)
-
-    def _ping(self) -> None:
-        self.send(CommandPing())
-        self._pinged = True
 
     def check_liveness(self, then: Callable[[bool], None]) -> None:
         """Check whether the peer is alive; disconnect it if it does not answer in time.
@@ -209,7 +206,7 @@ class Session:
         """
         self._liveness.append(then)
         if len(self._liveness) == 1:
-            self._ping()
+            self.send(CommandPing())
             millis = self.broker.configuration.connection_liveness_check_timeout_millis
             self._liveness_timer = self._later(millis / 1000, lambda: self.end("the peer does not answer"))
 

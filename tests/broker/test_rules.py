@@ -94,6 +94,18 @@ def test_the_name_of_a_dead_producer_passes_on_and_that_of_a_live_one_stays() ->
     assert [one.producer_name for one in second.answers()] == ["mine"]
 
 
+def test_a_check_of_liveness_right_before_a_ping_of_the_keep_alive_is_none_of_its_pings() -> None:
+    broker = make_broker()
+    owner, second = Peer(broker), Peer(broker)
+    owner.producer(producer_name="mine")
+    broker.tick(29.9)
+    second.send("producer", topic=TOPIC, producer_id=1, request_id=5, producer_name="mine")
+    broker.tick(30.0)
+    assert not owner.session.closing
+    owner.send("pong")
+    assert ProducerBusy in [getattr(one, "error", None) for one in second.answers()]
+
+
 def test_super_users_are_listed_with_commas_and_spaces() -> None:
     authorization = make_broker(authorizationEnabled="true", superUserRoles="root, admin,").authorization
     assert [role for role in ("root", "admin", "root, admin", "", None) if authorization.is_super_user(role)] == ["root", "admin"]
