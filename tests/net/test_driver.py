@@ -67,7 +67,7 @@ def test_defect_in_a_timer_stops_no_other(monkeypatch):
         peer = LinkPeer(link)
         peer.connection.send(CONNECT)
         with monkeypatch.context() as patched:
-            patched.setattr(Session, "_ping", fails)
+            patched.setattr(Session, "send", fails)
             await asyncio.sleep(31)
         assert len(lines) == 1
         later = LinkPeer(link)
