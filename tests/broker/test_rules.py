@@ -71,11 +71,15 @@ def test_timers_run_in_order_and_can_be_cancelled() -> None:
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_no_epoch_takes_the_generated_name_of_a_producer_that_is_open(epoch: int) -> None:
     broker = make_broker()
-    first = Peer(broker)
+    first, second = Peer(broker), Peer(broker)
     generated = first.producer().producer_name
-    again = {"producer_name": generated, "user_provided_producer_name": False, "epoch": epoch}
-    assert first.producer(producer_id=3, **again).error == ProducerBusy
-    assert list(first.session.producers) == [1]
+    again = {"topic": TOPIC, "producer_id": 3, "producer_name": generated, "user_provided_producer_name": False, "epoch": epoch}
+    first.send("producer", request_id=5, **again)
+    assert [one.error for one in first.answers()] == [ProducerBusy]
+    second.send("producer", request_id=5, **again)
+    first.send("pong")
+    assert [one.error for one in second.answers()] == [ProducerBusy]
+    assert (list(first.session.producers), list(second.session.producers)) == ([1], [])
 
 
 def test_the_name_of_a_dead_producer_passes_on_and_that_of_a_live_one_stays() -> None:

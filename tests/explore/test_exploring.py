@@ -86,8 +86,11 @@ def test_a_seed_repeats_an_exploration() -> None:
     assert once.coverage.met == twice.coverage.met
 
 
+@pytest.mark.parametrize("producing", [True, False])
 @pytest.mark.parametrize(("revived", "finding"), [(True, "failover-takeover"), (False, None)])
-def test_a_takeover_that_brings_nothing_is_known_only_if_the_next_message_ends_it(revived: bool, finding: str | None) -> None:
+def test_a_takeover_that_brings_nothing_is_known_only_if_the_next_message_ends_it(
+    revived: bool, finding: str | None, producing: bool
+) -> None:
     def tells(tell: Callable[..., None]) -> Callable[..., None]:
         def told(subscription: Any, *joined: object) -> None:
             old = subscription._last_active
@@ -115,8 +118,9 @@ def test_a_takeover_that_brings_nothing_is_known_only_if_the_next_message_ends_i
         acts("create_partitioned_topic", topic=(0, 0, None), partitions=1),
         *consumers,
         *(acts("flow", number=number, permits=10) for number in range(2)),
-        acts("produce", at="c", topic=topic, domain="persistent"),
+        acts("produce", at="c", topic=topic, domain="persistent", producer=1),
         acts("publish"),
+        *(() if producing else (acts("close_producer", at="c", producer=1),)),
     )
 
     async def difference(last: Action) -> Difference | None:

@@ -231,7 +231,15 @@ def _signatures(frames: DataFrame, connection: Column) -> dict[tuple[str, str], 
     return {(row["target"] or "", row["command"]): (row["count"], row["size"], int(row["hash"])) for row in rows}
 
 
-JOB = Job("round_trip", "Decodes and encodes every frame of a capture, and reads it in pieces.", LAWS, check, add_options, look)
+JOB = Job(
+    "round_trip",
+    "Decodes and encodes every frame of a capture, and reads it in pieces.",
+    LAWS,
+    check,
+    add_options,
+    look,
+    reads_frames=True,
+)
 
 if __name__ == "__main__":
     sys.exit(JOB.main())

@@ -92,11 +92,11 @@ class _AvroReader:
         self._wanted = wanted
 
     def fields(self, payload: bytes) -> Mapping[str, object]:
-        found: Mapping[str, object] = schemaless_reader(_Octets(payload), self._written, self._wanted)  # type: ignore[assignment]
+        found: Mapping[str, object] = schemaless_reader(_WholeReads(payload), self._written, self._wanted)  # type: ignore[assignment]
         return found
 
 
-class _Octets(io.BytesIO):
+class _WholeReads(io.BytesIO):
     """A payload that does not give fewer bytes than it is asked for: fastavro does not look when it skips a field."""
 
     def read(self, size: int | None = -1) -> bytes:
