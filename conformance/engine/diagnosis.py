@@ -23,6 +23,8 @@ class Diagnosis:
     """The nearest miss.
 
     `kind` says which rule found it: differs, too-early, twice, unexpected, silence, late, closed, garbage, read, branch, harness.
+    `missing` is a command that did not come in its time, for which the target may not be to blame: no clause was at stake yet,
+    such as CONNECTED, or it came at another time than a window allows, when a machine that stands still for a second is enough.
     """
 
     kind: str
@@ -34,6 +36,7 @@ class Diagnosis:
     frames: tuple[str, ...] = ()
     event: int | None = None
     timed: bool = False
+    missing: str | None = None
     taken: tuple[Taken, ...] = ()
     left: tuple[Node, ...] = ()
     observed: tuple[tuple[str, Any], ...] = ()
@@ -86,7 +89,9 @@ def _late(failure: Failure, **common: Any) -> Diagnosis:
     waiting = _waiting(failure.states)
     step = next((one for state in failure.states for one in expected(state.nodes)), None)
     summary = f"nothing came: the case waits for {waiting[0] if waiting else 'nothing'}"
-    return Diagnosis("late", summary, step.path if step else "", step.clause if step else None, waiting=waiting, timed=True, **common)
+    where = (step.path, step.clause) if step else ("", None)
+    missing = waiting[0].partition("{")[0] if waiting and step and (step.clause is None or step.timed) else None
+    return Diagnosis("late", summary, *where, waiting=waiting, timed=True, missing=missing, **common)
 
 
 def _nearest(program: Program, failure: Failure, seen: Seen, common: dict[str, Any]) -> Diagnosis:
@@ -102,9 +107,10 @@ def _nearest(program: Program, failure: Failure, seen: Seen, common: dict[str, A
     near = _fewest_differences(failure.states, seen)
     if near is not None:
         step, differences = near
-        timed = any(difference.path == "time" for difference in differences)
+        times = [difference.path == "time" for difference in differences]
+        missing = seen.name if step.timed and all(times) else None
         summary = f"{what} is not what is expected: {differences[0]}"
-        return Diagnosis("differs", summary, step.path, step.clause, differences, timed=timed, **common)
+        return Diagnosis("differs", summary, step.path, step.clause, differences, timed=any(times), missing=missing, **common)
     first = next((one for state in failure.states for one in expected(state.nodes, seen.event.at)), None) or next(
         (one for state in failure.states for one in expected(state.nodes)), None
     )

@@ -84,16 +84,12 @@ class Outcome:
     late: Mapping[str, Diagnosis] = field(default_factory=dict)
 
     @property
-    def unprepared(self) -> str | None:
-        """Return the command that did not come although no clause was at stake yet, such as CONNECTED.
+    def missing(self) -> str | None:
+        """Return the command that did not come in its time, if that counts only when it is so each time; see `Diagnosis`.
 
-        The target, or its machine, may have been too busy with other conversations. So it counts only if the case, run alone,
-        does not get it either.
+        The target, or its machine, may have been too busy with other conversations.
         """
-        found = self.diagnosis
-        if self.verdict in SAYS_NOTHING or found is None or found.kind != "late" or found.clause is not None or not found.waiting:
-            return None
-        return found.waiting[0].partition("{")[0]
+        return None if self.verdict in SAYS_NOTHING or self.diagnosis is None else self.diagnosis.missing
 
 
 @dataclass
@@ -271,8 +267,8 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 def sum_up(transcript: Transcript, cell: Mapping[str, Value], outcomes: Sequence[Outcome]) -> log.Result:
     """Sum up all trials of one cell of a case.
 
-    A trial that fails counts against `trials.fail_over`. One that says nothing about the target, or fails for lack of a preparation,
-    is replaced by its last attempt.
+    A trial that fails counts against `trials.fail_over`. One that says nothing about the target, or fails because a command did not
+    come in its time, is replaced by its last attempt.
     A clause about how soon frames come is a WARN if they come late in each run of a trial.
     """
     last: dict[str, Outcome] = {}
@@ -281,7 +277,7 @@ def sum_up(transcript: Transcript, cell: Mapping[str, Value], outcomes: Sequence
         trial = outcome.key.partition("~")[0]
         runs.setdefault(trial, []).append(outcome)
         before = last.get(trial, outcome)
-        if outcome.verdict not in SAYS_NOTHING or before.verdict in SAYS_NOTHING or before.unprepared:
+        if outcome.verdict not in SAYS_NOTHING or before.verdict in SAYS_NOTHING or before.missing:
             last[trial] = outcome
     final = list(last.values())
     bad = [o for o in final if o.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]

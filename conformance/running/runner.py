@@ -129,7 +129,7 @@ class _Part:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     skipped: list[log.Skipped] = field(default_factory=list)
     known_late: set[str] = field(default_factory=set)
-    never_prepared: set[str] = field(default_factory=set)
+    never_came: set[str] = field(default_factory=set)
 
     def skip(self, case: m.Transcript, why: Lack) -> None:
         self.expected -= self._trials(case) * len(cells(case))
@@ -238,8 +238,8 @@ class _Part:
                 while len(runs) < RUNS and self._is_open(unit, runs[-1]):
                     runs.append(await self._converse(replace(unit, attempt=len(runs)), around, active, made))
                 self.known_late |= always_late(runs).keys()
-                if len(runs) > 1 and (missing := runs[-1].unprepared) is not None:
-                    self.never_prepared.add(missing)
+                if len(runs) > 1 and (missing := runs[-1].missing) is not None:
+                    self.never_came.add(missing)
         finally:
             lag.cancel()
             if admin is not None and not endpoint.thrown_away:  # not earlier: a deletion can fail the first producer of another
@@ -248,7 +248,7 @@ class _Part:
     def _is_open(self, unit: Unit, outcome: Outcome) -> bool:
         """Tell whether a conversation is to be repeated: it says nothing, or what came late, or not at all, is not known for that."""
         late = set(outcome.late) - (self.known_late - set(unit.case.clauses))
-        return outcome.verdict in SAYS_NOTHING or bool(late) or outcome.unprepared not in {None, *self.never_prepared}
+        return outcome.verdict in SAYS_NOTHING or bool(late) or outcome.missing not in {None, *self.never_came}
 
     async def _converse(self, unit: Unit, around: Surroundings, active: set[TrialRunner], made: set[str]) -> Outcome:
         earlier = self.options.like.trial_logs.get(unit.key) if self.options.like else None

@@ -117,6 +117,17 @@ def test_a_preparation_without_an_answer_is_tried_again(add, ping, busy, verdict
     assert (result.verdict, len(result.keys)) == (verdict, runs)
 
 
+@pytest.mark.parametrize(
+    ("busy", "window", "verdict", "runs"),
+    [(0, "min: 0, max: 0.3", "PASS", 1), (1, "min: 0, max: 0.3", "PASS", 2), (9, "min: 0, max: 0.3", "FAIL", 3), (0, "min: 5, max: 9", "FAIL", 3)],
+)
+def test_a_frame_outside_of_a_window_counts_if_it_is_so_each_time(add, ping, busy, window, verdict, runs):
+    text = ping.replace("  - client: {ping: {}}", "  - client: {ping: {}}\n    label: asked")
+    home = add(text.replace("within: 20", f"window: {{since: asked, {window}}}\n    clause: test.pong"))
+    (result,), _, _ = judged(home, BusyAtFirst(busy))
+    assert (result.verdict, len(result.keys)) == (verdict, runs)
+
+
 def test_a_preparation_that_never_has_an_answer_is_known_after_one_case(add, ping):
     text = ping.replace("  - client: {ping: {}}", PREPARES)
     home = add(text)
