@@ -88,6 +88,15 @@ def test_time_has_the_resolution_and_the_offset_of_its_interface(tmp_path):
     assert {row.time for row in rows(tmp_path, text)} == {51.5}
 
 
+def test_interfaces_of_unknown_links_do_no_harm_until_a_packet_comes_from_there(tmp_path):
+    text = packets.section() + packets.interface(249) + packets.interface(101)
+    for packet in conversation():
+        text += packets.block(6, struct.pack("<IIIII", 1, 0, 0, len(packet), len(packet)) + packet)
+    assert frames(rows(tmp_path, text)) == {"client": SENT, "broker": RECEIVED}
+    text += packets.block(6, struct.pack("<IIIII", 0, 0, 0, 4, 4) + bytes(4))
+    assert rows(tmp_path, text)[-1].corrupt.startswith("packets: link type 249 is not known")
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_late_repeated_and_overlapping_segments_give_the_same_frames(tmp_path, seed):
     drawn = random.Random(seed)

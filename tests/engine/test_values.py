@@ -28,6 +28,9 @@ ENV = {"ns": "public/x", "n": 3, "all": ["b", "a"], "@seed": 5}
         ({"$map": {"over": {"$range": [0, 2]}, "to": "${ns}/${item}"}}, ["public/x/0", "public/x/1"]),
         ({"$map": {"over": "$all", "as": "t", "to": {"k": "$t"}}}, [{"k": "b"}, {"k": "a"}]),
         ({"$topics_hash": []}, "00000000"),
+        ({"$topics_hash": ["persistent://my-property/my-ns/pattern-topic-1"]}, "0d0602ed"),
+        ({"$topics_hash": ["persistent://tenant/ns/topic2", "persistent://tenant/ns/topic1"]}, "21ed405c"),
+        ({"$topics_hash": ["persistent://t/n/\U00010000", "persistent://t/n/\uff5e"]}, "18ec43c1"),
     ],
 )
 def test_resolve(value, result):

@@ -119,7 +119,12 @@ def test_a_preparation_without_an_answer_is_tried_again(add, ping, busy, verdict
 
 @pytest.mark.parametrize(
     ("busy", "window", "verdict", "runs"),
-    [(0, "min: 0, max: 0.3", "PASS", 1), (1, "min: 0, max: 0.3", "PASS", 2), (9, "min: 0, max: 0.3", "FAIL", 3), (0, "min: 5, max: 9", "FAIL", 3)],
+    [
+        (0, "min: 0, max: 0.3", "PASS", 1),
+        (1, "min: 0, max: 0.3", "PASS", 2),
+        (9, "min: 0, max: 0.3", "FAIL", 3),
+        (0, "min: 5, max: 9", "FAIL", 3),
+    ],
 )
 def test_a_frame_outside_of_a_window_counts_if_it_is_so_each_time(add, ping, busy, window, verdict, runs):
     text = ping.replace("  - client: {ping: {}}", "  - client: {ping: {}}\n    label: asked")

@@ -174,9 +174,11 @@ def _pcapng_packets(reader: _Reader) -> Iterator[_Packet]:
         body = _body(reader, order, start)
         try:
             if number == _INTERFACE:
-                interfaces.append(_interface(body, order, reader))
+                interfaces.append(_interface(body, order))
             elif number in (_PACKET, _OLD_PACKET):
-                yield _packet(body, order, interfaces, old=number == _OLD_PACKET)
+                packet = _packet(body, order, interfaces, old=number == _OLD_PACKET)
+                _known(packet.link, reader)
+                yield packet
             elif number == _SIMPLE_PACKET:
                 link, _, _, longest = interfaces[0]
                 size = min(struct.unpack_from(f"{order}I", body)[0], longest or len(body))
@@ -208,8 +210,8 @@ def _body(reader: _Reader, order: str, start: int) -> bytes:
     return body
 
 
-def _interface(body: bytes, order: str, reader: _Reader) -> tuple[int, float, int, int]:
-    """Return link type, seconds of a unit, seconds to add, and bytes of the longest packet."""
+def _interface(body: bytes, order: str) -> tuple[int, float, int, int]:
+    """Return link type, seconds of a unit, seconds to add, and bytes of the longest packet. A link need not be known yet."""
     link, _, longest = struct.unpack_from(f"{order}HHI", body)
     unit, beyond, place = 1e-6, 0, 8
     while place + 4 <= len(body):
@@ -220,7 +222,7 @@ def _interface(body: bytes, order: str, reader: _Reader) -> tuple[int, float, in
         elif code == 14 and len(value) == 8:
             (beyond,) = struct.unpack(f"{order}q", value)
         place += 4 + length + -length % 4
-    return _known(link, reader), unit, beyond, longest
+    return link, unit, beyond, longest
 
 
 def _packet(body: bytes, order: str, interfaces: list[tuple[int, float, int, int]], *, old: bool) -> _Packet:
