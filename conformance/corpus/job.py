@@ -3,8 +3,9 @@
 A job checks laws. Its module in `jobs` says, in this order: its laws, options of its own (`add_options`), what can be seen to be wrong with
 them before Spark starts (`look`), and what it does (`check`); then `JOB`, which is what is started.
 
-It exits with 0 if all hold, with 1 if one is broken, and with 2 if it could not be run. The result is one JSON file, which appears
-when it is complete and never in part.
+It exits with 0 if none is broken, with 1 if one is, and with 2 if it could not be run or nothing was checked. A corpus need not have what
+each law speaks of: one without encrypted messages says nothing of them, and the law is shown as `nothing`. The result is one JSON
+file, which appears when it is complete and never in part.
 """
 
 from __future__ import annotations
@@ -110,13 +111,16 @@ class Job:
             return NOT_RUN
         write_result(options.result, result)
         for law in findings.laws:
-            print(f"{'holds ' if law.holds else 'BROKEN'} {law.name}: {law.broken:,} of {law.checked:,} break it. {law.text}")
+            print(f"{law.verdict:7} {law.name}: {law.broken:,} of {law.checked:,} break it. {law.text}")
             for example in law.examples[:3]:
                 print(f"       {json.dumps(example, ensure_ascii=False)}")
         for corpus, counts in without.items():
             print(f"left out of {corpus}: {', '.join(f'{count:,} {what}' for what, count in counts.items())}")
         print(f"result {options.result}")
-        return HOLD if all(law.holds for law in findings.laws) else BROKEN
+        if not any(law.checked for law in findings.laws):
+            print(f"{self.name}: nothing was checked: the corpus has nothing of which a law speaks", file=sys.stderr)
+            return NOT_RUN
+        return BROKEN if any(law.broken for law in findings.laws) else HOLD
 
     def parser(self) -> argparse.ArgumentParser:
         """Return the parser of its command line."""
@@ -144,7 +148,7 @@ class Job:
         options = {name: value for name, value in vars(run.options).items() if name not in ("result", "seed")}
         return {
             "job": self.name,
-            "holds": all(law.holds for law in findings.laws),
+            "holds": any(law.holds for law in findings.laws) and not any(law.broken for law in findings.laws),
             "laws": [{**asdict(law), "holds": law.holds} for law in findings.laws],
             "counters": findings.counters,
             **({"left out": without} if without else {}),

@@ -64,6 +64,11 @@ class Outcome:
         """Tell whether something was checked and nothing broke the law."""
         return self.checked > 0 and self.broken == 0
 
+    @property
+    def verdict(self) -> str:
+        """Return `holds`, `BROKEN`, or `nothing` if the corpus has nothing that the law speaks of."""
+        return "BROKEN" if self.broken else "holds" if self.checked else "nothing"
+
     def __add__(self, other: Outcome) -> Outcome:
         examples = [*self.examples, *other.examples][:EXAMPLES]
         return Outcome(self.name, self.text, self.checked + other.checked, self.broken + other.broken, examples)

@@ -128,7 +128,7 @@ def law(checked, broken):
     return LAW.outcome(checked, broken, [{"row": 1}] * min(broken, 2))
 
 
-@pytest.mark.parametrize(("checked", "broken", "code"), [(5, 0, HOLD), (5, 1, BROKEN), (0, 0, BROKEN)])
+@pytest.mark.parametrize(("checked", "broken", "code"), [(5, 0, HOLD), (5, 1, BROKEN), (0, 0, HOLD)])
 def test_a_job_exits_by_its_laws_and_leaves_a_result(no_spark, tmp_path, capsys, checked, broken, code):
     def check(run):
         with run.part("a part"):
@@ -142,8 +142,15 @@ def test_a_job_exits_by_its_laws_and_leaves_a_result(no_spark, tmp_path, capsys,
     assert set(result["seconds"]) == {"a part", "all"}
     assert list(tmp_path.iterdir()) == [tmp_path / "r.json"]
     shown = capsys.readouterr()
-    assert ("BROKEN the-law" in shown.out) == (code == BROKEN)
+    assert ("BROKEN  the-law" in shown.out) == (code == BROKEN)
+    assert ("nothing the-law" in shown.out) == (checked == 0)
     assert "a part .." in shown.err
+
+
+def test_a_job_that_has_checked_nothing_has_not_run(no_spark, tmp_path, capsys):
+    assert run_job(lambda _: Findings([law(0, 0)]), tmp_path) == NOT_RUN
+    assert json.loads((tmp_path / "r.json").read_text())["holds"] is False
+    assert capsys.readouterr().err == "some: nothing was checked: the corpus has nothing of which a law speaks\n"
 
 
 def test_what_captures_have_besides_is_in_the_result_and_in_one_line(no_spark, monkeypatch, tmp_path, capsys):

@@ -69,7 +69,8 @@ def _outcome(code: int, result: Path) -> str:
     if code not in (HOLD, BROKEN):
         return f"could not be run (exit code {code})"
     laws = json.loads(result.read_text(encoding="utf-8"))["laws"]
-    return f"{sum(law['holds'] for law in laws)} of {len(laws)} laws hold"
+    silent = ", ".join(law["name"] for law in laws if not law["checked"])
+    return f"{sum(law['holds'] for law in laws)} of {len(laws)} laws hold" + (f", nothing to check for {silent}" if silent else "")
 
 
 if __name__ == "__main__":
