@@ -59,4 +59,4 @@ def explore_and_report(target: Target, plan: Plan, folder: Path) -> NoReturn:
         raise typer.Exit(EXIT_NOT_CONFORMANT)
     if explored.stopped is not None:
         raise typer.Exit(EXIT_COULD_NOT_RUN)
-    raise typer.Exit(EXIT_INCONCLUSIVE if explored.unrepeated else EXIT_CONFORMANT)
+    raise typer.Exit(EXIT_INCONCLUSIVE if explored.unrepeated or explored.unanswered else EXIT_CONFORMANT)

@@ -29,8 +29,18 @@ def allows(entry: FreeDifference, difference: Difference, release: str | None) -
 
 
 def entry_for(difference: Difference, release: str | None) -> FreeDifference | None:
-    """Return the entry of the list that allows a difference; None: there is none."""
-    return next((entry for entry in load_freedoms().differences if allows(entry, difference, release)), None)
+    """Return the entry of the list that allows a difference; None: there is none.
+
+    If several commands differ, each may have an entry of its own. Then it is the first one after which the scenario can't go on.
+    """
+    for entry in load_freedoms().differences:
+        if allows(entry, difference, release):
+            return entry
+    parts = difference.parts()
+    found = [entry for entry in (entry_for(part, release) for part in parts) if entry is not None] if len(parts) > 1 else []
+    if len(found) < len(parts) or any(entry.until_publish for entry in found):
+        return None
+    return next((entry for entry in found if not entry.goes_on), found[0])
 
 
 def known_problem(problem: str, release: str | None) -> KnownProblem | None:

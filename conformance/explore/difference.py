@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from conformance.explore.freedoms import FreeDifference
@@ -43,6 +43,13 @@ class Difference:
         action = self.steps[self.place].action
         return f"{action.kind if action else 'preparation'}: {'; '.join(sorted(set(_described(self.missing, self.extra))))}"
 
+    def parts(self) -> list[Difference]:
+        """Return a difference for each command that differs."""
+        return [
+            replace(self, missing=_called(name, self.missing), extra=_called(name, self.extra))
+            for name in sorted({_name(line) for line in (*self.missing, *self.extra)})
+        ]
+
     @property
     def kinds(self) -> frozenset[str]:
         """Return the kinds of the actions up to the difference."""
@@ -63,6 +70,10 @@ def _described(missing: Sequence[Line], extra: Sequence[Line]) -> Iterator[str]:
         for key in min((_differing(_fields(one), _fields(other)) for one in was for other in now), key=len):
             one, other = _fields(was[0]).get(key), _fields(now[0]).get(key)
             yield f"{name}.{key} {one} -> {other}" if key in _NAMED else f"{name} has another {key}"
+
+
+def _called(name: str, lines: Sequence[Line]) -> tuple[Line, ...]:
+    return tuple(line for line in lines if _name(line) == name)
 
 
 def _name(line: Line) -> str:

@@ -28,7 +28,7 @@ from conformance.explore.said import Told
 from conformance.explore.shrinking import shrink
 from conformance.explore.world import Scenario
 from conformance.running.probe import claimed, probe
-from conformance.targets import Endpoint, Target, TargetError
+from conformance.targets import AdminClient, AdminUnreachable, Endpoint, Target, TargetError
 from refimpl.net.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
@@ -68,7 +68,8 @@ class Explored:
         differences: Each difference by its signature, as small as it was shrunk to.
         met: Freedoms and known defects, and what was late.
         unrepeated: Differences that did not come again when the scenario was played again.
-        broken: What did not hold after concurrent actions, by their seed.
+        broken: What did not hold after concurrent actions, or had no answer of the admin interface twice, by their seed.
+        unanswered: Calls of the admin interface that had no answer, and had one when the scenario was played again.
         stopped: Why the exploration ended early; None: it did not.
     """
 
@@ -80,6 +81,7 @@ class Explored:
     met: Met = field(default_factory=Met)
     unrepeated: dict[str, Difference] = field(default_factory=dict)
     broken: dict[str, list[str]] = field(default_factory=dict)
+    unanswered: list[str] = field(default_factory=list)
     stopped: str | None = None
 
     def found(self) -> list[str]:
@@ -176,9 +178,27 @@ class Explorer:
     def _beside_the_reference(self, seed: str) -> None:
         scenario = draw(random.Random(seed), self.explored.coverage.weights(self._kinds))
         self.explored.actions += len(scenario.actions)
-        difference = self._play(scenario, self.explored.coverage)
+        try:
+            difference = self._play(scenario, self.explored.coverage)
+        except AdminUnreachable as error:
+            difference = self._play_again(seed, scenario, error)
         if difference is not None and self._is_new(difference):
             self._keep(difference)
+
+    def _play_again(self, seed: str, scenario: Scenario, error: AdminUnreachable) -> Difference | None:
+        """Play a scenario again in which a call had no answer, if the target still answers others.
+
+        Raises:
+            AdminUnreachable: It does not.
+        """
+        self._runner.run(self._with_target(_answers))
+        try:
+            difference = self._play(scenario)
+        except AdminUnreachable as again:
+            self.explored.broken[seed] = [str(error), str(again)]
+            return None
+        self.explored.unanswered.append(str(error))
+        return difference
 
     def _at_the_same_time(self, seed: str) -> None:
         with self._fault():
@@ -250,6 +270,11 @@ class Explorer:
             return await work(self._endpoint)
         async with self._target.run() as endpoint:
             return await work(endpoint)
+
+
+async def _answers(endpoint: Endpoint) -> None:
+    async with AdminClient(endpoint) as admin:
+        await admin.call("clusters")
 
 
 def explore(target: Target, plan: Plan, note: Callable[[Explored], None] = lambda _: None) -> Explored:

@@ -31,11 +31,13 @@ def print_summary(explored: Explored, target: str, written: Mapping[str, Path], 
     for signature in explored.differences:
         line(f"\ndiffers: {signature}\n  {written[signature]}")
     for seed, problems in explored.broken.items():
-        line(f"\ndoes not hold after concurrent actions, seed {seed}:")
+        line(f"\ndoes not hold, seed {seed}:")
         for problem in problems:
             line(f"  {problem}")
     for signature in explored.unrepeated:
         line(f"\nseen once, not again: {signature}")
+    for problem in explored.unanswered:
+        line(f"\nseen once, not again: {problem}")
     for finding, times in sorted(_findings(explored).items()):
         line(f"known: finding {finding}, {number_of(times, 'time')}")
     if explored.met.late:

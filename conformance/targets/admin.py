@@ -244,7 +244,11 @@ class AdminClient:
             async with self._session.request(method, url, data=data, headers=headers) as response:
                 text = await response.text(errors="replace")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise AdminUnreachable(f"{method} {url}: no answer ({error or type(error).__name__})", hint="is this the admin URL?") from None
+            if isinstance(error, TimeoutError):
+                raise AdminUnreachable(f"{method} {url}: no answer in {self._seconds:g} s") from None
+            raise AdminUnreachable(
+                f"{method} {url}: no answer ({str(error) or type(error).__name__})", hint="is this the admin URL?"
+            ) from None
         return _result(response.status, text)
 
     def _ask(self, link: MemoryLink, method: str, path: str, body: bytes) -> AdminResult:

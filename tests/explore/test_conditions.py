@@ -209,6 +209,22 @@ def test_a_deletion_may_be_told_wrongly_and_nothing_else() -> None:
     assert finding((right, Line("a", "closed", "")), ()) is None
 
 
+@pytest.mark.parametrize(
+    ("added", "again", "expected"),
+    [("t%2F1", True, True), ("t%2F1", False, False), ("other", True, False)],
+)
+def test_commands_that_differ_may_each_be_known_for_another_reason(added: str, again: bool, expected: bool) -> None:
+    def diff(name: str) -> Line:
+        return Line("a", "watchScalableTopicsUpdate", f'{{"diff": {{"added": ["topic://${{a}}/n/{name}"]}}, "watch_id": 1}}')
+
+    further = Line("b", "scalableTopicUpdate", '{"dag": {"epoch": 0}, "session_id": 1}')
+    seen = Seen(kind="create_scalable_topic", missing=(diff("t/1"),), extra=(diff(added), further))
+    for _ in range(2 if again else 1):
+        seen.other.asks("b", {"scalableTopicLookup": {"session_id": 1, "topic": "topic://pc/n/t"}})
+    entry = entry_for(seen.difference(), "5.0.0-M1")
+    assert (entry is not None and entry.goes_on) == expected
+
+
 def test_a_consumer_may_have_to_try_again_right_after_a_disconnect_only() -> None:
     refused = Line("a", "error", '{"error": "ServiceNotReady", "request_id": 8}')
     seen = Seen(kind="subscribe", missing=(Line("a", "success", '{"request_id": 8}'),), extra=(refused,))

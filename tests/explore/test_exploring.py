@@ -2,8 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.engine.capabilities import CAPABILITIES
+from conformance.explore import explorer as exploring
 from conformance.explore.actions import KINDS
 from conformance.explore.difference import Difference
 from conformance.explore.drawing import draw
@@ -26,7 +27,7 @@ from conformance.judging.results import judge_log
 from conformance.mutants.model import patched
 from conformance.running.in_process import run_in_process
 from conformance.suite import Suite, load_suite
-from conformance.targets import Endpoint, InProcessTarget, TargetError, parse_target
+from conformance.targets import AdminClient, AdminResult, AdminUnreachable, Endpoint, InProcessTarget, TargetError, parse_target
 from refimpl.broker.admin import Admin
 from refimpl.broker.subscription import Subscription
 from refimpl.net.virtual_time import VirtualTimeLoop
@@ -56,9 +57,42 @@ def explored_with(owner: type, name: str, make: object, plan: Plan = PLAN) -> Ex
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as reference, asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         target = parse_target("in-process")
         explorer = Explorer(reference, runner, target, None, ALL, plan, note, lambda: faulty(owner, name, make))
-        with pytest.raises(Found):
+        with suppress(Found):
             explorer.explore()
         return explorer.explored
+
+
+def loses_calls(times: int) -> Callable[..., object]:
+    """Make a client that gets no answer to the first so many of some calls."""
+    left = iter(range(times))
+
+    def make(call: Callable[..., Awaitable[AdminResult]]) -> Callable[..., Awaitable[AdminResult]]:
+        async def lost(client: AdminClient, op: str, args: object = None) -> AdminResult:
+            if op == "unload_topic" and next(left, None) is not None:
+                raise AdminUnreachable("PUT unload: no answer in 30 s")
+            return await call(client, op, args)
+
+        return lost
+
+    return make
+
+
+@pytest.mark.parametrize(("times", "found", "unanswered"), [(1, [], 1), (99, ["PUT unload: no answer in 30 s"] * 2, 0)])
+def test_a_call_without_an_answer_is_found_if_there_is_none_again(times: int, found: list[str], unanswered: int) -> None:
+    explored = explored_with(AdminClient, "call", loses_calls(times), Plan(seconds=600, scenarios=30, seed=2))
+    assert [*explored.broken.values()] == ([found] if found else [])
+    assert len(explored.unanswered) == unanswered
+    assert explored.stopped is None
+
+
+def test_a_target_that_answers_no_call_any_more_ends_an_exploration(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def gone(_: Endpoint) -> None:
+        raise AdminUnreachable("GET clusters: no answer (gone)")
+
+    monkeypatch.setattr(exploring, "_answers", gone)
+    explored = explored_with(AdminClient, "call", loses_calls(1), Plan(seconds=600, scenarios=30, seed=2))
+    assert explored.stopped == "GET clusters: no answer (gone)"
+    assert explored.scenarios < 30
 
 
 def never_tells_of_deletions(announce):
