@@ -69,7 +69,7 @@ class Explored:
         met: Freedoms and known defects, and what was late.
         unrepeated: Differences that did not come again when the scenario was played again.
         broken: What did not hold after concurrent actions, or had no answer of the admin interface twice, by their seed.
-        unanswered: Calls of the admin interface that had no answer, and had one when the scenario was played again.
+        unanswered: Calls of the admin interface that had no answer, and had one when their scenario was played again.
         stopped: Why the exploration ended early; None: it did not.
     """
 
@@ -81,7 +81,7 @@ class Explored:
     met: Met = field(default_factory=Met)
     unrepeated: dict[str, Difference] = field(default_factory=dict)
     broken: dict[str, list[str]] = field(default_factory=dict)
-    unanswered: list[str] = field(default_factory=list)
+    unanswered: dict[str, Scenario] = field(default_factory=dict)
     stopped: str | None = None
 
     def found(self) -> list[str]:
@@ -197,7 +197,7 @@ class Explorer:
         except AdminUnreachable as again:
             self.explored.broken[seed] = [str(error), str(again)]
             return None
-        self.explored.unanswered.append(str(error))
+        self.explored.unanswered[str(error)] = scenario
         return difference
 
     def _at_the_same_time(self, seed: str) -> None:
