@@ -63,6 +63,8 @@ class Broker:
     Attributes:
         now: The time of the current call, in seconds.
         extensions: The extensions of the proposals, by register.
+        turn_is_over: Asked before each command; while it says so, the commands of a connection wait. By default they never do.
+        waiting: The connections with commands that wait for another turn, the longest waiting first; call `Session.proceed`.
 
     Raises:
         ValueError: Settings of the configuration contradict each other.
@@ -91,6 +93,8 @@ class Broker:
         self.timers = Timers()
         self.now = 0.0
         self.log = log or (lambda _: None)
+        self.turn_is_over: Callable[[], bool] = lambda: False
+        self.waiting: dict[Session, None] = {}
         self._sessions: dict[Session, None] = {}
         self._touched: dict[Session, None] = {}
         self._topics: dict[str, Topic] = {}
@@ -165,6 +169,7 @@ class Broker:
     def ended(self, session: Session, reason: str) -> None:
         """Handle the end of a connection."""
         self._sessions.pop(session, None)
+        self.waiting.pop(session, None)
         self._touched[session] = None
         for extension in self.extensions.values():
             extension.disconnected(session)

@@ -66,6 +66,12 @@ class Session:
             self._frames.extend(self._decoder.receive(data))
         except WireError as error:
             self.end(str(error))
+        if self not in self.broker.waiting:
+            self._work()
+
+    def proceed(self, now: float) -> None:
+        """Process received commands that wait for another turn."""
+        self.broker.now = now
         self._work()
 
     def eof(self, now: float) -> None:
@@ -86,8 +92,12 @@ class Session:
 
     @property
     def reading(self) -> bool:
-        """Return whether to read from the peer; False while it does not read its output."""
-        return not self.closing and len(self._output) <= REQUESTS_WAIT_ABOVE
+        """Return whether to read from the peer; False while it does not read its output, and while its commands wait for a turn."""
+        return not self.closing and self._peer_reads and self not in self.broker.waiting
+
+    @property
+    def _peer_reads(self) -> bool:
+        return len(self._output) <= REQUESTS_WAIT_ABOVE
 
     @property
     def takes_messages(self) -> bool:
@@ -131,10 +141,12 @@ class Session:
     # Commands
 
     def _work(self) -> None:
-        """Process the received commands while the peer reads the answers."""
-        while self._frames and self.reading:
+        """Process the received commands while the peer reads the answers and the turn lasts."""
+        while self._frames and self._peer_reads and not self.broker.turn_is_over():
             self._carry_out(self._frames.popleft())
-        if self._decoder.error is not None and not self._frames:
+        if self._frames and self._peer_reads:
+            self.broker.waiting[self] = None
+        elif self._decoder.error is not None and not self._frames:
             self.end(str(self._decoder.error))
 
     def _carry_out(self, frame: Frame) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from http import HTTPStatus
@@ -45,6 +46,7 @@ class AdminServer:
         await self._runner.cleanup()
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
+        await asyncio.sleep(0)  # others have their turn between pipelined requests
         body = await _body(request)
         if body is None:
             answer = refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have {BODY_LIMIT} bytes")

@@ -5,6 +5,9 @@
 
 A `Wire` carries the bytes: a socket, or a link inside the process. The clock is the event loop's, so a broker runs in real or in
 virtual time.
+
+Turns are fair. A connection whose commands take longer than a turn waits, and is not read meanwhile. In each iteration of the event
+loop one of the waiting connections has a turn, and each connection with new bytes. So whoever asks little never waits for long.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ from refimpl.broker import Broker, Session
 from refimpl.broker.rest import AdminResponse, handle, refusal
 from refimpl.net.alarm import Alarm
 from refimpl.proposals.administration import AdminRequest
+
+TURN_SECONDS = 0.01
+"""Seconds after which the commands of a connection wait for its next turn."""
 
 
 class Wire(Protocol):
@@ -46,6 +52,9 @@ class Driver:
         self._wires: dict[Session, Wire] = {}
         self._ended: set[Session] = set()
         self._alarm = Alarm(self.loop, self._tick)
+        self._turn_ends = 0.0
+        self._next_turn: asyncio.Handle | None = None
+        broker.turn_is_over = lambda: self.loop.time() >= self._turn_ends
 
     def connect(self, wire: Wire) -> Session:
         """Open a session for a new connection."""
@@ -57,30 +66,34 @@ class Driver:
     def received(self, session: Session, data: bytes) -> None:
         """Pass bytes of a peer to its session."""
         if session in self._wires and session not in self._ended:
-            self._guarded(session, lambda: session.receive(data, self.loop.time()))
+            self._guarded(session, lambda: session.receive(data, self._begin_turn()))
 
     def ended(self, session: Session) -> None:
-        """Report that a peer has ended its connection; the session's output can still be sent."""
+        """Report that a peer has ended its connection; its waiting commands are carried out, and the session's output can still be sent."""
         if session in self._wires and session not in self._ended:
             self._ended.add(session)
-            self._guarded(session, lambda: session.eof(self.loop.time()))
+            if session not in self.broker.waiting:
+                self._guarded(session, lambda: session.eof(self._begin_turn()))
 
     def forget(self, session: Session) -> None:
         """Report that a connection has ended on either side."""
-        self.ended(session)
+        self.broker.waiting.pop(session, None)
+        if session in self._wires and not session.closing:
+            self._ended.add(session)
+            self._guarded(session, lambda: session.eof(self._begin_turn()))
         self._wires.pop(session, None)
         self._ended.discard(session)
 
     def resumed(self, wire: Wire) -> None:
         """Report that a peer reads again."""
-        self.broker.tick(self.loop.time())
+        self.broker.tick(self._begin_turn())
         wire.pump()
         self.settle()
 
     def admin(self, request: AdminRequest) -> AdminResponse:
         """Answer an admin call."""
         try:
-            response = handle(self.broker, request, self.loop.time())
+            response = handle(self.broker, request, self._begin_turn())
         except Exception as error:
             self._report(f"{request.method} {request.path}", error)
             response = refusal(HTTPStatus.INTERNAL_SERVER_ERROR, f"defect: {type(error).__name__}: {error}")
@@ -88,18 +101,39 @@ class Driver:
         return response
 
     def settle(self) -> None:
-        """Send the broker's output, and set the timer for its next deadline."""
+        """Send the broker's output, and set the timer for its next deadline and the next turn."""
         while sessions := self.broker.sessions_with_output():  # sending to one session may give others more output
             for session in sessions:
                 if session in self._wires:
                     self._wires[session].pump()
         self._alarm.set(self.broker.next_deadline())
+        if self.broker.waiting and self._next_turn is None:
+            self._next_turn = self.loop.call_soon(self._give_turn)
 
     def close(self) -> None:
         """Drop all connections and stop the timer."""
         for wire in list(self._wires.values()):
             wire.abort()
         self._alarm.set(None)
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+
+    def _begin_turn(self) -> float:
+        now = self.loop.time()
+        self._turn_ends = now + TURN_SECONDS
+        return now
+
+    def _give_turn(self) -> None:
+        self._next_turn = None
+        session = next(iter(self.broker.waiting), None)
+        if session is not None:
+            del self.broker.waiting[session]
+            self._guarded(session, lambda: self._proceed(session))
+
+    def _proceed(self, session: Session) -> None:
+        session.proceed(self._begin_turn())
+        if session in self._ended and session not in self.broker.waiting:
+            session.eof(self.loop.time())
 
     def _guarded(self, session: Session, call: Callable[[], None]) -> None:
         wire = self._wires[session]
@@ -112,6 +146,7 @@ class Driver:
         self.settle()
 
     def _tick(self, now: float) -> None:
+        self._begin_turn()
         try:
             self.broker.tick(now)
         except Exception as error:
