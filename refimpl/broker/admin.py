@@ -332,11 +332,13 @@ class Admin:
             self._broker.filters_of(properties or {}, is_new=True)
         except Refused as refused:
             raise AdminRefused(412, refused.message) from None
-        for one in [self._broker.topic(part) for part in self._parts(topic)] or [self._topic(topic)]:
-            if subscription in one.subscriptions:
-                raise AdminRefused(409, "Subscription already exists for topic")
-            ledger, entry = position
-            index = len(one.entries) if ledger == LATEST else min(entry + 1, len(one.entries)) if ledger == one.stored.ledger_id else 0
+        topics = [self._broker.topic(part) for part in self._parts(topic)] or [self._topic(topic)]
+        if any(subscription in one.subscriptions for one in topics):
+            raise AdminRefused(409, "Subscription already exists for topic")
+        ledger, entry = position
+        for one in topics:
+            first, end = one.entries.first, len(one.entries)
+            index = end if ledger == LATEST else min(max(entry + 1, first), end) if ledger == one.stored.ledger_id else first
             one.subscribe(subscription, index, durable=True, properties=dict(properties or {}))
 
     def delete_subscription(self, topic: str, subscription: str, *, force: bool = False) -> None:

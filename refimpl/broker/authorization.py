@@ -47,7 +47,7 @@ class Authorization:
                 raise jwt.InvalidTokenError(method)
             claims = jwt.decode(token, self._key, algorithms=["HS256"])
             role = claims.get("sub")
-        except jwt.InvalidTokenError:
+        except (jwt.InvalidTokenError, UnicodeError):
             role = None
         if not isinstance(role, str) or not role:
             raise Refused(AuthenticationError, "Failed to authenticate")

@@ -138,9 +138,9 @@ def _join(session: Session, topic: Topic, request: CommandSubscribe, requested: 
 def _start(topic: Topic, request: CommandSubscribe) -> int:
     """Return the index at which a new subscription starts: core.subscribe.initial-position, core.subscribe.reader-start."""
     if request.HasField("start_message_id") and not request.durable:
-        return min(max(topic.index_of(request.start_message_id), 0), len(topic.entries))
+        return min(max(topic.index_of(request.start_message_id), topic.entries.first), len(topic.entries))
     if request.initialPosition == CommandSubscribe.Earliest:
-        return 0
+        return topic.entries.first
     return len(topic.entries)
 
 
@@ -160,9 +160,11 @@ def ack(session: Session, request: CommandAck, frame: Frame) -> None:  # noqa: A
     if consumer is None:  # core.ack.stale-consumer-ignored
         return
     subscription = consumer.subscription
+    entries = subscription.topic.entries
+    ledgers = entries.ledgers_before(subscription.cursor.mark_delete)
     for message_id in request.message_id:
         index = subscription.topic.index_of(message_id)
-        if index >= len(subscription.topic.entries):
+        if index >= len(entries):
             continue
         if message_id.ack_set:
             _ack_in_part(consumer, message_id, index, cumulative=request.ack_type == CommandAck.Cumulative)
@@ -170,6 +172,8 @@ def ack(session: Session, request: CommandAck, frame: Frame) -> None:  # noqa: A
             subscription.acknowledge_up_to(consumer, index)
         else:
             subscription.acknowledge(consumer, [index])
+    if entries.ledgers_before(subscription.cursor.mark_delete) > ledgers:
+        subscription.topic.free()
     if request.HasField("request_id"):
         session.send(CommandAckResponse(consumer_id=request.consumer_id, request_id=request.request_id))
 
@@ -179,7 +183,7 @@ def _ack_in_part(consumer: Consumer, message_id: MessageIdData, index: int, *, c
     subscription = consumer.subscription
     if cumulative:
         subscription.acknowledge_up_to(consumer, index - 1)
-    if index >= 0 and consumer.session.broker.configuration.acknowledgment_at_batch_index_level_enabled:
+    if index >= subscription.topic.entries.first and consumer.session.broker.configuration.acknowledgment_at_batch_index_level_enabled:
         messages = subscription.topic.entries[index].messages
         subscription.acknowledge_in_part(consumer, index, read_ack_set(message_id.ack_set, messages))
 
@@ -206,7 +210,7 @@ def seek(session: Session, request: CommandSeek, frame: Frame) -> None:  # noqa:
     topic = subscription.topic
     if request.HasField("message_id"):
         latest = request.message_id.ledgerId == LATEST
-        index = len(topic.entries) if latest else max(topic.index_of(request.message_id), 0)
+        index = len(topic.entries) if latest else max(topic.index_of(request.message_id), topic.entries.first)
     elif request.HasField("message_publish_time"):
         index = topic.index_at(request.message_publish_time)
     else:  # core.seek.refused

@@ -177,8 +177,9 @@ def _check_access(broker: Broker, access: Access, found: Mapping[str, str], role
 def _parts(path: str) -> list[str]:
     """Split a path and decode each segment once, so that a name may contain an encoded slash or percent sign."""
     try:
+        path.encode()
         return [unquote(part, errors="strict") for part in path.removesuffix("/").split("/")[1:]]
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise AdminRefused(HTTPStatus.BAD_REQUEST, f"{path} is not UTF-8") from None
 
 
@@ -206,8 +207,8 @@ def _partitions(_: Mapping[str, str], request: AdminRequest) -> int:
 def _position(_: Mapping[str, str], request: AdminRequest) -> tuple[int, int]:
     body = request.table()
     place = body.get("ledgerId", LATEST), body.get("entryId", LATEST)
-    if not all(isinstance(one, int) for one in place):
-        raise AdminRefused(HTTPStatus.BAD_REQUEST, "ledgerId and entryId have to be numbers")
+    if not all(type(one) is int and -1 <= one <= LATEST for one in place):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, f"ledgerId and entryId have to be numbers from -1 to {LATEST}")
     return place
 
 

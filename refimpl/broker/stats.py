@@ -59,12 +59,13 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
 def internal_stats(topic: Topic) -> dict[str, Any]:
     """Return the ledgers and cursors of a topic."""
     ledger, count = topic.stored.ledger_id, len(topic.entries)
+    kept = count - topic.entries.first
     return {
         "entriesAddedCounter": count,
-        "numberOfEntries": count,
+        "numberOfEntries": kept,
         "totalSize": sum(len(entry.data) for entry in topic.entries),
         "lastConfirmedEntry": f"{ledger}:{count - 1}",
-        "ledgers": [{"ledgerId": ledger, "entries": count, "offloaded": False}],
+        "ledgers": [{"ledgerId": ledger, "entries": kept, "offloaded": False}],
         "cursors": {
             one.name: {
                 "markDeletePosition": f"{ledger}:{one.cursor.mark_delete - 1}",

@@ -195,6 +195,7 @@ class Subscription:
         work = 0
         for consumer in self._takers():
             if work >= REJECTED_AT_ONCE:
+                self.topic.free()
                 self._dispatch_later(consumer.session.broker)
                 return
             index = self._next()
@@ -313,6 +314,7 @@ class Subscription:
         self._replay.clear()
         self._redeliveries.clear()
         self.filters.reset()
+        self.topic.free()
 
     def skip(self, count: int | None) -> None:
         """Acknowledge the next unacknowledged entries: a number of them, or all."""
@@ -320,6 +322,7 @@ class Subscription:
             self.cursor.acknowledge(index)
             for consumer in self.consumers:
                 self._forget(consumer, index)
+        self.topic.free()
 
     def unacknowledged(self) -> Iterator[int]:
         """Yield the indexes of all unacknowledged entries, in order."""

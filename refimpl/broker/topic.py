@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ from refimpl.broker.filtering import FiltersOf, SubscriptionFilters
 from refimpl.broker.subscription import NonPersistentSubscription, Subscription
 from refimpl.names import TopicName
 from refimpl.proposals.refused import Refused
-from refimpl.store import Cursor, Entry, StoredTopic
+from refimpl.store import Cursor, Entries, Entry, StoredTopic
 from refimpl.wire.pulsar_api_pb2 import MessageIdData, ProducerAccessMode, ProducerBusy, ProducerFenced
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class Topic:
         self.bytes_in = 0
 
     @property
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Entries:
         """Return the stored entries."""
         return self.stored.entries
 
@@ -81,7 +80,9 @@ class Topic:
 
     def index_at(self, publish_time: int) -> int:
         """Return the index of the first entry published at or after a time in milliseconds since 1970."""
-        return next((i for i, entry in enumerate(self.entries) if entry.publish_time >= publish_time), len(self.entries))
+        return next(
+            (i for i, entry in enumerate(self.entries, self.entries.first) if entry.publish_time >= publish_time), len(self.entries)
+        )
 
     # Producers
 
@@ -106,8 +107,13 @@ class Topic:
     def append(self, producer: Producer, entry: Entry) -> MessageIdData:
         """Store an entry and return its id."""
         self._count(producer, entry)
-        self.stored.entries.append(entry)
+        if self.entries.append(entry):
+            self.free()
         return self.message_id(len(self.entries) - 1)
+
+    def free(self) -> None:
+        """Free the full ledgers that every subscription has acknowledged."""
+        self.entries.free(min((one.cursor.mark_delete for one in self.subscriptions.values()), default=len(self.entries)))
 
     def dispatch(self, entry: Entry) -> None:  # noqa: ARG002
         """Send the appended entry to waiting consumers."""
@@ -150,6 +156,7 @@ class Topic:
         """Remove a subscription."""
         del self.subscriptions[name]
         self.stored.cursors.pop(name, None)
+        self.free()
 
 
 class NonPersistentTopic(Topic):

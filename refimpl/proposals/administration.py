@@ -41,7 +41,9 @@ class AdminRequest:
         if not self.body.strip():
             return None
         try:
-            return json.loads(self.body)
+            found = json.loads(self.body)
+            json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair can't be told to anybody afterwards
+            return found
         except (ValueError, RecursionError) as error:
             raise AdminRefused(HTTPStatus.BAD_REQUEST, f"malformed JSON: {error}") from None
 

@@ -6,11 +6,17 @@ the `entryId` on the wire.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, overload
 
 from refimpl.wire.pulsar_api_pb2 import Schema
+
+LEDGER_BYTES = 16 * 1024 * 1024
+"""Bytes of data after which a ledger is full."""
+LEDGER_ENTRIES = 50_000
+"""Entries after which a ledger is full, as in Pulsar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,66 @@ class Entry:
     messages: int
     batch: bool
     publish_time: int
+
+
+class Entries(Sequence[Entry]):
+    """The entries of a topic, by index. The length counts those that are freed, too: an index never changes.
+
+    As in Pulsar, entries fill one ledger after the other, and are freed by whole ledgers, but never those of the last one. So a new
+    subscription finds what was published a while ago, even if all others have acknowledged it. The ledgers have one id on the wire.
+
+    Attributes:
+        first: The index of the first entry that is not freed.
+    """
+
+    def __init__(self) -> None:
+        self.first = 0
+        self._kept: list[Entry] = []
+        self._ends: list[int] = []  # of the full ledgers
+        self._began = 0
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return self.first + len(self._kept)
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Entry]: ...
+
+    def __getitem__(self, index: int | slice) -> Entry | Sequence[Entry]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(len(self)))]
+        place = index - self.first if index >= 0 else index
+        if place < 0 <= index:
+            raise IndexError(f"entry {index} is freed")
+        return self._kept[place]
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._kept)
+
+    def append(self, entry: Entry) -> bool:
+        """Append an entry, and return whether a new ledger begins with it."""
+        end = len(self)
+        full = self._bytes >= LEDGER_BYTES or end - self._began >= LEDGER_ENTRIES
+        if full:
+            self._ends.append(end)
+            self._began, self._bytes = end, 0
+        self._kept.append(entry)
+        self._bytes += len(entry.data)
+        return full
+
+    def ledgers_before(self, index: int) -> int:
+        """Return how many full ledgers end before or at an index."""
+        return bisect_right(self._ends, index)
+
+    def free(self, index: int) -> None:
+        """Free the full ledgers that end before or at an index."""
+        if count := self.ledgers_before(index):
+            end = self._ends[count - 1]
+            del self._kept[: end - self.first], self._ends[:count]
+            self.first = end
 
 
 @dataclass(slots=True)
@@ -97,7 +163,7 @@ class StoredTopic:
 
     ledger_id: int
     epoch: int | None = None
-    entries: list[Entry] = field(default_factory=list)
+    entries: Entries = field(default_factory=Entries)
     cursors: dict[str, Cursor] = field(default_factory=dict)
 
 

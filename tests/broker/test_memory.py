@@ -1,0 +1,116 @@
+"""What everybody has acknowledged is freed, by whole ledgers; positions stay what they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from refimpl.broker.admin import Admin
+from refimpl.store import Entries, Entry, memory
+from tests.fakes.broker_peer import TOPIC, Peer, make_broker
+
+LEDGER = 10
+
+
+@pytest.fixture(autouse=True)
+def small_ledgers(monkeypatch):
+    monkeypatch.setattr(memory, "LEDGER_ENTRIES", LEDGER)
+
+
+@pytest.fixture
+def broker():
+    return make_broker()
+
+
+def entries(broker) -> Entries:
+    return broker.loaded(TOPIC).entries
+
+
+def publish(peer: Peer, count: int, begin: int = 0) -> None:
+    peer.publish(*(str(number) for number in range(begin, begin + count)))
+    peer.frames()
+
+
+def test_full_ledgers_are_freed_once_everybody_has_acknowledged_them(broker):
+    peer = Peer(broker)
+    peer.producer()
+    peer.subscribe(name="one", consumer_id=1)
+    peer.subscribe(name="two", consumer_id=2)
+    publish(peer, 35)
+    peer.acknowledge(34, kind="Cumulative", consumer_id=1)
+    assert entries(broker).first == 0
+    peer.acknowledge(*range(1, 20), consumer_id=2)
+    assert entries(broker).first == 0
+    peer.acknowledge(0, consumer_id=2)
+    assert entries(broker).first == 20
+    peer.send("seek", consumer_id=1, request_id=3, message_id={"ledgerId": 1, "entryId": 3})
+    peer.frames()
+    peer.subscribe(name="one", consumer_id=3)
+    assert peer.flow(100, consumer_id=3) == [str(number) for number in range(20, 35)], "a freed position is the first one that is left"
+    assert peer.flow(100, consumer_id=2) == [str(number) for number in range(20, 35)]
+
+
+def test_without_a_subscription_the_last_ledger_stays(broker):
+    peer = Peer(broker)
+    peer.producer()
+    publish(peer, 95)
+    assert entries(broker).first == 90
+    peer.subscribe()
+    assert peer.flow(100) == ["90", "91", "92", "93", "94"]
+    last = peer.ask("getLastMessageId", consumer_id=1, request_id=3).last_message_id
+    assert (last.ledgerId, last.entryId) == (1, 94), "ids stay as they are"
+    publish(peer, 1, 95)
+    peer.acknowledge(93, ledger=1)
+    stats = Admin(broker).internal_stats(TOPIC)
+    assert (stats["numberOfEntries"], stats["entriesAddedCounter"]) == (6, 96)
+
+
+@pytest.mark.parametrize("end", ["unsubscribe", "delete", "skip", "seek", "reader"])
+def test_whatever_moves_the_last_position_frees(broker, end):
+    peer = Peer(broker)
+    peer.producer()
+    peer.subscribe(durable=end != "reader")
+    publish(peer, 35)
+    if end == "unsubscribe":
+        peer.ask("unsubscribe", consumer_id=1, request_id=3)
+    elif end == "delete":
+        Admin(broker).delete_subscription(TOPIC, "s", force=True)
+    elif end == "skip":
+        Admin(broker).skip_messages(TOPIC, "s", None)
+    elif end == "reader":
+        peer.ask("close_consumer", consumer_id=1, request_id=3)
+    else:
+        peer.send("seek", consumer_id=1, request_id=3, message_id={"ledgerId": 2**63 - 1, "entryId": 2**63 - 1})
+    assert entries(broker).first == 30
+
+
+def test_old_ids_do_no_harm(broker):
+    peer = Peer(broker)
+    peer.producer()
+    peer.subscribe(kind="Shared")
+    publish(peer, 35)
+    peer.flow(35)
+    peer.acknowledge(29, kind="Cumulative")
+    assert entries(broker).first == 30
+    peer.acknowledge(0, 5, 29)
+    old = [{"ledgerId": 1, "entryId": 3, "ack_set": [1]}]
+    peer.send("ack", consumer_id=1, ack_type="Individual", message_id=old)
+    peer.send("redeliverUnacknowledgedMessages", consumer_id=1, message_ids=[{"ledgerId": 1, "entryId": 4}])
+    peer.send("redeliverUnacknowledgedMessages", consumer_id=1)
+    assert peer.flow(10) == ["30", "31", "32", "33", "34"]
+    Admin(broker).create_subscription(TOPIC, "later", (1, 3))
+    peer.subscribe(name="later", consumer_id=2, kind="Shared")
+    assert peer.flow(100, consumer_id=2) == ["30", "31", "32", "33", "34"]
+    peer.subscribe(name="reader", consumer_id=3, durable=False, start_message_id={"ledgerId": 1, "entryId": 3})
+    assert len(peer.flow(100, consumer_id=3)) == 5
+
+
+def test_a_full_ledger_by_bytes(monkeypatch):
+    monkeypatch.setattr(memory, "LEDGER_BYTES", 100)
+    found = Entries()
+    begins = [found.append(Entry(bytes(60), 1, False, number)) for number in range(5)]
+    assert begins == [False, False, True, False, True]
+    found.free(3)
+    assert (found.first, len(found), [one.publish_time for one in found]) == (2, 5, [2, 3, 4])
+    assert (found[2].publish_time, found[-1].publish_time, [one.publish_time for one in found[3:]]) == (2, 4, [3, 4])
+    with pytest.raises(IndexError, match="freed"):
+        found[1]
