@@ -18,6 +18,8 @@ class Configuration:
         keep_alive_interval_seconds: Seconds between two PINGs; a silent peer is disconnected after two intervals.
         connection_liveness_check_timeout_millis: Milliseconds for the owner of an exclusive subscription to answer a PING.
         max_message_size: Maximum payload size of a SEND, in bytes.
+        broker_max_connections: Maximum number of connections; 0: no limit.
+        broker_max_connections_per_ip: Maximum number of connections from one address; 0: no limit.
         max_concurrent_lookup_request: Maximum number of lookup, partition and topic list requests in flight; 0 refuses all.
         subscription_pattern_max_length: Maximum length of a topic pattern, in UTF-16 code units.
         enable_broker_side_subscription_pattern_evaluation: The broker evaluates topic patterns.
@@ -44,6 +46,8 @@ class Configuration:
     keep_alive_interval_seconds: int = 30
     connection_liveness_check_timeout_millis: int = 5000
     max_message_size: int = 5242880
+    broker_max_connections: int = 0
+    broker_max_connections_per_ip: int = 0
     max_concurrent_lookup_request: int = 50000
     subscription_pattern_max_length: int = 50
     enable_broker_side_subscription_pattern_evaluation: bool = True

@@ -10,6 +10,7 @@ Each call is atomic. Therefore a new topic is either in a list or announced by a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from typing import TypeVar
@@ -96,6 +97,7 @@ class Broker:
         self.turn_is_over: Callable[[], bool] = lambda: False
         self.waiting: dict[Session, None] = {}
         self._sessions: dict[Session, None] = {}
+        self._from: Counter[str] = Counter()
         self._touched: dict[Session, None] = {}
         self._topics: dict[str, Topic] = {}
         self._producers = 0
@@ -150,11 +152,22 @@ class Broker:
 
     # Connections
 
-    def connect(self, now: float) -> Session:
-        """Open a session for a new connection."""
+    def connect(self, now: float, address: str = "") -> Session:
+        """Open a session for a new connection; beyond the limits it only has an error to send.
+
+        Args:
+            now: The time, in seconds.
+            address: The address of the peer, without its port.
+        """
         self.now = now
-        session = Session(self)
+        session = Session(self, address)
+        limits = self.configuration.broker_max_connections, self.configuration.broker_max_connections_per_ip
         self._sessions[session] = None
+        self._from[address] += 1
+        if 0 < limits[0] < len(self._sessions):
+            session.turn_away("Reached the maximum number of connections")
+        elif 0 < limits[1] < self._from[address]:
+            session.turn_away(f"Reached the maximum number of connections on address {address}")
         return session
 
     @property
@@ -168,7 +181,10 @@ class Broker:
 
     def ended(self, session: Session, reason: str) -> None:
         """Handle the end of a connection."""
-        self._sessions.pop(session, None)
+        del self._sessions[session]
+        self._from[session.address] -= 1
+        if not self._from[session.address]:
+            del self._from[session.address]
         self.waiting.pop(session, None)
         self._touched[session] = None
         for extension in self.extensions.values():

@@ -15,7 +15,7 @@ from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.timers import Timer
 from refimpl.wire import FRAME_PADDING, FrameDecoder, WireError, command_name, encode_frame, sub_message, wrap
 from refimpl.wire.frames import Frame
-from refimpl.wire.pulsar_api_pb2 import CommandConnect, CommandConnected, CommandError, CommandPing, CommandPong
+from refimpl.wire.pulsar_api_pb2 import CommandConnect, CommandConnected, CommandError, CommandPing, CommandPong, NotAllowedError
 
 if TYPE_CHECKING:
     from refimpl.broker.broker import Broker
@@ -33,6 +33,7 @@ class Session:
     """A connection of a peer.
 
     Attributes:
+        address: The address of the peer, without its port.
         role: The role of the peer; None if authentication is off.
         protocol_version: The lower of both sides' versions; None before CONNECT.
         producers: Producers by producer_id.
@@ -40,8 +41,9 @@ class Session:
         closing: Whether the broker has ended this connection; the remaining output is still sent.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, address: str = "") -> None:
         self.broker = broker
+        self.address = address
         self.role: str | None = None
         self.protocol_version: int | None = None
         self.producers: dict[int, Producer] = {}
@@ -122,6 +124,15 @@ class Session:
         """Answer a refused request: core.request.error-echoes-id."""
         self.send(refusal(request, refused))
 
+    def turn_away(self, reason: str) -> None:
+        """Refuse the connection."""
+        self._send_error(Refused(NotAllowedError, reason))
+        self.end(reason)
+
+    def _send_error(self, refused: Refused) -> None:
+        """Send an error that answers no request."""
+        self.send(CommandError(request_id=MAX_U64, error=refused.code, message=refused.message))  # type: ignore[arg-type]
+
     def end(self, reason: str) -> None:
         """End the connection and its producers, consumers and watchers."""
         if self.closing:
@@ -181,7 +192,7 @@ class Session:
         try:
             self.role = self.broker.authorization.authenticate(request.auth_method_name, request.auth_data.decode(errors="replace"))
         except Refused as refused:  # core.auth.refused
-            self.send(CommandError(request_id=MAX_U64, error=refused.code, message=refused.message))  # type: ignore[arg-type]
+            self._send_error(refused)
             raise ProtocolViolation(refused.message) from None
         self.protocol_version = min(request.protocol_version, PROTOCOL_VERSION)  # core.handshake.version-minimum
         self.send(

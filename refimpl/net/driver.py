@@ -56,10 +56,12 @@ class Driver:
         self._next_turn: asyncio.Handle | None = None
         broker.turn_is_over = lambda: self.loop.time() >= self._turn_ends
 
-    def connect(self, wire: Wire) -> Session:
-        """Open a session for a new connection."""
-        session = self.broker.connect(self.loop.time())
+    def connect(self, wire: Wire, address: str = "") -> Session:
+        """Open a session for a new connection from an address."""
+        session = self.broker.connect(self.loop.time(), address)
         self._wires[session] = wire
+        if session.closing:
+            self.loop.call_soon(self.settle)
         self._alarm.set(self.broker.next_deadline())
         return session
 

@@ -8,13 +8,12 @@ import ssl
 from typing import cast
 
 from refimpl.net.driver import Driver
+from refimpl.net.listener import Listener
 
 BUFFERED = 256 * 1024
 """Maximum number of buffered bytes for a slow peer; the rest stays in the session."""
 LINGER_SECONDS = 5.0
 """Seconds for a peer to read the last bytes of a connection that the broker has ended."""
-_ACCEPT_TURNS = 3
-"""Iterations of the event loop after which each accepted connection has its wire."""
 
 
 class SocketWire(asyncio.Protocol):
@@ -30,7 +29,8 @@ class SocketWire(asyncio.Protocol):
         """Open a session."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=BUFFERED)
-        self._session = self._driver.connect(self)
+        address, *_ = self._transport.get_extra_info("peername") or ("",)
+        self._session = self._driver.connect(self, address)
         self._server.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -99,16 +99,16 @@ class Server:
         self._wires: set[SocketWire] = set()
         self._all_ended = asyncio.Event()
         self._closing = False
-        self._server: asyncio.Server | None = None
+        self._listener: Listener | None = None
 
-    async def listen(self, listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+    def listen(self, listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         """Start to accept connections.
 
         Args:
             listening: A bound socket; the server closes it at the end.
             tls: The TLS context; None: plain TCP.
         """
-        self._server = await self._driver.loop.create_server(lambda: SocketWire(self._driver, self), sock=listening, ssl=tls)
+        self._listener = Listener(listening, lambda: SocketWire(self._driver, self), tls)
 
     def opened(self, wire: SocketWire) -> None:
         """Add a connection."""
@@ -126,10 +126,8 @@ class Server:
     async def close(self) -> None:
         """Stop accepting connections, end the open ones and wait until they have ended."""
         self._closing = True
-        if self._server is not None:
-            self._server.close()
-        for _ in range(_ACCEPT_TURNS):
-            await asyncio.sleep(0)
+        if self._listener is not None:
+            await self._listener.close()
         for wire in list(self._wires):
             wire.close()
         if self._wires:

@@ -90,7 +90,7 @@ async def serving(
         stack.callback(driver.close)
         server, admin_server = Server(driver), AdminServer(driver)
         stack.push_async_callback(server.close)
-        await server.listen(service, tls)
+        server.listen(service, tls)
         stack.push_async_callback(admin_server.close)
         await admin_server.listen(admin)
         yield Serving(driver, service_url, admin_url)

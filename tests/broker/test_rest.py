@@ -17,6 +17,7 @@ from refimpl.broker.rest import ROUTES, handle
 from refimpl.proposals.administration import AdminRequest
 from refimpl.wire import command, encode_frame, encode_payload
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata
+from tests.fakes.broker_peer import Peer
 
 NS = "public/default"
 T = f"persistent://{NS}/t"
@@ -261,3 +262,58 @@ def test_who_may():
     assert status("reader", "DELETE", "/admin/v2/persistent/acme/n/t") == 403
     assert status("reader", "GET", "/admin/v2/brokers/configuration/runtime") == 403
     assert status("root", "DELETE", "/admin/v2/tenants/acme?force=true") == 204
+
+
+POISON = [
+    ("PUT", f"persistent/{NS}/t/subscription/bad", {"ledgerId": 1, "entryId": -60}),
+    ("PUT", f"persistent/{NS}/t/subscription/bad", {"ledgerId": 1, "entryId": -3}),
+    ("PUT", f"persistent/{NS}/t/subscription/bad", {"ledgerId": -2, "entryId": 0}),
+    ("PUT", f"persistent/{NS}/t/subscription/bad", {"ledgerId": 1, "entryId": 2**63}),
+    ("PUT", f"persistent/{NS}/t/subscription/bad", {"ledgerId": 1, "entryId": True}),
+    ("PUT", f"persistent/{NS}/t/subscription/bad", {"ledgerId": 1, "entryId": 0.5}),
+    ("PUT", f"persistent/{NS}/t/subscription/bad", {"properties": {"a": "\ud800"}}),
+    ("PUT", f"persistent/{NS}/t/subscription/bad", {"properties": {"\udfff": "a"}}),
+    ("PUT", f"persistent/{NS}/%ED%A0%80", None),
+    ("PUT", f"persistent/{NS}/\udcff", None),
+    ("PUT", "tenants/bad", {"adminRoles": ["\ud800"]}),
+    ("POST", f"namespaces/{NS}/permissions/bad%ff", ["produce"]),
+    ("POST", f"schemas/{NS}/t/schema", {"type": "STRING", "schema": "\ud800", "properties": {}}),
+    ("POST", f"schemas/{NS}/t/schema", {"type": "STRING", "schema": "", "properties": {"a": "\ud800"}}),
+    ("PUT", f"scalable/{NS}/bad", {"a": "\ud800"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path", "body"), POISON)
+def test_poison_is_refused_and_changes_nothing(broker, method, path, body):
+    call(broker, "create_topic", {"topic": T})
+    peer = Peer(broker)
+    peer.producer()
+    peer.publish("a", "b")
+    peer.frames()
+    places = ("tenants", f"namespaces/{NS}", f"namespaces/{NS}/topics", f"persistent/{NS}/t/stats", f"persistent/{NS}/t/internalStats",
+              f"schemas/{NS}/t/schema", f"scalable/{NS}")  # fmt: skip
+    before = [ask(broker, "GET", f"/admin/v2/{place}") for place in places]
+    status, _ = ask(broker, method, f"/admin/v2/{path}", body)
+    assert status in (400, 412)
+    assert [ask(broker, "GET", f"/admin/v2/{place}") for place in places] == before
+
+
+@pytest.mark.parametrize(("position", "expected"), [(-1, ["a", "b"]), (0, ["b"]), (1, []), (2**63 - 1, [])])
+def test_positions_from_the_first_to_beyond_the_last(broker, position, expected):
+    call(broker, "create_topic", {"topic": T})
+    peer = Peer(broker)
+    peer.producer()
+    peer.publish("a", "b")
+    peer.frames()
+    body = {"ledgerId": broker.loaded(T).stored.ledger_id, "entryId": position}
+    assert ask(broker, "PUT", f"/admin/v2/persistent/{NS}/t/subscription/s", body)[0] == 204
+    peer.subscribe()
+    assert peer.flow(10) == expected
+
+
+def test_a_subscription_that_one_partition_has_is_created_on_none(broker):
+    call(broker, "create_partitioned_topic", {"topic": T, "partitions": 3})
+    part = f"{T}-partition-1"
+    assert ask(broker, "PUT", f"/admin/v2/persistent/{NS}/t-partition-1/subscription/s", {})[0] == 204
+    assert ask(broker, "PUT", f"/admin/v2/persistent/{NS}/t/subscription/s", {})[0] == 409
+    assert [list(broker.loaded(f"{T}-partition-{number}").subscriptions) for number in range(3)] == [[], ["s"], []], part
