@@ -161,10 +161,10 @@ def ack(session: Session, request: CommandAck, frame: Frame) -> None:  # noqa: A
         return
     subscription = consumer.subscription
     entries = subscription.topic.entries
-    ledgers = entries.ledgers_before(subscription.cursor.mark_delete)
+    before = subscription.cursor.mark_delete
     for message_id in request.message_id:
         index = subscription.topic.index_of(message_id)
-        if index >= len(entries):
+        if index >= entries.end:
             continue
         if message_id.ack_set:
             _ack_in_part(consumer, message_id, index, cumulative=request.ack_type == CommandAck.Cumulative)
@@ -172,7 +172,7 @@ def ack(session: Session, request: CommandAck, frame: Frame) -> None:  # noqa: A
             subscription.acknowledge_up_to(consumer, index)
         else:
             subscription.acknowledge(consumer, [index])
-    if entries.ledgers_before(subscription.cursor.mark_delete) > ledgers:
+    if entries.ends_between(before, subscription.cursor.mark_delete):
         subscription.topic.free()
     if request.HasField("request_id"):
         session.send(CommandAckResponse(consumer_id=request.consumer_id, request_id=request.request_id))

@@ -259,7 +259,7 @@ class Subscription:
             index = heapq.heappop(self._replay)
             if not self.cursor.is_acknowledged(index):
                 return index
-        while self._read < len(self.topic.entries):
+        while self._read < self.topic.entries.end:
             self._read += 1
             if not self.cursor.is_acknowledged(self._read - 1):
                 return self._read - 1

@@ -39,6 +39,7 @@ class Topic:
     def __init__(self, name: TopicName, stored: StoredTopic, filters_of: FiltersOf) -> None:
         self.name = name
         self.stored = stored
+        self.entries = stored.entries
         self._filters_of = filters_of
         self.producers: dict[str, Producer] = {}
         self.subscriptions: dict[str, Subscription] = {
@@ -47,11 +48,6 @@ class Topic:
         }
         self.messages_in = 0
         self.bytes_in = 0
-
-    @property
-    def entries(self) -> Entries:
-        """Return the stored entries."""
-        return self.stored.entries
 
     @property
     def in_use(self) -> bool:
@@ -76,7 +72,7 @@ class Topic:
             return -1
         if message_id.ledgerId != self.stored.ledger_id:
             return -1 if message_id.ledgerId < self.stored.ledger_id else len(self.entries)
-        return min(message_id.entryId, len(self.entries))
+        return min(message_id.entryId, self.entries.end)
 
     def index_at(self, publish_time: int) -> int:
         """Return the index of the first entry published at or after a time in milliseconds since 1970."""
@@ -109,7 +105,7 @@ class Topic:
         self._count(producer, entry)
         if self.entries.append(entry):
             self.free()
-        return self.message_id(len(self.entries) - 1)
+        return self.message_id(self.entries.end - 1)
 
     def free(self) -> None:
         """Free the full ledgers that every subscription has acknowledged."""

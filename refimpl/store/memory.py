@@ -44,17 +44,19 @@ class Entries(Sequence[Entry]):
 
     Attributes:
         first: The index of the first entry that is not freed.
+        end: The index of the next entry, which is the length.
     """
 
     def __init__(self) -> None:
         self.first = 0
+        self.end = 0
         self._kept: list[Entry] = []
         self._ends: list[int] = []  # of the full ledgers
         self._began = 0
         self._bytes = 0
 
     def __len__(self) -> int:
-        return self.first + len(self._kept)
+        return self.end
 
     @overload
     def __getitem__(self, index: int) -> Entry: ...
@@ -65,32 +67,31 @@ class Entries(Sequence[Entry]):
     def __getitem__(self, index: int | slice) -> Entry | Sequence[Entry]:
         if isinstance(index, slice):
             return [self[one] for one in range(*index.indices(len(self)))]
-        place = index - self.first if index >= 0 else index
-        if place < 0 <= index:
+        if 0 <= index < self.first:
             raise IndexError(f"entry {index} is freed")
-        return self._kept[place]
+        return self._kept[index - self.first if index >= 0 else index]
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._kept)
 
     def append(self, entry: Entry) -> bool:
         """Append an entry, and return whether a new ledger begins with it."""
-        end = len(self)
-        full = self._bytes >= LEDGER_BYTES or end - self._began >= LEDGER_ENTRIES
+        full = self._bytes >= LEDGER_BYTES or self.end - self._began >= LEDGER_ENTRIES
         if full:
-            self._ends.append(end)
-            self._began, self._bytes = end, 0
+            self._ends.append(self.end)
+            self._began, self._bytes = self.end, 0
         self._kept.append(entry)
         self._bytes += len(entry.data)
+        self.end += 1
         return full
 
-    def ledgers_before(self, index: int) -> int:
-        """Return how many full ledgers end before or at an index."""
-        return bisect_right(self._ends, index)
+    def ends_between(self, before: int, after: int) -> bool:
+        """Return whether a full ledger ends after the first index, and before or at the second."""
+        return bool(self._ends) and bisect_right(self._ends, before) < bisect_right(self._ends, after)
 
     def free(self, index: int) -> None:
         """Free the full ledgers that end before or at an index."""
-        if count := self.ledgers_before(index):
+        if count := bisect_right(self._ends, index):
             end = self._ends[count - 1]
             del self._kept[: end - self.first], self._ends[:count]
             self.first = end
