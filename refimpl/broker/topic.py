@@ -9,7 +9,7 @@ from refimpl.broker.filtering import FiltersOf, SubscriptionFilters
 from refimpl.broker.subscription import NonPersistentSubscription, Subscription
 from refimpl.names import TopicName
 from refimpl.proposals.refused import Refused
-from refimpl.store import Cursor, Entries, Entry, StoredTopic
+from refimpl.store import Cursor, Entry, StoredTopic
 from refimpl.wire.pulsar_api_pb2 import MessageIdData, ProducerAccessMode, ProducerBusy, ProducerFenced
 
 if TYPE_CHECKING:

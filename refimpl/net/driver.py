@@ -23,7 +23,7 @@ from refimpl.broker.rest import AdminResponse, handle, refusal
 from refimpl.net.alarm import Alarm
 from refimpl.proposals.administration import AdminRequest
 
-TURN_SECONDS = 0.01
+TURN_SECONDS = 0.005
 """Seconds after which the commands of a connection wait for its next turn."""
 
 
