@@ -31,6 +31,9 @@ class Configuration:
         default_num_partitions: Partition count of automatically created topics.
         acknowledgment_at_batch_index_level_enabled: Messages of a batch can be acknowledged individually.
         scalable_topics_enabled: Clients can watch and look up scalable topics.
+        backlog_quota_default_limit_bytes: Bytes that the slowest subscription of a topic may leave unacknowledged; -1: no limit.
+        backlog_quota_default_retention_policy: What clients do beyond it: `producer_request_hold` (wait) or `producer_exception`.
+        backlog_quota_check_interval_in_seconds: Seconds between two checks, which close the producers of topics beyond the limit.
         force_delete_namespace_allowed: A namespace can be deleted with its topics.
         dispatcher_entry_filter_rescheduled_message_delay: Milliseconds before a rescheduled entry is tried again.
         authentication_enabled: CONNECT and admin calls need a token.
@@ -59,6 +62,9 @@ class Configuration:
     default_num_partitions: int = 1
     acknowledgment_at_batch_index_level_enabled: bool = True
     scalable_topics_enabled: bool = True
+    backlog_quota_default_limit_bytes: int = -1
+    backlog_quota_default_retention_policy: str = "producer_request_hold"
+    backlog_quota_check_interval_in_seconds: int = 60
     force_delete_namespace_allowed: bool = True
     dispatcher_entry_filter_rescheduled_message_delay: int = 1000
     authentication_enabled: bool = False
@@ -99,11 +105,16 @@ class Configuration:
 
 
 _SECRETS = {"tokenSecretKey", "brokerClientAuthenticationParameters"}
-_CHOICES = {"allowAutoTopicCreationType": ("non-partitioned", "partitioned")}
+_CHOICES = {
+    "allowAutoTopicCreationType": ("non-partitioned", "partitioned"),
+    "backlogQuotaDefaultRetentionPolicy": ("producer_request_hold", "producer_exception"),
+}
 _AT_LEAST = {
     "keepAliveIntervalSeconds": 1,
     "maxMessageSize": 1,
     "defaultNumPartitions": 1,
+    "backlogQuotaDefaultLimitBytes": -1,
+    "backlogQuotaCheckIntervalInSeconds": 1,
     "dispatcherEntryFilterRescheduledMessageDelay": 1,  # with 0, a filter that always reschedules would loop forever
     "notificationForPartitionUpdateTimeoutSeconds": 1,
 }
@@ -127,7 +138,7 @@ def _value(key: str, text: str, default: object) -> object:
         return text == "true"
     if isinstance(default, int):
         least = _AT_LEAST.get(key, 0)
-        if not re.fullmatch(r"[0-9]{1,10}", text) or int(text) < least:
+        if not re.fullmatch(r"-?[0-9]{1,10}", text) or int(text) < least:
             raise ValueError(f"{key} is a whole number from {least}, not {text!r}")
         return int(text)
     if key in _CHOICES and text not in _CHOICES[key]:

@@ -18,6 +18,7 @@ from typing import TypeVar
 from refimpl import proposals as known
 from refimpl.broker.admin import Admin
 from refimpl.broker.authorization import Authorization
+from refimpl.broker.backlog_quota import BacklogQuota
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.names import parse_topic
 from refimpl.broker.requests import REQUESTS, Handler, answering
@@ -101,6 +102,7 @@ class Broker:
         self._touched: dict[Session, None] = {}
         self._topics: dict[str, Topic] = {}
         self._producers = 0
+        self.backlog_quota = BacklogQuota(self)
         self.extensions: dict[str, Extension] = {
             one.register: one.broker(self, profiles[one], (plugins or {}).get(one.register))
             for one in known.PROPOSALS
@@ -431,14 +433,22 @@ class Broker:
         topic = self._topics.get(name.full)
         if topic is None:
             return
-        for producer in list(topic.producers.values()):
-            producer.session.send(CommandCloseProducer(producer_id=producer.producer_id, request_id=MAX_U64))
-            producer.session.drop_producer(producer)
+        self.close_producers(topic)
         for subscription in list(topic.subscriptions.values()):
             for consumer in subscription.take_consumers():
                 consumer.session.send(CommandCloseConsumer(consumer_id=consumer.consumer_id, request_id=MAX_U64))
                 consumer.session.drop_consumer(consumer)
         self._topics.pop(name.full, None)
+
+    def close_producers(self, topic: Topic) -> None:
+        """Close the producers of a topic from the broker's side."""
+        for producer in list(topic.producers.values()):
+            producer.session.send(CommandCloseProducer(producer_id=producer.producer_id, request_id=MAX_U64))
+            producer.session.drop_producer(producer)
+
+    def loaded_topics(self) -> list[Topic]:
+        """Return the topics that are in use or were since the start."""
+        return list(self._topics.values())
 
     def new_producer_name(self) -> str:
         """Return a unique producer name: core.producer.name-generated."""

@@ -57,6 +57,7 @@ def producer(session: Session, request: CommandProducer, frame: Frame) -> None: 
 
 
 def _join(session: Session, request: CommandProducer, new: Producer) -> None:
+    session.broker.backlog_quota.check(new.topic)
     if request.HasField("schema"):
         new.schema_version = session.broker.schemas.add(new.topic.name, request.schema)
     new.topic.add_producer(new)
