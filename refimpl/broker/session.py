@@ -51,6 +51,7 @@ class Session:
         self.closing = False
         self._decoder = FrameDecoder(broker.configuration.max_message_size + FRAME_PADDING)
         self._frames: deque[Frame] = deque()
+        self._working = False
         self._output = bytearray()
         self._pinged = False
         self._liveness: list[Callable[[bool], None]] = []
@@ -117,7 +118,7 @@ class Session:
             return
         self._output += encode_frame(wrap(message), payload)
         self.broker.touched(self)
-        if len(self._output) > OUTPUT_LIMIT and not self._frames:
+        if len(self._output) > OUTPUT_LIMIT and not self._working:
             self.end(f"the peer has left {len(self._output)} bytes unread")
 
     def refuse(self, request: Message, refused: Refused) -> None:
@@ -153,8 +154,10 @@ class Session:
 
     def _work(self) -> None:
         """Process the received commands while the peer reads the answers and the turn lasts."""
+        self._working = True
         while self._frames and self._peer_reads and not self.broker.turn_is_over():
             self._carry_out(self._frames.popleft())
+        self._working = False
         if self._frames and self._peer_reads:
             self.broker.waiting[self] = None
         elif self._decoder.error is not None and not self._frames:

@@ -7,10 +7,14 @@ import asyncio
 import pytest
 
 from refimpl.broker import Broker, Session
+from refimpl.broker.admin import Admin
+from refimpl.broker.session import OUTPUT_LIMIT
 from refimpl.net.driver import TURN_SECONDS
 from refimpl.net.memory_link import MemoryLink
 from refimpl.net.virtual_time import VirtualTimeLoop
-from tests.fakes.link_peers import CONNECT, PING, LinkPeer, metadata
+from refimpl.wire.pulsar_api_pb2 import CommandError
+from tests.fakes.broker_peer import Peer
+from tests.fakes.link_peers import CONNECT, PING, LinkPeer, list_topics, metadata
 
 COST = 0.004
 MANY = 1000
@@ -133,3 +137,16 @@ def test_end_that_is_seen_while_requests_wait(run):
         assert session.closing
 
     run(main)
+
+
+def test_pushes_to_a_peer_that_does_not_read_are_bounded_though_its_requests_wait():
+    peer = Peer(Broker())
+    for number in range(1000):
+        Admin(peer.broker).create_topic(f"persistent://public/default/{number}")
+    peer.session.receive(b"".join(map(list_topics, range(1000))), 0.0)
+    assert peer.session._frames
+    pushes = 0
+    while not peer.session.closing:
+        peer.session.send(CommandError(request_id=1, error=0, message="x" * 100_000))
+        pushes += 1
+        assert pushes * 100_000 <= OUTPUT_LIMIT
