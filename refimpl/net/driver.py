@@ -13,6 +13,7 @@ loop one of the waiting connections has a turn, and each connection with new byt
 from __future__ import annotations
 
 import asyncio
+import math
 import traceback
 from collections.abc import Callable
 from http import HTTPStatus
@@ -52,7 +53,7 @@ class Driver:
         self._wires: dict[Session, Wire] = {}
         self._ended: set[Session] = set()
         self._alarm = Alarm(self.loop, self._tick)
-        self._turn_ends = 0.0
+        self._turn_ends = math.inf
         self._next_turn: asyncio.Handle | None = None
         broker.turn_is_over = lambda: self.loop.time() >= self._turn_ends
 
@@ -109,6 +110,7 @@ class Driver:
                 if session in self._wires:
                     self._wires[session].pump()
         self._alarm.set(self.broker.next_deadline())
+        self._turn_ends = math.inf
         if self.broker.waiting and self._next_turn is None:
             self._next_turn = self.loop.call_soon(self._give_turn)
 

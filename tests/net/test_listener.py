@@ -15,7 +15,6 @@ from refimpl.net.listener import BACKLOG, Listener
 from refimpl.net.serving import serving
 from refimpl.wire import FrameDecoder, sub_message
 from refimpl.wire.pulsar_api_pb2 import CommandError, NotAllowedError
-from tests.broker.test_rest import ask
 from tests.fakes.broker_peer import Peer, make_broker
 from tests.fakes.link_peers import CONNECT, DEADLINE, PING, SocketPeer, connected
 
@@ -124,5 +123,5 @@ def test_a_burst_of_connections_fits_the_backlog(monkeypatch):
 
 
 def test_settings_are_known_by_pulsars_keys():
-    status, found = ask(make_broker(brokerMaxConnections="7"), "GET", "/admin/v2/brokers/configuration/runtime")
-    assert (status, found["brokerMaxConnections"], found["brokerMaxConnectionsPerIp"]) == (200, "7", "0")
+    found = make_broker(brokerMaxConnections="7").admin.runtime_configuration()
+    assert (found["brokerMaxConnections"], found["brokerMaxConnectionsPerIp"]) == ("7", "0")
