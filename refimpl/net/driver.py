@@ -18,6 +18,7 @@ from typing import Protocol
 from refimpl.broker import Broker, Session
 from refimpl.broker.rest import AdminResponse, handle, refusal
 from refimpl.net.alarm import Alarm
+from refimpl.net.fault_switches import FaultSwitches, FaultyLink
 from refimpl.proposals.administration import AdminRequest
 
 
@@ -37,12 +38,15 @@ class Driver:
     Args:
         broker: The broker; only this driver calls its sessions.
         log: Called with a line for each unhandled exception of the broker.
+        faults: What a test switches on between the broker and its clients.
     """
 
-    def __init__(self, broker: Broker, *, log: Callable[[str], None] | None = None) -> None:
+    def __init__(self, broker: Broker, *, log: Callable[[str], None] | None = None, faults: FaultSwitches | None = None) -> None:
         self.broker = broker
         self.loop = asyncio.get_running_loop()
         self._log = log
+        self._faults = faults
+        self._links: dict[Session, FaultyLink] = {}
         self._wires: dict[Session, Wire] = {}
         self._ended: set[Session] = set()
         self._alarm = Alarm(self.loop, self._tick)
@@ -51,11 +55,33 @@ class Driver:
         """Open a session for a new connection."""
         session = self.broker.connect(self.loop.time())
         self._wires[session] = wire
+        if self._faults is not None:
+            self._links[session] = self._faults.link(lambda data: self._take(session, data), wire.pump, wire.abort)
         self._alarm.set(self.broker.next_deadline())
         return session
 
     def received(self, session: Session, data: bytes) -> None:
-        """Pass bytes of a peer to its session."""
+        """Take bytes of a peer."""
+        if session in self._links:
+            self._links[session].received(data)
+        else:
+            self._take(session, data)
+
+    def output(self, session: Session) -> bytes:
+        """Remove and return bytes for a peer; empty if there are none now."""
+        link = self._links.get(session)
+        if link is None:
+            return session.data_to_send()
+        while data := session.data_to_send():
+            link.sent(data)
+        return link.ready()
+
+    @property
+    def reading(self) -> bool:
+        """Return whether to read from peers at all."""
+        return self._faults is None or self._faults.reading
+
+    def _take(self, session: Session, data: bytes) -> None:
         if session in self._wires and session not in self._ended:
             self._guarded(session, lambda: session.receive(data, self.loop.time()))
 
@@ -69,6 +95,8 @@ class Driver:
         """Report that a connection has ended on either side."""
         self.ended(session)
         self._wires.pop(session, None)
+        if session in self._links:
+            self._links.pop(session).close()
         self._ended.discard(session)
 
     def resumed(self, wire: Wire) -> None:
