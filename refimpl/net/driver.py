@@ -22,6 +22,7 @@ from typing import Protocol
 from refimpl.broker import Broker, Session
 from refimpl.broker.rest import AdminResponse, handle, refusal
 from refimpl.net.alarm import Alarm
+from refimpl.net.fault_switches import FaultSwitches, FaultyLink
 from refimpl.proposals.administration import AdminRequest
 
 TURN_SECONDS = 0.005
@@ -44,12 +45,15 @@ class Driver:
     Args:
         broker: The broker; only this driver calls its sessions.
         log: Called with a line for each unhandled exception of the broker.
+        faults: What a test switches on between the broker and its clients.
     """
 
-    def __init__(self, broker: Broker, *, log: Callable[[str], None] | None = None) -> None:
+    def __init__(self, broker: Broker, *, log: Callable[[str], None] | None = None, faults: FaultSwitches | None = None) -> None:
         self.broker = broker
         self.loop = asyncio.get_running_loop()
         self._log = log
+        self._faults = faults
+        self._links: dict[Session, FaultyLink] = {}
         self._wires: dict[Session, Wire] = {}
         self._ended: set[Session] = set()
         self._alarm = Alarm(self.loop, self._tick)
@@ -63,13 +67,31 @@ class Driver:
         self._wires[session] = wire
         if session.closing:
             self.loop.call_soon(self.settle)
+        if self._faults is not None:
+            self._links[session] = self._faults.link(lambda data: self._take(session, data), wire.pump, wire.abort)
         self._alarm.set(self.broker.next_deadline())
         return session
 
     def received(self, session: Session, data: bytes) -> None:
-        """Pass bytes of a peer to its session."""
-        if session in self._wires and session not in self._ended:
-            self._guarded(session, lambda: session.receive(data, self._begin_turn()))
+        """Take bytes of a peer."""
+        if session in self._links:
+            self._links[session].received(data)
+        else:
+            self._take(session, data)
+
+    def output(self, session: Session) -> bytes:
+        """Remove and return bytes for a peer; empty if there are none now."""
+        link = self._links.get(session)
+        if link is None:
+            return session.data_to_send()
+        while data := session.data_to_send():
+            link.sent(data)
+        return link.ready()
+
+    @property
+    def reading(self) -> bool:
+        """Return whether to read from peers at all."""
+        return self._faults is None or self._faults.reading
 
     def ended(self, session: Session) -> None:
         """Report that a peer has ended its connection; its waiting commands are carried out, and the session's output can still be sent."""
@@ -85,6 +107,8 @@ class Driver:
             self._ended.add(session)
             self._guarded(session, lambda: session.eof(self._begin_turn()))
         self._wires.pop(session, None)
+        if session in self._links:
+            self._links.pop(session).close()
         self._ended.discard(session)
 
     def resumed(self, wire: Wire) -> None:
@@ -121,6 +145,10 @@ class Driver:
         self._alarm.set(None)
         if self._next_turn is not None:
             self._next_turn.cancel()
+
+    def _take(self, session: Session, data: bytes) -> None:
+        if session in self._wires and session not in self._ended:
+            self._guarded(session, lambda: session.receive(data, self._begin_turn()))
 
     def _begin_turn(self) -> float:
         now = self.loop.time()

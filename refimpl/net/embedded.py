@@ -6,32 +6,38 @@
     async with EmbeddedBroker() as broker:           # on the running event loop
         ...
 
-It listens on free ports of 127.0.0.1. Several embedded brokers are independent of each other.
+It listens on ports of 127.0.0.1, free ones if none is named. Several embedded brokers are independent of each other. With `stop` and
+`start` a test sees how its client bears a restart, with `faults` what it makes of refusals, delays and losses.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
 
 from refimpl.broker import Broker, Configuration
+from refimpl.net.fault_switches import FaultSwitches
 from refimpl.net.serving import Serving, serving
 from refimpl.proposals.profiles import PROFILES, profile_name
 from refimpl.proposals.uniform_batches import EntryFilterFactory
+from refimpl.store import MemoryStore
 
 T = TypeVar("T")
 
 
 class EmbeddedBroker:
-    """A broker on free ports of 127.0.0.1 for the duration of a block; each block starts a new, empty one.
+    """A broker on 127.0.0.1 for the duration of a block; each block starts a new, empty one.
 
     Args:
         config: Settings by their names in Pulsar's broker.conf.
         profile: `default`: what real peers speak; `as-written`: the texts of the proposals.
+        port: TCP port of the binary protocol; 0: a free one.
+        admin_port: TCP port of the admin interface; 0: a free one.
         entry_filters: Factories of entry filters by name, in addition to those of installed distributions; called for each subscription.
 
     Raises:
@@ -43,6 +49,8 @@ class EmbeddedBroker:
         config: Mapping[str, str] | None = None,
         profile: str = "default",
         *,
+        port: int = 0,
+        admin_port: int = 0,
         entry_filters: Mapping[str, EntryFilterFactory] | None = None,
     ) -> None:
         profile = profile_name(profile)
@@ -50,7 +58,12 @@ class EmbeddedBroker:
             raise ValueError(f"profile is {' or '.join(PROFILES)}, not {profile!r}")
         self._configuration = Configuration.from_settings(config or {})
         self._profiles = PROFILES[profile]
+        self._ports = port, admin_port
         self._entry_filters = entry_filters
+        self.faults = FaultSwitches()
+        """What happens to commands between the broker and its clients."""
+        self._store = MemoryStore()
+        self._addresses: tuple[str, str] | None = None
         self._block: AbstractAsyncContextManager[Serving] | None = None
         self._serving: Serving | None = None
         self._runner: asyncio.Runner | None = None
@@ -59,12 +72,12 @@ class EmbeddedBroker:
     @property
     def service_url(self) -> str:
         """Return the service URL for clients."""
-        return self._running().service_url
+        return self._known_addresses()[0]
 
     @property
     def admin_url(self) -> str:
         """Return the base URL of the admin interface."""
-        return self._running().admin_url
+        return self._known_addresses()[1]
 
     @property
     def broker(self) -> Broker:
@@ -81,6 +94,46 @@ class EmbeddedBroker:
 
         return asyncio.run_coroutine_threadsafe(apply(), self._runner.get_loop()).result()
 
+    @property
+    def running(self) -> bool:
+        """Return whether the broker runs, and is not stopped."""
+        return self._serving is not None
+
+    def stop(self) -> None:
+        """Stop the broker as if its process had ended: it refuses connections until `start`.
+
+        Raises:
+            RuntimeError: It does not run, or it runs on your event loop: then await `astop`.
+        """
+        self._in_its_thread(self.astop())
+
+    def start(self) -> None:
+        """Start the broker again at the same addresses, with all that it held: topics, messages, subscriptions.
+
+        Raises:
+            RuntimeError: It runs already, or it belongs to your event loop: then await `astart`.
+            OSError: Something else has taken a port meanwhile.
+        """
+        self._in_its_thread(self.astart())
+
+    async def astop(self) -> None:
+        """Do what `stop` does, where the broker runs on the running event loop."""
+        self._running()
+        await self._leave()
+
+    async def astart(self) -> None:
+        """Do what `start` does, where the broker runs on the running event loop."""
+        if self._block is not None:
+            raise RuntimeError("the broker runs already")
+        service, admin = (urlsplit(url).port or 0 for url in self._known_addresses())
+        await self._enter(service, admin)
+
+    def _in_its_thread(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._runner is None:
+            work.close()
+            raise RuntimeError("the broker runs on an event loop of its own in a `with` block only; in `async with`, await astop or astart")
+        asyncio.run_coroutine_threadsafe(work, self._runner.get_loop()).result()
+
     def _apply(self, function: Callable[[Broker], T]) -> T:
         driver = self._running().driver
         driver.broker.tick(driver.loop.time())
@@ -91,30 +144,54 @@ class EmbeddedBroker:
 
     def _running(self) -> Serving:
         if self._serving is None:
-            raise RuntimeError("the broker runs inside a `with` block only")
+            raise RuntimeError("the broker runs inside a `with` block only" if self._addresses is None else "the broker is stopped")
         return self._serving
+
+    def _known_addresses(self) -> tuple[str, str]:
+        if self._addresses is None:
+            raise RuntimeError("the broker runs inside a `with` block only")
+        return self._addresses
 
     async def __aenter__(self) -> Self:
         """Start on the running event loop."""
-        if self._block is not None:
+        if self._addresses is not None:
             raise RuntimeError("the broker runs already")
-        self._block = serving(self._configuration, profiles=self._profiles, entry_filters=self._entry_filters)
+        self._store = MemoryStore()
+        await self._enter(*self._ports)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Stop."""
+        self._addresses = None
+        self.faults.clear()
+        if self._block is not None:
+            await self._leave()
+
+    async def _enter(self, port: int, admin_port: int) -> None:
+        self._block = serving(
+            self._configuration,
+            profiles=self._profiles,
+            store=self._store,
+            port=port,
+            admin_port=admin_port,
+            entry_filters=self._entry_filters,
+            faults=self.faults,
+        )
         try:
             self._serving = await self._block.__aenter__()
         except BaseException:
             self._block = None
             raise
-        return self
+        self._addresses = self._serving.service_url, self._serving.admin_url
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Stop."""
+    async def _leave(self) -> None:
         assert self._block is not None
         block, self._block, self._serving = self._block, None, None
-        await block.__aexit__(kind, error, trace)
+        await block.__aexit__(None, None, None)
 
     def __enter__(self) -> Self:
         """Start in a new thread."""
-        if self._block is not None:
+        if self._addresses is not None:
             raise RuntimeError("the broker runs already")
         started: threading.Event = threading.Event()
         problems: list[BaseException] = []

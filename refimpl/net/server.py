@@ -60,7 +60,7 @@ class SocketWire(asyncio.Protocol):
 
     def pump(self) -> None:
         """Write the session's output while the peer reads it."""
-        while self._writable and not self._transport.is_closing() and (data := self._session.data_to_send()):
+        while self._writable and not self._transport.is_closing() and (data := self._driver.output(self._session)):
             self._transport.write(data)
         if self._transport.is_closing():
             return
@@ -68,7 +68,7 @@ class SocketWire(asyncio.Protocol):
             self._close_soon()
             if self._writable:
                 self._transport.close()
-        elif self._session.reading:
+        elif self._session.reading and self._driver.reading:
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()

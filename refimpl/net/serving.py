@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from refimpl.broker import Broker, Configuration
 from refimpl.net.admin_http import AdminServer
 from refimpl.net.driver import Driver
+from refimpl.net.fault_switches import FaultSwitches
 from refimpl.net.server import Server
 from refimpl.proposals import message_filter, uniform_batches
 from refimpl.proposals.message_filter import FilterRegistry
@@ -49,6 +50,7 @@ async def serving(
     filter_registry: FilterRegistry | None = None,
     log: Callable[[str], None] | None = None,
     entry_filters: Mapping[str, EntryFilterFactory] | None = None,
+    faults: FaultSwitches | None = None,
 ) -> AsyncIterator[Serving]:
     """Serve a broker.
 
@@ -63,6 +65,7 @@ async def serving(
         filter_registry: The available message filters; None: `installed_message_filters`.
         log: Called with a line for each notable event.
         entry_filters: Entry filters by name; they run after the built-in ones and those of installed distributions.
+        faults: What a test switches on between the broker and its clients.
 
     Returns:
         The running broker; it accepts connections already.
@@ -86,7 +89,7 @@ async def serving(
             log=log,
             plugins={message_filter.PROPOSAL.register: registry, uniform_batches.PROPOSAL.register: filters},
         )
-        driver = Driver(broker, log=log)
+        driver = Driver(broker, log=log, faults=faults)
         stack.callback(driver.close)
         server, admin_server = Server(driver), AdminServer(driver)
         stack.push_async_callback(server.close)

@@ -2,8 +2,13 @@
 
 import asyncio
 import itertools
+import os
 import re
+import subprocess
+import sys
+import tomllib
 
+import pytest
 import typer
 
 from conformance.cli import app
@@ -28,6 +33,32 @@ def test_the_embedded_broker_is_used_as_the_pages_say():
         exec(text, names)
         assert re.fullmatch(r"pulsar://127\.0\.0\.1:\d+", names["client"])
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+", names.get("admin", "http://127.0.0.1:0"))
+
+
+def test_the_fixtures_are_used_as_the_page_says(tmp_path):
+    pytest.importorskip("pulsar", reason="the client of PyPI is not installed")
+    (text,) = [one for one in examples("reference-broker.md") if "pulsar_broker.stop()" in one]
+    (tmp_path / "test_orders.py").write_text(text)
+    plugin = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]["pulsar-conformance"]
+    arguments = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        plugin,
+        "--rootdir",
+        str(tmp_path),
+        "-c",
+        os.devnull,
+        str(tmp_path),
+    ]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout
 
 
 def test_messages_are_filtered_as_the_page_says():

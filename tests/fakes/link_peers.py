@@ -37,12 +37,17 @@ class SocketPeer:
 
     def receive(self) -> str | None:
         """Return the name of the next command; None at the end."""
+        found = self.next()
+        return None if found is None else command_name(found)
+
+    def next(self):
+        """Return the next command; None at the end."""
         while not self.frames:
             data = self.socket.recv(65536)
             if not data:
                 return None
             self.frames += self.decoder.receive(data)
-        return command_name(self.frames.pop(0).command)
+        return self.frames.pop(0).command
 
 
 @contextlib.contextmanager

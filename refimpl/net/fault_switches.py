@@ -1,0 +1,329 @@
+"""Faults that a test switches on between a broker and its clients: commands that are refused, delayed or lost, or come twice.
+
+    broker.faults.refuse("PRODUCER", error="ServiceNotReady", times=2)
+    broker.faults.drop("SEND_RECEIPT")
+    broker.faults.disconnect()
+
+A switch counts for the next commands of its kind, on whichever connection they come. Commands of one connection and direction never
+overtake each other: what follows a delayed one waits behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from google.protobuf.message import Message
+
+from refimpl.broker.requests import refusal
+from refimpl.proposals.refused import Refused
+from refimpl.wire import FIELD_BY_TYPE, Frame, FrameDecoder, WireError, command_name, encode_frame, sub_message, wrap
+from refimpl.wire.pulsar_api_pb2 import (
+    BaseCommand,
+    CommandAck,
+    CommandAckResponse,
+    CommandConnect,
+    CommandError,
+    CommandSend,
+    CommandSendError,
+    ServerError,
+)
+
+_LARGEST = 1 << 30
+"""Bytes of a frame; the broker judges sizes, not the switches."""
+_NO_REQUEST = 2**64 - 1
+"""The request_id of the ERROR that refuses CONNECT."""
+_SPELLINGS = {
+    spelling.replace("_", "").lower(): name for number, name in FIELD_BY_TYPE.items() for spelling in (name, BaseCommand.Type.Name(number))
+}
+"""The field of each command in `BaseCommand`, by this name and by that of its type, in lower case and without underscores."""
+
+
+@dataclass
+class Switch:
+    """What happens to the next commands of a kind.
+
+    Attributes:
+        command: The field in `BaseCommand`.
+        kind: What happens.
+        left: How many times.
+        seconds: For how long a command is delayed.
+        refused: How it is refused.
+    """
+
+    command: str
+    kind: Literal["refuse", "drop", "repeat", "delay"]
+    left: int
+    seconds: float = 0.0
+    refused: Refused | None = None
+
+
+class FaultSwitches:
+    """The switches of one broker; any thread may use them.
+
+    Names of commands are those of the protocol, `SEND_RECEIPT` or `send_receipt`; LOOKUP is `lookupTopic`, too.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._switches: list[Switch] = []
+        self._links: dict[FaultyLink, None] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self.reading = True
+        """Whether the broker reads from its clients."""
+
+    def refuse(self, command: str, error: str = "ServiceNotReady", *, message: str = "refused by a test", times: int = 1) -> None:
+        """Refuse the next requests; the broker does not see them.
+
+        Args:
+            command: Such as CONNECT, LOOKUP, PRODUCER, SUBSCRIBE or SEND.
+            error: The code, a name of `ServerError`.
+            message: The text.
+            times: How many.
+
+        Raises:
+            ValueError: There is no such command or code, or the command has no answer.
+        """
+        if error not in ServerError.keys():  # noqa: SIM118 (an enum has no `in`)
+            raise ValueError(f"no error is called {error!r}{_suggest(error, ServerError.keys())}")
+        name = _field_of(command)
+        request = getattr(BaseCommand(), name)
+        if "request_id" not in request.DESCRIPTOR.fields_by_name and not isinstance(request, CommandConnect | CommandSend):
+            raise ValueError(f"{command} has no answer that could refuse it; drop it instead")
+        self._add(Switch(name, "refuse", times, refused=Refused(ServerError.Value(error), message)))
+
+    def drop(self, command: str, *, times: int = 1) -> None:
+        """Lose the next commands, requests or answers.
+
+        Raises:
+            ValueError: There is no such command.
+        """
+        self._add(Switch(_field_of(command), "drop", times))
+
+    def repeat(self, command: str, *, times: int = 1) -> None:
+        """Send the next commands twice, requests or answers.
+
+        Raises:
+            ValueError: There is no such command.
+        """
+        self._add(Switch(_field_of(command), "repeat", times))
+
+    def delay(self, command: str, seconds: float, *, times: int = 1) -> None:
+        """Hold the next commands back, with all that follows them in their direction.
+
+        Raises:
+            ValueError: There is no such command, or the time is negative.
+        """
+        if seconds < 0:
+            raise ValueError(f"a delay is at least 0 s, not {seconds:g}")
+        self._add(Switch(_field_of(command), "delay", times, seconds))
+
+    def disconnect(self) -> None:
+        """Drop all connections."""
+        self._with_links(lambda link: link.abort())
+
+    def stop_reading(self) -> None:
+        """Read nothing from any client until `read_again`; what they send waits in the sockets."""
+        self.reading = False
+        self._with_links(lambda link: link.pump())
+
+    def read_again(self) -> None:
+        """Read from clients again."""
+        self.reading = True
+        self._with_links(lambda link: link.pump())
+
+    def clear(self) -> None:
+        """Switch everything off."""
+        with self._lock:
+            self._switches.clear()
+        self.read_again()
+
+    @property
+    def armed(self) -> list[str]:
+        """Return what is still switched on, such as `refuse producer, times: 2`."""
+        with self._lock:
+            return [f"{one.kind} {one.command}, times: {one.left}" for one in self._switches]
+
+    def link(self, take: Callable[[bytes], None], pump: Callable[[], None], abort: Callable[[], None]) -> FaultyLink:
+        """Return the switches' part of a new connection, on the broker's event loop; it has to be closed.
+
+        Args:
+            take: Passes bytes of the client to the broker.
+            pump: Sends what is ready for the client, and reads from it or not.
+            abort: Drops the connection.
+        """
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        link = FaultyLink(self, take, pump, abort)
+        self._links[link] = None
+        return link
+
+    def unlink(self, link: FaultyLink) -> None:
+        """Forget a connection."""
+        self._links.pop(link, None)
+
+    def met(self, command: str) -> Switch | None:
+        """Use the first switch for a command once, if there is one."""
+        with self._lock:
+            found = next((one for one in self._switches if one.command == command), None)
+            if found is not None:
+                found.left -= 1
+                if found.left == 0:
+                    self._switches.remove(found)
+            return found
+
+    def _add(self, switch: Switch) -> None:
+        if switch.left < 1:
+            raise ValueError(f"times is at least 1, not {switch.left}")
+        with self._lock:
+            self._switches.append(switch)
+
+    def _with_links(self, act: Callable[[FaultyLink], None]) -> None:
+        """Act on each connection on the broker's event loop, and wait until it is done."""
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            return
+        done = threading.Event()
+
+        def act_on_each() -> None:
+            for link in list(self._links):
+                act(link)
+            done.set()
+
+        if threading.get_ident() == self._thread:
+            act_on_each()
+        else:
+            loop.call_soon_threadsafe(act_on_each)
+            done.wait()
+
+
+class FaultyLink:
+    """One connection, command by command in both directions."""
+
+    def __init__(self, switches: FaultSwitches, take: Callable[[bytes], None], pump: Callable[[], None], abort: Callable[[], None]) -> None:
+        self._switches = switches
+        self._ready = bytearray()
+        self._to_broker = _Lane(switches, take, self._refuse)
+        self._to_client = _Lane(switches, self._ready.extend, self._refuse, pump)
+        self.pump = pump
+        self.abort = abort
+
+    def received(self, data: bytes) -> None:
+        """Take bytes of the client."""
+        self._to_broker.put(data)
+
+    def sent(self, data: bytes) -> None:
+        """Take bytes of the broker."""
+        self._to_client.put(data)
+
+    def ready(self) -> bytes:
+        """Remove and return the bytes that are to be sent to the client now."""
+        ready = bytes(self._ready)
+        self._ready.clear()
+        return ready
+
+    def close(self) -> None:
+        """Drop what is held back."""
+        self._to_broker.close()
+        self._to_client.close()
+        self._switches.unlink(self)
+
+    def _refuse(self, answer: Message) -> None:
+        self._ready += encode_frame(wrap(answer))
+        self.pump()
+
+
+class _Lane:
+    """One direction."""
+
+    def __init__(
+        self,
+        switches: FaultSwitches,
+        deliver: Callable[[bytes], None],
+        refuse: Callable[[Message], None],
+        delivered_later: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._switches = switches
+        self._deliver = deliver
+        self._refuse = refuse
+        self._delivered_later = delivered_later
+        self._loop = asyncio.get_running_loop()
+        self._decoder: FrameDecoder | None = FrameDecoder(_LARGEST)
+        self._held: deque[tuple[float, bytes]] = deque()
+        self._last = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def put(self, data: bytes) -> None:
+        """Deliver what is to be delivered now, and hold the rest."""
+        now = self._loop.time()
+        if self._decoder is None:
+            self._held.append((max(self._last, now), data))
+        else:
+            try:
+                for frame in self._decoder.receive(data):
+                    self._put(frame, now)
+            except WireError:
+                pass
+            if self._decoder.error is not None:  # for the broker to judge, and so is all that follows
+                self._held.append((max(self._last, now), self._decoder.unread))
+                self._decoder = None
+        self._deliver_due()
+
+    def close(self) -> None:
+        """Drop what is held."""
+        self._held.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _put(self, frame: Frame, now: float) -> None:
+        switch = self._switches.met(command_name(frame.command))
+        kind = switch.kind if switch else None
+        if switch is not None and switch.refused is not None:
+            self._refuse(_refusal(sub_message(frame.command), switch.refused))
+        if kind in ("refuse", "drop"):
+            return
+        self._last = max(self._last, now + (switch.seconds if switch else 0.0))
+        self._held.extend([(self._last, frame.data)] * (2 if kind == "repeat" else 1))
+
+    def _deliver_due(self) -> None:
+        due = bytearray()
+        while self._held and self._held[0][0] <= self._loop.time():
+            due += self._held.popleft()[1]
+        if self._held and self._timer is None:
+            self._timer = self._loop.call_at(self._held[0][0], self._later)
+        if due:
+            self._deliver(bytes(due))
+
+    def _later(self) -> None:
+        self._timer = None
+        self._deliver_due()
+        self._delivered_later()
+
+
+def _refusal(request: Message, refused: Refused) -> Message:
+    if isinstance(request, CommandConnect):
+        return CommandError(request_id=_NO_REQUEST, error=refused.code, message=refused.message)  # type: ignore[arg-type]
+    if isinstance(request, CommandSend):
+        numbers = {"producer_id": request.producer_id, "sequence_id": request.sequence_id}
+        return CommandSendError(**numbers, error=refused.code, message=refused.message)  # type: ignore[arg-type]
+    if isinstance(request, CommandAck):
+        numbers = {"consumer_id": request.consumer_id, "request_id": request.request_id}
+        return CommandAckResponse(**numbers, error=refused.code, message=refused.message)  # type: ignore[arg-type]
+    return refusal(request, refused)
+
+
+def _field_of(command: str) -> str:
+    name = _SPELLINGS.get(command.replace("_", "").lower())
+    if name is None:
+        raise ValueError(f"no command is called {command!r}{_suggest(command, [BaseCommand.Type.Name(one) for one in FIELD_BY_TYPE])}")
+    return name
+
+
+def _suggest(word: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(word.upper() if known[0].isupper() else word, known, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
