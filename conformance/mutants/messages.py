@@ -116,6 +116,14 @@ def removes_nothing_by_force(carry_out, session, request):
         carry_out()
 
 
+@in_place_of(Session.data_to_send, clause="core.deliver.slow-reader")
+def forgets_who_did_not_read(data_to_send, session, limit=65536):
+    """What waits for a consumer that does not read is not taken up when it reads again."""
+    taken = bytes(session._output[:limit])
+    del session._output[:limit]
+    return taken
+
+
 @on_request("producer", clause="core.producer.repeated")
 def opens_a_repeated_producer_anew(carry_out, session, request):
     """PRODUCER for a producer_id that is open replaces the producer, which gets another name."""
