@@ -97,6 +97,16 @@ class Close(Action):
         plan.does(f"closes the connection{how}", self.at)
 
 
+class Reading(Action):
+    """The harness stops to read from a connection, or reads again; `spec` says whether it reads."""
+
+    what = "reading"
+
+    def show(self, plan: Plan) -> None:
+        """Write it."""
+        plan.does("reads again" if self.spec else "reads nothing from now on", self.at)
+
+
 class Admin(Action):
     """Calls of the admin interface; `spec` holds calls, status and parallel."""
 

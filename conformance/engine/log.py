@@ -5,7 +5,7 @@ One JSON object per line, in one total order. `n` counts the events of one conve
 
     header        the suite, the target, the arguments
       conversation  a trial begins: its case, cell, fresh names and seed
-        begin, end    an action of the harness (send, open, close, admin, read, advance), logged before its first byte and after its last
+        begin, end    an action of the harness (send, open, close, ..), logged before its first byte and after its last
         frame         a frame of the role under test, logged when its last byte was decoded
         answer        an ambient frame was answered by the harness itself
         garbage       bytes of the role under test that are not a frame
@@ -97,7 +97,7 @@ class Begin(_ActionEvent):
     """An action of the harness begins."""
 
     record: Literal["begin"] = "begin"
-    what: Literal["send", "open", "close", "admin", "read", "advance"]
+    what: Literal["send", "open", "close", "reading", "admin", "read", "advance"]
     at: str | None = None
     data: str | None = Field(
         default=None,

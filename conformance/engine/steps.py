@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
-from conformance.engine.actions import Action, Actions, Admin, Advance, Close, Open, Read, Send, grouped
+from conformance.engine.actions import Action, Actions, Admin, Advance, Close, Open, Read, Reading, Send, grouped
 from conformance.engine.node import DEFAULT_WITHIN, Expectation, Node, Scope
 from conformance.engine.nodes import Alternative, Choice, Collect, Expect, Interleave, Observe, Silence
 from conformance.engine.parts import RELEASES, BytesSpec, CollectSpec, FrameSpec, Seconds, Strict, Window
@@ -151,6 +151,25 @@ class CloseStep(StepKind):
         at = connection(self.close.at, scope)
         compiler.gone.add(at)
         return [Close(path, scope, at, self.close.how, self.label)]
+
+
+class ReadingSpec(Strict):
+    """From which connection the harness reads, or does not."""
+
+    at: str | None = None
+    on: bool
+
+
+@step_kind("reading")
+class ReadingStep(StepKind):
+    """The harness stops to read from a connection, or reads again."""
+
+    reading: ReadingSpec
+    label: str | None = None
+
+    def compile(self, _: Compiler, scope: Scope, path: str) -> list[Node]:
+        """Return the action."""
+        return [Reading(path, scope, connection(self.reading.at, scope), self.reading.on, self.label)]
 
 
 class ClosedSpec(Strict):

@@ -12,6 +12,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandAckResponse,
     CommandGetLastMessageIdResponse,
     CommandMessage,
+    CommandProducer,
     CommandProducerSuccess,
     CommandRedeliverUnacknowledgedMessages,
     CommandSendReceipt,
@@ -92,6 +93,35 @@ def numbers_nameless_producers_by_connection(session, answer):
     """The generated name of a producer is its number on its connection."""
     if answer.producer_name.startswith("standalone-0-"):
         answer.producer_name = f"standalone-0-{len(session.producers)}"
+
+
+@on_incoming(CommandProducer, clause="core.producer.initial-subscription")
+def makes_no_subscription_for_a_producer(_, request):
+    """PRODUCER ignores initial_subscription_name."""
+    request.ClearField("initial_subscription_name")
+
+
+@on_incoming(CommandAck, clause="core.ack.validation-error")
+def ignores_acknowledgements_with_an_error(_, request):
+    """An ACK with a validation_error acknowledges nothing."""
+    return not request.HasField("validation_error")
+
+
+@on_request("unsubscribe", clause="core.consumer.unsubscribe-forced")
+def removes_nothing_by_force(carry_out, session, request):
+    """UNSUBSCRIBE with force is answered by SUCCESS, and the other consumers stay."""
+    if request.force:
+        session.send(CommandSuccess(request_id=request.request_id))
+    else:
+        carry_out()
+
+
+@in_place_of(Session.data_to_send, clause="core.deliver.slow-reader")
+def forgets_who_did_not_read(data_to_send, session, limit=65536):
+    """What waits for a consumer that does not read is not taken up when it reads again."""
+    taken = bytes(session._output[:limit])
+    del session._output[:limit]
+    return taken
 
 
 @on_request("producer", clause="core.producer.repeated")

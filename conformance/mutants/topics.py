@@ -4,10 +4,11 @@ from conformance.mutants.model import in_place_of, mutant, on_incoming, on_reque
 from refimpl.broker import Broker, Session
 from refimpl.broker.admin import Admin
 from refimpl.broker.names import parse_topic
-from refimpl.broker.schemas import Schemas
+from refimpl.broker.schemas import Schemas, version_bytes
 from refimpl.names import partition_name
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import (
+    CommandGetSchema,
     CommandPartitionedTopicMetadata,
     InvalidTopicName,
 )
@@ -18,6 +19,21 @@ _LARGEST_SIGNED = (1 << 63) - 1
 @in_place_of(Schemas.forget, clause="core.schema.deleted")
 def keeps_schemas_for_ever(forget, schemas, name):
     """The schemas of a topic outlast its deletion."""
+
+
+@in_place_of(Schemas.add, clause="core.schema.get-or-create")
+def gives_a_schema_a_version_each_time(add, schemas, name, schema):
+    """A schema that a topic has already gets a further version."""
+    add(schemas, name, schema)
+    versions = schemas.versions(name)
+    versions.append(schema)
+    return version_bytes(len(versions) - 1)
+
+
+@on_incoming(CommandGetSchema, clause="core.schema.of-version")
+def returns_the_newest_schema_for_every_version(_, request):
+    """GET_SCHEMA returns the newest schema, whichever version it asks for."""
+    request.ClearField("schema_version")
 
 
 @in_place_of(Admin.grant_permission, clause="core.auth.replaced")

@@ -215,6 +215,8 @@ def _begun(event: log.Begin) -> Iterator[Row]:
     elif event.what == "close":
         how = {"rst": " with a reset", "half": ", its own half"}.get(str(event.detail.get("how")), "")
         yield Row("out", f"closes the connection{how}", at=at)
+    elif event.what == "reading":
+        yield Row("out", "reads again" if event.detail.get("on") else "reads nothing from now on", at=at)
     elif event.what == "advance":
         yield Row("note", f"lets {float(event.detail.get('seconds', 0)):g} s pass")
     else:

@@ -21,6 +21,8 @@ class _Carrier(Protocol):
 
     def drain(self) -> None: ...
 
+    def reading(self, on: bool) -> None: ...
+
     def close(self, how: Literal["fin", "rst", "half"]) -> None: ...
 
 
@@ -31,6 +33,9 @@ class _InProcess:
         self._connection: MemoryConnection = link.connect(on_data, on_closed)
         self.drain = self._connection.drain
         self.close = self._connection.close
+
+    def reading(self, on: bool) -> None:
+        self._connection.reading = on
 
     async def send(self, data: bytes, seconds: float) -> None:  # noqa: ARG002
         self._connection.send(data)
@@ -56,6 +61,7 @@ class Connection:
         self._on_closed = on_closed
         self._decoder = FrameDecoder(_ROOM_FOR_LISTS * DEFAULT_MAX_FRAME_SIZE)
         self._carrier: _Carrier | None = None
+        self._reads = True
 
     async def open(self, endpoint: Endpoint, seconds: float) -> None:
         """Connect, with a TLS handshake if the endpoint speaks TLS.
@@ -82,8 +88,14 @@ class Connection:
 
     def drain(self) -> None:
         """Read all that has arrived."""
-        if self._carrier is not None:
+        if self._carrier is not None and self._reads:
             self._carrier.drain()
+
+    def reading(self, on: bool) -> None:
+        """Read from the connection, or leave what arrives where it is, so that the other side can't send more."""
+        self._reads = on
+        if self._carrier is not None:
+            self._carrier.reading(on)
 
     def close(self, how: Literal["fin", "rst", "half"] = "fin") -> None:
         """Close the connection from this side; after `half` it can still be read."""

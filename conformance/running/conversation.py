@@ -291,6 +291,12 @@ class TrialRunner:
             self._connections[action.at].close(how)
         self._log(log.End, step=step)
 
+    async def _reading(self, step: str, action: Action, _: Mapping[str, Value]) -> None:
+        self._log(log.Begin, step=step, what="reading", at=action.at, detail={"on": action.spec})
+        if action.at in self._connections:
+            self._connections[action.at].reading(action.spec)
+        self._log(log.End, step=step)
+
     async def _advance(self, step: str, action: Action, variables: Mapping[str, Value]) -> None:
         seconds = float(resolve(action.spec, variables))
         self._log(log.Begin, step=step, what="advance", detail={"seconds": seconds})

@@ -107,6 +107,15 @@ class SocketConnection:
                 return
             self._on_data(self._decrypted(data))
 
+    def reading(self, on: bool) -> None:
+        """Read from the connection, or leave what arrives in the socket."""
+        if self._socket is None:
+            return
+        if on:
+            asyncio.get_running_loop().add_reader(self._socket, self.drain)
+        else:
+            asyncio.get_running_loop().remove_reader(self._socket)
+
     def _decrypted(self, data: bytes) -> bytes:
         if self._tls is None:
             return data
