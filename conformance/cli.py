@@ -6,20 +6,46 @@ import gc
 import json
 import secrets
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from conformance import __version__, names
 from conformance.console import check_choice, out, stop
-from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_USAGE
+from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_CRASHED, EXIT_USAGE
+from conformance.interruption import signals_alike
 
 if TYPE_CHECKING:
     from conformance.targets import Target
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Conformance suite for the Apache Pulsar wire protocol.")
+
+class _Commands(TyperGroup):
+    """All commands. One that is interrupted, or fails by a mistake of its own, says nothing about a target: it never ends with 0 or 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Carry out a command."""
+        with signals_alike():
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt:
+                stop(EXIT_COULD_NOT_RUN, "interrupted")
+            except Exception as error:
+                if hasattr(error, "exit_code") or isinstance(error, typer.Abort | BrokenPipeError):  # Typer's own
+                    raise
+                traceback.print_exc()
+                stop(EXIT_CRASHED, "the suite itself failed: this is a mistake in it, and says nothing about the target")
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Conformance suite for the Apache Pulsar wire protocol.",
+)
 baseline_app = typer.Typer(no_args_is_help=True, help="Known failures of a target.")
 app.add_typer(baseline_app, name="baseline")
 

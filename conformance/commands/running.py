@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +20,7 @@ from conformance.engine import log
 from conformance.engine.model import Baseline
 from conformance.engine.source import read_source
 from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_USAGE
+from conformance.interruption import deaf, ending_soon
 from conformance.judging.results import RunLog, judge_log
 from conformance.report import badge, html, junit, terminal
 from conformance.report.model import Report, build_report
@@ -56,12 +56,13 @@ def run_and_report(
                 finished, stopped = _run(suite, target, options, write, progress)
         except TargetError as error:
             stop(EXIT_COULD_NOT_RUN, str(error))
-        judged = build_report(suite, finished, baseline, date.today(), strict=strict)
-        for result in judged.results:
-            write(result)
-        seconds = max((trial_log.finished.t for trial_log in finished.trial_logs.values() if trial_log.finished), default=0.0)
-        write(log.Footer(complete=stopped is None, stopped=stopped, seconds=seconds, counts=dict(judged.case_counts)))
-    _write_reports(judged, folder)
+        with deaf():
+            judged = build_report(suite, finished, baseline, date.today(), strict=strict)
+            for result in judged.results:
+                write(result)
+            seconds = max((trial_log.finished.t for trial_log in finished.trial_logs.values() if trial_log.finished), default=0.0)
+            write(log.Footer(complete=stopped is None, stopped=stopped, seconds=seconds, counts=dict(judged.case_counts)))
+            _write_reports(judged, folder)
     if record:
         for path in recorder.save(finished, judge_log(suite, finished)):
             out.print(f"recorded {path.name} of {finished.header.target}", highlight=False)
@@ -70,17 +71,10 @@ def run_and_report(
 
 
 def _run(suite: Suite, target: Target, options: Options, write: Callable[[BaseModel], None], watcher: Watcher) -> tuple[RunLog, str | None]:
-    """Run to the end, or to the first SIGINT or SIGTERM. Then everything is stopped, and the results so far are kept."""
-
-    async def interruptible() -> tuple[RunLog, str | None]:
-        task = asyncio.ensure_future(run_suite(suite, target, options, write, watcher))
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        return await task
-
+    """Run to the end, or to the first signal that asks to end. Then everything is stopped, and the results so far are kept."""
     gc.freeze()  # the suite stays
     with asyncio.Runner(loop_factory=VirtualTimeLoop if target.virtual_time else None) as runner:
-        return runner.run(interruptible())
+        return runner.run(ending_soon(run_suite(suite, target, options, write, watcher)))
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from conformance.explore.player import Step
 from conformance.explore.said import Told
 from conformance.explore.shrinking import shrink
 from conformance.explore.world import Scenario
+from conformance.interruption import ending_soon
 from conformance.running.probe import claimed, probe
 from conformance.targets import AdminClient, AdminUnreachable, Endpoint, Target, TargetError
 from refimpl.net.virtual_time import VirtualTimeLoop
@@ -160,20 +161,23 @@ class Explorer:
     def explore(self) -> Explored:
         """Explore until the time is over, the user interrupts, or the target is lost; what was found until then is kept."""
         step = self._at_the_same_time if self._plan.concurrent else self._beside_the_reference
-        while not self._time_is_over():
-            number = self.explored.scenarios
-            self.explored.scenarios += 1
-            try:
+        try:
+            while not self._time_is_over():
+                number = self.explored.scenarios
+                self.explored.scenarios += 1
                 step(f"{self._plan.seed} {number}")
-            except KeyboardInterrupt:
-                self.explored.stopped = "interrupted"
-            except TargetError as error:
-                self.explored.stopped = str(error)
-            self.explored.seconds = time.monotonic() - self._begun
-            self._note(self.explored)
-            if self.explored.stopped is not None:
-                break
+                self._told()
+        except KeyboardInterrupt:
+            self.explored.stopped = "interrupted"
+        except TargetError as error:
+            self.explored.stopped = str(error)
+        if self.explored.stopped is not None:
+            self._told()
         return self.explored
+
+    def _told(self) -> None:
+        self.explored.seconds = time.monotonic() - self._begun
+        self._note(self.explored)
 
     def _beside_the_reference(self, seed: str) -> None:
         scenario = draw(random.Random(seed), self.explored.coverage.weights(self._kinds))
@@ -203,7 +207,7 @@ class Explorer:
     def _at_the_same_time(self, seed: str) -> None:
         with self._fault():
             played = self._runner.run(
-                self._with_target(lambda endpoint: play(endpoint, self._capabilities, seed, self._names(), self._plan.slow))
+                ending_soon(self._with_target(lambda endpoint: play(endpoint, self._capabilities, seed, self._names(), self._plan.slow)))
             )
         self.explored.actions += played.actions
         known = {problem: known_problem(problem, self._release) for problem in played.problems}
@@ -258,7 +262,7 @@ class Explorer:
             return on_target(endpoint, scenario, names, said, met, slow, patient=patient)
 
         with self._fault():
-            return self._runner.run(self._with_target(work))
+            return self._runner.run(ending_soon(self._with_target(work)))
 
     def _names(self) -> dict[str, str]:
         number = next(self._numbers)

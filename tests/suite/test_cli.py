@@ -139,7 +139,8 @@ def test_full_disk(run, tmp_path):
     assert "No space left on device: free some space or choose another --report folder" in result.output
 
 
-def test_interrupt_keeps_what_was_measured(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupt_keeps_what_was_measured(tmp_path, number):
     with Background(NoPong()) as url:
         command = [
             sys.executable,
@@ -158,20 +159,29 @@ def test_interrupt_keeps_what_was_measured(tmp_path):
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "COLUMNS": "200"}
         )
         assert process.stdout is not None
-        threading.Thread(target=_interrupt_when, args=(process, tmp_path / "events.jsonl"), daemon=True).start()
+        threading.Thread(target=_interrupt_when, args=(process, tmp_path / "events.jsonl", number), daemon=True).start()
         output, _ = process.communicate(timeout=60)
     assert process.returncode == 3, output
     last = json.loads((tmp_path / "events.jsonl").read_text().splitlines()[-1])
     assert (last["record"], last["complete"], last["stopped"]) == ("footer", False, "interrupted")
     assert "interrupted" in output
+    assert "interrupted" in (tmp_path / "report.html").read_text()
 
 
-def _interrupt_when(process, events):
-    """Send SIGINT as soon as the first frame is logged."""
+def test_a_crash_is_no_verdict(run, monkeypatch):
+    monkeypatch.setattr("conformance.commands.showing.print_clause", lambda _: 1 / 0)
+    result = run("explain", names.clause_ids()[0])
+    assert result.exit_code == 6
+    assert "ZeroDivisionError" in result.stderr
+    assert "the suite itself failed" in result.stderr
+
+
+def _interrupt_when(process, events, number):
+    """Send a signal as soon as the first frame is logged."""
     waiting = threading.Event()
     while process.poll() is None:
         if events.exists() and '"record":"frame"' in events.read_text():
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             return
         waiting.wait(0.05)
 
