@@ -342,7 +342,9 @@ def doctor(
 def broker(
     port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port of the binary protocol on 127.0.0.1; 0: a free one")] = 0,
     admin_port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port of the admin interface; 0: a free one")] = 0,
-    config: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, one of Pulsar's own settings; may be repeated")] = None,
+    config: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE, one of Pulsar's own settings, no secret: others see command lines; may be repeated")
+    ] = None,
     config_file: Annotated[Path | None, typer.Option(help="file of KEY=VALUE lines, as broker.conf has them")] = None,
     profile: Annotated[str, typer.Option(help="default (what real peers speak) or as-written (the texts)")] = "default",
     set_: Annotated[

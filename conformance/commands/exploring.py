@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import typer
 
-from conformance.commands.loading import suite_or_stop
+from conformance.commands.loading import alone_or_stop, suite_or_stop
 from conformance.console import out, stop
 from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_INCONCLUSIVE, EXIT_NOT_CONFORMANT
 from conformance.explore import report
@@ -40,15 +40,16 @@ def explore_and_report(target: Target, plan: Plan, folder: Path) -> NoReturn:
     """Explore a target, leave what differs as transcripts and a page in a folder, and end with the exit code."""
     suite = suite_or_stop()
     out.print(f"exploring {target.name} for {plan.seconds / 60:g} minutes, seed {plan.seed}", highlight=False)
-    try:
-        explored = explore(target, plan, _Progress())
-    except TargetError as error:
-        stop(EXIT_COULD_NOT_RUN, str(error))
-    try:
-        with deaf():
-            written, page = _written(explored, target, plan, folder, suite)
-    except OSError as error:
-        stop(EXIT_COULD_NOT_RUN, f"{error.filename}: {error.strerror}: free some space or choose another --report folder")
+    with alone_or_stop(folder):
+        try:
+            explored = explore(target, plan, _Progress())
+        except TargetError as error:
+            stop(EXIT_COULD_NOT_RUN, str(error))
+        try:
+            with deaf():
+                written, page = _written(explored, target, plan, folder, suite)
+        except OSError as error:
+            stop(EXIT_COULD_NOT_RUN, f"{error.filename}: {error.strerror}: free some space or choose another --report folder")
     report.print_summary(explored, target.name, written, page)
     if explored.differences or explored.broken:
         raise typer.Exit(EXIT_NOT_CONFORMANT)
@@ -65,7 +66,6 @@ def _written(explored: Explored, target: Target, plan: Plan, folder: Path, suite
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(transcript(difference, target.name, suite), encoding="utf-8")
         written[signature] = path
-    folder.mkdir(parents=True, exist_ok=True)
     page = folder / "explore.html"
     page.write_text(report.page_of(explored, target.name, plan, written), encoding="utf-8")
     return written, page

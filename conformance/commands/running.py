@@ -14,7 +14,7 @@ from pathlib import Path
 import typer
 from pydantic import BaseModel
 
-from conformance.commands.loading import suite_or_stop
+from conformance.commands.loading import alone_or_stop, suite_or_stop
 from conformance.console import out, stop
 from conformance.engine import log
 from conformance.engine.model import Baseline
@@ -22,6 +22,7 @@ from conformance.engine.source import read_source
 from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_USAGE
 from conformance.interruption import deaf, ending_soon
 from conformance.judging.results import RunLog, judge_log
+from conformance.names import is_file_name
 from conformance.report import badge, html, junit, terminal
 from conformance.report.model import Report, build_report
 from conformance.running import recorder
@@ -50,7 +51,9 @@ def run_and_report(
         options = replace(options, select=tuple(read_source(path).data["id"] for path in more))
     if not suite.select(options.select, options.level, options.profile):
         stop(EXIT_USAGE, f"nothing is selected by {' '.join(options.select) or 'these options'}: `list` shows the cases")
-    with _events(folder) as write:
+    if record and not is_file_name(target.name):
+        stop(EXIT_USAGE, f"--record: {target.name!r} can't name a folder of recordings: give the target another name, in a target file")
+    with alone_or_stop(folder), _events(folder) as write:
         try:
             with terminal.Progress(out) as progress:
                 finished, stopped = _run(suite, target, options, write, progress)
@@ -80,7 +83,6 @@ def _run(suite: Suite, target: Target, options: Options, write: Callable[[BaseMo
 @contextmanager
 def _events(folder: Path) -> Iterator[Callable[[BaseModel], None]]:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         with (folder / "events.jsonl").open("w", encoding="utf-8") as file:
 
             def write(record: BaseModel) -> None:

@@ -12,12 +12,12 @@ from refimpl.net.memory_link import MemoryConnection, MemoryLink
 from refimpl.wire import DEFAULT_MAX_FRAME_SIZE, FrameDecoder, WireError
 from refimpl.wire.frames import Frame
 
-_ROOM_FOR_LISTS = 5
+_ROOM_FOR_LISTS = 4
 """A broker does not cap the topic lists that it writes: the harness reads frames of this many times the usual limit."""
 _FRAME = 4096
 """Bytes of memory that a frame takes besides its own."""
-IN_ONE_CONVERSATION = 56 << 20
-"""Bytes of memory for what a target sends in one conversation: a list of 26 MB, or 14,000 PINGs. Cases need 5 MB at most."""
+IN_ONE_CONVERSATION = 44 << 20
+"""Bytes of memory for what a target sends in one conversation: a list of 21 MB, or 11,000 PINGs. Cases need 5 MB at most."""
 FLOOD = f"it sends more than {IN_ONE_CONVERSATION >> 21} MB, or {IN_ONE_CONVERSATION // _FRAME} frames, in one conversation"
 
 

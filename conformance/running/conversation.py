@@ -33,6 +33,8 @@ _LOGGED_BYTES = 4096
 """Bytes of a send that the log keeps whole, and of what is no frame."""
 _CONNECT = b"\x08\x02"
 """How a BaseCommand begins whose type is CONNECT, behind the two sizes of the frame."""
+_MEMORY_OF_JSON = 8
+"""Bytes of memory for a character of an answer of the admin interface, once it is read."""
 _READ_INTERVAL = 0.05
 """Seconds between two reads of the admin interface."""
 _RESOLUTION = 1e-6
@@ -341,6 +343,7 @@ class TrialRunner:
 
         results = await asyncio.gather(*(one(call) for call in calls))
         result, problem = _admin_outcome(calls, results, action.spec["status"])
+        self._keep(result)
         self._drain()
         self._log(log.End, step=step, status=result.status, body=result.body or None, problem=problem)
 
@@ -356,8 +359,14 @@ class TrialRunner:
             if found or self._around.now() >= until:
                 break
             await asyncio.sleep(_READ_INTERVAL)
+        self._keep(result)
         self._drain()
         self._log(log.End, step=step, status=result.status, body=result.body)
+
+    def _keep(self, result: AdminResult) -> None:
+        """Take room for an answer that stays in the log."""
+        if not self._allowance.take(_MEMORY_OF_JSON * result.size):
+            self._flooded()
 
     def _client(self, action: Action) -> AdminClient:
         if self._around.admin is None:

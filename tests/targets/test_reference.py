@@ -193,7 +193,7 @@ def test_port_in_use_is_one_line():
     ("arguments", "line"),
     [
         (["--config", "x=1"], "unknown setting 'x'"),
-        (["--config", "x"], "--config KEY=VALUE: 'x' has no '='"),
+        (["--config", "x"], "--config KEY=VALUE: what is given has no '='"),
         (["--config", "keepAliveIntervalSeconds=often"], "keepAliveIntervalSeconds is a whole number from 1, not 'often'"),
         (["--config-file", "no-such-file"], "no-such-file can't be read: No such file or directory"),
         (["--profile", "x"], "--profile is default or as-written, not 'x'"),
