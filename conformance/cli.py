@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 from conformance import __version__, names
 from conformance.console import check_choice, out, stop
 from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_CRASHED, EXIT_USAGE
-from conformance.interruption import signals_alike
+from conformance.interruption import ending_soon, signals_alike
 
 if TYPE_CHECKING:
     from conformance.targets import Target
@@ -330,7 +330,7 @@ def doctor(
     _check_claims(claim or ())
     chosen = _target(target, admin_url, token_file, tls_trust_certs)
     try:
-        findings = asyncio.run(examine(chosen, claims=claim or (), clean=clean))
+        findings = asyncio.run(ending_soon(examine(chosen, claims=claim or (), clean=clean)))
     except TargetError as error:
         stop(EXIT_COULD_NOT_RUN, str(error))
     for finding in findings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
@@ -20,15 +21,29 @@ _INSISTING = 0.2
 def signals_alike() -> Iterator[None]:
     """Turn the first SIGTERM or SIGHUP into SIGINT, for which asyncio has a way. A closed terminal sends several."""
     told = False
+    terminals = [number for number in (1, 2) if os.isatty(number)]
 
-    def forward(*_: object) -> None:
+    def forward(number: int, _: object) -> None:
         nonlocal told
+        if number == signal.SIGHUP:
+            _write_nowhere(terminals)
         if not told:
             told = True
             signal.raise_signal(signal.SIGINT)
 
-    with _handled({number: forward for number in _LIKE_SIGINT if signal.getsignal(number) is signal.SIG_DFL}):
+    handlers: dict[signal.Signals, Any] = {number: forward for number in _LIKE_SIGINT if signal.getsignal(number) is signal.SIG_DFL}
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell has begun the command in its background
+        handlers[signal.SIGINT] = signal.default_int_handler
+    with _handled(handlers):
         yield
+
+
+def _write_nowhere(terminals: list[int]) -> None:
+    """Let what goes to a terminal that is gone go nowhere: it would be an error."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in terminals:
+        os.dup2(nowhere, number)
+    os.close(nowhere)
 
 
 @contextlib.contextmanager

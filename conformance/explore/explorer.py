@@ -13,7 +13,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -33,6 +33,8 @@ from conformance.targets import AdminClient, AdminUnreachable, Endpoint, Target,
 from refimpl.net.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
+_CLOSING = 0.6
+"""Seconds for the end of a target when an exploration has not reached its own: a user who interrupts does not want to wait."""
 
 
 @dataclass
@@ -293,11 +295,20 @@ def explore(target: Target, plan: Plan, note: Callable[[Explored], None] = lambd
     ):
         stack = AsyncExitStack()
         endpoint = runner.run(stack.enter_async_context(target.run()))
+        ended = False
         try:
             probed = runner.run(probe(claimed(endpoint, plan.claims)))
             if not probed.capabilities["admin"]:
                 raise TargetError(f"{target.name} has no admin URL, which makes the topics of a scenario", hint="give one with --admin-url")
             explorer = Explorer(reference, runner, target, None if target.virtual_time else endpoint, probed.capabilities, plan, note)
-            return explorer.explore()
+            explored = explorer.explore()
+            ended = explored.stopped is None
+            return explored
         finally:
-            runner.run(stack.aclose())
+            runner.run(_close(stack, None if ended else _CLOSING))
+
+
+async def _close(stack: AsyncExitStack, seconds: float | None) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stack.aclose()

@@ -468,4 +468,8 @@ async def _remove_namespaces(admin: AdminClient, names: Iterable[str], at_once: 
         if not result.ok:
             print(f"namespace {name} is left over: {result.status} {result.reason}; `doctor` removes it", file=sys.stderr)
 
-    await _all(remove(name) for name in names)
+    try:
+        await _all(remove(name) for name in names)
+    except asyncio.CancelledError:
+        print("there was no time to remove all namespaces: `doctor --clean` does it", file=sys.stderr)
+        raise

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -168,6 +169,35 @@ def test_interrupt_keeps_what_was_measured(tmp_path, number):
     assert "interrupted" in (tmp_path / "report.html").read_text()
 
 
+def test_a_terminal_that_is_closed_ends_a_run_with_its_report(tmp_path):
+    ours, theirs = pty.openpty()
+    with Background(NoPong()) as url:
+        command = [sys.executable, "-m", "conformance.cli", "run", url, "--select", "core/keepalive/ping-answered", "--slow", "60"]
+        process = subprocess.Popen([*command, "--report", str(tmp_path)], stdout=theirs, stderr=theirs, stdin=theirs)
+        os.close(theirs)
+        _wait_for_a_frame(process, tmp_path / "events.jsonl")
+        os.close(ours)
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(60) == 3
+    assert "interrupted" in (tmp_path / "report.html").read_text()
+
+
+def test_a_command_in_the_background_of_a_shell_ends_too(tmp_path):
+    with Background(NoPong()) as url:
+        command = [sys.executable, "-m", "conformance.cli", "run", url, "--select", "core/keepalive/ping-answered", "--slow", "60"]
+        in_background = [
+            sys.executable,
+            "-c",
+            "import os, signal, sys; signal.signal(2, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])",
+        ]
+        process = subprocess.Popen([*in_background, *command, "--report", str(tmp_path)], stdout=subprocess.DEVNULL)
+        _wait_for_a_frame(process, tmp_path / "events.jsonl")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 3
+    assert (tmp_path / "report.html").exists()
+
+
 def test_a_crash_is_no_verdict(run, monkeypatch):
     monkeypatch.setattr("conformance.commands.showing.print_clause", lambda _: 1 / 0)
     result = run("explain", names.clause_ids()[0])
@@ -178,10 +208,14 @@ def test_a_crash_is_no_verdict(run, monkeypatch):
 
 def _interrupt_when(process, events, number):
     """Send a signal as soon as the first frame is logged."""
+    _wait_for_a_frame(process, events)
+    process.send_signal(number)
+
+
+def _wait_for_a_frame(process, events):
     waiting = threading.Event()
     while process.poll() is None:
         if events.exists() and '"record":"frame"' in events.read_text():
-            process.send_signal(number)
             return
         waiting.wait(0.05)
 
