@@ -33,7 +33,7 @@ from conformance.targets import AdminClient, AdminUnreachable, Endpoint, Target,
 from refimpl.net.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
-_CLOSING = 0.6
+_CLOSING = 0.3
 """Seconds for the end of a target when an exploration has not reached its own: a user who interrupts does not want to wait."""
 
 
