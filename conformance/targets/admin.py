@@ -215,7 +215,7 @@ class AdminClient:
         trust = self._endpoint.ssl_context() if self._base.startswith("https:") else True
         self._session = aiohttp.ClientSession(
             headers=headers,
-            timeout=aiohttp.ClientTimeout(total=self._seconds),
+            timeout=aiohttp.ClientTimeout(total=None),  # `_send` has one for all of an exchange
             connector=aiohttp.TCPConnector(ssl=trust),
             auto_decompress=False,
         )
@@ -256,22 +256,28 @@ class AdminClient:
         url = yarl.URL(self._base + path, encoded=True)  # names are encoded already, exactly once
         headers = {} if body is None and method != "PUT" else {"Content-Type": "application/json"}
         try:
-            for _ in range(_REDIRECTS):
-                async with self._session.request(method, url, data=data, headers=headers, allow_redirects=False) as response:
-                    text = await _text(response)
-                    location = _location(response)
-                if location is None:
-                    return _result(response.status, text)
-                if location.origin() != url.origin():
-                    reason = f"it redirects to {location.origin()}, which is not the admin URL of the target"
-                    return AdminResult(response.status, None, reason)
-                url = location
+            async with asyncio.timeout(self._seconds):
+                return await self._follow(method, url, data, headers)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if isinstance(error, TimeoutError):
                 raise AdminUnreachable(f"{method} {url}: no answer in {self._seconds:g} s") from None
             raise AdminUnreachable(
                 f"{method} {url}: no answer ({str(error) or type(error).__name__})", hint="is this the admin URL?"
             ) from None
+
+    async def _follow(self, method: str, url: yarl.URL, data: bytes | None, headers: Mapping[str, str]) -> AdminResult:
+        """Ask, and follow redirects to the same address: a broker that sends the harness elsewhere is not the one under test."""
+        assert self._session is not None
+        for _ in range(_REDIRECTS):
+            async with self._session.request(method, url, data=data, headers=headers, allow_redirects=False) as response:
+                text = await _text(response)
+                location = _location(response)
+            if location is None:
+                return _result(response.status, text)
+            if location.origin() != url.origin():
+                reason = f"it redirects to {location.origin()}, which is not the admin URL of the target"
+                return AdminResult(response.status, None, reason)
+            url = location
         raise AdminUnreachable(f"{method} {url}: it redirects more than {_REDIRECTS} times")
 
     def _ask(self, link: MemoryLink, method: str, path: str, body: bytes) -> AdminResult:
