@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from conformance.cli import app
 from conformance.engine import log
 from conformance.engine.source import SourceProblem, read_source
 from conformance.engine.verdict import Verdict
+from conformance.explore.player import Player, Step
 from conformance.interruption import ending_soon
 from conformance.judging.baseline import load_baseline
 from conformance.judging.results import Judged, RunLog
@@ -22,7 +24,7 @@ from conformance.running import probe as probing
 from conformance.running import recorder, runner
 from conformance.running.connection import Allowance
 from conformance.targets import TargetError
-from tests.fakes.peers import DripOfPings, EndlessPings
+from tests.fakes.peers import DripOfPings, EndlessPings, running
 from tests.suite.test_runner import judged
 
 
@@ -59,12 +61,41 @@ def test_a_run_keeps_no_more_than_it_has_room_for(add, ping, monkeypatch):
     assert sum(record.record == "frame" for record in records) < 300
 
 
+def test_a_flood_ends_an_exploration():
+    async def flooded():
+        async def settle(player):
+            async with asyncio.timeout(30):
+                while player._allowance.room >= 0:
+                    await asyncio.sleep(0.01)
+
+        async with running(EndlessPings("connect")) as target:
+            player = Player(target.endpoint, None, None, {}, settle)
+            player.steps.append(Step(None))
+            await player._opened("a")
+            await player.settle()
+
+    with pytest.raises(TargetError, match="the target floods"):
+        asyncio.run(flooded())
+
+
 def test_an_allowance_is_part_of_another_one():
     whole = Allowance(10)
     one, other = Allowance(8, whole), Allowance(8, whole)
     assert one.take(8)
     assert not one.take(1)
     assert not other.take(2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_exploration_ends_by_each_signal(tmp_path, number):
+    explore = [sys.executable, "-u", "-m", "conformance.cli", "explore", "in-process", "--report", str(tmp_path)]
+    with subprocess.Popen(explore, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        assert "exploring" in process.stdout.readline()
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 3, output
+    assert "interrupted" in output
 
 
 def test_what_hinders_the_end_is_cancelled_too():
