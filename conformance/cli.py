@@ -33,8 +33,10 @@ class _Commands(TyperGroup):
                 return super().invoke(ctx)
             except KeyboardInterrupt:
                 stop(EXIT_COULD_NOT_RUN, "interrupted")
+            except BrokenPipeError:
+                out.on_broken_pipe()
             except Exception as error:
-                if hasattr(error, "exit_code") or isinstance(error, typer.Abort | BrokenPipeError):  # Typer's own
+                if hasattr(error, "exit_code") or isinstance(error, typer.Abort):  # Typer's own
                     raise
                 traceback.print_exc()
                 stop(EXIT_CRASHED, "the suite itself failed: this is a mistake in it, and says nothing about the target")

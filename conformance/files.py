@@ -14,8 +14,8 @@ from typing import IO, Any
 
 SETTINGS = 8 << 20
 """Bytes of a file that a person writes: a target, a baseline, a transcript, settings, a token."""
-LOG = 256 << 20
-"""Bytes of a log, decompressed; a whole run writes some ten million."""
+LOG = 512 << 20
+"""Bytes of a log, decompressed; a whole run writes 40 million."""
 _GZIP = b"\x1f\x8b"
 
 

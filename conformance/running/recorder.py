@@ -28,6 +28,8 @@ HOME = Path(__file__).parents[1] / "recordings"
 SHOWN_TARGET = "apache-pulsar@4.2.4"
 """Whose conversations illustrate the cases; another target stands in where this one has none."""
 _TRIALS_KEPT = 10
+_MOST_RECORDS = 2_000_000
+"""Records of a log that are read: a whole run writes a hundred thousand, and each takes a kilobyte of memory."""
 
 
 def save(run: RunLog, judged: Judged, home: Path = HOME) -> list[Path]:
@@ -102,6 +104,8 @@ def load(path: Path, only: Collection[str] | None = None) -> RunLog:
         data = files.read_log(path)
     except (OSError, zlib.error) as error:
         raise log.LogError(f"{path}: can't be read: {error}") from None
+    if data.count(b"\n") > _MOST_RECORDS:
+        raise log.LogError(f"{path}: more than {_MOST_RECORDS} records")
     whole, cut = _without_cut_line(data)
     lines: Iterable[bytes] = io.BytesIO(whole)
     return read_log([*log.load(lines if only is None else _lines_of(lines, only), str(path)), *cut], str(path))

@@ -198,6 +198,17 @@ def test_a_command_in_the_background_of_a_shell_ends_too(tmp_path):
     assert (tmp_path / "report.html").exists()
 
 
+@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["explain", "core.frame.largest-accepted"]])
+def test_output_that_nobody_reads_is_no_verdict(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "conformance.cli", *arguments], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (3, "")
+
+
 def test_a_crash_is_no_verdict(run, monkeypatch):
     monkeypatch.setattr("conformance.commands.showing.print_clause", lambda _: 1 / 0)
     result = run("explain", names.clause_ids()[0])
