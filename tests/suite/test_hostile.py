@@ -25,7 +25,7 @@ from conformance.running import recorder, runner
 from conformance.running.connection import Allowance
 from conformance.targets import TargetError
 from tests.fakes.peers import DripOfPings, EndlessPings, running
-from tests.suite.test_runner import judged
+from tests.fakes.runs import judged
 
 
 def test_a_flood_ends_the_probe(add):
