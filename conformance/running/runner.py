@@ -38,8 +38,8 @@ LONG_ROUNDS = 50
 NAMESPACE_PREFIX = "pc-"
 _PLUGIN_KEYS = ("token", "brokerClient")
 """Settings that a broker hands to its plugins and does not list as its own."""
-_IN_A_RUN, _MORE_FOR_A_TRIAL = 136 << 20, 64 << 10
-"""Bytes of memory for what a target sends in a run: of any length, and more for each trial. Trials need 60 kB on average."""
+_IN_A_RUN, _MORE_FOR_A_TRIAL = 136 << 20, 160 << 10
+"""Bytes of memory for what a target sends in a run: of any length, and more for each trial. Trials need less on average."""
 _LAG_TICK = 0.1
 _NAMES_APART = 1 << 16
 """Fresh names of cases that run in another process are counted from here, so that no name is in the log twice."""
