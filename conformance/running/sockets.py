@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from conformance.targets.model import Endpoint
 
-_CHUNK = 1 << 16
+_CHUNK = 1 << 14
 
 
 class SocketConnection:
