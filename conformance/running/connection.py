@@ -14,10 +14,10 @@ from refimpl.wire.frames import Frame
 
 _ROOM_FOR_LISTS = 4
 """A broker does not cap the topic lists that it writes: the harness reads frames of this many times the usual limit."""
-_FRAME = 8192
+_FRAME = 16384
 """Bytes that a frame counts for besides its own: memory, and time to read and report it."""
 IN_ONE_CONVERSATION = 44 << 20
-"""Bytes of memory for what a target sends in one conversation: a list of 21 MB, or 5,600 PINGs. Cases need 10 MB at most."""
+"""Bytes of memory for what a target sends in one conversation: a list of 21 MB, or 2,800 PINGs. Cases need 20 MB at most."""
 FLOOD = f"it sends more than {IN_ONE_CONVERSATION >> 21} MB, or {IN_ONE_CONVERSATION // _FRAME} frames, in one conversation"
 
 

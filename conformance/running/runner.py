@@ -38,8 +38,8 @@ LONG_ROUNDS = 50
 NAMESPACE_PREFIX = "pc-"
 _PLUGIN_KEYS = ("token", "brokerClient")
 """Settings that a broker hands to its plugins and does not list as its own."""
-_IN_A_RUN, _MORE_FOR_A_TRIAL = 136 << 20, 160 << 10
-"""Bytes of memory for what a target sends in a run: of any length, and more for each trial. Trials need less on average."""
+_IN_A_RUN, _MORE_FOR_A_TRIAL = 136 << 20, 288 << 10
+"""Bytes for what a target sends in a run, and how many come back with each trial. Trials need less on average."""
 _LAG_TICK = 0.1
 _NAMES_APART = 1 << 16
 """Fresh names of cases that run in another process are counted from here, so that no name is in the log twice."""
@@ -158,6 +158,7 @@ class _Part:
 
     async def run(self, cases: list[m.Transcript]) -> None:
         self.started = loop_time()
+        self.allowance.room = _IN_A_RUN * self.options.repeat
         probed = asyncio.Event()
         groups: dict[tuple[tuple[str, str], ...], list[m.Transcript]] = {(): []}
         for case in cases:
@@ -272,7 +273,7 @@ class _Part:
             seed=seed,
             t=around.now(),
         )
-        self.allowance.room += _MORE_FOR_A_TRIAL
+        self.allowance.room = min(self.allowance.room + _MORE_FOR_A_TRIAL, _IN_A_RUN * self.options.repeat)
         conversation = TrialRunner(self.suite.program(begin, around.endpoint.release), begin, around)
         active.add(conversation)
         namespaces = [fresh[name] for name, kind in fresh_names(unit.case).items() if kind == "namespace"]

@@ -29,7 +29,7 @@ from tests.fakes.runs import judged
 
 
 def test_a_flood_ends_the_probe(add):
-    with pytest.raises(TargetError, match="floods: it sends more than 22 MB, or 5632 frames, in one conversation"):
+    with pytest.raises(TargetError, match="floods: it sends more than 22 MB, or 2816 frames, in one conversation"):
         judged(add(), EndlessPings("connect"))
 
 
@@ -50,7 +50,7 @@ def test_a_flood_in_a_conversation_ends_the_conversation(add, ping):
     assert stopped is None
     assert results[0].verdict == Verdict.ERROR
     assert "the target floods" in results[0].summary
-    assert sum(record.record == "frame" for record in records) < 5632 * 3
+    assert sum(record.record == "frame" for record in records) < 2816 * 3
 
 
 def test_a_run_keeps_no_more_than_it_has_room_for(add, ping, monkeypatch):
