@@ -6,20 +6,48 @@ import gc
 import json
 import secrets
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from conformance import __version__, names
 from conformance.console import check_choice, out, stop
-from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_USAGE
+from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_CRASHED, EXIT_USAGE
+from conformance.interruption import ending_soon, signals_alike
 
 if TYPE_CHECKING:
     from conformance.targets import Target
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Conformance suite for the Apache Pulsar wire protocol.")
+
+class _Commands(TyperGroup):
+    """All commands. One that is interrupted, or fails by a mistake of its own, says nothing about a target: it never ends with 0 or 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Carry out a command."""
+        with signals_alike():
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt:
+                stop(EXIT_COULD_NOT_RUN, "interrupted")
+            except BrokenPipeError:
+                out.on_broken_pipe()
+            except Exception as error:
+                if hasattr(error, "exit_code") or isinstance(error, typer.Abort):  # Typer's own
+                    raise
+                traceback.print_exc()
+                stop(EXIT_CRASHED, "the suite itself failed: this is a mistake in it, and says nothing about the target")
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Conformance suite for the Apache Pulsar wire protocol.",
+)
 baseline_app = typer.Typer(no_args_is_help=True, help="Known failures of a target.")
 app.add_typer(baseline_app, name="baseline")
 
@@ -304,7 +332,7 @@ def doctor(
     _check_claims(claim or ())
     chosen = _target(target, admin_url, token_file, tls_trust_certs)
     try:
-        findings = asyncio.run(examine(chosen, claims=claim or (), clean=clean))
+        findings = asyncio.run(ending_soon(examine(chosen, claims=claim or (), clean=clean)))
     except TargetError as error:
         stop(EXIT_COULD_NOT_RUN, str(error))
     for finding in findings:
@@ -316,7 +344,9 @@ def doctor(
 def broker(
     port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port of the binary protocol on 127.0.0.1; 0: a free one")] = 0,
     admin_port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port of the admin interface; 0: a free one")] = 0,
-    config: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, one of Pulsar's own settings; may be repeated")] = None,
+    config: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE, one of Pulsar's own settings, no secret: others see command lines; may be repeated")
+    ] = None,
     config_file: Annotated[Path | None, typer.Option(help="file of KEY=VALUE lines, as broker.conf has them")] = None,
     profile: Annotated[str, typer.Option(help="default (what real peers speak) or as-written (the texts)")] = "default",
     set_: Annotated[

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import NoReturn
 
 import typer
 from rich.console import Console
 
-from conformance.exit_codes import EXIT_USAGE
+from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_USAGE
 
-out = Console()
-err = Console(stderr=True)
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """End when nobody reads: Rich would end with 1, which is a verdict."""
+        with contextlib.suppress(SystemExit):
+            super().on_broken_pipe()
+        raise SystemExit(EXIT_COULD_NOT_RUN)
+
+
+out = _Console()
+err = _Console(stderr=True)
 
 
 def stop(code: int, text: str) -> NoReturn:

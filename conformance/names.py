@@ -10,6 +10,7 @@ from pathlib import Path
 
 HOME = Path(__file__).parent
 _CLAUSE = re.compile(r"^ *- \{?id: *([\w.-]+)", re.MULTILINE)
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,99}")
 _NO_CASES = ("lib", "settings")
 
 
@@ -39,6 +40,11 @@ def is_selected(ids: Iterable[str], patterns: Iterable[str]) -> bool:
 
 def _fits(ids: list[str], patterns: list[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for name in ids for pattern in patterns)
+
+
+def is_file_name(target: str) -> bool:
+    """Tell whether a target's name can be that of a file or folder, and of nothing outside of it."""
+    return _FILE_NAME.fullmatch(target) is not None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -19,6 +19,7 @@ from conformance.engine.program import Program, actions_digest, cells, compile_c
 from conformance.engine.source import Source, SourceProblem, parse, read_source
 from conformance.engine.step import Place, ProgramProblem, listed, walk_steps
 from conformance.engine.values import ValueProblem
+from conformance.files import read_text
 from conformance.names import HOME, is_selected
 
 FRESH_KINDS = ("namespace", "missing-namespace", "name")
@@ -147,7 +148,7 @@ def load_suite(home: Path = HOME, *, checked: bool = True, more: Sequence[Path] 
         [register for register, _ in registers],
         {fragment.id: fragment for fragment, _ in fragments},
         {case.id: case for case, _ in sorted(transcripts, key=lambda one: one[0].id)},
-        _digest(home, more),
+        _digest(home, () if problems else more),
     )
     if checked:
         problems += _clause_problems(registers)
@@ -190,7 +191,7 @@ def _digest(home: Path, more: Sequence[Path]) -> str:
     for path in sorted([*(home / "clauses").glob("*.yaml"), *(home / "transcripts").rglob("*.yaml")]):
         digest.update(path.relative_to(home).as_posix().encode() + b"\0" + path.read_bytes())
     for path in more:
-        digest.update(path.read_bytes())
+        digest.update(read_text(path).encode())
     return digest.hexdigest()[:16]
 
 

@@ -7,12 +7,14 @@ from typing import NoReturn
 
 import typer
 
-from conformance.commands.loading import suite_or_stop
+from conformance.commands.loading import alone_or_stop, suite_or_stop
 from conformance.console import out, stop
 from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_INCONCLUSIVE, EXIT_NOT_CONFORMANT
 from conformance.explore import report
 from conformance.explore.explorer import Explored, Plan, explore
 from conformance.explore.written import name_of, transcript
+from conformance.interruption import deaf
+from conformance.suite import Suite
 from conformance.targets import Target, TargetError
 
 _NOTE_SECONDS = 30.0
@@ -38,25 +40,32 @@ def explore_and_report(target: Target, plan: Plan, folder: Path) -> NoReturn:
     """Explore a target, leave what differs as transcripts and a page in a folder, and end with the exit code."""
     suite = suite_or_stop()
     out.print(f"exploring {target.name} for {plan.seconds / 60:g} minutes, seed {plan.seed}", highlight=False)
-    try:
-        explored = explore(target, plan, _Progress())
-    except TargetError as error:
-        stop(EXIT_COULD_NOT_RUN, str(error))
-    try:
-        written = {}
-        for signature, difference in explored.differences.items():
-            path = folder / f"{name_of(difference)}.yaml"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(transcript(difference, target.name, suite), encoding="utf-8")
-            written[signature] = path
-        folder.mkdir(parents=True, exist_ok=True)
-        page = folder / "explore.html"
-        page.write_text(report.page_of(explored, target.name, plan, written), encoding="utf-8")
-    except OSError as error:
-        stop(EXIT_COULD_NOT_RUN, f"{error.filename}: {error.strerror}: free some space or choose another --report folder")
+    with alone_or_stop(folder):
+        try:
+            explored = explore(target, plan, _Progress())
+        except TargetError as error:
+            stop(EXIT_COULD_NOT_RUN, str(error))
+        try:
+            with deaf():
+                written, page = _written(explored, target, plan, folder, suite)
+        except OSError as error:
+            stop(EXIT_COULD_NOT_RUN, f"{error.filename}: {error.strerror}: free some space or choose another --report folder")
     report.print_summary(explored, target.name, written, page)
     if explored.differences or explored.broken:
         raise typer.Exit(EXIT_NOT_CONFORMANT)
     if explored.stopped is not None:
         raise typer.Exit(EXIT_COULD_NOT_RUN)
     raise typer.Exit(EXIT_INCONCLUSIVE if explored.unrepeated or explored.unanswered else EXIT_CONFORMANT)
+
+
+def _written(explored: Explored, target: Target, plan: Plan, folder: Path, suite: Suite) -> tuple[dict[str, Path], Path]:
+    """Write a transcript for each difference, and the page; return where they are."""
+    written = {}
+    for signature, difference in explored.differences.items():
+        path = folder / f"{name_of(difference)}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(transcript(difference, target.name, suite), encoding="utf-8")
+        written[signature] = path
+    page = folder / "explore.html"
+    page.write_text(report.page_of(explored, target.name, plan, written), encoding="utf-8")
+    return written, page

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -10,12 +11,24 @@ from conformance.console import stop
 from conformance.engine import log
 from conformance.engine.model import Baseline
 from conformance.engine.source import SourceProblem
-from conformance.exit_codes import EXIT_USAGE
+from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_USAGE
+from conformance.files import alone_in
 from conformance.judging.baseline import load_baseline
 from conformance.judging.results import RunLog
 from conformance.report.model import Report, build_report
 from conformance.running import recorder
 from conformance.suite import Suite, load_suite
+
+
+@contextlib.contextmanager
+def alone_or_stop(folder: Path) -> Iterator[None]:
+    """Hold a folder for a report; see `alone_in`."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(alone_in(folder))
+        except OSError as error:
+            stop(EXIT_COULD_NOT_RUN, f"{folder}: {error.strerror}: choose another --report folder")
+        yield
 
 
 def suite_or_stop(*, checked: bool = True, more: Sequence[Path] = ()) -> Suite:
@@ -43,5 +56,9 @@ def log_or_stop(path: Path) -> RunLog:
 
 
 def report_of(suite: Suite, run: RunLog, baseline: Path | None = None) -> Report:
-    """Judge a log by the baseline of its target, or by another one."""
-    return build_report(suite, run, baseline_or_stop(run.header.target, baseline), date.today())
+    """Judge a log by the baseline of its target, or by another one. What no run can have written ends the command."""
+    known = baseline_or_stop(run.header.target, baseline)
+    try:
+        return build_report(suite, run, known, date.today())
+    except ValueError as error:
+        stop(EXIT_USAGE, f"the log of {run.header.target!r} can't be judged: {error}")

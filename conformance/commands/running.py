@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,13 +14,15 @@ from pathlib import Path
 import typer
 from pydantic import BaseModel
 
-from conformance.commands.loading import suite_or_stop
+from conformance.commands.loading import alone_or_stop, suite_or_stop
 from conformance.console import out, stop
 from conformance.engine import log
 from conformance.engine.model import Baseline
 from conformance.engine.source import read_source
 from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_USAGE
+from conformance.interruption import deaf, ending_soon
 from conformance.judging.results import RunLog, judge_log
+from conformance.names import is_file_name
 from conformance.report import badge, html, junit, terminal
 from conformance.report.model import Report, build_report
 from conformance.running import recorder
@@ -50,18 +51,21 @@ def run_and_report(
         options = replace(options, select=tuple(read_source(path).data["id"] for path in more))
     if not suite.select(options.select, options.level, options.profile):
         stop(EXIT_USAGE, f"nothing is selected by {' '.join(options.select) or 'these options'}: `list` shows the cases")
-    with _events(folder) as write:
+    if record and not is_file_name(target.name):
+        stop(EXIT_USAGE, f"--record: {target.name!r} can't name a folder of recordings: give the target another name, in a target file")
+    with alone_or_stop(folder), _events(folder) as write:
         try:
             with terminal.Progress(out) as progress:
                 finished, stopped = _run(suite, target, options, write, progress)
         except TargetError as error:
             stop(EXIT_COULD_NOT_RUN, str(error))
-        judged = build_report(suite, finished, baseline, date.today(), strict=strict)
-        for result in judged.results:
-            write(result)
-        seconds = max((trial_log.finished.t for trial_log in finished.trial_logs.values() if trial_log.finished), default=0.0)
-        write(log.Footer(complete=stopped is None, stopped=stopped, seconds=seconds, counts=dict(judged.case_counts)))
-    _write_reports(judged, folder)
+        with deaf():
+            judged = build_report(suite, finished, baseline, date.today(), strict=strict)
+            for result in judged.results:
+                write(result)
+            seconds = max((trial_log.finished.t for trial_log in finished.trial_logs.values() if trial_log.finished), default=0.0)
+            write(log.Footer(complete=stopped is None, stopped=stopped, seconds=seconds, counts=dict(judged.case_counts)))
+            _write_reports(judged, folder)
     if record:
         for path in recorder.save(finished, judge_log(suite, finished)):
             out.print(f"recorded {path.name} of {finished.header.target}", highlight=False)
@@ -70,23 +74,15 @@ def run_and_report(
 
 
 def _run(suite: Suite, target: Target, options: Options, write: Callable[[BaseModel], None], watcher: Watcher) -> tuple[RunLog, str | None]:
-    """Run to the end, or to the first SIGINT or SIGTERM. Then everything is stopped, and the results so far are kept."""
-
-    async def interruptible() -> tuple[RunLog, str | None]:
-        task = asyncio.ensure_future(run_suite(suite, target, options, write, watcher))
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        return await task
-
+    """Run to the end, or to the first signal that asks to end. Then everything is stopped, and the results so far are kept."""
     gc.freeze()  # the suite stays
     with asyncio.Runner(loop_factory=VirtualTimeLoop if target.virtual_time else None) as runner:
-        return runner.run(interruptible())
+        return runner.run(ending_soon(run_suite(suite, target, options, write, watcher)))
 
 
 @contextmanager
 def _events(folder: Path) -> Iterator[Callable[[BaseModel], None]]:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         with (folder / "events.jsonl").open("w", encoding="utf-8") as file:
 
             def write(record: BaseModel) -> None:

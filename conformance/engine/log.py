@@ -85,7 +85,9 @@ class _Event(_Record):
 
 
 class _ActionEvent(_Event):
-    step: str = Field(description="number of the group of actions, lane (in a race), place in the lane; such as 2.0.1")
+    step: str = Field(
+        pattern=r"^\d+\.\d+\.\d+$", description="number of the group of actions, lane (in a race), place in the lane; such as 2.0.1"
+    )
 
     def place(self) -> tuple[int, int, int]:
         """Return the number of the group, the lane and the place in it."""
@@ -225,7 +227,7 @@ def dump(record: BaseModel) -> str:
     return f'{{"record":"{record.record}",{fields[1:]}'  # type: ignore[attr-defined]  # each has fields without a default
 
 
-def load(lines: Iterable[str], name: str) -> Iterator[Any]:
+def load(lines: Iterable[str | bytes], name: str) -> Iterator[Any]:
     """Read records.
 
     Args:

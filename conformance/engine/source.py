@@ -17,10 +17,16 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from yaml.reader import ReaderError
 
+from conformance import files
 from conformance.engine.step import KINDS, Place, StepKind
 from conformance.names import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
+
+
+_MOST_PROBLEMS = 50
+_MOST_PLACES = 100_000
+"""Values in one file; a few aliases can stand for billions."""
 
 
 class SourceProblem(ValueError):
@@ -94,7 +100,7 @@ def read_source(path: Path, name: str | None = None) -> Source:
     """
     name = name or str(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = files.read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise SourceProblem([f"{name}: can't be read: {error}"]) from None
     return read_text(text, name)
@@ -110,7 +116,7 @@ def read_text(text: str, name: str) -> Source:
         problems = list(_index(node, (), lines, name)) if node is not None else [f"{name}:1: the file is empty"]
         if problems or node is None:
             raise SourceProblem(problems)
-        return Source(name, loader.construct_document(node), lines)
+        return Source(name, _constructed(loader, node, name), lines)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise SourceProblem([f"{name}:{line}: not YAML: {error.problem}"]) from None
@@ -124,7 +130,16 @@ def read_text(text: str, name: str) -> Source:
             loader.dispose()
 
 
+def _constructed(loader: Any, node: yaml.Node, name: str) -> Any:
+    try:
+        return loader.construct_document(node)
+    except ValueError as error:
+        raise SourceProblem([f"{name}:1: not YAML: {error}"]) from None
+
+
 def _index(node: yaml.Node, place: Place, lines: dict[Place, int], name: str) -> Iterator[str]:
+    if len(lines) > _MOST_PLACES:
+        raise SourceProblem([f"{name}: more than {_MOST_PLACES} values, with those that aliases repeat"])
     lines[place] = node.start_mark.line + 1
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
@@ -151,7 +166,9 @@ def parse(kind: type[M], source: Source) -> M:
     try:
         return kind.model_validate(source.data)
     except ValidationError as error:
-        raise SourceProblem([_explain(kind, source, one) for one in error.errors(include_url=False)]) from None
+        errors = error.errors(include_url=False)
+        more = [f"{source.name}: and {len(errors) - _MOST_PROBLEMS} more"] if len(errors) > _MOST_PROBLEMS else []
+        raise SourceProblem([_explain(kind, source, one) for one in errors[:_MOST_PROBLEMS]] + more) from None
 
 
 def _explain(kind: type[BaseModel], source: Source, error: Any) -> str:

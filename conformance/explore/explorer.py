@@ -13,7 +13,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -27,11 +27,14 @@ from conformance.explore.player import Step
 from conformance.explore.said import Told
 from conformance.explore.shrinking import shrink
 from conformance.explore.world import Scenario
+from conformance.interruption import ending_soon
 from conformance.running.probe import claimed, probe
 from conformance.targets import AdminClient, AdminUnreachable, Endpoint, Target, TargetError
 from refimpl.net.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
+_CLOSING = 0.3
+"""Seconds for the end of a target when an exploration has not reached its own: a user who interrupts does not want to wait."""
 
 
 @dataclass
@@ -160,20 +163,23 @@ class Explorer:
     def explore(self) -> Explored:
         """Explore until the time is over, the user interrupts, or the target is lost; what was found until then is kept."""
         step = self._at_the_same_time if self._plan.concurrent else self._beside_the_reference
-        while not self._time_is_over():
-            number = self.explored.scenarios
-            self.explored.scenarios += 1
-            try:
+        try:
+            while not self._time_is_over():
+                number = self.explored.scenarios
+                self.explored.scenarios += 1
                 step(f"{self._plan.seed} {number}")
-            except KeyboardInterrupt:
-                self.explored.stopped = "interrupted"
-            except TargetError as error:
-                self.explored.stopped = str(error)
-            self.explored.seconds = time.monotonic() - self._begun
-            self._note(self.explored)
-            if self.explored.stopped is not None:
-                break
+                self._told()
+        except KeyboardInterrupt:
+            self.explored.stopped = "interrupted"
+        except TargetError as error:
+            self.explored.stopped = str(error)
+        if self.explored.stopped is not None:
+            self._told()
         return self.explored
+
+    def _told(self) -> None:
+        self.explored.seconds = time.monotonic() - self._begun
+        self._note(self.explored)
 
     def _beside_the_reference(self, seed: str) -> None:
         scenario = draw(random.Random(seed), self.explored.coverage.weights(self._kinds))
@@ -203,7 +209,7 @@ class Explorer:
     def _at_the_same_time(self, seed: str) -> None:
         with self._fault():
             played = self._runner.run(
-                self._with_target(lambda endpoint: play(endpoint, self._capabilities, seed, self._names(), self._plan.slow))
+                ending_soon(self._with_target(lambda endpoint: play(endpoint, self._capabilities, seed, self._names(), self._plan.slow)))
             )
         self.explored.actions += played.actions
         known = {problem: known_problem(problem, self._release) for problem in played.problems}
@@ -258,7 +264,7 @@ class Explorer:
             return on_target(endpoint, scenario, names, said, met, slow, patient=patient)
 
         with self._fault():
-            return self._runner.run(self._with_target(work))
+            return self._runner.run(ending_soon(self._with_target(work)))
 
     def _names(self) -> dict[str, str]:
         number = next(self._numbers)
@@ -289,11 +295,20 @@ def explore(target: Target, plan: Plan, note: Callable[[Explored], None] = lambd
     ):
         stack = AsyncExitStack()
         endpoint = runner.run(stack.enter_async_context(target.run()))
+        ended = False
         try:
             probed = runner.run(probe(claimed(endpoint, plan.claims)))
             if not probed.capabilities["admin"]:
                 raise TargetError(f"{target.name} has no admin URL, which makes the topics of a scenario", hint="give one with --admin-url")
             explorer = Explorer(reference, runner, target, None if target.virtual_time else endpoint, probed.capabilities, plan, note)
-            return explorer.explore()
+            explored = explorer.explore()
+            ended = explored.stopped is None
+            return explored
         finally:
-            runner.run(stack.aclose())
+            runner.run(_close(stack, None if ended else _CLOSING))
+
+
+async def _close(stack: AsyncExitStack, seconds: float | None) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stack.aclose()

@@ -20,8 +20,10 @@ QUIET = 0.1
 """Virtual seconds in which the reference says all that it will after an action."""
 PATIENCE = 3.0
 """Seconds of silence after which a target has not said what the reference said."""
+AT_LAST = 60.0
+"""Seconds after which it has not said it either if it says something else all the time."""
 LONGER = 4
-"""Factor on this time, and on the next, where silence would be a new difference: a machine may be busy."""
+"""Factor on these times, and on the next, where silence would be a new difference: a machine may be busy."""
 OTHERWISE = 0.25
 """Seconds that a target has to say what the reference said once it has said something else."""
 AFTERWARDS = 0.02
@@ -155,6 +157,7 @@ async def _until_said(player: Player, expected: Counter[Line], slow: float) -> N
     """Wait until a target has said what is expected; not much longer once it has said something else."""
     loop = asyncio.get_running_loop()
     until = loop.time() + PATIENCE * slow
+    at_last = loop.time() + AT_LAST * slow
     other_until = None
     heard = 0
     while True:
@@ -166,11 +169,12 @@ async def _until_said(player: Player, expected: Counter[Line], slow: float) -> N
             return
         if player.told.lines - expected:
             other_until = other_until or loop.time() + OTHERWISE * slow
-        left = min(until, other_until or until) - loop.time()
+        left = min(until, other_until or until, at_last) - loop.time()
         if left <= 0:
             return
         try:
-            await asyncio.wait_for(player.changed.wait(), left)
+            async with asyncio.timeout(left):
+                await player.changed.wait()
         except TimeoutError:
             continue
 

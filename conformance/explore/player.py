@@ -14,7 +14,7 @@ from conformance.engine.values import resolve
 from conformance.explore.actions import KINDS
 from conformance.explore.said import UNHEARD, Delivery, Told
 from conformance.explore.world import NAMESPACES, Action, Scenario, World
-from conformance.running.connection import Connection
+from conformance.running.connection import FLOOD, IN_ONE_CONVERSATION, Allowance, Connection
 from conformance.targets.admin import AdminClient
 from conformance.targets.model import Endpoint, TargetError
 from refimpl.wire import Frame, command_name
@@ -65,6 +65,7 @@ class Player:
         self._concrete = concrete
         self._settle = settle
         self._connections: dict[str, Connection] = {}
+        self._allowance = Allowance(IN_ONE_CONVERSATION)
         self._requests = 0
         self._bodies = 0
         self._fenced: set[str] = set()
@@ -187,6 +188,8 @@ class Player:
     async def settle(self) -> None:
         """Wait until the broker has said what it will."""
         await self._settle(self)
+        if self._allowance.room < 0:
+            raise TargetError(f"the target floods: {FLOOD}")
 
     # The scenario
 
@@ -286,7 +289,7 @@ class Player:
                 del self._connections[at]
                 self.told.closed(at)
 
-        connection = Connection(heard, lambda data, reason: self.told.garbage(at, data, reason), ended)
+        connection = Connection(heard, lambda data, reason: self.told.garbage(at, data, reason), ended, self._allowance)
         self._connections[at] = connection
         try:
             await connection.open(self._endpoint, _PATIENCE)

@@ -13,6 +13,7 @@ from conformance.engine import log
 from conformance.engine.model import Baseline, BaselineEntry
 from conformance.engine.source import parse, read_source
 from conformance.engine.verdict import Verdict
+from conformance.names import is_file_name
 
 HOME = Path(__file__).parents[1] / "baselines"
 _SAYS_NOTHING = (Verdict.UNTESTABLE, Verdict.NOT_APPLICABLE, Verdict.INCONCLUSIVE)
@@ -30,7 +31,7 @@ def load_baseline(target: str, path: Path | None = None) -> Baseline:
         SourceProblem: The file is not a baseline.
     """
     where = path or HOME / f"{target}.yaml"
-    if path is None and not where.is_file():
+    if path is None and not (is_file_name(target) and where.is_file()):
         return Baseline(format=1, target=target)
     return parse(Baseline, read_source(where, where.name))
 

@@ -12,8 +12,31 @@ from refimpl.net.memory_link import MemoryConnection, MemoryLink
 from refimpl.wire import DEFAULT_MAX_FRAME_SIZE, FrameDecoder, WireError
 from refimpl.wire.frames import Frame
 
-_ROOM_FOR_LISTS = 8
+_ROOM_FOR_LISTS = 4
 """A broker does not cap the topic lists that it writes: the harness reads frames of this many times the usual limit."""
+_FRAME = 16384
+"""Bytes that a frame counts for besides its own: memory, and time to read and report it."""
+IN_ONE_CONVERSATION = 44 << 20
+"""Bytes of memory for what a target sends in one conversation: a list of 21 MB, or 2,800 PINGs. Cases need 20 MB at most."""
+FLOOD = f"it sends more than {IN_ONE_CONVERSATION >> 21} MB, or {IN_ONE_CONVERSATION // _FRAME} frames, in one conversation"
+
+
+class Allowance:
+    """How much memory a target may make the harness take: what it sends is kept until the end.
+
+    Args:
+        room: Bytes.
+        whole: The allowance of the run, for a conversation of it.
+    """
+
+    def __init__(self, room: int, whole: Allowance | None = None) -> None:
+        self.room = room
+        self._whole = whole
+
+    def take(self, size: int) -> bool:
+        """Take some of it; return whether there was enough."""
+        self.room -= size
+        return (self._whole is None or self._whole.take(size)) and self.room >= 0
 
 
 class _Carrier(Protocol):
@@ -48,6 +71,7 @@ class Connection:
         on_frame: Called with each whole frame.
         on_garbage: Called with bytes that are not a frame, and the reason; nothing is decoded after that.
         on_closed: Called once when the other side has closed the connection.
+        allowance: How much may be received. When it is used up, `on_garbage` is called with no bytes, and the connection is closed.
     """
 
     def __init__(
@@ -55,10 +79,12 @@ class Connection:
         on_frame: Callable[[Frame], None],
         on_garbage: Callable[[bytes, str], None],
         on_closed: Callable[[Literal["fin", "rst"]], None],
+        allowance: Allowance | None = None,
     ) -> None:
         self._on_frame = on_frame
         self._on_garbage = on_garbage
         self._on_closed = on_closed
+        self._allowance = allowance or Allowance(IN_ONE_CONVERSATION)
         self._decoder = FrameDecoder(_ROOM_FOR_LISTS * DEFAULT_MAX_FRAME_SIZE)
         self._carrier: _Carrier | None = None
         self._reads = True
@@ -103,14 +129,20 @@ class Connection:
             self._carrier.close(how)
 
     def _receive(self, data: bytes) -> None:
-        if self._decoder.error is not None or not data:
+        if self._decoder.error is not None or self._allowance.room < 0 or not data:
             return
         frames: list[Frame] = []
-        with contextlib.suppress(WireError):
-            frames = self._decoder.receive(data)
+        if self._allowance.take(2 * len(data)):  # hexadecimal in the log
+            with contextlib.suppress(WireError):
+                frames = self._decoder.receive(data)
         for frame in frames:
+            if not self._allowance.take(_FRAME):
+                break
             self._on_frame(frame)
-        if self._decoder.error is not None:
+        if self._allowance.room < 0:
+            self.close("rst")
+            self._on_garbage(b"", FLOOD)
+        elif self._decoder.error is not None:
             self._on_garbage(self._decoder.unread, str(self._decoder.error))
 
     def _ended(self, how: Literal["fin", "rst"]) -> None:

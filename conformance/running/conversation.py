@@ -22,7 +22,7 @@ from conformance.engine.model import Level
 from conformance.engine.program import REDIRECT, Program
 from conformance.engine.values import Value, ValueProblem, resolve
 from conformance.engine.verdict import Outcome, TrialLog, resume
-from conformance.running.connection import Connection
+from conformance.running.connection import FLOOD, IN_ONE_CONVERSATION, Allowance, Connection
 from conformance.targets.admin import AdminClient, AdminResult
 from conformance.targets.model import Endpoint, TargetError
 from refimpl.wire import Frame, FrameDecoder, WireError, decode_frame, encode_frame, wrap
@@ -33,6 +33,8 @@ _LOGGED_BYTES = 4096
 """Bytes of a send that the log keeps whole, and of what is no frame."""
 _CONNECT = b"\x08\x02"
 """How a BaseCommand begins whose type is CONNECT, behind the two sizes of the frame."""
+_MEMORY_OF_JSON = 8
+"""Bytes of memory for a character of an answer of the admin interface, once it is read."""
 _READ_INTERVAL = 0.05
 """Seconds between two reads of the admin interface."""
 _RESOLUTION = 1e-6
@@ -50,7 +52,7 @@ def loop_time() -> float:
 
 
 class TargetLost(Exception):
-    """The target refuses connections: the run can't continue."""
+    """The target refuses connections, or floods: the run can't continue."""
 
 
 @dataclass
@@ -60,6 +62,7 @@ class Surroundings:
     endpoint: Endpoint
     admin: AdminClient | None
     write: Callable[[BaseModel], None]
+    allowance: Allowance
     started: float = field(default_factory=loop_time)
     slow: float = 1.0
 
@@ -80,6 +83,7 @@ class TrialRunner:
         self._answers: set[asyncio.Task[None]] = set()
         self._number = 0
         self._begun = False
+        self._allowance = Allowance(IN_ONE_CONVERSATION, around.allowance)
         self._stuck: ValueError | RuntimeError | TargetError | None = None
         self._look_ups: dict[tuple[str, int], tuple[CommandLookupTopic, int]] = {}
         self.trial_log = TrialLog(begin)
@@ -130,9 +134,13 @@ class TrialRunner:
         machine = self._machine
         while True:
             self._drain()
+            if self._around.allowance.room < 0:
+                raise TargetLost("it floods: in the whole run it sends more than the harness can keep")
+            if machine.failure is not None:
+                return
             if self._stuck is not None:
                 raise self._stuck
-            if machine.failure is not None or machine.done:
+            if machine.done:
                 return
             wanted = machine.wanted()
             if wanted is not None:
@@ -144,7 +152,8 @@ class TrialRunner:
         self._changed.clear()
         patience = None if deadline is None else max(_RESOLUTION, deadline - self._around.now())
         try:
-            await asyncio.wait_for(self._changed.wait(), patience)
+            async with asyncio.timeout(patience):
+                await self._changed.wait()
         except TimeoutError:
             self._drain()
             if not self._changed.is_set():
@@ -201,8 +210,9 @@ class TrialRunner:
             raise ValueProblem(f"{action.path}: connection {at} was not opened")
         problem = None
         try:
-            for piece in (sent[i : i + 1] for i in range(len(sent))) if action.one_by_one else (sent,):
-                await connection.send(piece, _PATIENCE)
+            async with asyncio.timeout(_PATIENCE):
+                for piece in (sent[i : i + 1] for i in range(len(sent))) if action.one_by_one else (sent,):
+                    await connection.send(piece, _PATIENCE)
         except TimeoutError:
             problem = f"the peer does not read: a send of {len(sent)} bytes took more than {_PATIENCE:g} s"
         self._log(log.End, step=step, problem=problem)
@@ -228,8 +238,9 @@ class TrialRunner:
         self._log(log.Begin, step=step, what="open", at=at)
         connection = Connection(
             lambda frame: self._frame(at, frame),
-            lambda data, reason: self._log(log.Garbage, at=at, data=data[:_LOGGED_BYTES].hex(), reason=reason),
+            lambda data, reason: self._garbage(at, data, reason),
             lambda how: self._log(log.Closed, at=at, how=how),
+            self._allowance,
         )
         try:
             await connection.open(self._around.endpoint, _PATIENCE)
@@ -249,6 +260,16 @@ class TrialRunner:
             task = asyncio.get_running_loop().create_task(self._connections[at].send(answer, _PATIENCE))
             self._answers.add(task)
             task.add_done_callback(self._answers.discard)
+
+    def _garbage(self, at: str, data: bytes, reason: str) -> None:
+        if self._allowance.room < 0:
+            self._flooded()
+        else:
+            self._log(log.Garbage, at=at, data=data[:_LOGGED_BYTES].hex(), reason=reason)
+
+    def _flooded(self) -> None:
+        self._stuck = self._stuck or TargetError(f"the target floods: {FLOOD}")
+        self._changed.set()
 
     def _ambient_answer(self, event: log.Frame, frame: Frame) -> bytes | None:
         rule = self._machine.ambient_rule(see(event))
@@ -304,7 +325,8 @@ class TrialRunner:
         while self._machine.failure is None and (left := until - self._around.now()) > 0:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), max(_RESOLUTION, left))
+                async with asyncio.timeout(max(_RESOLUTION, left)):
+                    await self._changed.wait()
         self._drain()
         self._log(log.End, step=step)
 
@@ -321,6 +343,7 @@ class TrialRunner:
 
         results = await asyncio.gather(*(one(call) for call in calls))
         result, problem = _admin_outcome(calls, results, action.spec["status"])
+        self._keep(result)
         self._drain()
         self._log(log.End, step=step, status=result.status, body=result.body or None, problem=problem)
 
@@ -336,8 +359,14 @@ class TrialRunner:
             if found or self._around.now() >= until:
                 break
             await asyncio.sleep(_READ_INTERVAL)
+        self._keep(result)
         self._drain()
         self._log(log.End, step=step, status=result.status, body=result.body)
+
+    def _keep(self, result: AdminResult) -> None:
+        """Take room for an answer that stays in the log."""
+        if not self._allowance.take(_MEMORY_OF_JSON * result.size):
+            self._flooded()
 
     def _client(self, action: Action) -> AdminClient:
         if self._around.admin is None:

@@ -36,15 +36,20 @@ class Probed:
 
 
 class _Exchange:
-    """Sends one request at a time and waits for the next frame, or for the end of the connection (None)."""
+    """Sends one request at a time and waits for the next frame other than PING, or for the end of the connection (None)."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._events: asyncio.Queue[Frame | str | None] = asyncio.Queue()
-        self._connection = Connection(self._events.put_nowait, self._garbage, self._closed)
+        self._connection = Connection(self._heard, self._garbage, self._closed)
+
+    def _heard(self, frame: Frame) -> None:
+        if command_name(frame.command) != "ping":
+            self._events.put_nowait(frame)
 
     def _garbage(self, data: bytes, reason: str) -> None:
-        self._events.put_nowait(f"{reason}; its first bytes are {data[:16]!r}")
+        what = f"does not speak Pulsar's protocol: {reason}; its first bytes are {data[:16]!r}" if data else f"floods: {reason}"
+        self._events.put_nowait(what)
 
     def _closed(self, _: Literal["fin", "rst"]) -> None:
         self._events.put_nowait(None)
@@ -65,22 +70,19 @@ class _Exchange:
 
         With `seconds` it is also None if nothing came in that time.
         """
-        await self._connection.send(build_frame(spec), _SECONDS)
-        while True:
-            try:
-                event = await asyncio.wait_for(self._events.get(), _SECONDS if seconds is None else seconds)
-            except TimeoutError:
-                if seconds is not None:
-                    return None
-                raise TargetError(
-                    f"{self._endpoint.service_url} does not answer {next(iter(spec))} within {_SECONDS:g} s", hint="does it speak Pulsar?"
-                ) from None
-            if isinstance(event, str):
-                raise TargetError(f"{self._endpoint.service_url} does not speak Pulsar's protocol: {event}")
-            if event is None:
+        try:
+            async with asyncio.timeout(_SECONDS if seconds is None else seconds):
+                await self._connection.send(build_frame(spec), _SECONDS)
+                event = await self._events.get()
+        except TimeoutError:
+            if seconds is not None:
                 return None
-            if command_name(event.command) != "ping":
-                return command_name(event.command), sub_message(event.command)
+            raise TargetError(
+                f"{self._endpoint.service_url} does not answer {next(iter(spec))} within {_SECONDS:g} s", hint="does it speak Pulsar?"
+            ) from None
+        if isinstance(event, str):
+            raise TargetError(f"{self._endpoint.service_url} {event}")
+        return None if event is None else (command_name(event.command), sub_message(event.command))
 
     async def connect(self, flags: Iterable[str] = ()) -> Message:
         """Shake hands and return CONNECTED; `flags` are the feature flags that the client announces."""

@@ -7,23 +7,29 @@ Of trials, the failures, second attempts and the first ten are kept, with the ve
 from __future__ import annotations
 
 import gzip
+import io
 import re
+import zlib
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from conformance import files
 from conformance.engine import log
 from conformance.engine.capabilities import FLAGS
 from conformance.engine.verdict import TrialLog, Verdict
 from conformance.judging.applicability import capabilities_of, completed
 from conformance.judging.baseline import case_name
 from conformance.judging.results import Judged, RunLog, judge_log, read_log
+from conformance.names import is_file_name
 from conformance.suite import Suite
 
 HOME = Path(__file__).parents[1] / "recordings"
 SHOWN_TARGET = "apache-pulsar@4.2.4"
 """Whose conversations illustrate the cases; another target stands in where this one has none."""
 _TRIALS_KEPT = 10
+_MOST_RECORDS = 2_000_000
+"""Records of a log that are read: a whole run writes a hundred thousand, and each takes a kilobyte of memory."""
 
 
 def save(run: RunLog, judged: Judged, home: Path = HOME) -> list[Path]:
@@ -34,6 +40,8 @@ def save(run: RunLog, judged: Judged, home: Path = HOME) -> list[Path]:
     Returns:
         The files written.
     """
+    if not is_file_name(run.header.target):
+        raise ValueError(f"{run.header.target!r} can't name a folder of recordings")
     touched = {trial.begin.case for trial in run.trial_logs.values()} | {one.case for one in run.skipped}
     written = []
     for register in sorted({case.partition("/")[0] for case in touched}):
@@ -90,21 +98,35 @@ def load(path: Path, only: Collection[str] | None = None) -> RunLog:
         only: Cases; records of other cases are skipped without being parsed. None: all.
 
     Raises:
-        LogError: It can't be read; names file and line.
+        LogError: It can't be read; names file and line. Not if only its last line is cut: whatever wrote it was ended then.
     """
     try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
-    except (OSError, EOFError, UnicodeDecodeError, gzip.BadGzipFile) as error:
+        data = files.read_log(path)
+    except (OSError, zlib.error) as error:
         raise log.LogError(f"{path}: can't be read: {error}") from None
-    lines = text.split("\n")
-    return read_log(log.load(lines if only is None else _lines_of(lines, only), str(path)), str(path))
+    if data.count(b"\n") > _MOST_RECORDS:
+        raise log.LogError(f"{path}: more than {_MOST_RECORDS} records")
+    whole, cut = _without_cut_line(data)
+    lines: Iterable[bytes] = io.BytesIO(whole)
+    return read_log([*log.load(lines if only is None else _lines_of(lines, only), str(path)), *cut], str(path))
 
 
-def _lines_of(lines: Iterable[str], cases: Collection[str]) -> list[str]:
+def _without_cut_line(data: bytes) -> tuple[bytes, list[log.Footer]]:
+    """Return a log without its last line if that is cut, and a footer that says so."""
+    begin = data.rfind(b"\n") + 1
+    try:
+        list(log.load([data[begin:]], ""))
+    except log.LogError:
+        number = data.count(b"\n") + 1
+        return data[:begin], [log.Footer(complete=False, stopped=f"the log is cut in the middle of line {number}")]
+    return data, []
+
+
+def _lines_of(lines: Iterable[bytes], cases: Collection[str]) -> list[bytes]:
     """Return the lines that are about some cases, or about no case."""
-    named = re.compile(r'^\{"record":"\w+","(?:key|case)":"([^"#\[]*)')
-    return [line for line in lines if (match := named.match(line)) is None or match[1] in cases]
+    named = re.compile(rb'^\{"record":"\w+","(?:key|case)":"([^"#\[]*)')
+    wanted = {case.encode() for case in cases}
+    return [line for line in lines if (match := named.match(line)) is None or match[1] in wanted]
 
 
 def load_target(target: str, home: Path = HOME, only: Collection[str] | None = None) -> RunLog | None:

@@ -23,6 +23,7 @@ from conformance.engine.verdict import RUNS, SAYS_NOTHING, Outcome, TrialLog, al
 from conformance.judging.applicability import Lack, lack
 from conformance.judging.results import RunLog
 from conformance.running.beside import BrokenOff, beside
+from conformance.running.connection import Allowance
 from conformance.running.conversation import Surroundings, TargetLost, TrialRunner, loop_time
 from conformance.running.probe import Probed, claimed, is_served, probe
 from conformance.suite import Suite
@@ -37,6 +38,8 @@ LONG_ROUNDS = 50
 NAMESPACE_PREFIX = "pc-"
 _PLUGIN_KEYS = ("token", "brokerClient")
 """Settings that a broker hands to its plugins and does not list as its own."""
+_IN_A_RUN, _MORE_FOR_A_TRIAL = 136 << 20, 288 << 10
+"""Bytes for what a target sends in a run, and how many come back with each trial. Trials need less on average."""
 _LAG_TICK = 0.1
 _NAMES_APART = 1 << 16
 """Fresh names of cases that run in another process are counted from here, so that no name is in the log twice."""
@@ -124,6 +127,7 @@ class _Part:
     expected: int = 0
     started: float = 0.0
     missing: frozenset[str] | None = None
+    allowance: Allowance = field(default_factory=lambda: Allowance(_IN_A_RUN))
     in_use: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     trial_logs: dict[str, TrialLog] = field(default_factory=dict)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
@@ -154,6 +158,7 @@ class _Part:
 
     async def run(self, cases: list[m.Transcript]) -> None:
         self.started = loop_time()
+        self.allowance.room = _IN_A_RUN * self.options.repeat
         probed = asyncio.Event()
         groups: dict[tuple[tuple[str, str], ...], list[m.Transcript]] = {(): []}
         for case in cases:
@@ -220,7 +225,7 @@ class _Part:
                 self.skip(case, reason)
             else:
                 units += [Unit(case, cell, trial) for cell in cells(case) for trial in range(self._trials(case))]
-        around = Surroundings(endpoint, admin, self.write, self.started, self.options.slow)
+        around = Surroundings(endpoint, admin, self.write, self.allowance, self.started, self.options.slow)
         active: set[TrialRunner] = set()
         made: set[str] = set()
         room = asyncio.Semaphore(self.options.jobs or self.target.conversations_at_once)
@@ -268,6 +273,7 @@ class _Part:
             seed=seed,
             t=around.now(),
         )
+        self.allowance.room = min(self.allowance.room + _MORE_FOR_A_TRIAL, _IN_A_RUN * self.options.repeat)
         conversation = TrialRunner(self.suite.program(begin, around.endpoint.release), begin, around)
         active.add(conversation)
         namespaces = [fresh[name] for name, kind in fresh_names(unit.case).items() if kind == "namespace"]
@@ -463,4 +469,8 @@ async def _remove_namespaces(admin: AdminClient, names: Iterable[str], at_once: 
         if not result.ok:
             print(f"namespace {name} is left over: {result.status} {result.reason}; `doctor` removes it", file=sys.stderr)
 
-    await _all(remove(name) for name in names)
+    try:
+        await _all(remove(name) for name in names)
+    except asyncio.CancelledError:
+        print("there was no time to remove all namespaces: `doctor --clean` does it", file=sys.stderr)
+        raise

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import socket
 import ssl
 import struct
+import sys
+import termios
 from collections.abc import Callable
 from typing import Any, Literal
 
 from conformance.targets.model import Endpoint
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 14
 
 
 class SocketConnection:
@@ -56,7 +59,7 @@ class SocketConnection:
                 opened.close()
                 raise
             self._socket = opened
-            loop.add_reader(opened, self.drain)
+            loop.add_reader(opened, self._read)
 
     async def _handshake(self, opened: socket.socket, endpoint: Endpoint) -> None:
         loop = asyncio.get_running_loop()
@@ -93,26 +96,40 @@ class SocketConnection:
                     await asyncio.get_running_loop().sock_sendall(self._socket, data)
 
     def drain(self) -> None:
-        """Read all that has arrived."""
-        while self._socket is not None:
-            try:
-                data = self._socket.recv(_CHUNK)
-            except (BlockingIOError, InterruptedError):
-                return
-            except OSError:
-                self._ended("rst")
-                return
-            if not data:
-                self._ended("fin")
-                return
+        """Read all that has arrived by now. What arrives meanwhile waits: a peer that never stops must not hold the harness."""
+        left = self._arrived()
+        while (size := self._read()) and left > 0:
+            left -= size
+
+    def _arrived(self) -> int:
+        """Return how many bytes have arrived and were not read."""
+        if self._socket is None:
+            return 0
+        return int.from_bytes(fcntl.ioctl(self._socket, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+    def _read(self) -> int:
+        """Read once; return how many bytes."""
+        if self._socket is None:
+            return 0
+        try:
+            data = self._socket.recv(_CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError:
+            self._ended("rst")
+            return 0
+        if data:
             self._on_data(self._decrypted(data))
+        else:
+            self._ended("fin")
+        return len(data)
 
     def reading(self, on: bool) -> None:
         """Read from the connection, or leave what arrives in the socket."""
         if self._socket is None:
             return
         if on:
-            asyncio.get_running_loop().add_reader(self._socket, self.drain)
+            asyncio.get_running_loop().add_reader(self._socket, self._read)
         else:
             asyncio.get_running_loop().remove_reader(self._socket)
 

@@ -12,6 +12,7 @@ from conformance.cli import app
 from conformance.exit_codes import (
     EXIT_CONFORMANT,
     EXIT_COULD_NOT_RUN,
+    EXIT_CRASHED,
     EXIT_INCONCLUSIVE,
     EXIT_NOT_CONFORMANT,
     EXIT_STALE_BASELINE,
@@ -28,6 +29,7 @@ EXIT_CODES = {
     EXIT_COULD_NOT_RUN: "the target or the suite could not run",
     EXIT_STALE_BASELINE: "an entry of the baseline no longer explains anything",
     EXIT_INCONCLUSIVE: "a result is still inconclusive, or nothing could be judged",
+    EXIT_CRASHED: "the suite itself failed, which says nothing about the target",
 }
 
 _PLACEHOLDERS: dict[object, str] = {int: "N", float: "X", Path: "PATH"}

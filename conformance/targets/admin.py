@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 import aiohttp
 import yarl
+from pydantic_core import from_json
 
 from conformance.names import did_you_mean
 from conformance.targets.model import Endpoint, TargetError
@@ -26,9 +27,18 @@ _TOPIC = re.compile(r"(persistent|non-persistent|topic)://([^/]+)/([^/]+)/(.+)",
 _NAMESPACE = re.compile(r"([^/]+)/([^/]+)")
 _POSITIONS = {"latest": 2**63 - 1, "earliest": -1}
 _REMOVE_SECONDS = 10.0
+_AT_ONCE = 100
+"""Topics that are deleted at the same time."""
 _TRANSIENT = frozenset({409, 412, 500, 503})
 _FORCE_REFUSED = frozenset({405, 412})
 _NO_SUCH_PATH = frozenset({404, 405, 501})
+_REDIRECTS = 3
+_LONGEST_REASON = 4096
+"""Characters of a reason that are kept."""
+LARGEST_ANSWER = 16 << 20
+"""Bytes of an answer that are read."""
+_MOST_VALUES = 500_000
+"""Values in it: each takes much more memory than the byte that it can be written with."""
 
 
 class AdminUnreachable(TargetError):
@@ -43,11 +53,13 @@ class AdminResult:
         status: The HTTP status.
         body: The parsed JSON, or the text where it is none; None when empty.
         reason: Why it was refused, in the broker's words; empty on success.
+        size: Characters of the answer.
     """
 
     status: int
     body: object
     reason: str
+    size: int = field(default=0, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -197,12 +209,15 @@ class AdminClient:
         """Open the client."""
         if self._endpoint.in_process is not None:
             return self
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}  # what is compressed has no size
         if self._endpoint.token is not None:
             headers["Authorization"] = f"Bearer {self._endpoint.token.get_secret_value()}"
         trust = self._endpoint.ssl_context() if self._base.startswith("https:") else True
         self._session = aiohttp.ClientSession(
-            headers=headers, timeout=aiohttp.ClientTimeout(total=self._seconds), connector=aiohttp.TCPConnector(ssl=trust)
+            headers=headers,
+            timeout=aiohttp.ClientTimeout(total=None),  # `_send` has one for all of an exchange
+            connector=aiohttp.TCPConnector(ssl=trust),
+            auto_decompress=False,
         )
         return self
 
@@ -241,15 +256,29 @@ class AdminClient:
         url = yarl.URL(self._base + path, encoded=True)  # names are encoded already, exactly once
         headers = {} if body is None and method != "PUT" else {"Content-Type": "application/json"}
         try:
-            async with self._session.request(method, url, data=data, headers=headers) as response:
-                text = await response.text(errors="replace")
+            async with asyncio.timeout(self._seconds):
+                return await self._follow(method, url, data, headers)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if isinstance(error, TimeoutError):
                 raise AdminUnreachable(f"{method} {url}: no answer in {self._seconds:g} s") from None
             raise AdminUnreachable(
                 f"{method} {url}: no answer ({str(error) or type(error).__name__})", hint="is this the admin URL?"
             ) from None
-        return _result(response.status, text)
+
+    async def _follow(self, method: str, url: yarl.URL, data: bytes | None, headers: Mapping[str, str]) -> AdminResult:
+        """Ask, and follow redirects to the same address: a broker that sends the harness elsewhere is not the one under test."""
+        assert self._session is not None
+        for _ in range(_REDIRECTS):
+            async with self._session.request(method, url, data=data, headers=headers, allow_redirects=False) as response:
+                text = await _text(response)
+                location = _location(response)
+            if location is None:
+                return _result(response.status, text)
+            if location.origin() != url.origin():
+                reason = f"it redirects to {location.origin()}, which is not the admin URL of the target"
+                return AdminResult(response.status, None, reason)
+            url = location
+        raise AdminUnreachable(f"{method} {url}: it redirects more than {_REDIRECTS} times")
 
     def _ask(self, link: MemoryLink, method: str, path: str, body: bytes) -> AdminResult:
         """Ask a broker inside this process."""
@@ -303,7 +332,8 @@ class AdminClient:
 
     async def _remove_each(self, op: str, listed: AdminResult) -> None:
         topics = listed.body if listed.ok and isinstance(listed.body, list) else []
-        await asyncio.gather(*(self.call(op, {"topic": topic, "force": True}) for topic in topics))
+        for at in range(0, len(topics), _AT_ONCE):
+            await asyncio.gather(*(self.call(op, {"topic": topic, "force": True}) for topic in topics[at : at + _AT_ONCE]))
 
 
 async def missing_operations(admin: AdminClient) -> frozenset[str]:
@@ -446,12 +476,39 @@ def _position(position: object) -> dict[str, object]:
     return {"ledgerId": entry, "entryId": entry, "partitionIndex": -1}
 
 
-def _result(status: int, text: str) -> AdminResult:
+async def _text(response: aiohttp.ClientResponse) -> str:
+    """Read the body of an answer, as far as it has a size that a broker's answer can have."""
+    if (coding := response.headers.get("Content-Encoding", "identity").lower()) != "identity":
+        raise aiohttp.ClientPayloadError(f"its body comes as {coding}, which it was not asked for")
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > LARGEST_ANSWER:
+            raise aiohttp.ClientPayloadError(f"its body is longer than {LARGEST_ANSWER >> 20} MB")
+    return body.decode(errors="replace")
+
+
+def _location(response: aiohttp.ClientResponse) -> yarl.URL | None:
+    """Return where an answer sends the client; None if it does not."""
+    text = response.headers.get("Location")
+    if response.status not in (301, 302, 303, 307, 308) or text is None:
+        return None
     try:
-        body = json.loads(text) if text else None
+        location = response.url.join(yarl.URL(text, encoded=True))
+        location.origin()
+    except ValueError:
+        raise aiohttp.ClientPayloadError("it redirects to what is no address") from None
+    return location
+
+
+def _result(status: int, text: str) -> AdminResult:
+    if text.count(",") + text.count("[") + text.count("{") > _MOST_VALUES:
+        raise AdminUnreachable(f"an answer of the admin interface has more than {_MOST_VALUES} values")
+    try:
+        body = from_json(text) if text else None  # refuses what a log can't hold: half a pair of surrogates, hundreds of levels
     except ValueError:
         body = text
     if 200 <= status < 300:
-        return AdminResult(status, body, "")
+        return AdminResult(status, body, "", len(text))
     reason = body.get("reason") or body.get("message") if isinstance(body, dict) else None
-    return AdminResult(status, body, str(reason or text.strip()))
+    return AdminResult(status, body, str(reason or text.strip())[:_LONGEST_REASON], len(text))

@@ -5,6 +5,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import SecretStr
 
+from conformance.files import read_text
 from conformance.targets.model import TargetError
 
 
@@ -67,7 +68,7 @@ def read_token(path: Path) -> SecretStr:
         TargetError: The file can't be read or is empty.
     """
     try:
-        token = path.read_text(encoding="utf-8").strip()
+        token = read_text(path).strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise TargetError(f"token file {path} can't be read: {reason}") from None

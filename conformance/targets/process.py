@@ -151,6 +151,12 @@ async def _await_end(process: asyncio.subprocess.Process, pid: int, grace_second
     try:
         async with asyncio.timeout(grace_seconds + 10):
             await process.wait()
+    except asyncio.CancelledError:  # there is no time for its grace; the supervisor removes the rest
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+        await process.wait()
+        raise
     except TimeoutError:  # the supervisor itself hangs
         process.kill()
         if pid:

@@ -60,7 +60,7 @@ def read_properties(name: str, text: str) -> dict[str, str]:
         key, separator, value = begun.partition("=")
         if begun and begun[0] not in "#!":
             if not separator or not _KEY.fullmatch(key.strip()):
-                raise TargetError(f"{name}:{first}: {begun!r} is not a setting", hint="a line is KEY=VALUE")
+                raise TargetError(f"{name}:{first}: this is not a setting", hint="a line is KEY=VALUE")  # it may hold a secret
             found[key.strip()] = _unescaped(value.lstrip())
         begun, first = "", 0
     return found

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from conformance.files import read_text
 from conformance.targets.model import TargetError
 from conformance.targets.properties import read_properties
 from refimpl.broker import Configuration
@@ -50,7 +51,7 @@ def _settings(pairs: Sequence[str], path: Path | None) -> dict[str, str]:
     found: dict[str, str] = {}
     if path is not None:
         try:
-            found = read_properties(str(path), path.read_text(encoding="utf-8"))
+            found = read_properties(str(path), read_text(path))
         except (OSError, UnicodeDecodeError) as error:
             raise TargetError(f"{path} can't be read: {error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}") from None
     return found | dict(_pair("--config KEY=VALUE", pair) for pair in pairs)
@@ -59,7 +60,7 @@ def _settings(pairs: Sequence[str], path: Path | None) -> dict[str, str]:
 def _pair(option: str, text: str) -> tuple[str, str]:
     key, separator, value = text.partition("=")
     if not separator:
-        raise ValueError(f"{option}: {text!r} has no '='")
+        raise ValueError(f"{option}: what is given has no '='")  # which may be a secret
     return key.strip(), value
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, StrictBool, StrictStr, ValidationError
 
+from conformance.files import read_text
 from conformance.names import did_you_mean
 from conformance.targets.inputs import check_admin_url, check_service_url, existing_trust_file, read_token
 from conformance.targets.model import AttachedTarget, Endpoint, Target, TargetError
@@ -90,15 +91,17 @@ def read_target_file(
         TargetError: The file can't be read or is wrong; with file, line and key.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise TargetError(f"{path} can't be read: {error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}") from None
     try:
         table = TargetFile.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise TargetError(f"{path}: {error}", hint="it has to be a TOML file") from None
+    except RecursionError:
+        raise TargetError(f"{path}: nested too deep") from None
     except ValidationError as error:
         raise TargetError(_first_problem(path, text, error)) from None
+    except ValueError as error:
+        raise TargetError(f"{path}: {error}", hint="it has to be a TOML file") from None
     try:
         return _target(path, table, admin_url, token, tls_trust_certs)
     except TargetError as error:

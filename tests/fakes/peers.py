@@ -102,6 +102,36 @@ class Flood(Peer):
             writer.write(PONG * 20000)
 
 
+class EndlessPings(Peer):
+    """Says nothing but PING from the first frame of some kind on, as fast as it is read."""
+
+    def __init__(self, after):
+        self.after = after
+
+    async def answer(self, frame, writer):
+        await super().answer(frame, writer)
+        try:
+            while command_name(frame.command) == self.after:
+                writer.write(encode_frame(command("ping")) * 5000)
+                await writer.drain()
+        finally:
+            if command_name(frame.command) == self.after:
+                writer.transport.abort()
+
+
+class DripOfPings(Peer):
+    """Says nothing but a PING now and then."""
+
+    async def answer(self, frame, writer):
+        try:
+            while True:
+                writer.write(encode_frame(command("ping")))
+                await writer.drain()
+                await asyncio.sleep(0.05)
+        finally:
+            writer.transport.abort()
+
+
 class SpeaksHttp(Peer):
     async def serve(self, reader, writer):
         await reader.read(10)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -139,7 +140,8 @@ def test_full_disk(run, tmp_path):
     assert "No space left on device: free some space or choose another --report folder" in result.output
 
 
-def test_interrupt_keeps_what_was_measured(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupt_keeps_what_was_measured(tmp_path, number):
     with Background(NoPong()) as url:
         command = [
             sys.executable,
@@ -158,20 +160,73 @@ def test_interrupt_keeps_what_was_measured(tmp_path):
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "COLUMNS": "200"}
         )
         assert process.stdout is not None
-        threading.Thread(target=_interrupt_when, args=(process, tmp_path / "events.jsonl"), daemon=True).start()
+        threading.Thread(target=_interrupt_when, args=(process, tmp_path / "events.jsonl", number), daemon=True).start()
         output, _ = process.communicate(timeout=60)
     assert process.returncode == 3, output
     last = json.loads((tmp_path / "events.jsonl").read_text().splitlines()[-1])
     assert (last["record"], last["complete"], last["stopped"]) == ("footer", False, "interrupted")
     assert "interrupted" in output
+    assert "interrupted" in (tmp_path / "report.html").read_text()
 
 
-def _interrupt_when(process, events):
-    """Send SIGINT as soon as the first frame is logged."""
+def test_a_terminal_that_is_closed_ends_a_run_with_its_report(tmp_path):
+    ours, theirs = pty.openpty()
+    with Background(NoPong()) as url:
+        command = [sys.executable, "-m", "conformance.cli", "run", url, "--select", "core/keepalive/ping-answered", "--slow", "60"]
+        process = subprocess.Popen([*command, "--report", str(tmp_path)], stdout=theirs, stderr=theirs, stdin=theirs)
+        os.close(theirs)
+        _wait_for_a_frame(process, tmp_path / "events.jsonl")
+        os.close(ours)
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(60) == 3
+    assert "interrupted" in (tmp_path / "report.html").read_text()
+
+
+def test_a_command_in_the_background_of_a_shell_ends_too(tmp_path):
+    with Background(NoPong()) as url:
+        command = [sys.executable, "-m", "conformance.cli", "run", url, "--select", "core/keepalive/ping-answered", "--slow", "60"]
+        in_background = [
+            sys.executable,
+            "-c",
+            "import os, signal, sys; signal.signal(2, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])",
+        ]
+        process = subprocess.Popen([*in_background, *command, "--report", str(tmp_path)], stdout=subprocess.DEVNULL)
+        _wait_for_a_frame(process, tmp_path / "events.jsonl")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 3
+    assert (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["explain", "core.frame.largest-accepted"]])
+def test_output_that_nobody_reads_is_no_verdict(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "conformance.cli", *arguments], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (3, "")
+
+
+def test_a_crash_is_no_verdict(run, monkeypatch):
+    monkeypatch.setattr("conformance.commands.showing.print_clause", lambda _: 1 / 0)
+    result = run("explain", names.clause_ids()[0])
+    assert result.exit_code == 6
+    assert "ZeroDivisionError" in result.stderr
+    assert "the suite itself failed" in result.stderr
+
+
+def _interrupt_when(process, events, number):
+    """Send a signal as soon as the first frame is logged."""
+    _wait_for_a_frame(process, events)
+    process.send_signal(number)
+
+
+def _wait_for_a_frame(process, events):
     waiting = threading.Event()
     while process.poll() is None:
         if events.exists() and '"record":"frame"' in events.read_text():
-            process.send_signal(signal.SIGINT)
             return
         waiting.wait(0.05)
 

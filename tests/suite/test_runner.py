@@ -21,7 +21,6 @@ from conformance.targets import AdminClient, AdminResult, AttachedTarget, Endpoi
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.wire import command, command_name, encode_frame
 from tests.fakes.peers import (
-    PLAIN,
     BusyAtFirst,
     DiesAtPing,
     Flood,
@@ -35,18 +34,7 @@ from tests.fakes.peers import (
     SpeaksHttp,
     running,
 )
-
-
-def judged(home, peer, endpoint=PLAIN, tls=None, **options):
-    suite = load_suite(home)
-    records = []
-
-    async def go():
-        async with running(peer, endpoint, tls) as target:
-            return await run_suite(suite, target, Options(**options), records.append, Silent())
-
-    run, stopped = asyncio.run(go())
-    return judge_log(suite, run).results, records, stopped
+from tests.fakes.runs import judged
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The admin client against a server that records what it is asked."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,9 @@ import pytest
 from aiohttp import web
 from pydantic import SecretStr
 
+from conformance.engine import log
 from conformance.targets import OPERATIONS, AdminClient, AdminResult, AdminUnreachable, Endpoint, TargetError, check_arguments
+from conformance.targets import admin as admin_module
 from conformance.targets.admin import missing_operations, unconfirmed_settings
 from conformance.targets.process import free_ports
 
@@ -282,6 +285,67 @@ def test_an_answer_that_takes_too_long_is_unreachable() -> None:
 
     with pytest.raises(AdminUnreachable, match="no answer"):
         with_admin(recorder, work, seconds=0.2)
+
+
+async def _bad(request: web.BaseRequest) -> web.StreamResponse:
+    """Answer by what the path asks for."""
+    what = request.path.rpartition("/")[2]
+    location = {
+        "elsewhere": "http://127.0.0.2:1/x",
+        "here": "/admin/v2/namespaces/end",
+        "round": "/admin/v2/namespaces/round",
+        "none": "http://[x",
+    }
+    if what in location:
+        return web.Response(status=307, headers={"Location": location[what]})
+    if what == "end":
+        return web.json_response(["t/n"])
+    response = web.StreamResponse(headers={"Content-Encoding": "gzip"} if what == "gzip" else {})
+    await response.prepare(request)
+    with contextlib.suppress(ConnectionError):
+        while True:
+            await response.write(b" " * (1 if what == "drip" else 1 << 16))
+            await asyncio.sleep(0.02 if what == "drip" else 0)
+    return response
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("endless", "its body is longer than 1 MB"),
+        ("gzip", "its body comes as gzip, which it was not asked for"),
+        ("drip", "no answer"),
+        ("round", "redirects more than 3 times"),
+        ("none", "redirects to what is no address"),
+    ],
+)
+def test_an_answer_without_an_end_is_no_answer(monkeypatch: pytest.MonkeyPatch, what: str, words: str) -> None:
+    monkeypatch.setattr(admin_module, "LARGEST_ANSWER", 1 << 20)
+    monkeypatch.setattr(Recorder, "answer", lambda _, request: _bad(request))
+    with pytest.raises(AdminUnreachable, match=words):
+        with_admin(Recorder(), lambda admin: admin.call("namespaces", what), seconds=1.0)
+
+
+def test_a_redirect_is_followed_to_the_same_address_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Recorder, "answer", lambda _, request: _bad(request))
+    assert with_admin(Recorder(), lambda admin: admin.call("namespaces", "here")).body == ["t/n"]
+    refused = with_admin(Recorder(), lambda admin: admin.call("namespaces", "elsewhere"))
+    assert not refused.ok
+    assert refused.reason == "it redirects to http://127.0.0.2:1, which is not the admin URL of the target"
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '["\\ud800"]', "9" * 100_000, "[" * 300 + "]" * 300])
+def test_an_answer_that_no_log_can_hold_is_text(text: str) -> None:
+    recorder = Recorder({"GET namespaces/t": [(200, text)]})
+    assert isinstance(
+        log.dump(log.End(key="", n=0, t=0, step="0.0.0", body=with_admin(recorder, lambda admin: admin.call("namespaces", "t")).body)), str
+    )
+
+
+def test_an_answer_of_too_many_values_is_refused() -> None:
+    recorder = Recorder({"GET namespaces/t": [(200, "[" + "[]," * 500_000 + "0]")]})
+    with pytest.raises(AdminUnreachable, match="more than 500000 values"):
+        with_admin(recorder, lambda admin: admin.call("namespaces", "t"))
 
 
 def test_an_endpoint_without_admin_url_has_no_client() -> None:

@@ -193,7 +193,7 @@ def test_port_in_use_is_one_line():
     ("arguments", "line"),
     [
         (["--config", "x=1"], "unknown setting 'x'"),
-        (["--config", "x"], "--config KEY=VALUE: 'x' has no '='"),
+        (["--config", "x"], "--config KEY=VALUE: what is given has no '='"),
         (["--config", "keepAliveIntervalSeconds=often"], "keepAliveIntervalSeconds is a whole number from 1, not 'often'"),
         (["--config-file", "no-such-file"], "no-such-file can't be read: No such file or directory"),
         (["--profile", "x"], "--profile is default or as-written, not 'x'"),
@@ -217,5 +217,5 @@ def test_wrong_usage_of_the_broker_command_is_one_line(arguments, line):
 def test_properties_are_read_as_they_are_written():
     values = {"a": "", "b.c": " leading", "d": "back\\slash\\", "e": "é😀\t", "f": "a=b:c#d"}
     assert read_properties("x", properties_text("x", values)) == values
-    with pytest.raises(Exception, match=r"x:3: 'no setting' is not a setting \(a line is KEY=VALUE\)"):
+    with pytest.raises(Exception, match=r"x:3: this is not a setting \(a line is KEY=VALUE\)"):
         read_properties("x", "a=1\n\nno setting\n")
