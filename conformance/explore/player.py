@@ -54,9 +54,18 @@ class Player:
         world: The names of the scenario.
         concrete: The names of this time: of the tenants `a` and `b`.
         settle: Waits until the broker has said what it will.
+        allowance: How much the broker may say; None: as much as in a conversation of a run.
     """
 
-    def __init__(self, endpoint: Endpoint, admin: AdminClient | None, world: World, concrete: Mapping[str, str], settle: Settle) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        admin: AdminClient | None,
+        world: World,
+        concrete: Mapping[str, str],
+        settle: Settle,
+        allowance: Allowance | None = None,
+    ) -> None:
         self.world = world
         self.told = Told(concrete)
         self.steps: list[Step] = []
@@ -65,7 +74,7 @@ class Player:
         self._concrete = concrete
         self._settle = settle
         self._connections: dict[str, Connection] = {}
-        self._allowance = Allowance(IN_ONE_CONVERSATION)
+        self._allowance = allowance or Allowance(IN_ONE_CONVERSATION)
         self._requests = 0
         self._bodies = 0
         self._fenced: set[str] = set()

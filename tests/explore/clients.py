@@ -22,6 +22,7 @@ from conformance.explore.actions import KINDS
 from conformance.explore.drawing import draw
 from conformance.explore.player import Player, Step
 from conformance.explore.world import NAMESPACES, Action
+from conformance.running.connection import Allowance
 from conformance.targets import AdminClient, Endpoint
 from refimpl.broker import Broker, Configuration
 from refimpl.broker.broker import PROPOSALS
@@ -256,7 +257,7 @@ class World:
 
         endpoint = Endpoint(name="comes and goes", service_url=URL, admin_url="http://broker:8080", in_process=self)  # type: ignore[arg-type]
         async with AdminClient(endpoint) as admin:
-            player = Player(endpoint, admin, self.scenario.world, NAMES, settle)
+            player = Player(endpoint, admin, self.scenario.world, NAMES, settle, Allowance(1 << 40))  # it asks for weeks
             player.steps.append(Step(None))
             await player.prepare()
             yield player
