@@ -33,6 +33,8 @@ from conformance.targets import AdminClient, AdminUnreachable, Endpoint, Target,
 from refimpl.net.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
+SCENARIOS_OF_A_BROKER = 1000
+"""Scenarios after which a broker that was started here is started anew: it keeps their namespaces, and 2,500 fill a release's 768 MB."""
 _CLOSING = 0.3
 """Seconds for the end of a target when an exploration has not reached its own: a user who interrupts does not want to wait."""
 
@@ -129,6 +131,7 @@ class Explorer:
         plan: What to explore.
         note: Gets what was found so far after each scenario.
         fault: Holds while the target plays: makes a reference with a fault of the target.
+        renew: Starts the target anew, now and then; None: it runs as long as it is explored.
     """
 
     def __init__(
@@ -141,12 +144,14 @@ class Explorer:
         plan: Plan,
         note: Callable[[Explored], None] = lambda _: None,
         fault: Callable[[], AbstractContextManager[object]] = nullcontext,
+        renew: Callable[[], Endpoint] | None = None,
     ) -> None:
         self._reference = reference
         self._runner = runner
         self._target = target
         self._endpoint = endpoint
         self._fault = fault
+        self._renew = renew
         self._capabilities = capabilities
         self._plan = plan
         self._note = note
@@ -167,6 +172,8 @@ class Explorer:
             while not self._time_is_over():
                 number = self.explored.scenarios
                 self.explored.scenarios += 1
+                if self._renew is not None and number and number % SCENARIOS_OF_A_BROKER == 0:
+                    self._endpoint = self._renew()
                 step(f"{self._plan.seed} {number}")
                 self._told()
         except KeyboardInterrupt:
@@ -296,11 +303,27 @@ def explore(target: Target, plan: Plan, note: Callable[[Explored], None] = lambd
         stack = AsyncExitStack()
         endpoint = runner.run(stack.enter_async_context(target.run()))
         ended = False
+
+        def renew() -> Endpoint:
+            nonlocal stack
+            runner.run(_close(stack, None))
+            stack = AsyncExitStack()
+            return runner.run(stack.enter_async_context(target.run()))
+
         try:
             probed = runner.run(probe(claimed(endpoint, plan.claims)))
             if not probed.capabilities["admin"]:
                 raise TargetError(f"{target.name} has no admin URL, which makes the topics of a scenario", hint="give one with --admin-url")
-            explorer = Explorer(reference, runner, target, None if target.virtual_time else endpoint, probed.capabilities, plan, note)
+            explorer = Explorer(
+                reference,
+                runner,
+                target,
+                None if target.virtual_time else endpoint,
+                probed.capabilities,
+                plan,
+                note,
+                renew=renew if endpoint.thrown_away and not target.virtual_time else None,
+            )
             explored = explorer.explore()
             ended = explored.stopped is None
             return explored

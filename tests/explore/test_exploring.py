@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from conformance.mutants.model import patched
 from conformance.running.in_process import run_in_process
 from conformance.suite import Suite, load_suite
 from conformance.targets import AdminClient, AdminResult, AdminUnreachable, Endpoint, InProcessTarget, TargetError, parse_target
+from conformance.targets.reference import ReferenceTarget
 from refimpl.broker.admin import Admin
 from refimpl.broker.subscription import Subscription
 from refimpl.net.virtual_time import VirtualTimeLoop
@@ -118,6 +119,19 @@ def test_the_reference_says_what_it_says() -> None:
 def test_a_seed_repeats_an_exploration() -> None:
     once, twice = (explore(parse_target("in-process"), Plan(seconds=600, scenarios=20, seed=4)) for _ in range(2))
     assert once.coverage.met == twice.coverage.met
+
+
+def test_a_broker_that_was_started_is_started_anew_before_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts = []
+
+    class Counted(ReferenceTarget):
+        def run(self) -> AbstractAsyncContextManager[Endpoint]:
+            starts.append(self)
+            return super().run()
+
+    monkeypatch.setattr(exploring, "SCENARIOS_OF_A_BROKER", 2)
+    explored = explore(Counted(), Plan(seconds=600, scenarios=5, seed=4))
+    assert (explored.scenarios, explored.stopped, len(starts)) == (5, None, 3)
 
 
 @pytest.mark.parametrize("producing", [True, False])
