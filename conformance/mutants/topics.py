@@ -141,6 +141,13 @@ def leaves_non_persistent_topics_when_it_unloads(unload, broker, name):
         unload(broker, name)
 
 
+@in_place_of(Broker.unload, clause="core.push.unloaded-keeps")
+def forgets_schemas_when_it_unloads(unload, broker, name):
+    """A topic that is unloaded loses its schemas."""
+    unload(broker, name)
+    broker.schemas.forget(name)
+
+
 @in_place_of(Admin.subscriptions, clause="core.admin.all-partitions")
 def lists_the_subscriptions_of_the_first_partition(subscriptions, admin, topic):
     """The subscriptions of a topic with partitions are those of the first one."""
