@@ -129,7 +129,7 @@ class _Written:
 
     def _position(self, value: Mapping[str, int]) -> Any:
         number = self._positions.get((value["ledgerId"], value["entryId"]))
-        return value if number is None else {"ledgerId": f"$l{number}", "entryId": f"$e{number}"}
+        return value if number is None else {**value, "ledgerId": f"$l{number}", "entryId": f"$e{number}"}
 
     def _symbolic(self, value: Any) -> Any:
         if isinstance(value, str):
