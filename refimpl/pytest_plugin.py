@@ -10,11 +10,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pytest
 
-from refimpl.net.embedded import EmbeddedBroker
-from refimpl.proposals.refused import AdminRefused
+if TYPE_CHECKING:
+    from refimpl.net.embedded import EmbeddedBroker
 
 _NUMBERS = itertools.count(1)
 
@@ -28,6 +29,8 @@ def pulsar_broker_config() -> Mapping[str, str]:
 @pytest.fixture(scope="session")
 def pulsar_broker(pulsar_broker_config: Mapping[str, str]) -> Iterator[EmbeddedBroker]:
     """Run a broker for all tests, with `service_url`, `admin_url`, `faults`, `stop` and `start`."""
+    from refimpl.net.embedded import EmbeddedBroker  # noqa: PLC0415 (pytest loads this module in every project of the environment)
+
     with EmbeddedBroker({"forceDeleteNamespaceAllowed": "true", **pulsar_broker_config}) as broker:
         yield broker
 
@@ -38,6 +41,8 @@ def pulsar_namespace(pulsar_broker: EmbeddedBroker) -> Iterator[str]:
 
     The broker runs, and has no faults, when the test begins, whatever the test before has done.
     """
+    from refimpl.proposals.refused import AdminRefused  # noqa: PLC0415
+
     namespace = f"public/test-{next(_NUMBERS)}"
     _restore(pulsar_broker)
     pulsar_broker.call(lambda broker: broker.admin.create_namespace(namespace))
