@@ -301,15 +301,16 @@ def explore(target: Target, plan: Plan, note: Callable[[Explored], None] = lambd
         asyncio.Runner(loop_factory=VirtualTimeLoop) as reference,
     ):
         stack = AsyncExitStack()
-        endpoint = runner.run(stack.enter_async_context(target.run()))
-        ended = False
 
-        def renew() -> Endpoint:
-            nonlocal stack
-            runner.run(_close(stack, None))
-            stack = AsyncExitStack()
+        def start() -> Endpoint:
             return runner.run(stack.enter_async_context(target.run()))
 
+        def renew() -> Endpoint:
+            runner.run(_close(stack, None))
+            return start()
+
+        endpoint = start()
+        ended = False
         try:
             probed = runner.run(probe(claimed(endpoint, plan.claims)))
             if not probed.capabilities["admin"]:

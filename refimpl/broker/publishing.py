@@ -60,8 +60,8 @@ def _join(session: Session, request: CommandProducer, new: Producer) -> None:
     session.broker.backlog_quota.check(new.topic)
     if request.HasField("schema"):
         new.schema_version = session.broker.schemas.add(new.topic.name, request.schema)
-    if request.initial_subscription_name and new.topic.name.persistent:  # core.producer.initial-subscription
-        new.topic.subscribe(request.initial_subscription_name, 0, durable=True, properties={})
+    if request.initial_subscription_name and new.topic.name.persistent:  # core.producer.initial-subscription; also if its name is taken
+        new.topic.subscribe(request.initial_subscription_name, new.topic.entries.first, durable=True, properties={})
     new.topic.add_producer(new)
     session.producers[new.producer_id] = new
     _confirm(session, request, new)

@@ -185,21 +185,20 @@ class FaultSwitches:
 
     def _with_links(self, act: Callable[[FaultyLink], None]) -> None:
         """Act on each connection on the broker's event loop, and wait until it is done."""
-        loop = self._loop
-        if loop is None or loop.is_closed():
-            return
-        done = threading.Event()
 
         def act_on_each() -> None:
             for link in list(self._links):
                 act(link)
-            done.set()
 
+        async def on_the_loop() -> None:
+            act_on_each()
+
+        if self._loop is None or self._loop.is_closed():
+            return
         if threading.get_ident() == self._thread:
             act_on_each()
         else:
-            loop.call_soon_threadsafe(act_on_each)
-            done.wait()
+            asyncio.run_coroutine_threadsafe(on_the_loop(), self._loop).result()
 
 
 class FaultyLink:

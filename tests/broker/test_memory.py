@@ -49,6 +49,17 @@ def test_full_ledgers_are_freed_once_everybody_has_acknowledged_them(broker):
     assert peer.flow(100, consumer_id=2) == [str(number) for number in range(20, 35)]
 
 
+def test_the_subscription_of_a_producer_begins_with_the_first_entry_that_is_left(broker):
+    peer = Peer(broker)
+    peer.producer()
+    publish(peer, 25)
+    peer.send("producer", topic=TOPIC, producer_id=9, request_id=9, initial_subscription_name="letters")
+    peer.frames()
+    assert broker.loaded(TOPIC).subscriptions["letters"].backlog == 5
+    peer.subscribe(name="letters")
+    assert peer.flow(100) == ["20", "21", "22", "23", "24"]
+
+
 def test_without_a_subscription_the_last_ledger_stays(broker):
     peer = Peer(broker)
     peer.producer()
