@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Self
+
+from refimpl.wire.commands import did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +90,7 @@ class Configuration:
         for key, text in settings.items():
             default = _DEFAULTS.get(key)
             if default is None:
-                close = difflib.get_close_matches(key, _DEFAULTS, 1)
-                raise ValueError(f"unknown setting {key!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+                raise ValueError(f"unknown setting {key!r}{did_you_mean(key, _DEFAULTS)}")
             values[_attribute(key)] = _value(key, text, default)
         return cls(**values)  # type: ignore[arg-type]
 

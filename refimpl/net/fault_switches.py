@@ -11,7 +11,6 @@ overtake each other: what follows a delayed one waits behind it.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from google.protobuf.message import Message
 from refimpl.broker.requests import refusal
 from refimpl.proposals.refused import Refused
 from refimpl.wire import FIELD_BY_TYPE, Frame, FrameDecoder, WireError, command_name, encode_frame, sub_message, wrap
+from refimpl.wire.commands import did_you_mean
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
     CommandAck,
@@ -91,7 +91,7 @@ class FaultSwitches:
             ValueError: There is no such command or code, or the command has no answer.
         """
         if error not in ServerError.keys():  # noqa: SIM118 (an enum has no `in`)
-            raise ValueError(f"no error is called {error!r}{_suggest(error, ServerError.keys())}")
+            raise ValueError(f"no error is called {error!r}{did_you_mean(error, ServerError.keys())}")
         name = _field_of(command)
         request = getattr(BaseCommand(), name)
         if "request_id" not in request.DESCRIPTOR.fields_by_name and not isinstance(request, CommandConnect | CommandSend):
@@ -319,10 +319,5 @@ def _refusal(request: Message, refused: Refused) -> Message:
 def _field_of(command: str) -> str:
     name = _SPELLINGS.get(command.replace("_", "").lower())
     if name is None:
-        raise ValueError(f"no command is called {command!r}{_suggest(command, [BaseCommand.Type.Name(one) for one in FIELD_BY_TYPE])}")
+        raise ValueError(f"no command is called {command!r}{did_you_mean(command.upper(), map(BaseCommand.Type.Name, FIELD_BY_TYPE))}")
     return name
-
-
-def _suggest(word: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(word.upper() if known[0].isupper() else word, known, 1)
-    return f"; did you mean {near[0]!r}?" if near else ""

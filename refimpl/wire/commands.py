@@ -45,11 +45,11 @@ def command(name: str, **fields: Any) -> BaseCommand:
     """
     number = TYPE_BY_FIELD.get(name)
     if number is None:
-        raise ValueError(f"no command is called {name!r}{_suggest(name, TYPE_BY_FIELD)}")
+        raise ValueError(f"no command is called {name!r}{did_you_mean(name, TYPE_BY_FIELD)}")
     kind = type(getattr(BaseCommand(), name))
     for field in fields:
         if field not in kind.DESCRIPTOR.fields_by_name:
-            raise ValueError(f"{name} has no field {field!r}{_suggest(field, kind.DESCRIPTOR.fields_by_name)}")
+            raise ValueError(f"{name} has no field {field!r}{did_you_mean(field, kind.DESCRIPTOR.fields_by_name)}")
     try:
         message = kind(**fields)
     except (TypeError, ValueError) as error:
@@ -113,6 +113,7 @@ def sub_message(base: BaseCommand) -> Message:
     return cast(Message, getattr(base, name))
 
 
-def _suggest(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean 'x'?" for the name that is closest to a mistyped one; nothing if none is close."""
     close = difflib.get_close_matches(name, list(known), 1)
     return f"; did you mean {close[0]!r}?" if close else ""
