@@ -12,7 +12,7 @@ ARGS ?=
 
 help:  ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "  TARGET=reference | apache-pulsar@VERSION | pulsar://HOST:PORT | FILE.toml   what is tested (now: $(TARGET))"
+	@echo "  TARGET=reference[?brokers=2] | apache-pulsar@VERSION[?brokers=2] | pulsar://HOST:PORT | FILE.toml   what is tested (now: $(TARGET))"
 	@echo "  ARGS='--admin-url URL --select GLOB ...'                                    further options of 'run'"
 
 # What running the suite needs, and nothing else.
@@ -43,16 +43,16 @@ $(VENV)/notebooks.stamp: requirements-notebooks.txt $(VENV)/dev.stamp
 	@touch $@
 
 conformance: $(VENV)/run.stamp  ## Judge TARGET: the reference broker unless told otherwise
-	$(BIN)/pulsar-conformance run $(TARGET) --report $(REPORT) $(ARGS)
+	$(BIN)/pulsar-conformance run "$(TARGET)" --report $(REPORT) $(ARGS)
 
 test: $(VENV)/dev.stamp  ## Run the project's own tests; stock clients meet the reference broker only
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile -m "not (interop and real) and not cluster and not variants" $(ARGS)
 
-interop: $(VENV)/dev.stamp  ## Let stock clients meet the reference broker and a real Apache Pulsar
-	$(BIN)/python -m pytest tests/interop $(ARGS)
+interop: $(VENV)/dev.stamp  ## Let stock clients meet the reference broker and a real Apache Pulsar: what they gave is a page of the site
+	$(BIN)/python -m pytest tests/interop --results $(ARGS)
 
 explore: $(VENV)/run.stamp  ## Play scenarios that nobody wrote on TARGET and on the reference: ARGS="--minutes 60 --concurrent"
-	$(BIN)/pulsar-conformance explore $(TARGET) --report $(REPORT) $(ARGS)
+	$(BIN)/pulsar-conformance explore "$(TARGET)" --report $(REPORT) $(ARGS)
 
 variants: $(VENV)/dev.stamp  ## Run all cases on all legal variants of the reference: none may fail
 	$(BIN)/python -m pytest tests/variants -m variants $(ARGS)
@@ -62,7 +62,7 @@ mutants: $(VENV)/dev.stamp  ## Run mutants of the reference, all or ARGS="NAME .
 
 recordings: TARGET = apache-pulsar@4.2.4
 recordings: $(VENV)/run.stamp  ## Record TARGET anew for the suite's own tests and pages
-	$(BIN)/pulsar-conformance run $(TARGET) --record --seed 1 --report $(REPORT) $(ARGS)
+	$(BIN)/pulsar-conformance run "$(TARGET)" --record --seed 1 --report $(REPORT) $(ARGS)
 
 spark: $(VENV)/spark.stamp  ## Check the laws of the Spark side on PySpark's jars and ROWS synthetic rows
 	$(BIN)/python -m conformance.corpus.jobs --rows $(ROWS) $(ARGS)

@@ -6,6 +6,7 @@ batches      uniform batches against ordinary ones
 filters      decisions of message filters, and the bytes that they save
 partitions   a changed number of partitions on its way to those who watch it
 scalable     a watch over scalable topics, also beside Apache Pulsar 5.0.0-M1
+attacks      a well-behaved client beside each attack on the reference broker
 corpus       the filters of the Spark side, beside a pipeline without Spark
 peers        the reference broker beside a real one
 """
@@ -14,6 +15,7 @@ import argparse
 import asyncio
 from pathlib import Path
 
+import attacks
 import batches
 import corpus
 import filters
@@ -26,7 +28,7 @@ import suite as of_suite
 from conformance.running import recorder
 from conformance.suite import load_suite
 
-PARTS = ("suite", "rules", "batches", "filters", "partitions", "scalable", "corpus", "peers")
+PARTS = ("suite", "rules", "batches", "filters", "partitions", "scalable", "attacks", "corpus", "peers")
 
 
 def main() -> None:
@@ -67,6 +69,8 @@ def main() -> None:
         scalable.alone()
         if not arguments.no_run:
             asyncio.run(scalable.beside())
+    if "attacks" in parts:
+        asyncio.run(attacks.measure(None if arguments.no_run else version))
     if "corpus" in parts:
         corpus.measure(arguments.large, arguments.plot)
 

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from conformance.engine import log
 from conformance.judging.results import RunLog, judge_log
 from conformance.running import recorder
-from conformance.running.runner import Options, Silent, is_slow, run_suite
+from conformance.running.runner import Options, Silent, run_suite
+from conformance.running.units import is_slow
 from conformance.suite import Suite
 from conformance.targets import ApachePulsar, AttachedTarget
 from refimpl.wire import FrameDecoder, decode_frame

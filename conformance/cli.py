@@ -20,6 +20,7 @@ from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_CRASHED, EXIT_USAGE
 from conformance.interruption import ending_soon, signals_alike
 
 if TYPE_CHECKING:
+    from conformance.clients.known import ClientTarget
     from conformance.targets import Target
 
 
@@ -52,14 +53,19 @@ baseline_app = typer.Typer(no_args_is_help=True, help="Known failures of a targe
 app.add_typer(baseline_app, name="baseline")
 
 TargetArgument = Annotated[
-    str, typer.Argument(help="reference, in-process, apache-pulsar@VERSION, pulsar://host:port, or a target file (.toml)")
+    str, typer.Argument(help="reference, in-process, apache-pulsar@VERSION, pulsar://host:port, a target file (.toml); or client:NAME")
 ]
 AdminOption = Annotated[str | None, typer.Option("--admin-url", help="base URL of the admin HTTP interface")]
 TokenOption = Annotated[Path | None, typer.Option(help="file with a token for CONNECT and the admin interface")]
 TrustOption = Annotated[Path | None, typer.Option(help="PEM file of the authorities to trust")]
+AllowHostOption = Annotated[
+    list[str] | None, typer.Option("--allow-host", help="a host to which a cluster may send the suite; may be repeated")
+]
+ListenerOption = Annotated[str | None, typer.Option(help="the advertised listener of a cluster to ask for")]
 ClaimOption = Annotated[
     list[str] | None, typer.Option("--claim", help="a capability that the target has and no feature flag tells; may be repeated")
 ]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="every failure in full, with the last frames, and what was observed")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 SelectOption = Annotated[list[str] | None, typer.Option("--select", help="glob on case or clause ids; !GLOB leaves out; may be repeated")]
 
@@ -119,11 +125,37 @@ def _check_id(kind: str, name: str, known: Sequence[str], listing: str) -> None:
     stop(EXIT_USAGE, f"there is no {kind} {name}{hint}")
 
 
-def _target(text: str, admin_url: str | None, token_file: Path | None, tls_trust_certs: Path | None) -> Target:
+def _target(
+    text: str,
+    admin_url: str | None,
+    token_file: Path | None,
+    tls_trust_certs: Path | None,
+    allow_hosts: Sequence[str] | None = None,
+    listener: str | None = None,
+) -> Target:
     from conformance.targets import TargetError, parse_target
 
     try:
-        return parse_target(text, admin_url=admin_url, token_file=token_file, tls_trust_certs=tls_trust_certs)
+        return parse_target(
+            text,
+            admin_url=admin_url,
+            token_file=token_file,
+            tls_trust_certs=tls_trust_certs,
+            allow_hosts=allow_hosts or (),
+            listener=listener,
+        )
+    except TargetError as error:
+        stop(EXIT_USAGE, str(error))
+
+
+def _client(text: str, of_brokers: Sequence[object]) -> ClientTarget:
+    from conformance.clients.known import parse_client
+    from conformance.targets import TargetError
+
+    if any(of_brokers):
+        stop(EXIT_USAGE, f"{text} is a client: options about addresses, tokens and claims are for brokers")
+    try:
+        return parse_client(text)
     except TargetError as error:
         stop(EXIT_USAGE, str(error))
 
@@ -134,6 +166,8 @@ def run(
     admin_url: AdminOption = None,
     token_file: TokenOption = None,
     tls_trust_certs: TrustOption = None,
+    allow_host: AllowHostOption = None,
+    listener: ListenerOption = None,
     claim: ClaimOption = None,
     select: SelectOption = None,
     case: Annotated[list[Path] | None, typer.Option(help="a transcript outside the suite, run alone; may be repeated")] = None,
@@ -149,15 +183,22 @@ def run(
     seed: Annotated[int | None, typer.Option(help="for random delays and fresh names; drawn by default")] = None,
     jobs: Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="conversations at a time; 6, or 24 on the reference")] = None,
     record: Annotated[bool, typer.Option(help="keep the conversations as the recordings of this target")] = False,
-    report: Annotated[Path, typer.Option(help="folder for events.jsonl, report.html, junit.xml and badge.json")] = Path("reports"),
+    report: Annotated[Path, typer.Option(help="folder for report.html, results.json, junit.xml, badge.json and events.jsonl")] = Path(
+        "reports"
+    ),
+    verbose: VerboseOption = False,
 ) -> None:
-    """Judge a target: run the cases, leave events and reports, exit 0 if it conforms."""
+    """Judge a broker or a client: run the cases, leave events and reports, exit 0 if it conforms."""
     if level is not None:
         check_choice("--level", level, LEVELS)
     profile = None if profile is None else _check_profile(profile)
     _check_globs(select or ())
     _check_claims(claim or ())
-    chosen = _target(target, admin_url, token_file, tls_trust_certs)
+    chosen: Target | ClientTarget
+    if target.startswith("client:"):
+        chosen = _client(target, [admin_url, token_file, tls_trust_certs, allow_host, listener, claim])
+    else:
+        chosen = _target(target, admin_url, token_file, tls_trust_certs, allow_host, listener)
 
     from conformance.commands.loading import baseline_or_stop
     from conformance.commands.running import run_and_report
@@ -175,7 +216,9 @@ def run(
         arguments=sys.argv[1:],
         claims=claim or (),
     )
-    run_and_report(chosen, options, baseline_or_stop(chosen.name, baseline), report, strict=strict, record=record, more=case or ())
+    run_and_report(
+        chosen, options, baseline_or_stop(chosen.name, baseline), report, strict=strict, record=record, verbose=verbose, more=case or ()
+    )
 
 
 @app.command()
@@ -276,26 +319,41 @@ def report(
     events: Annotated[Path, typer.Argument(help="events.jsonl of a run, or a recording")],
     form: Annotated[str, typer.Option("--format", help="text, junit, html, json or badge")] = "text",
     baseline: Annotated[Path | None, typer.Option(help="known failures; the one of the target by default")] = None,
+    verbose: VerboseOption = False,
 ) -> None:
     """Render a log again; a truncated one is judged as far as it goes."""
     check_choice("--format", form, ("text", "junit", "html", "json", "badge"))
 
     from conformance.commands.judging import print_report
 
-    print_report(events, form, baseline)
+    print_report(events, form, baseline, verbose=verbose)
 
 
 @app.command("matrix")
 def matrix_(
     events: Annotated[list[Path] | None, typer.Argument(help="event logs; all recordings of the suite by default")] = None,
-    form: Annotated[str, typer.Option("--format", help="text, html or json")] = "text",
+    form: Annotated[str, typer.Option("--format", help="text, html, csv or json")] = "text",
 ) -> None:
     """Set several implementations side by side, clause by clause."""
-    check_choice("--format", form, ("text", "html", "json"))
+    check_choice("--format", form, ("text", "html", "csv", "json"))
 
     from conformance.commands.judging import print_matrix
 
     print_matrix(events or (), form)
+
+
+@app.command()
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="report folder of the earlier run, its results.json, or a log")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="likewise of the later run")],
+    strict: Annotated[bool, typer.Option(help="warnings count as failures")] = False,
+    report: Annotated[Path | None, typer.Option(help="folder for compare.html")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two runs: what is new, fixed, changed, gone. Exit 0 if nothing fails that did not, 1 if something does."""
+    from conformance.commands.comparing import compare_runs
+
+    compare_runs(first, second, report, strict=strict, as_json=as_json)
 
 
 @baseline_app.command("write")
@@ -352,6 +410,10 @@ def broker(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="FIELD=VALUE, one field of the profile; VALUE may name a profile; may be repeated")
     ] = None,
+    brokers: Annotated[
+        int,
+        typer.Option(min=1, max=names.MOST_BROKERS, help="of how many brokers the cluster is; those after the first one are on free ports"),
+    ] = 1,
     verbose: Annotated[bool, typer.Option(help="log to standard error")] = False,
 ) -> None:
     """Serve the reference broker until SIGINT or SIGTERM; its addresses are printed as one line of JSON when it is ready."""
@@ -359,7 +421,7 @@ def broker(
     from conformance.targets.serve import serve
 
     try:
-        serve((port, admin_port), config or (), config_file, profile, set_ or (), verbose=verbose)
+        serve((port, admin_port), config or (), config_file, profile, set_ or (), brokers=brokers, verbose=verbose)
     except (TargetError, ValueError) as error:
         stop(EXIT_USAGE, str(error))
     except OSError as error:

@@ -114,10 +114,11 @@ def try_damages(suite: Suite, runs: Iterable[RunLog]) -> Findings:
 
 
 def passing_runs(suite: Suite) -> Iterator[RunLog]:
-    """Run all cases on the reference in virtual time, in each profile, then yield the recordings of releases."""
+    """Run all cases on the reference in virtual time, in each profile and as a cluster, then yield the recordings of releases."""
     yield run_in_process(suite)
     as_written = [case.id for case in suite.transcripts.values() if "default" not in case.profiles]
     yield run_in_process(suite, as_written, "as-written")
+    yield run_in_process(suite, [case.id for case in suite.transcripts.values() if "cluster" in case.requires], brokers=2)
     for target in recorder.targets():
         run = recorder.load_target(target)
         if run is not None:

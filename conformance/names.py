@@ -14,6 +14,10 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,99}")
 _NO_CASES = ("lib", "settings")
 
 
+MOST_BROKERS = 5
+"""Brokers of a cluster that the suite starts."""
+
+
 def case_ids(home: Path = HOME) -> list[str]:
     """Return the ids of all cases, by the names of their files."""
     folder = home / "transcripts"

@@ -17,7 +17,7 @@ from conformance.engine import model as m
 from conformance.engine.parts import Soon
 from conformance.engine.program import Program, actions_digest, cells, compile_case, fresh_names
 from conformance.engine.source import Source, SourceProblem, parse, read_source
-from conformance.engine.step import Place, ProgramProblem, listed, walk_steps
+from conformance.engine.step import Place, ProgramProblem, Role, listed, walk_steps
 from conformance.engine.values import ValueProblem
 from conformance.files import read_text
 from conformance.names import HOME, is_selected
@@ -89,24 +89,33 @@ class Suite:
         return {}
 
     def admin_calls(self, case: str) -> set[str]:
-        """Return the names of the admin calls of a case, those of its fragments included."""
+        """Return the names of the admin calls of a case, those of its fragments included, with each policy that they name."""
         return self._admin_calls(self.transcripts[case])
 
     def _admin_calls(self, item: m.Transcript | m.Fragment) -> set[str]:
         steps = [step for _, step in walk_steps(listed(item.steps))]
         used = (self._admin_calls(self.fragments[name]) for step in steps if (name := step.fragment()) is not None)
-        return {name for step in steps for _, call in step.calls() for name in call}.union(*used)
+        calls = [one for step in steps for _, call in step.calls() for one in call.items()]
+        policies = {f"{name} {given['policy']}" for name, given in calls if isinstance(given, dict) and "policy" in given}
+        return {name for name, _ in calls}.union(policies, *used)
 
-    def select(self, patterns: Iterable[str], level: m.Level | None = None, profile: str = "default") -> list[m.Transcript]:
+    def select(
+        self, patterns: Iterable[str], level: m.Level | None = None, profile: str = "default", role: Role | None = None
+    ) -> list[m.Transcript]:
         """Return the cases whose id, or one of whose clauses, matches one of the globs; all without globs.
 
-        A leading `!` excludes matches.
+        Args:
+            patterns: The globs; a leading `!` excludes matches.
+            level: Only cases with a clause of this level.
+            profile: Only cases of this profile.
+            role: Only cases for brokers, or only those for clients; None: both.
         """
         listed = list(patterns)
         return [
             case
             for case in self.transcripts.values()
             if profile in case.profiles
+            and role in (None, case.role)
             and is_selected((case.id, *case.clauses), listed)
             and (level is None or any(self.levels.get(clause) == level for clause in case.clauses))
         ]
@@ -258,7 +267,7 @@ def _step_problems(item: m.Transcript | m.Fragment, source: Source) -> Iterator[
 
 
 def _admin_problems(call: Mapping[str, Any]) -> Iterator[str]:
-    from conformance.targets.admin import OPERATIONS  # noqa: PLC0415  # an HTTP client comes with it
+    from conformance.targets.operations import OPERATIONS  # noqa: PLC0415  # an HTTP client comes with it
 
     for name, arguments in call.items():
         operation = OPERATIONS.get(name)

@@ -39,8 +39,8 @@ class _Progress:
 def explore_and_report(target: Target, plan: Plan, folder: Path) -> NoReturn:
     """Explore a target, leave what differs as transcripts and a page in a folder, and end with the exit code."""
     suite = suite_or_stop()
-    out.print(f"exploring {target.name} for {plan.seconds / 60:g} minutes, seed {plan.seed}", highlight=False)
     with alone_or_stop(folder):
+        out.print(f"exploring {target.name} for {plan.seconds / 60:g} minutes, seed {plan.seed}", highlight=False)
         try:
             explored = explore(target, plan, _Progress())
         except TargetError as error:

@@ -43,12 +43,12 @@ def judge_again(recordings: Sequence[Path], *, accept: bool, as_json: bool) -> N
     raise typer.Exit(max(report.exit_code for report in reports))
 
 
-def print_report(events: Path, form: str, baseline: Path | None) -> None:
+def print_report(events: Path, form: str, baseline: Path | None, *, verbose: bool = False) -> None:
     """Render a log again."""
     run = log_or_stop(events)
     report = report_of(suite_or_stop(), run, baseline)
     if form == "text":
-        terminal.render_text(report, out)
+        terminal.render_text(report, out, verbose=verbose)
     else:
         renderers: dict[str, Callable[[Report], str]] = {
             "junit": junit.render_junit,
@@ -66,12 +66,13 @@ def print_matrix(events: Sequence[Path], form: str) -> None:
     suite = suite_or_stop()
     runs = given or recorder.load_completed(suite)
     reports = [report_of(suite, run) for run in runs]
-    if form == "text":
-        print(matrix.render_matrix_text(reports))
-    elif form == "html":
-        print(matrix.render_matrix_html(reports))
-    else:
-        print(json.dumps(matrix.matrix_json(reports), indent=2))
+    renderers: dict[str, Callable[[Sequence[Report]], str]] = {
+        "text": lambda some: matrix.render_matrix_text(some, out.width if out.is_terminal else None),
+        "html": matrix.render_matrix_html,
+        "csv": matrix.render_matrix_csv,
+        "json": lambda some: json.dumps(matrix.matrix_json(some), indent=2),
+    }
+    print(renderers[form](reports))
 
 
 def print_baseline(events: Path, reason: str) -> None:

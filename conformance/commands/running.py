@@ -14,11 +14,14 @@ from pathlib import Path
 import typer
 from pydantic import BaseModel
 
+from conformance.clients.known import ClientTarget
+from conformance.clients.runner import run_clients
 from conformance.commands.loading import alone_or_stop, suite_or_stop
 from conformance.console import out, stop
 from conformance.engine import log
 from conformance.engine.model import Baseline
 from conformance.engine.source import read_source
+from conformance.engine.step import Role
 from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_USAGE
 from conformance.interruption import deaf, ending_soon
 from conformance.judging.results import RunLog, judge_log
@@ -33,7 +36,15 @@ from refimpl.net.virtual_time import VirtualTimeLoop
 
 
 def run_and_report(
-    target: Target, options: Options, baseline: Baseline, folder: Path, *, strict: bool, record: bool, more: Sequence[Path] = ()
+    target: Target | ClientTarget,
+    options: Options,
+    baseline: Baseline,
+    folder: Path,
+    *,
+    strict: bool,
+    record: bool,
+    verbose: bool = False,
+    more: Sequence[Path] = (),
 ) -> None:
     """Run the cases, leave events and reports in a folder, and end with the exit code.
 
@@ -44,38 +55,45 @@ def run_and_report(
         folder: For events and reports.
         strict: Whether warnings count as failures.
         record: Whether the conversations are kept as the recordings of the target.
+        verbose: Whether the terminal shows every failure in full.
         more: Transcripts outside the suite: they run alone, unless the options select cases.
     """
     suite = suite_or_stop(more=more)
     if more and not options.select:
         options = replace(options, select=tuple(read_source(path).data["id"] for path in more))
-    if not suite.select(options.select, options.level, options.profile):
+    role: Role = "client" if isinstance(target, ClientTarget) else "broker"
+    if not suite.select(options.select, options.level, options.profile, role):
         stop(EXIT_USAGE, f"nothing is selected by {' '.join(options.select) or 'these options'}: `list` shows the cases")
     if record and not is_file_name(target.name):
         stop(EXIT_USAGE, f"--record: {target.name!r} can't name a folder of recordings: give the target another name, in a target file")
     with alone_or_stop(folder), _events(folder) as write:
         try:
             with terminal.Progress(out) as progress:
-                finished, stopped = _run(suite, target, options, write, progress)
+                finished, _ = _run(suite, target, options, write, progress)
         except TargetError as error:
             stop(EXIT_COULD_NOT_RUN, str(error))
         with deaf():
             judged = build_report(suite, finished, baseline, date.today(), strict=strict)
             for result in judged.results:
                 write(result)
-            seconds = max((trial_log.finished.t for trial_log in finished.trial_logs.values() if trial_log.finished), default=0.0)
-            write(log.Footer(complete=stopped is None, stopped=stopped, seconds=seconds, counts=dict(judged.case_counts)))
+            assert finished.footer is not None
+            write(finished.footer.model_copy(update={"seconds": finished.seconds, "counts": dict(judged.case_counts)}))
             _write_reports(judged, folder)
     if record:
         for path in recorder.save(finished, judge_log(suite, finished)):
             out.print(f"recorded {path.name} of {finished.header.target}", highlight=False)
-    terminal.render_text(judged, out, folder)
+    terminal.render_text(judged, out, folder, verbose=verbose)
     raise typer.Exit(judged.exit_code)
 
 
-def _run(suite: Suite, target: Target, options: Options, write: Callable[[BaseModel], None], watcher: Watcher) -> tuple[RunLog, str | None]:
+def _run(
+    suite: Suite, target: Target | ClientTarget, options: Options, write: Callable[[BaseModel], None], watcher: Watcher
+) -> tuple[RunLog, str | None]:
     """Run to the end, or to the first signal that asks to end. Then everything is stopped, and the results so far are kept."""
     gc.freeze()  # the suite stays
+    if isinstance(target, ClientTarget):
+        with asyncio.Runner() as runner:
+            return runner.run(ending_soon(run_clients(suite, target, options, write, watcher)))
     with asyncio.Runner(loop_factory=VirtualTimeLoop if target.virtual_time else None) as runner:
         return runner.run(ending_soon(run_suite(suite, target, options, write, watcher)))
 
@@ -98,6 +116,7 @@ def _write_reports(report: Report, folder: Path) -> None:
     try:
         (folder / "report.html").write_text(html.render_html(report), encoding="utf-8")
         (folder / "junit.xml").write_text(junit.render_junit(report), encoding="utf-8")
+        (folder / "results.json").write_text(json.dumps(badge.to_json(report)), encoding="utf-8")
         (folder / "badge.json").write_text(json.dumps(badge.badge(report)), encoding="utf-8")
     except OSError as error:
         stop(EXIT_COULD_NOT_RUN, f"{folder}: {error.strerror or error}: the events are kept, `report` makes the rest again")

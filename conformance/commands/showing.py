@@ -10,6 +10,7 @@ from conformance import names
 from conformance.commands.loading import report_of, suite_or_stop
 from conformance.console import out, stop
 from conformance.engine import model as m
+from conformance.engine.program import cells
 from conformance.exit_codes import EXIT_USAGE
 from conformance.judging.applicability import completed
 from conformance.report import show
@@ -32,7 +33,12 @@ def print_list(select: Sequence[str], *, clauses: bool, as_json: bool) -> None:
         return
     for row in rows:
         _print_item(row.get("case") or row["clause"], row.get("title") or f"{row['level']} {row['state']}: {row['text']}")
-    out.print(f"{len(rows)} {'clauses' if clauses else 'cases'}", highlight=False)
+    out.print(f"{len(rows)} clauses" if clauses else _cases(suite.select(select)), highlight=False)
+
+
+def _cases(transcripts: Sequence[m.Transcript]) -> str:
+    """Say how many cases there are, in the words of a run."""
+    return f"{len(transcripts)} cases, {sum(len(cells(one)) for one in transcripts)} with each cell counted"
 
 
 def _state(clause: m.Clause) -> str:

@@ -82,15 +82,17 @@ def spark_session(
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise the workers are whatever python3 is on the path
         outside = int(megabytes * SHARE_OF_ROWS)
+        cores = cores or os.cpu_count() or 1
         chosen = {
             **_LOCAL,
             "spark.driver.memory": f"{megabytes - outside}m",
             "spark.memory.offHeap.size": f"{outside}m",
             "spark.driver.extraJavaOptions": " ".join((LOGGING, REGIONS, *([SHORT] if short else ()))),
-            "spark.sql.shuffle.partitions": str(cores or os.cpu_count() or 1),
+            "spark.sql.shuffle.partitions": str(cores),
+            **bounds(outside // cores),
             **chosen,
         }
-        builder = builder.master(f"local[{cores or '*'}]")
+        builder = builder.master(f"local[{cores}]")
     for key, value in chosen.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
@@ -99,6 +101,21 @@ def spark_session(
         yield spark
     finally:
         spark.stop()
+
+
+def bounds(megabytes: int) -> dict[str, str]:
+    """Return settings that bound what sorts and windows take, so that several of them fit into one task.
+
+    Spark can't make a sort spill that still takes rows. Without a bound it takes all there is, and the window that it reads from fails.
+
+    Args:
+        megabytes: What a task has for rows, in MiB.
+    """
+    return {
+        "spark.buffer.pageSize": "1m",
+        "spark.shuffle.spill.maxSizeInBytesForSpillThreshold": f"{max(4, megabytes // 4)}m",
+        "spark.sql.windowExec.buffer.spill.size.threshold": f"{max(2, megabytes // 16)}m",
+    }
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:

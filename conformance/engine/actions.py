@@ -77,13 +77,13 @@ class Send(Action):
 
 
 class Open(Action):
-    """The harness opens a connection."""
+    """The harness opens a connection: to the broker of the case, or if `spec` is "other", to another one of its cluster."""
 
     what = "open"
 
     def show(self, plan: Plan) -> None:
         """Write it."""
-        plan.does("opens a connection", self.at)
+        plan.does("opens a connection" + (" to another broker" if self.spec == "other" else ""), self.at)
 
 
 class Close(Action):
@@ -138,6 +138,16 @@ class Read(Action):
     def show(self, plan: Plan) -> None:
         """Write the call, and what its answer must fit."""
         plan.asks(self.spec["call"], self.scope, f"read until it fits {plan.text(self.spec['expect'], self.scope)}")
+
+
+class Move(Action):
+    """The harness lets the other broker of a cluster own a namespace, `spec`."""
+
+    what = "move"
+
+    def show(self, plan: Plan) -> None:
+        """Write it."""
+        plan.note(f"moves {plan.text(self.spec, self.scope)} to the other broker")
 
 
 class Advance(Action):

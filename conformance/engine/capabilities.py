@@ -17,6 +17,10 @@ CORE = (
         flag="supports_get_partitioned_metadata_without_auto_creation",
     ),
     Capability("auto-creation", "a producer or consumer creates its topic"),
+    Capability("key-shared", "SUBSCRIBE of the type Key_Shared is not refused as something that the broker does not do"),
+    Capability("waiting-producers", "PRODUCER with WaitForExclusive is not refused as something that the broker does not do"),
+    Capability("delayed-delivery", "the admin interface lists the setting delayedDeliveryEnabled as true"),
+    Capability("cluster", "the admin interface lists several brokers"),
 )
 _PROPOSED = tuple((capability, proposal.name) for proposal in PROPOSALS for capability in proposal.capabilities)
 _ALL = (*CORE, *(capability for capability, _ in _PROPOSED))
@@ -26,6 +30,23 @@ CAPABILITIES = MappingProxyType(
     | {one.name: f"{'declared: ' if one.declared and not one.flag else ''}{one.meaning} ({name})" for one, name in _PROPOSED}
 )
 """The closed list of capabilities, and how each is probed."""
+CLIENT_CAPABILITIES = MappingProxyType(
+    {
+        "pattern-consumers": "the client subscribes to the topics that a pattern selects (PIP-145)",
+        "pattern-hash": "the client sends its pattern and the hash of its topics when it asks for a list (PIP-145)",
+        "pattern-watch": "the client watches the topics that a pattern selects (PIP-145)",
+        "pattern-reconcile": "the client repeats its watch request to check its topics (PIP-145)",
+        "partition-polling": "the client looks from time to time whether its topics have more partitions",
+        "partition-notifications": "the client watches the partitions of its topics (PIP-247)",
+        "namespace-consumers": "the client subscribes to the scalable topics of a namespace (PR 25648)",
+        "message-filters": "the client subscribes with a message filter (PR 7629)",
+        "own-filtering": "a client with a message filter can filter by itself where the broker does not (PR 7629)",
+        "uniform-batches": "the producer makes batches of equal property values (PIP-191)",
+    }
+)
+"""What a client may be able to do: its driver says so."""
+MEANINGS = MappingProxyType({**CAPABILITIES, **CLIENT_CAPABILITIES})
+"""All names that a case may require."""
 FLAGS = MappingProxyType({one.name: one.flag for one in _ALL if one.flag})
 """The feature flags in CONNECTED that tell capabilities."""
 DECLARED = frozenset(one.name for one in _ALL if one.declared)

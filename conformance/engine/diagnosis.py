@@ -40,6 +40,10 @@ class Diagnosis:
     taken: tuple[Taken, ...] = ()
     left: tuple[Node, ...] = ()
     observed: tuple[tuple[str, Any], ...] = ()
+    command: str = ""
+    """The command that came, or did not come, as in BaseCommand; of an admin call its operation."""
+    came: str = ""
+    """What came, in one line; empty if nothing did."""
 
     def text(self) -> str:
         """Write it in full: the summary first, then differences, what was waited for, and the last frames."""
@@ -79,7 +83,9 @@ def diagnose(program: Program, machine: Machine, events: Sequence[log.Event], be
         assert failure.action is not None
         what = next(iter(failure.action.spec["call"]))
         summary = f"the answer of {what} did not come to what is expected"
-        return Diagnosis("read", summary, failure.action.path, failure.action.clause, failure.differences, timed=True, **common)
+        return Diagnosis(
+            "read", summary, failure.action.path, failure.action.clause, failure.differences, timed=True, command=what, **common
+        )
     if isinstance(failure.event, log.Deadline):
         return _late(failure, **common)
     return _nearest(program, failure, see(failure.event), common)  # type: ignore[arg-type]
@@ -90,12 +96,14 @@ def _late(failure: Failure, **common: Any) -> Diagnosis:
     step = next((one for state in failure.states for one in expected(state.nodes)), None)
     summary = f"nothing came: the case waits for {waiting[0] if waiting else 'nothing'}"
     where = (step.path, step.clause) if step else ("", None)
-    missing = waiting[0].partition("{")[0] if waiting and step and (step.clause is None or step.timed) else None
-    return Diagnosis("late", summary, *where, waiting=waiting, timed=True, missing=missing, **common)
+    command = waiting[0].partition("{")[0] if waiting else ""
+    missing = command if step and (step.clause is None or step.timed) and command else None
+    return Diagnosis("late", summary, *where, waiting=waiting, timed=True, missing=missing, command=command, **common)
 
 
 def _nearest(program: Program, failure: Failure, seen: Seen, common: dict[str, Any]) -> Diagnosis:
     what = _what(seen)
+    common |= {"command": seen.name if seen.frame is not None else "", "came": what}
     waiting = _waiting(failure.states)
     silence = next(filter(None, (broken(state.nodes, seen, state.bindings) for state in failure.states)), None)
     if silence is not None:

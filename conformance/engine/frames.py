@@ -117,23 +117,28 @@ def build_command(spec: Mapping[str, Any]) -> pb.BaseCommand:
     for place, text in problems(spec):
         raise FrameProblem(f"{'.'.join(map(str, place))}: {text}")
     message: Message = getattr(pb.BaseCommand(), name).__class__()
-    _fill(message, example(fields))
+    fill(message, example(fields))
     return wrap(message)
 
 
-def _fill(message: Message, fields: Mapping[str, Any]) -> None:
+def fill(message: Message, fields: Mapping[str, Any]) -> None:
+    """Set fields of a message; what they hold already stays beside repeated ones.
+
+    Raises:
+        FrameProblem: A value can't be written into its field.
+    """
     for name, value in fields.items():
         field = message.DESCRIPTOR.fields_by_name[name]
         try:
             if is_repeated(field):
                 for item in value:
                     if field.message_type is not None:
-                        _fill(getattr(message, name).add(), item)
+                        fill(getattr(message, name).add(), item)
                     else:
                         getattr(message, name).append(_scalar(field, item))
             elif field.message_type is not None:
                 getattr(message, name).SetInParent()
-                _fill(getattr(message, name), value)
+                fill(getattr(message, name), value)
             else:
                 setattr(message, name, _scalar(field, value))
         except (TypeError, ValueError, AttributeError) as error:
@@ -149,8 +154,16 @@ def _scalar(field: FieldDescriptor, value: Value) -> Value:
 
 
 def build_frame(spec: Mapping[str, Any], payload_spec: Mapping[str, Any] | None = None) -> bytes:
-    """Encode a resolved frame, with its payload if it has one."""
-    return encode_frame(build_command(spec), None if payload_spec is None else build_payload(payload_spec))
+    """Encode a resolved frame, with its payload if it has one.
+
+    Raises:
+        FrameProblem: It can't be written: a field is unknown, missing, or has a value of another type.
+    """
+    command, content = build_command(spec), None if payload_spec is None else build_payload(payload_spec)
+    try:
+        return encode_frame(command, content)
+    except ValueError as error:
+        raise FrameProblem(str(error)) from None
 
 
 def build_payload(spec: Mapping[str, Any]) -> bytes:
@@ -166,13 +179,13 @@ def build_payload(spec: Mapping[str, Any]) -> bytes:
         allowed = "metadata and either body or batch, and may have checksum and compression; or it has octets alone"
         raise FrameProblem(f"a payload has {allowed}; not {sorted(spec)}")
     metadata = pb.MessageMetadata()
-    _fill(metadata, example(spec.get("metadata", {})))
+    fill(metadata, example(spec.get("metadata", {})))
     if "batch" in spec:
         singles = []
         for one in example(spec["batch"]):
             single = pb.SingleMessageMetadata()
             content = bytes_of(one["body"])
-            _fill(single, {"payload_size": len(content), **one.get("metadata", {})})
+            fill(single, {"payload_size": len(content), **one.get("metadata", {})})
             singles.append(batch.SingleMessage(single, content))
         body = batch.encode_batch(singles)
         metadata.num_messages_in_batch = len(singles)

@@ -8,6 +8,9 @@ One JSON object per line, in one total order. `n` counts the events of one conve
         begin, end    an action of the harness (send, open, close, ..), logged before its first byte and after its last
         frame         a frame of the role under test, logged when its last byte was decoded
         answer        an ambient frame was answered by the harness itself
+        passed        what the backdrop, or a rule of the case, sent to a client under test
+        opened        a client under test opened a connection
+        told          the driver of a client under test said something
         garbage       bytes of the role under test that are not a frame
         closed        the role under test closed a connection
         deadline      the harness stopped waiting
@@ -30,6 +33,7 @@ from refimpl.proposals.profiles import profile_name
 FORMAT = 1
 _DATA = AliasChoices("octets", "data")
 """Logs say `octets`, since the first recording; both are read."""
+_LINK: Any = Field(default=None, description="number of the connection, of those that a client under test has opened")
 
 
 class LogError(ValueError):
@@ -53,6 +57,7 @@ class Header(_Record):
     server_version: str = ""
     capabilities: dict[str, bool] = {}
     profile: Annotated[str, BeforeValidator(profile_name)] = "default"
+    role: Literal["broker", "client"] = Field(default="broker", description="what the target is")
     arguments: list[str] = []
     seed: int = 0
     slow: float = 1.0
@@ -73,8 +78,10 @@ class TrialStarted(_Record):
         serialization_alias="acts",
         description="digest of everything in the case that decides what is sent",
     )
+    broker: str | None = Field(default=None, description="the broker of a cluster at which it was held")
     fresh: dict[str, str] = Field(default={}, description="the fresh names that stood in for variables")
     seed: int = 0
+    virtual: bool = Field(default=False, description="it was held in virtual time, so that its `t` is on a clock of its own")
     t: float = 0.0
 
 
@@ -99,7 +106,7 @@ class Begin(_ActionEvent):
     """An action of the harness begins."""
 
     record: Literal["begin"] = "begin"
-    what: Literal["send", "open", "close", "reading", "admin", "read", "advance"]
+    what: Literal["send", "open", "close", "reading", "admin", "read", "advance", "move", "drive", "rule"]
     at: str | None = None
     data: str | None = Field(
         default=None,
@@ -126,6 +133,7 @@ class Frame(_Event):
     record: Literal["frame"] = "frame"
     at: str
     data: str = Field(validation_alias=_DATA, serialization_alias="octets")
+    link: int | None = _LINK
 
 
 class Answer(_Event):
@@ -151,6 +159,34 @@ class Closed(_Event):
     record: Literal["closed"] = "closed"
     at: str
     how: Literal["fin", "rst"]
+    link: int | None = _LINK
+
+
+class Opened(_Event):
+    """A client under test opened a connection."""
+
+    record: Literal["opened"] = "opened"
+    at: str
+    link: int | None = _LINK
+
+
+class Told(_Event):
+    """The driver of a client under test said something: the result of what it was asked to do, or what the client's user sees."""
+
+    record: Literal["told"] = "told"
+    at: str
+    what: str = Field(description="`result`, or the kind of event, such as message")
+    detail: dict[str, Any] = {}
+
+
+class Passed(_Event):
+    """A frame that the backdrop sent to a client under test, or a rule of the case in its place; context that is not judged."""
+
+    record: Literal["passed"] = "passed"
+    at: str
+    link: int | None = _LINK
+    data: str = Field(validation_alias=_DATA, serialization_alias="octets")
+    rule: int | None = Field(default=None, description="number of the rule that made or changed it")
 
 
 class Deadline(_Event):
@@ -209,13 +245,30 @@ class Footer(_Record):
     record: Literal["footer"] = "footer"
     complete: bool
     stopped: str | None = Field(default=None, description="why the run ended early")
+    in_flight: list[str] = Field(default=[], description="conversations that do not count, since the target went away")
     seconds: float = 0.0
-    counts: dict[str, int] = {}
+    counts: dict[str, int] = Field(default={}, description="cases by verdict")
 
 
-Event: TypeAlias = Begin | End | Frame | Answer | Garbage | Closed | Deadline | Lag
+Event: TypeAlias = Begin | End | Frame | Answer | Garbage | Closed | Opened | Told | Passed | Deadline | Lag
 Record: TypeAlias = Annotated[
-    Header | TrialStarted | Begin | End | Frame | Answer | Garbage | Closed | Deadline | Lag | Finished | Skipped | Result | Footer,
+    Header
+    | TrialStarted
+    | Begin
+    | End
+    | Frame
+    | Answer
+    | Garbage
+    | Closed
+    | Opened
+    | Told
+    | Passed
+    | Deadline
+    | Lag
+    | Finished
+    | Skipped
+    | Result
+    | Footer,
     Field(discriminator="record"),
 ]
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(Record)

@@ -24,11 +24,13 @@ from conformance.engine import log
 from conformance.engine.actions import Action, Actions
 from conformance.engine.matchers import Difference, Match
 from conformance.engine.matching import Arrival, Clock, Seen, match_frame, see
-from conformance.engine.node import Branch, Node, begun, ended, expected, first_actions, opened, running, take
+from conformance.engine.node import Branch, Node, begun, broken, ended, expected, first_actions, opened, running, take
 from conformance.engine.program import Program
 from conformance.engine.values import NotSet, Value
 
 STATE_LIMIT: Final = 2000
+LINK: Final = "@link"
+"""The variable with the connection of the last frame of a client under test that a step took."""
 
 
 @dataclass(frozen=True)
@@ -219,9 +221,19 @@ class Machine:
             self.states = self._settled(moved)
         elif isinstance(event, log.Frame) and self.ambient_rule(seen) is not None:
             self.ambient.append(event)
+        elif self.program.role == "client" and (quiet := self._undisturbed(seen)):
+            self.states = quiet
+            if isinstance(event, log.Frame):
+                self.ambient.append(event)
         else:
             self.failure = Failure(event, before)
             self.states = []
+
+    def _undisturbed(self, seen: Seen) -> list[State]:
+        """Return the states that an event of a client passes by: a case names some of what a client does; the backdrop sees to the rest."""
+        if isinstance(seen.event, log.Garbage):
+            return []
+        return [state for state in self.states if broken(state.nodes, seen, state.bindings) is None]
 
     def would_take(self, event: log.Frame) -> bool:
         """Tell whether a step, rather than an ambient rule, takes the frame."""
@@ -246,7 +258,9 @@ class Machine:
         for nodes, found, step in take(state.nodes, seen, state.bindings, Clock(seen.event.t, since, self.slow)):
             delay = 0.0 if due is None or step.has_own_limit else seen.event.t - due
             taken = Taken(step.path, seen.event.n, step.clause, delay)
-            yield State(nodes, {**state.bindings, **dict(found.bindings)}, (*state.taken, taken), state.branches, state.observed)
+            link = {LINK: seen.event.link} if isinstance(seen.event, log.Frame | log.Opened) and seen.event.link is not None else {}
+            bound = {**state.bindings, **dict(found.bindings), **link}
+            yield State(nodes, bound, (*state.taken, taken), state.branches, state.observed)
 
     def _acting(self) -> bool:
         return any(True for state in self.states for _ in running(state.nodes))

@@ -67,6 +67,8 @@ class Match:
 
 
 FITS: Final = Match()
+ABSENT: Final = "nothing (the field is absent)"
+"""How differences write a field that is not there."""
 
 
 class Absent:
@@ -135,7 +137,7 @@ def _plain(value: Value, field: FieldDescriptor) -> Value:
 def show(value: Value) -> str:
     """Write a value in one short line."""
     if isinstance(value, Absent):
-        return "nothing (the field is absent)"
+        return ABSENT
     if isinstance(value, bytes):
         return f"bytes {value[:24].hex()}{'..' if len(value) > 24 else ''} ({len(value)})"
     if isinstance(value, Message):
@@ -145,6 +147,8 @@ def show(value: Value) -> str:
         return f"[{inner}{f', .. ({len(value)} items)' if len(value) > 8 else ''}]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {show(item)}" for key, item in value.items()) + "}"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
     text = repr(value) if not isinstance(value, str) else f'"{value}"'
     return text if len(text) <= 300 else f"{text[:300]}.. ({len(text)} characters)"
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any, TypeAlias
 
+from google.protobuf.message import Message
+
 from conformance.engine import log
 from conformance.engine.matchers import FITS, Difference, Match, match_message
 from conformance.engine.parts import Window
@@ -15,8 +17,8 @@ from refimpl.wire import WireError, decode_frame
 from refimpl.wire.commands import command_name, sub_message
 from refimpl.wire.frames import Frame as WireFrame
 
-Arrival: TypeAlias = log.Frame | log.Closed | log.Garbage
-"""An event of the role under test."""
+Arrival: TypeAlias = log.Frame | log.Closed | log.Garbage | log.Opened | log.Told | log.Passed
+"""An event of the role under test, or of the backdrop behind it."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,9 @@ class Clock:
 
 def see(event: Arrival) -> Seen:
     """Decode an event of the role under test."""
-    frame = _decoded(event.data) if isinstance(event, log.Frame) else None
+    if isinstance(event, log.Told | log.Opened):
+        return Seen(event, event.what if isinstance(event, log.Told) else "opened")
+    frame = _decoded(event.data) if isinstance(event, log.Frame | log.Passed) else None
     return Seen(event, "" if frame is None else command_name(frame.command), frame)
 
 
@@ -69,17 +73,18 @@ def match_frame(spec: Mapping[str, Any], seen: Seen, variables: Mapping[str, Val
     """Compare a decoded frame with a frame of a transcript."""
     ((name, fields),) = spec.items()
     if seen.frame is None:
-        return Match(
-            (Difference("", name, "the end of the connection" if isinstance(seen.event, log.Closed) else "bytes that are no frame"),)
-        )
+        ways = {log.Closed: "the end of the connection", log.Opened: "a new connection", log.Told: f"the driver says: {seen.name}"}
+        return Match((Difference("", name, ways.get(type(seen.event), "bytes that are no frame")),))
     if seen.name != name:
         return Match((Difference("", name, seen.name),))
     return match_message(resolve(fields, variables), sub_message(seen.frame.command), name)
 
 
 def values_at(message: Any, path: str) -> list[Value]:
-    """Return what a field holds, as a list; the names in its path are joined by dots."""
+    """Return what a field holds, as a list; the names in its path are joined by dots. A message is an object of its fields."""
     value = reduce(getattr, path.split("."), message)
+    if isinstance(value, Message):
+        return [{field.name: held if isinstance(held, str | bytes | int | float) else list(held) for field, held in value.ListFields()}]
     return [value] if isinstance(value, str | bytes | int | float) else list(value)
 
 

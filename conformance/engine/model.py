@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from conformance.engine import steps  # noqa: F401  the kinds that a file may hold
-from conformance.engine.capabilities import CAPABILITIES
+from conformance.engine import client_steps  # noqa: F401  the kinds that a file may hold, with those of `steps`
+from conformance.engine.capabilities import MEANINGS
 from conformance.engine.parts import FrameSpec, Seconds, Soon, Strict
-from conformance.engine.step import HoldsSteps, Step, listed, walk_steps
+from conformance.engine.step import HoldsSteps, Role, Step, listed, walk_steps
 from conformance.names import did_you_mean
 from refimpl.proposals import PROPOSALS
 from refimpl.proposals.profiles import profile_name
@@ -85,6 +85,11 @@ class Transcript(HoldsSteps):
     steps: Annotated[list[Step], Field(min_length=1)]
     end: Literal["fence", "alive", "none"] | Quiet = "fence"
 
+    @property
+    def role(self) -> Role:
+        """Return the role under test: a case for both is run against brokers."""
+        return "broker" if "broker" in self.tests else "client"
+
     def with_settings(self, settings: Settings) -> Transcript:
         """Return the case with shared settings filled in. Its own settings take precedence."""
         merged = {"target_config": {**settings.config, **self.target_config}, "vars": {**settings.vars, **self.vars}}
@@ -99,8 +104,8 @@ class Transcript(HoldsSteps):
     @classmethod
     def _known_capabilities(cls, names: list[str]) -> list[str]:
         for name in (name.removeprefix("!") for name in names):
-            if name not in CAPABILITIES:
-                raise ValueError(f"unknown capability {name}{did_you_mean(name, CAPABILITIES) or '; known: ' + ', '.join(CAPABILITIES)}")
+            if name not in MEANINGS:
+                raise ValueError(f"unknown capability {name}{did_you_mean(name, MEANINGS) or '; known: ' + ', '.join(MEANINGS)}")
         return names
 
 

@@ -229,6 +229,7 @@ class Silence(Node):
     scope: Scope = field(compare=False)
     frames: tuple[Mapping[str, Any], ...] = field(compare=False)
     until: tuple[Node, ...] = ()
+    told: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
 
     def children(self) -> Iterable[Node]:
         """Return the nodes during which there must be silence."""
@@ -262,6 +263,9 @@ class Silence(Node):
     def broken_by(self, seen: Seen, bindings: Mapping[str, Value]) -> bool:
         """Tell whether the event is one of the frames that must not come."""
         variables = {**self.scope.variables, **bindings}
+        if isinstance(seen.event, log.Told):
+            detail = seen.event.detail
+            return any(bool(match(resolve(one[seen.name], variables), detail)) for one in self.told if seen.name in one)
         return seen.event.at == self.at and any(match_frame(frame, seen, variables) for frame in self.frames)
 
     def first_actions(self) -> Actions | None:
@@ -282,7 +286,7 @@ class Silence(Node):
 
     def show(self, plan: Plan) -> None:
         """Write what must not come, and until when."""
-        texts = [plan.frame_text(frame, self.scope) for frame in self.frames]
+        texts = [plan.frame_text(frame, self.scope) for frame in (*self.frames, *self.told)]
         plan.note(f"silence: no {' and no '.join(texts)} until:", at=self.at)
         plan.inside(self.until)
 

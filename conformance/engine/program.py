@@ -19,7 +19,7 @@ from conformance.engine import model as m
 from conformance.engine.actions import Actions, Advance, actions_first, grouped, groups
 from conformance.engine.node import Node, Scope, numbered, walk
 from conformance.engine.parts import BytesSpec, Soon
-from conformance.engine.step import Compiler
+from conformance.engine.step import Compiler, Role
 from conformance.engine.steps import UseStep
 from conformance.engine.values import Environment, Value, resolve, variables_of
 
@@ -35,6 +35,8 @@ class Program:
     clauses: tuple[str, ...]
     ambient: tuple[m.Ambient, ...]
     scope: Scope
+    role: Role = "broker"
+    """The role under test."""
     soon: tuple[tuple[str, Soon], ...] = ()
     """How soon frames come, by clause: of all clauses, since any case may show it."""
 
@@ -84,9 +86,10 @@ def compile_case(
         ProgramProblem: An unknown fragment, a step in a place where it is not allowed, or a variable that is not set.
     """
     scope = Scope(_variables({**transcript.vars, **cell_values(transcript, cell), **fresh}, {"@seed": seed}), DEFAULT_CONNECTION)
-    compiler = Compiler(fragments)
+    compiler = Compiler(fragments, transcript.role)
     nodes = [*compiler.steps(transcript.steps, scope, "steps"), *_ending(compiler, transcript, scope)]
-    return Program(transcript.id, numbered(grouped(nodes), itertools.count()), tuple(transcript.clauses), _ambient(transcript), scope)
+    actions = numbered(grouped(nodes), itertools.count())
+    return Program(transcript.id, actions, tuple(transcript.clauses), _ambient(transcript), scope, transcript.role)
 
 
 def actions_digest(program: Program, target_config: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ makes it a part of the language: files are read with it, and the published schem
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import PlainValidator, WithJsonSchema
 from pydantic.json_schema import models_json_schema
@@ -20,6 +20,7 @@ from conformance.engine.values import resolve
 if TYPE_CHECKING:
     from conformance.engine.model import Fragment
 
+Role: TypeAlias = Literal["broker", "client"]
 Place: TypeAlias = tuple[str | int, ...]
 """Where something stands in a file: keys and indices."""
 
@@ -148,14 +149,16 @@ class Compiler:
 
     Attributes:
         fragments: All fragments by id.
+        role: The role under test: `broker` or `client`; the harness plays the other one.
         open: The connections that were opened, in order.
         connected: Those on which CONNECTED was expected.
         gone: Those that were closed.
         counts: The next number of each `$next`.
     """
 
-    def __init__(self, fragments: Mapping[str, Fragment]) -> None:
+    def __init__(self, fragments: Mapping[str, Fragment], role: Role = "broker") -> None:
         self.fragments = fragments
+        self.role = role
         self.open: list[str] = []
         self.connected: set[str] = set()
         self.gone: set[str] = set()

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
-from conformance.engine.actions import Action, Actions, Admin, Advance, Close, Open, Read, Reading, Send, grouped
+from conformance.engine.actions import Action, Actions, Admin, Advance, Close, Move, Open, Read, Reading, Send, grouped
 from conformance.engine.node import DEFAULT_WITHIN, Expectation, Node, Scope
 from conformance.engine.nodes import Alternative, Choice, Collect, Expect, Interleave, Observe, Silence
 from conformance.engine.parts import RELEASES, BytesSpec, CollectSpec, FrameSpec, Seconds, Strict, Window
@@ -21,7 +21,8 @@ from conformance.engine.values import resolve
 T = TypeVar("T")
 
 
-def _given(place: str, value: T | None) -> Iterator[tuple[Place, T]]:
+def given(place: str, value: T | None) -> Iterator[tuple[Place, T]]:
+    """Yield what a step has in a place, if it has anything there."""
     if value is not None:
         yield (place,), value
 
@@ -35,7 +36,7 @@ class _Expectation(_Step):
     within: Seconds | None = Field(default=None, description="seconds after the end of the last action; scales with --slow")
 
     def clauses(self) -> Iterable[tuple[Place, str]]:
-        return _given("clause", self.clause)
+        return given("clause", self.clause)
 
     def patience(self) -> float:
         return DEFAULT_WITHIN if self.within is None else self.within
@@ -67,7 +68,7 @@ class FrameStep(_Moment):
 
     def frames(self) -> Iterable[tuple[Place, FrameSpec]]:
         """Return the frame."""
-        return (*_given("client", self.client), *_given("broker", self.broker))
+        return (*given("client", self.client), *given("broker", self.broker))
 
     @cached_property
     def counts(self) -> bool:
@@ -79,11 +80,12 @@ class FrameStep(_Moment):
         at = connection(self.at, scope)
         written = [self.client, self.broker, self.payload]
         client, broker, payload = compiler.numbered(written) if self.counts else written
-        if client is not None:
-            return [Send(path, scope, at, {"frame": client, "payload": payload}, self.label)]
-        if "connected" in (broker or {}):
+        sent, awaited = (client, broker) if compiler.role == "broker" else (broker, client)
+        if sent is not None:
+            return [Send(path, scope, at, {"frame": sent, "payload": payload}, self.label)]
+        if "connected" in (awaited or {}):
             compiler.connected.add(at)
-        return [Expect(path, at, scope, self.patience(), broker, payload, self.window, self.label, clause=self.clause)]
+        return [Expect(path, at, scope, self.patience(), awaited, payload, self.window, self.label, clause=self.clause)]
 
 
 @step_kind("one_write")
@@ -111,25 +113,46 @@ class BytesStep(_Step):
 
     def frames(self) -> Iterable[tuple[Place, FrameSpec]]:
         """Return the frame that they are made from."""
-        return ((("bytes", *place), frame) for place, frame in _given("of", self.bytes.of))
+        return ((("bytes", *place), frame) for place, frame in given("of", self.bytes.of))
 
     def compile(self, _: Compiler, scope: Scope, path: str) -> list[Node]:
         """Return a send."""
         return [Send(path, scope, connection(self.at, scope), {"bytes": self.bytes}, self.label)]
 
 
+class OpenSpec(Strict):
+    """To which broker of a cluster the harness opens a connection."""
+
+    at: str | None = None
+    broker: Literal["other"]
+
+
 @step_kind("open")
 class OpenStep(StepKind):
-    """The harness opens a connection."""
+    """The harness opens a connection: to the broker of the case, or to another one of its cluster."""
 
-    open: str
+    open: str | OpenSpec
     label: str | None = None
 
     def compile(self, compiler: Compiler, scope: Scope, path: str) -> list[Node]:
         """Return the action; the end of the case fences the connection."""
-        at = resolve(self.open, scope.variables)
+        if compiler.role == "client":
+            raise ProgramProblem(f"{path}: the client under test opens the connections")
+        here = isinstance(self.open, str)
+        at = resolve(self.open, scope.variables) if isinstance(self.open, str) else connection(self.open.at, scope)
         compiler.open.append(at)
-        return [Open(path, scope, at, None, self.label)]
+        return [Open(path, scope, at, None if here else "other", self.label)]
+
+
+@step_kind("move")
+class MoveStep(StepKind):
+    """A namespace moves to the other broker of a cluster."""
+
+    move: str
+
+    def compile(self, _: Compiler, scope: Scope, path: str) -> list[Node]:
+        """Return the action."""
+        return [Move(path, scope, None, self.move)]
 
 
 class CloseSpec(Strict):
@@ -211,7 +234,8 @@ class AdminStep(StepKind):
         if self.each is not None:
             ((name, values),) = self.each.items()
             calls = [resolve(call, {**scope.variables, name: value}) for value in resolve(values, scope.variables) for call in calls]
-        return [Admin(path, scope, None, {"calls": calls, "status": self.status, "parallel": self.parallel}, self.label)]
+        spec = {"calls": calls, "status": self.status, "parallel": self.parallel}
+        return [Admin(path, scope, None, spec, self.label)] if calls else []
 
 
 @step_kind("read")
@@ -225,11 +249,11 @@ class ReadStep(StepKind):
 
     def calls(self) -> Iterable[tuple[Place, Mapping[str, Any]]]:
         """Return the call."""
-        return _given("read", self.read)
+        return given("read", self.read)
 
     def clauses(self) -> Iterable[tuple[Place, str]]:
         """Return the clause that its answer tests."""
-        return _given("clause", self.clause)
+        return given("clause", self.clause)
 
     def compile(self, _: Compiler, scope: Scope, path: str) -> list[Node]:
         """Return the action."""
@@ -382,9 +406,18 @@ class CollectStep(_Expectation):
 
 
 class SilenceSpec(Strict):
-    """Frames that must not come."""
+    """What must not come."""
 
-    frames: Annotated[list[FrameSpec], Field(min_length=1)]
+    frames: list[FrameSpec] = Field(default=[])
+    seen: list[Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=1)]] = Field(
+        default=[], description="of clients: events of the driver"
+    )
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> SilenceSpec:
+        if not self.frames and not self.seen:
+            raise ValueError("a silence names frames, or events of the driver, that must not come")
+        return self
 
 
 @step_kind("silence")
@@ -405,12 +438,13 @@ class SilenceStep(_Step):
 
     def clauses(self) -> Iterable[tuple[Place, str]]:
         """Return the clause that a frame breaks."""
-        return _given("clause", self.clause)
+        return given("clause", self.clause)
 
     def compile(self, compiler: Compiler, scope: Scope, path: str) -> list[Node]:
         """Return a silence around its steps."""
         until = grouped(compiler.steps(self.until, scope, f"{path}.until"))
-        return [Silence(path, connection(self.at, scope), scope, tuple(self.silence.frames), until, clause=self.clause)]
+        at = connection(self.at, scope)
+        return [Silence(path, at, scope, tuple(self.silence.frames), until, tuple(self.silence.seen), clause=self.clause)]
 
 
 @step_kind("race")

@@ -9,11 +9,13 @@ Every other `$` is literal. `resolve` replaces variables and expressions and lea
 
 from __future__ import annotations
 
+import base64
 import random
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+import jwt
 from crc32c import crc32c
 
 Value: TypeAlias = Any
@@ -21,6 +23,8 @@ Value: TypeAlias = Any
 Environment: TypeAlias = Mapping[str, Value]
 
 VARIABLE: Final = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)\Z")
+NOW: Final = "@now"
+"""The variable with the seconds since 1970, while an action is performed."""
 _INSIDE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -137,6 +141,23 @@ def _random(argument: Value, environment: Environment) -> Value:
     return round(number) if isinstance(low, int) and isinstance(high, int) else number
 
 
+def _now(seconds: float, environment: Environment) -> int:
+    """Return the milliseconds since 1970, so many seconds from now; known only while an action is performed."""
+    return round(_time(seconds, environment) * 1000)
+
+
+def _token(argument: Value, environment: Environment) -> str:
+    """Make a JSON Web Token for a role that expires so many seconds from now, or at the last whole second before that."""
+    claims = {"sub": argument["role"], "exp": int(_time(argument["expires"], environment))}
+    return jwt.encode(claims, base64.b64decode(argument["key"]), algorithm="HS256")
+
+
+def _time(seconds: float, environment: Environment) -> float:
+    if NOW not in environment:
+        raise ValueProblem("$now and $token tell the time of an action: write them into what the harness sends")
+    return float(environment[NOW] + seconds)
+
+
 def _topics_hash(topics: list[str], _: Environment) -> str:
     """Compute it apart from the reference, so that a fault in the reference's hash is seen when the reference is judged."""
     ordered = sorted(topics, key=lambda topic: topic.encode("utf-16-be", "surrogatepass"))
@@ -155,4 +176,6 @@ EXPRESSIONS: Final[dict[str, Callable[[Value, Environment], Value]]] = {
     "$upper": lambda text, _: text.upper(),
     "$topics_hash": _topics_hash,
     "$random": _random,
+    "$now": _now,
+    "$token": _token,
 }

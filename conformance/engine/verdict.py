@@ -57,6 +57,7 @@ SAYS_NOTHING: Final = frozenset({Verdict.INCONCLUSIVE, Verdict.ERROR})
 """Of the target: the conversation is repeated."""
 RUNS: Final = 3
 """A conversation that says nothing of the target is run so often at most; frames that come late count if they do in as many runs."""
+CONFLICT: Final = 409
 SERVER_ERROR: Final = 500
 """From this status on an admin interface says that it has stumbled itself: the case is run once more before it counts."""
 LATE_LIMIT: Final = 1.0
@@ -204,6 +205,8 @@ def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Map
     diagnosis = diagnose(program, machine, trial_log.events, trial_log.begin.t)
     trouble = machine.failure.event if machine.failure is not None else None
     stumbled = isinstance(trouble, log.End) and trouble.problem is not None and (trouble.status or 0) >= SERVER_ERROR
+    if _still_in_use(trouble, trial_log.events):
+        return Outcome(trial_log.begin.key, Verdict.UNTESTABLE, dict.fromkeys(program.clauses, Verdict.UNTESTABLE), diagnosis)
     if diagnosis.kind == "harness" and not stumbled:
         return _error(program, trial_log, diagnosis, _furthest(machine))
     if stumbled or _may_be_lateness(program, diagnosis, trial_log.events):
@@ -215,6 +218,14 @@ def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Map
     clauses = {clause: Verdict.PASS if clause in taken and clause not in open_clauses else Verdict.UNTESTABLE for clause in program.clauses}
     clauses[charged] = _BY_LEVEL[levels.get(charged, "MUST")]
     return Outcome(trial_log.begin.key, clauses[charged], clauses, diagnosis, observed=dict(diagnosis.observed), taken=diagnosis.taken)
+
+
+def _still_in_use(trouble: log.Event | None, events: Iterable[log.Event]) -> bool:
+    """Tell whether a namespace was not deleted because something of it is left, which a broker may take a minute for."""
+    if not isinstance(trouble, log.End) or trouble.problem is None or trouble.status != CONFLICT:
+        return False
+    calls = next((event.detail for event in events if isinstance(event, log.Begin) and event.step == trouble.step), {})
+    return any("delete_namespace" in call for call in calls.get("calls", [calls]))
 
 
 def _may_be_lateness(program: Program, diagnosis: Diagnosis, events: Sequence[log.Event]) -> bool:

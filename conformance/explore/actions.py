@@ -1,68 +1,23 @@
 """The kinds of actions: each is a function that sends something, with the parameters that are drawn for it.
 
 What a frame holds is small on purpose: few connections, ids and names, so that actions meet. An action may come at any place:
-where it has no sense it still has an answer, and that answer is compared too.
+where it has no sense it still has an answer, and that answer is compared too. The actions of producers and consumers are in messages.py.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from conformance.explore.choices import Choice, Draw, Each, Some
+from conformance.explore.choices import Choice, Each, Some
+from conformance.explore.kinds import CONNECTION, DOMAIN, HASH, ID, KINDS, NAMESPACE, PARTITIONS, PATTERN, SUBSCRIPTION, TOPIC, TYPE, kind
+from conformance.explore.messages import metadata, open_consumer
 from refimpl.names import partition_index
 
 if TYPE_CHECKING:
     from conformance.explore.player import Player
     from conformance.explore.world import Place
 
-CONNECTION = Choice(*"abc")
-NAMESPACE = Choice(0, 0, 1, 2)
-TOPIC = Each(NAMESPACE, Choice(*range(3)), Choice(None, None, None, None, None, 0, 1))
-DOMAIN = Choice("persistent", "persistent", "persistent", "non-persistent")
-PATTERN = Choice(*range(3))
-ID = Choice(1, 1, 1, 2, 2, 0, 2**32 + 1)
-"""Ids of watchers, producers and consumers."""
-PARTITIONS = Choice(*(1, 2, 3, 4) * 15, 130, 600)
-HASH = Choice("none", "current", "wrong")
-SUBSCRIPTION = Choice("s", "r")
-TYPE = Choice("Exclusive", "Shared", "Failover")
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of action.
-
-    Attributes:
-        act: Carries it out.
-        parameters: What is drawn for it.
-        weight: How often it is drawn, compared with others.
-        requires: The capabilities that a target needs.
-        proposal: The register that it belongs to.
-    """
-
-    act: Callable[..., Awaitable[None]]
-    parameters: Mapping[str, Draw]
-    weight: int
-    requires: tuple[str, ...]
-    proposal: str
-
-
-KINDS: dict[str, Kind] = {}
-Act = Callable[..., Awaitable[None]]
-
-
-def kind(proposal: str, *requires: str, weight: int = 2, **parameters: Draw) -> Callable[[Act], Act]:
-    """Make a function a kind of action."""
-
-    def register(act: Act) -> Act:
-        KINDS[act.__name__] = Kind(act, parameters, weight, requires, proposal)
-        return act
-
-    return register
-
+__all__ = ["KINDS"]
 
 # Connections and topics
 
@@ -114,218 +69,6 @@ async def ask_partitions(player: Player, at: str, topic: Place, domain: str) -> 
     """Ask for the number of partitions, without creating anything."""
     fields = {"topic": player.world.topic(topic, domain), "request_id": player.request(), "metadata_auto_creation_enabled": False}
     await player.send(at, {"partitionMetadata": fields})
-
-
-# Messages
-
-
-@kind(
-    "core", weight=4, at=CONNECTION, producer=ID, topic=TOPIC, domain=DOMAIN, named=Choice("no", "no", "no", "by user", "again"),
-    access=Choice("Shared", "Shared", "Shared", "Shared", "Exclusive"), epoch=Choice(0, 1, 2),
-)  # fmt: skip
-async def produce(player: Player, at: str, producer: int, topic: Place, domain: str, named: str, access: str, epoch: int) -> None:
-    """Open a producer, with a name that the broker makes, that the user gave, or that the broker is said to have made before."""
-    name = player.world.topic(topic, domain)
-    await player.look_up(at, name)
-    more: dict[str, Any] = {}
-    if named != "no":
-        more = {"producer_name": f"named {named}", "user_provided_producer_name": named == "by user", "epoch": epoch}
-    fields = {"topic": name, "producer_id": producer, "request_id": player.request(), "producer_access_mode": access, **more}
-    await player.send(at, {"producer": fields})
-
-
-SCHEMA = Choice("String", "Int32", "first", "second")
-"""Schemas without fields, and two of records that are compatible."""
-
-
-def _schema(name: str) -> dict[str, Any]:
-    if name not in ("first", "second"):
-        return {"name": "s", "type": name, "schema_data": ""}
-    fields = [{"name": field, "type": ["null", "int"], "default": None} for field in ("a", "b")[: 1 if name == "first" else 2]]
-    definition = json.dumps({"type": "record", "name": "r", "fields": fields}, separators=(",", ":"))
-    return {"name": "s", "type": "Json", "schema_data": definition}
-
-
-@kind("core", weight=2, at=CONNECTION, producer=ID, topic=TOPIC, schema=SCHEMA)
-async def produce_with_schema(player: Player, at: str, producer: int, topic: Place, schema: str) -> None:
-    """Open a producer that brings a schema."""
-    name = player.world.topic(topic)
-    await player.look_up(at, name)
-    fields = {"topic": name, "producer_id": producer, "request_id": player.request(), "schema": _schema(schema)}
-    await player.send(at, {"producer": fields})
-
-
-@kind("core", weight=1, at=CONNECTION, topic=TOPIC)
-async def ask_schema(player: Player, at: str, topic: Place) -> None:
-    """Ask for the schema of a topic."""
-    await player.send(at, {"getSchema": {"topic": player.world.topic(topic), "request_id": player.request()}})
-
-
-@kind("core", at=CONNECTION, producer=ID)
-async def close_producer(player: Player, at: str, producer: int) -> None:
-    """Close a producer."""
-    await player.send(at, {"close_producer": {"producer_id": producer, "request_id": player.request()}})
-
-
-@kind("core", weight=8, number=Choice(*range(4)), start=Choice(*"ab"))
-async def publish(player: Player, number: int, start: str) -> None:
-    """Send a message with a body of its own, by one of the producers that are open."""
-    producer = player.producer(number)
-    if producer is not None:
-        at, producer_id, sequence = producer
-        metadata = {"producer_name": "p", "sequence_id": sequence, "publish_time": 1}
-        payload = {"metadata": metadata, "body": f"{start}{player.body()}"}
-        await player.send(at, {"send": {"producer_id": producer_id, "sequence_id": sequence}}, payload)
-
-
-@kind("core", weight=1, number=Choice(*range(4)), start=Choice(*"ab"), count=Choice(3, 130, 1100))
-async def publish_many(player: Player, number: int, start: str, count: int) -> None:
-    """Send many messages, by one of the producers that are open."""
-    producer = player.producer(number)
-    for _ in range(count if producer is not None else 0):
-        await publish(player, number, start)
-
-
-@kind("core", weight=2, number=Choice(*range(4)), starts=Some(Choice(*"ab"), 3, unique=False))
-async def publish_batch(player: Player, number: int, starts: list[str]) -> None:
-    """Send a batch, by one of the producers that are open."""
-    producer = player.producer(number)
-    if producer is not None:
-        at, producer_id, sequence = producer
-        metadata = {"producer_name": "p", "sequence_id": sequence, "publish_time": 1}
-        payload = {"metadata": metadata, "batch": [{"body": f"{start}{player.body()}"} for start in starts]}
-        await player.send(at, {"send": {"producer_id": producer_id, "sequence_id": sequence, "num_messages": len(starts)}}, payload)
-
-
-async def _subscribe(player: Player, at: str, consumer: int, topic: str, more: Mapping[str, Any]) -> None:
-    await player.look_up(at, topic)
-    fields = {"topic": topic, "consumer_id": consumer, "request_id": player.request(), **more}
-    player.subscribes(at, fields)
-    await player.send(at, {"subscribe": fields})
-
-
-@kind(
-    "core", weight=5, at=CONNECTION, consumer=ID, topic=TOPIC, domain=DOMAIN, subscription=SUBSCRIPTION, type=TYPE,
-    position=Choice("Earliest", "Latest"), durable=Choice(True, True, True, False), priority=Choice(0, 0, 1),
-)  # fmt: skip
-async def subscribe(
-    player: Player,
-    at: str,
-    consumer: int,
-    topic: Place,
-    domain: str,
-    subscription: str,
-    type: str,
-    position: str,
-    durable: bool,
-    priority: int,
-) -> None:
-    """Open a consumer."""
-    more = {"subscription": subscription, "subType": type, "initialPosition": position, "durable": durable, "priority_level": priority}
-    await _subscribe(player, at, consumer, player.world.topic(topic, domain), more)
-
-
-@kind("core", weight=6, number=Choice(*range(4)), permits=Choice(1, 2, 10))
-async def flow(player: Player, number: int, permits: int) -> None:
-    """Give permits to one of the consumers that are open."""
-    consumer = player.consumer(number)
-    if consumer is not None:
-        at, consumer_id = consumer
-        await player.send(at, {"flow": {"consumer_id": consumer_id, "messagePermits": permits}})
-
-
-@kind("core", weight=4, number=Choice(*range(6)), type=Choice("Individual", "Cumulative"))
-async def acknowledge(player: Player, number: int, type: str) -> None:
-    """Acknowledge one of the messages that were delivered, by the consumer that got it last."""
-    delivery = player.delivery(number)
-    if delivery is not None:
-        if delivery.shared:
-            type = "Individual"
-        await player.send(delivery.at, {"ack": {"consumer_id": delivery.consumer, "ack_type": type, "message_id": [delivery.message_id]}})
-
-
-@kind("core", weight=1, number=Choice(*range(6)), kept=Choice(1, 2, 3, 6))
-async def acknowledge_part(player: Player, number: int, kept: int) -> None:
-    """Acknowledge some messages of one of the entries that were delivered, if it is a batch that has them.
-
-    Args:
-        player: The player.
-        number: Of the entry.
-        kept: The messages that are not acknowledged, as bits.
-    """
-    delivery = player.delivery(number)
-    if delivery is not None and kept < 2**delivery.messages - 1:
-        message_id = {**delivery.message_id, "ack_set": [kept]}
-        await player.send(delivery.at, {"ack": {"consumer_id": delivery.consumer, "ack_type": "Individual", "message_id": [message_id]}})
-
-
-@kind("core", weight=2, number=Choice(*range(4)))
-async def ask_last_message(player: Player, number: int) -> None:
-    """Ask for the id of the last message of a topic, by one of the consumers that are open."""
-    consumer = player.consumer(number)
-    if consumer is not None:
-        at, consumer_id = consumer
-        await player.send(at, {"getLastMessageId": {"consumer_id": consumer_id, "request_id": player.request()}})
-
-
-@kind("core", number=Choice(*range(4)), named=Choice(False, True))
-async def redeliver(player: Player, number: int, named: bool) -> None:
-    """Ask for the messages of one of the consumers again: for all, or for those that it has got."""
-    consumer = player.consumer(number)
-    if consumer is not None:
-        at, consumer_id = consumer
-        more = {"message_ids": [one.message_id for one in player.deliveries(at, consumer_id)]} if named else {}
-        await player.send(at, {"redeliverUnacknowledgedMessages": {"consumer_id": consumer_id, **more}})
-
-
-@kind("core", weight=1, number=Choice(*range(4)))
-async def acknowledge_all(player: Player, number: int) -> None:
-    """Acknowledge all messages that one of the consumers has got, in one command."""
-    consumer = player.consumer(number)
-    if consumer is not None:
-        at, consumer_id = consumer
-        message_ids = [one.message_id for one in player.deliveries(at, consumer_id)]
-        if message_ids:
-            await player.send(at, {"ack": {"consumer_id": consumer_id, "ack_type": "Individual", "message_id": message_ids}})
-
-
-@kind("core", number=Choice(*range(4)))
-async def close_consumer(player: Player, number: int) -> None:
-    """Close one of the consumers."""
-    consumer = player.consumer(number)
-    if consumer is not None:
-        at, consumer_id = consumer
-        player.leaves(at, consumer_id)
-        await player.send(at, {"close_consumer": {"consumer_id": consumer_id, "request_id": player.request()}})
-
-
-@kind("core", weight=1, number=Choice(*range(4)))
-async def unsubscribe(player: Player, number: int) -> None:
-    """Delete the subscription of one of the consumers."""
-    consumer = player.consumer(number)
-    if consumer is not None:
-        at, consumer_id = consumer
-        await player.send(at, {"unsubscribe": {"consumer_id": consumer_id, "request_id": player.request()}})
-
-
-@kind("core", number=Choice(*range(4)), position=Choice(-1, 2**63 - 1))
-async def seek(player: Player, number: int, position: int) -> None:
-    """Move the subscription of one of the consumers to the first message, or behind the last one."""
-    consumer = player.consumer(number)
-    if consumer is not None:
-        at, consumer_id = consumer
-        edge = position % 2**64
-        place = {"ledgerId": edge, "entryId": edge}
-        await player.send(at, {"seek": {"consumer_id": consumer_id, "request_id": player.request(), "message_id": place}})
-
-
-@kind("core", weight=1, number=Choice(*range(6)))
-async def seek_message(player: Player, number: int) -> None:
-    """Move a subscription to one of the messages that were delivered, by the consumer that got it last."""
-    delivery = player.delivery(number)
-    if delivery is not None:
-        fields = {"consumer_id": delivery.consumer, "request_id": player.request(), "message_id": delivery.message_id}
-        await player.send(delivery.at, {"seek": fields})
 
 
 # PIP-145
@@ -404,7 +147,7 @@ async def close_partition_watch(player: Player, at: str, watcher: int) -> None:
     await player.send(at, {"watchPartitionUpdateClose": {"request_id": player.request(), "watcher_id": watcher}})
 
 
-@kind("pip247", "partition-watch", weight=2, seconds=Choice(11, 31))
+@kind("pip247", "partition-watch", weight=2, seconds=Choice(1, 11, 31))
 async def wait(player: Player, seconds: int) -> None:
     """Let time pass, after which updates without a result are sent again."""
     await player.wait(seconds)
@@ -479,52 +222,108 @@ async def close_scalable_look_up(player: Player, at: str, session: int) -> None:
 
 # PR 7629
 
+_FILTERS = "org.apache.pulsar.broker.service.filtering"
+FILTER = Choice(
+    ("Regex", "regex_filter_pattern_key", "a.*"),
+    ("Regex", "regex_filter_pattern_key", "b.*"),
+    ("Regex", "regex_filter_pattern_key", ".*"),
+    ("Regex", "regex_filter_pattern_key", "x"),
+    ("BytesPrefix", "bytes_prefix_filter_prefix", "a"),
+    ("BytesPrefix", "bytes_prefix_filter_prefix", ""),
+    ("BytesPrefix", "bytes_prefix_filter_prefix_base64", "Yg=="),
+)
+"""The class of a filter, and its property."""
+
 
 @kind(
-    "pr7629", "message-filter", weight=5, at=CONNECTION, consumer=ID, topic=TOPIC, subscription=SUBSCRIPTION, type=TYPE,
-    pattern=Choice("a.*", "b.*", ".*", "x"),
+    "pr7629", "message-filter", weight=5, at=CONNECTION, consumer=ID, topic=TOPIC, domain=DOMAIN, subscription=SUBSCRIPTION, type=TYPE,
+    filter=FILTER,
 )  # fmt: skip
-async def subscribe_with_filter(player: Player, at: str, consumer: int, topic: Place, subscription: str, type: str, pattern: str) -> None:
+async def subscribe_with_filter(
+    player: Player, at: str, consumer: int, topic: Place, domain: str, subscription: str, type: str, filter: tuple[str, str, str]
+) -> None:
     """Open a consumer with a message filter."""
-    properties = [{"key": "regex_filter_pattern_key", "value": pattern}]
-    meta = {"filter_class_name": "org.apache.pulsar.broker.service.filtering.RegexFilter", "filter_properties": properties}
+    name, key, value = filter
+    meta = {"filter_class_name": f"{_FILTERS}.{name}Filter", "filter_properties": [{"key": key, "value": value}]}
     more = {"subscription": subscription, "subType": type, "initialPosition": "Earliest", "filter_meta": meta}
-    await _subscribe(player, at, consumer, player.world.topic(topic), more)
+    await open_consumer(player, at, consumer, player.world.topic(topic, domain), more)
+
+
+RECORD = '{"type":"record","name":"r","fields":[{"name":"f","type":"string"}]}'
+LONGER = '{"type":"record","name":"r","fields":[{"name":"g","type":"string","default":"g"},{"name":"f","type":"string"}]}'
+"""Two versions of a schema."""
+
+
+@kind(
+    "pr7629", "message-filter", weight=2, at=CONNECTION, consumer=ID, topic=TOPIC, subscription=SUBSCRIPTION, text=Choice("a", "b"),
+    schema=Choice("of the topic", "any", "its own"),
+)  # fmt: skip
+async def subscribe_with_field(player: Player, at: str, consumer: int, topic: Place, subscription: str, text: str, schema: str) -> None:
+    """Open a consumer that filters by a field of a record, with the schema of the topic, or with one that it brings."""
+    meta = {"filter_class_name": f"{_FILTERS}.BasicAvroFilter", "filter_properties": [{"key": "f", "value": text}]}
+    more: dict[str, Any] = {"subscription": subscription, "subType": "Exclusive", "initialPosition": "Earliest", "filter_meta": meta}
+    if schema != "of the topic":
+        kinds = {"any": ("AutoConsume", ""), "its own": ("Avro", RECORD)}
+        more["schema"] = {"name": "s", "type": kinds[schema][0], "schema_data": kinds[schema][1]}
+    await open_consumer(player, at, consumer, player.world.topic(topic), more)
+
+
+@kind("pr7629", "message-filter", weight=2, at=CONNECTION, producer=ID, topic=TOPIC, schema=Choice(RECORD, LONGER))
+async def produce_records(player: Player, at: str, producer: int, topic: Place, schema: str) -> None:
+    """Open a producer of records."""
+    name = player.world.topic(topic)
+    await player.look_up(at, name)
+    brought = {"name": "s", "type": "Avro", "schema_data": schema}
+    await player.send(at, {"producer": {"topic": name, "producer_id": producer, "request_id": player.request(), "schema": brought}})
+
+
+@kind("pr7629", "message-filter", weight=2, number=Choice(*range(4)), version=Choice(None, 0, 1, 2), text=Choice("a", "b"))
+async def publish_record(player: Player, number: int, version: int | None, text: str) -> None:
+    """Send a record of one of the versions of its schema, by one of the producers that are open."""
+    producer = player.producer(number)
+    if producer is not None:
+        at, producer_id, sequence = producer
+        body = player.body()
+        more = {} if version is None else {"schema_version": {"hex": version.to_bytes(8, "big").hex()}}
+        record = f"\2{text}" * (2 if version == 1 else 1)
+        payload = {"metadata": metadata(sequence, body, **more), "body": f"{record}{body}"}  # what follows a record is not looked at
+        await player.send(at, {"send": {"producer_id": producer_id, "sequence_id": sequence}}, payload)
 
 
 # PIP-191
 
-REGION = Choice("eu", "us")
+REGION = Choice("eu", "us", "", None)
+SELECTED = Choice(
+    {"region": "eu"}, {"region": "us"}, {"region": "eu,us"}, {"region": "eu", "tier": "x"}, {"tier": "x"}, {"region": ""},
+)  # fmt: skip
 
 
 @kind(
-    "pip191",
-    "property-entry-filter",
-    weight=4,
-    at=CONNECTION,
-    consumer=ID,
-    topic=TOPIC,
-    subscription=SUBSCRIPTION,
-    type=TYPE,
-    region=REGION,
-)
+    "pip191", "property-entry-filter", weight=4, at=CONNECTION, consumer=ID, topic=TOPIC, domain=DOMAIN, subscription=SUBSCRIPTION,
+    type=TYPE, selected=SELECTED, missing=Choice("accept", "reject"),
+)  # fmt: skip
 async def subscribe_with_properties(
-    player: Player, at: str, consumer: int, topic: Place, subscription: str, type: str, region: str
+    player: Player, at: str, consumer: int, topic: Place, domain: str, subscription: str, type: str, selected: dict[str, str], missing: str
 ) -> None:
     """Open a consumer of a subscription with properties, by which entries are filtered."""
-    properties = [{"key": "entry-filter.region", "value": region}]
+    properties = [{"key": f"entry-filter.{name}", "value": value} for name, value in selected.items()]
+    if missing == "reject":
+        properties.append({"key": "entry-filter-missing", "value": missing})
     more = {"subscription": subscription, "subType": type, "initialPosition": "Earliest", "subscription_properties": properties}
-    await _subscribe(player, at, consumer, player.world.topic(topic), more)
+    await open_consumer(player, at, consumer, player.world.topic(topic, domain), more)
 
 
-@kind("pip191", "property-entry-filter", weight=4, number=Choice(*range(4)), region=REGION, count=Choice(*range(1, 4)))
-async def publish_uniform_batch(player: Player, number: int, region: str, count: int) -> None:
+@kind(
+    "pip191", "property-entry-filter", weight=4, number=Choice(*range(4)), region=REGION, tier=Choice(None, "x", "y"),
+    count=Choice(*range(1, 4)),
+)  # fmt: skip
+async def publish_uniform_batch(player: Player, number: int, region: str | None, tier: str | None, count: int) -> None:
     """Send a batch whose header has the properties that its messages share."""
     producer = player.producer(number)
     if producer is not None:
         at, producer_id, sequence = producer
-        properties = [{"key": "region", "value": region}]
-        metadata = {"producer_name": "p", "sequence_id": sequence, "publish_time": 1, "properties": properties}
+        properties = [{"key": key, "value": value} for key, value in (("region", region), ("tier", tier)) if value is not None]
         batch = [{"body": f"a{player.body()}", "metadata": {"properties": properties}} for _ in range(count)]
         fields = {"producer_id": producer_id, "sequence_id": sequence, "num_messages": count}
-        await player.send(at, {"send": fields}, {"metadata": metadata, "batch": batch})
+        header = metadata(sequence, player.bodies, properties=properties)
+        await player.send(at, {"send": fields}, {"metadata": header, "batch": batch})

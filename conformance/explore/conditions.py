@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from conformance.explore.difference import Difference
 from conformance.explore.freedoms import FreeDifference, KnownProblem, load_freedoms
-from conformance.explore.said import Line
+from conformance.explore.lines import Line, number_of
 
 
 def allows(entry: FreeDifference, difference: Difference, release: str | None) -> bool:
@@ -49,6 +49,12 @@ def known_problem(problem: str, release: str | None) -> KnownProblem | None:
     return next((one for one in entries if release in one.only and fnmatch.fnmatchcase(problem, one.signature)), None)
 
 
+def _left_waiting(difference: Difference, line: Line) -> bool:
+    """It is about a producer, after one has left that waited for a topic."""
+    left = difference.told.left_waiting | difference.other.left_waiting
+    return line.name in ("producer_success", "error") and bool(left)
+
+
 def _other_consumers(difference: Difference, line: Line) -> bool:
     """Before this, a message of the shared subscription has gone to another consumer than on the reference."""
     here, there = (told.takers.get(line.lane, {}) for told in (difference.told, difference.other))
@@ -79,9 +85,13 @@ def _acknowledged_before_unload(difference: Difference, line: Line) -> bool:
     """It is an entry that was acknowledged before its topic was unloaded."""
     if line.name != "message":
         return False
-    told = difference.other
-    subscription = line.lane if line.value("consumer_id") is None else told.subscription_of(line.lane, line.value("consumer_id"))
-    return (subscription, ",".join(line.value("bodies"))) in told.unsafe
+    return (_subscription(difference, line), ",".join(line.value("bodies"))) in difference.other.unsafe
+
+
+def _subscription(difference: Difference, line: Line) -> str:
+    """Return the subscription of a message, as `Told.subscription` names it; the messages of shared ones have it in place of a consumer."""
+    consumer = line.value("consumer_id")
+    return line.lane if consumer is None else difference.other.subscription_of(line.lane, consumer)
 
 
 def _nobody_keeps(difference: Difference, line: Line) -> bool:
@@ -89,13 +99,12 @@ def _nobody_keeps(difference: Difference, line: Line) -> bool:
     if line not in difference.missing or line.name != "message":
         return False
     told = difference.other
-    fields = told.consumers.get((line.lane, line.value("consumer_id")), {})
-    topic, bodies = str(fields.get("topic")), line.value("bodies")
+    mine, bodies = _subscription(difference, line), line.value("bodies")
+    topic = next((one["topic"] for key, one in told.consumers.items() if told.subscription_of(*key) == mine), "")
     unloads = [told.unloaded[name] for name in (topic, topic.rpartition("-partition-")[0]) if name in told.unloaded]
     done = {told.subscription(*order[:2]) for order in told.acknowledged if order[2] == ",".join(bodies)}
     needed = {subscription for subscription, of in told.holding.items() if of == topic} - done
-    mine = told.subscription_of(line.lane, line.value("consumer_id"))
-    return any(int(bodies[-1][1:]) <= drawn and mine not in known and not needed & known for drawn, known in unloads)
+    return any(number_of(bodies[-1]) <= drawn and mine not in known and not needed & known for drawn, known in unloads)
 
 
 def _failover_takeover(difference: Difference, line: Line) -> bool:
@@ -127,6 +136,14 @@ def _deleted_partition(difference: Difference, line: Line) -> bool:  # noqa: ARG
     place = dict(action.arguments).get("topic", (0, 0, None))
     deleted = {world.topic(dict(one.arguments)["topic"]) for one in before if one.kind == "delete_partitioned_topic"}
     return place[2] is not None and world.topic((*place[:2], None)) in deleted
+
+
+def _deleted_before(difference: Difference, line: Line) -> bool:  # noqa: ARG001
+    """The action is about a topic that was deleted before, or of which a partition was."""
+    world, (*before, action) = difference.scenario.world, difference.scenario.until(difference.place).actions
+    place = dict(action.arguments)["topic"]
+    deleted = [dict(one.arguments)["topic"] for one in before if one.kind in ("delete_topic", "delete_partitioned_topic")]
+    return world.topic((*place[:2], None)) in {world.topic((*one[:2], None)) for one in deleted}
 
 
 def _plain(topic: str) -> str:
@@ -192,6 +209,7 @@ def _decoded(text: str) -> str:
 
 _CONDITIONS: Mapping[str, Callable[[Difference, Line], bool]] = {
     "other-consumers": _other_consumers,
+    "left-waiting": _left_waiting,
     "nobody-keeps": _nobody_keeps,
     "beyond-permits": _beyond_permits,
     "shared-without-order": _shared_without_order,
@@ -200,6 +218,7 @@ _CONDITIONS: Mapping[str, Callable[[Difference, Line], bool]] = {
     "deleted-topics": _deleted_topics,
     "deletion": _deletion,
     "deleted-partition": _deleted_partition,
+    "deleted-before": _deleted_before,
     "encoded-names": _encoded_names,
     "encoded-twin": _encoded_twin,
     "encoded-look-up": _encoded_look_up,

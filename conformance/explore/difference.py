@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from conformance.explore.freedoms import FreeDifference
+from conformance.explore.lines import Line
 from conformance.explore.player import Step
-from conformance.explore.said import Line, Told
+from conformance.explore.said import Told
 from conformance.explore.world import Scenario
 
 

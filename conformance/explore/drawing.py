@@ -8,7 +8,8 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from conformance.explore.actions import CONNECTION, ID, KINDS
+from conformance.explore.actions import KINDS
+from conformance.explore.kinds import CONNECTION, ID
 from conformance.explore.world import Action, Place, Scenario, World
 
 LOCAL_NAMES = (
@@ -19,11 +20,17 @@ LOCAL_NAMES = (
 PATTERNS = (
     "{namespace}/t.*", "{namespace}/.*", "{namespace}/t", "{namespace}/[tu]", "{namespace}/T.*", "{namespace}/.*1",
     "{namespace}/t|{namespace}/u", "{namespace}/(?:t|tt)", "{namespace}/t-\\d+", "{namespace}/\\w+", "{namespace}/(?i)t.*",
-    "{namespace}/x*",
+    "{namespace}/x*", "{namespace}/u.*", "{namespace}/tt?",
 )  # fmt: skip
 """Patterns of topic names, for each namespace."""
 LENGTHS = (3, 14)
 """How few and how many actions are drawn between the beginning and the end."""
+_RARE = (
+    "acknowledge_some", "acknowledge_part", "ask_statistics", "publish_chunks", "publish_encrypted", "publish_late", "read_from",
+    "seek_part", "seek_time", "terminate_topic", "create_subscription", "delete_subscription", "skip_all_messages", "reset_cursor",
+    "redeliver_of_another",
+)  # fmt: skip
+"""Kinds of actions around messages, of which each scenario prefers a few."""
 _SUBSCRIBING = ("subscribe", "subscribe_with_filter", "subscribe_with_properties")
 
 
@@ -101,7 +108,8 @@ class _Drawing:
         yield from self.act("produce", at="a", producer=7, topic=bystander["topic"], domain=domain)
         for _ in self.repeated(1, 4):
             yield from self.act(self._publishing())
-        around = ("publish", "flow", "acknowledge", "redeliver", "close_consumer", "disconnect", "seek", "unload_topic", "publish_batch")
+        usual = ("publish", "flow", "acknowledge", "redeliver", "close_consumer", "disconnect", "seek", "unload_topic", "publish_batch")
+        around = (*usual, *self._chance.sample(_RARE, 2))
         for action in self.some(around):
             given = dict(action.arguments)
             if action.kind == kind and self._chance.random() < 0.8:
@@ -115,6 +123,123 @@ class _Drawing:
         yield from self._shown(kind, how)
         if self._chance.random() < 0.3:
             yield from self._deleted(topic, [*producers, ("a", 7)])
+
+    def by_key(self) -> Iterator[Action]:
+        """Consumers that share a topic by keys; at the end others come, perhaps without keys."""
+        topic = (0, 0, None)
+        domain = self._chance.choice(("persistent",) * 5 + ("non-persistent",))
+        modes = self._chance.choice((("auto",), ("auto",), ("lower", "upper"), ("all",), ("ends", "lower", "upper", "all")))
+        unordered = self._chance.random() < 0.2
+        fixed: dict[str, Any] = {"topic": topic, "domain": domain, "subscription": "s", "unordered": unordered}
+        keys = self._chance.choice((("k", "l"), ("k", "l", "m"), (None,)))
+        yield from self.act("create_topic", topic=topic)
+        yield from self.act("produce", at="a", producer=7, topic=topic, domain=domain)
+        for number, (at, consumer) in enumerate(self.places(3)):  # what is sent to one is pending when the next one joins
+            yield from self.act("subscribe_by_key", **fixed, at=at, consumer=consumer, ranges=modes[number % len(modes)])
+            yield from self.act("flow", number=number, permits=self._chance.choice((1, 2, 10, 10)))
+            for _ in self.repeated(1, 5):
+                yield from self.act("publish_by_key", key=self._chance.choice(keys))
+        for number in range(3):
+            yield from self.act("flow", number=number)
+        for _ in self.repeated(0, 3):
+            yield from self.act("acknowledge")
+        around = ("publish_by_key", "flow", "flow", "acknowledge", "redeliver", "close_consumer", "disconnect", "subscribe_by_key")
+        for action in self.some(around):
+            given = dict(action.arguments)
+            if action.kind == "subscribe_by_key" and self._chance.random() < 0.9:
+                yield from self.act("subscribe_by_key", **{**given, **fixed, "ranges": self._chance.choice(modes)})
+            elif "topic" in given and self._chance.random() < 0.7:
+                yield from self.act(action.kind, **{**given, "topic": topic})
+            else:
+                yield action
+        for number in range(3):
+            yield from self.act("flow", number=number, permits=10)
+        for _ in self.repeated(0, 4):
+            yield from self.act("acknowledge")
+        for _ in self.repeated(1, 3):
+            yield from self.act("publish_by_key", key=self._chance.choice(keys))
+        for _ in self.repeated(0, 4):
+            yield from self.act(self._chance.choice(("acknowledge", "redeliver")))
+        if self._chance.random() < 0.6:
+            yield from self._all_gone()
+            for at in "ab":
+                how = {"topic": topic, "domain": domain, "subscription": "s", "type": "Shared", "position": "Earliest", "durable": True}
+                yield from self.act("subscribe", **how, at=at, consumer=1, priority=0)
+            yield from self.act("flow", number=0, permits=10)
+            yield from self.act("produce", at="c", producer=7, topic=topic, domain=domain)
+            for _ in range(3):
+                yield from self.act("publish_by_key")
+
+    def _all_gone(self) -> Iterator[Action]:
+        """End all connections."""
+        for at in "abc":
+            yield from self.act("disconnect", at=at, how="fin")
+
+    def alone(self) -> Iterator[Action]:
+        """Producers that want a topic alone, and such as do not; at the end one sends, and one comes anew."""
+        topic = (0, 0, None)
+        yield from self.act("create_topic", topic=topic)
+        for at, producer in self.places(3):
+            yield from self.act("produce_alone", at=at, producer=producer, topic=topic)
+        around = ("produce_alone", "produce_alone", "produce", "close_producer", "disconnect", "unload_topic", "publish")
+        for action in self.some(around):
+            given = dict(action.arguments)
+            more = {"topic": topic, "domain": "persistent"} if "topic" in given and self._chance.random() < 0.9 else {}
+            yield from self.act(action.kind, **{**given, **{name: value for name, value in more.items() if name in given}})
+        yield from self.act("publish")
+        for at, producer in self.places(2):
+            yield from self.act("close_producer", at=at, producer=producer)
+        yield from self.act("produce_alone", at="c", producer=7, topic=topic, access="WaitForExclusive")
+        yield from self.act("publish")
+
+    def delayed(self) -> Iterator[Action]:
+        """Messages that are delivered later, to consumers of one subscription and to another one."""
+        topic = (0, 0, None)
+        how = {"topic": topic, "domain": "persistent", "subscription": "s", "position": "Earliest", "durable": True, "priority": 0}
+        how["type"] = self._chance.choice(("Shared", "Shared", "Shared", "Exclusive", "Failover"))
+        yield from self.act("create_topic", topic=topic)
+        for at, consumer in self.places(2):
+            yield from self.act("subscribe", **how, at=at, consumer=consumer)
+            yield from self.act("flow", number=0, permits=10)
+        yield from self.act("subscribe", **{**how, "subscription": "r"}, at="c", consumer=7)
+        yield from self.act("produce", at="c", producer=7, topic=topic, domain="persistent")
+        for _ in self.repeated(1, 3):
+            yield from self.act("publish_delayed", number=0)
+            yield from self.act("publish", number=0)
+        around = ("publish_delayed", "flow", "acknowledge", "redeliver", "close_consumer", "disconnect", "seek", "ask_statistics")
+        for action in self.some(around, (1, 6)):
+            yield from self.act(
+                action.kind, **{**dict(action.arguments), **({"topic": topic} if "topic" in dict(action.arguments) else {})}
+            )
+        yield from self.act("subscribe", **how, at="a", consumer=1)
+        yield from self.act("flow", number=0, permits=10)
+        if self._chance.random() < 0.3:
+            yield from self.act("wait_for_delayed")
+            yield from self.act("flow", number=1, permits=10)
+
+    def schemas(self) -> Iterator[Action]:
+        """Producers and consumers with schemas of one topic, or of its partitions."""
+        yield from self.act(self._chance.choice(("create_topic", "create_partitioned_topic")), topic=(0, 0, None), partitions=2)
+        around = ("produce_with_schema", "subscribe_with_schema", "bring_schema", "ask_schema", "ask_schema")
+        for action in self.some((*around, "delete_topic", "delete_partitioned_topic", "close_consumer", "close_producer"), (8, 16)):
+            given = dict(action.arguments)
+            place = (0, 0, self._chance.choice((None, None, 0, 1)))
+            yield from self.act(action.kind, **{**given, **({"topic": place} if "topic" in given else {})})
+        yield from self.act("create_partitioned_topic", topic=(0, 0, None), partitions=2)
+        yield from self.act("ask_schema", topic=(0, 0, None), version=None)
+
+    def records(self) -> Iterator[Action]:
+        """Records of several versions of a schema, and consumers that filter them."""
+        topic = (0, 0, None)
+        yield from self.act("create_topic", topic=topic)
+        yield from self.act("produce_records", at="a", producer=1, topic=topic)
+        for action in self.some(("subscribe_with_field", "publish_record", "produce_records", "flow", "close_consumer"), (6, 14)):
+            given = dict(action.arguments)
+            yield from self.act(action.kind, **{**given, **({"topic": topic} if "topic" in given else {})})
+        yield from self.act("subscribe_with_field", at="b", consumer=7, topic=topic, subscription="r")
+        for number in range(2):
+            yield from self.act("flow", number=number, permits=10)
+            yield from self.act("publish_record")
 
     def _deleted(self, topic: Place, producers: list[tuple[str, int]]) -> Iterator[Action]:
         """Delete a topic without force, while somebody may use it, and when nobody does any more; at the end it is made again."""
@@ -148,8 +273,7 @@ class _Drawing:
         for _ in self.repeated(0, 2):
             yield from self.act("acknowledge")
         if self._chance.random() < 0.7:
-            for at in "abc":
-                yield from self.act("disconnect", at=at, how="fin")
+            yield from self._all_gone()
             yield from self.act(kind, **{**how, "at": "a", "consumer": 1})
             yield from self.act("flow", number=0, permits=10)
 
@@ -192,7 +316,8 @@ class _Drawing:
         for _ in self.repeated(1, 2):
             yield from self.act("create_partitioned_topic", partitions=1)
         for at, watcher in self.places(3):
-            yield from self.act("watch_partitions", at=at, watcher=watcher)
+            both = ((0, 0, None), (0, 1, None)) if self._chance.random() < 0.4 else None
+            yield from self.act("watch_partitions", at=at, watcher=watcher, topics=both)
         around = (
             "create_partitioned_topic",
             "update_partitioned_topic",
@@ -207,8 +332,9 @@ class _Drawing:
         for partitions in (4, 5):
             for number in range(3):
                 yield from self.act("answer_partition_update", number=number, of=0, success=True)
-            yield from self.act("create_partitioned_topic", topic=(0, 0, None), partitions=1)
-            yield from self.act("update_partitioned_topic", topic=(0, 0, None), partitions=partitions)
+            for name in range(2):
+                yield from self.act("create_partitioned_topic", topic=(0, name, None), partitions=1)
+                yield from self.act("update_partitioned_topic", topic=(0, name, None), partitions=partitions)
 
     def _left_unsettled(self) -> Iterator[Action]:
         """An update that failed or has no result yet, a watcher that is repeated or closed then, and time."""
@@ -249,6 +375,11 @@ _THEMES: Mapping[str, tuple[Callable[[_Drawing], Iterator[Action]], int]] = {
     "watch_partitions": (_Drawing.partition_watches, 2),
     "watch_scalable_topics": (_Drawing.scalable_watches, 2),
     "create_topic": (_Drawing.anything, 2),
+    "subscribe_by_key": (_Drawing.by_key, 2),
+    "produce_alone": (_Drawing.alone, 1),
+    "publish_delayed": (_Drawing.delayed, 1),
+    "produce_with_schema": (_Drawing.schemas, 1),
+    "publish_record": (_Drawing.records, 1),
 }
 """The themes of scenarios, by the kind of action that they need, and how often each is drawn."""
 

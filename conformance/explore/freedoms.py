@@ -16,6 +16,7 @@ HOME = Path(__file__).parent / "freedoms.yaml"
 
 Condition = Literal[
     "other-consumers",
+    "left-waiting",
     "nobody-keeps",
     "beyond-permits",
     "shared-without-order",
@@ -28,6 +29,7 @@ Condition = Literal[
     "deleted-topics",
     "deletion",
     "deleted-partition",
+    "deleted-before",
     "repeated-id",
     "repeated-id-or-encoded-names",
     "acknowledged-before-unload",

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from conformance.explore.conditions import entry_for
 from conformance.explore.difference import Difference
 from conformance.explore.freedoms import FreeDifference, KnownProblem
+from conformance.explore.lines import Line
 from conformance.explore.player import Player, clean
-from conformance.explore.said import Line
 from conformance.explore.world import Scenario
 from conformance.targets import AdminClient, Endpoint, InProcessTarget
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -76,7 +77,8 @@ class Player:
         self._connections: dict[str, Connection] = {}
         self._allowance = allowance or Allowance(IN_ONE_CONVERSATION)
         self._requests = 0
-        self._bodies = 0
+        self.bodies = 0
+        self.delayed = False
         self._fenced: set[str] = set()
         self._unanswered: set[str] = set()
         self._sequences: dict[tuple[str, int], int] = {}
@@ -93,8 +95,13 @@ class Player:
 
     def body(self) -> int:
         """Return a number for the next body, so that no two are equal."""
-        self._bodies += 1
-        return self._bodies
+        self.bodies += 1
+        return self.bodies
+
+    def time_of_day(self) -> float:
+        """Return the seconds since 1970 by this machine's clock, or by that of a broker inside this process."""
+        link = self._endpoint.in_process
+        return time.time() if link is None else asyncio.get_running_loop().time() + link.broker.wall_clock_offset
 
     def namespace(self, number: int) -> str:
         """Return the name of a namespace, with variables."""
@@ -175,8 +182,11 @@ class Player:
         assert self._admin is not None
         result = await self._admin.call(operation, _resolved(arguments, self._concrete))
         self.told.answered(operation, result.status)
+        if "subscription" in arguments and result.ok:
+            created = arguments["position"] if operation == "create_subscription" else None
+            self.told.moves(self.concrete(arguments["topic"]), arguments["subscription"], created)
         if operation == "unload_topic":
-            self.told.unloads(self.concrete(arguments["topic"]), self._bodies)
+            self.told.unloads(self.concrete(arguments["topic"]), self.bodies)
         self._note({"admin": {operation: arguments}} | ({} if result.ok else {"status": result.status}))
 
     async def disconnect(self, at: str, how: Literal["fin", "rst"]) -> None:

@@ -1,50 +1,23 @@
-"""What a broker has said, line by line, without what it may choose freely; and what an actor knows from it."""
+"""What a broker has said, line by line, and what an actor knows from it."""
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
-from google.protobuf.message import Message
-
-from conformance.explore.freedoms import ignored_fields
+from conformance.explore.lines import Line, bodies_of, fields_of, without_places
 from refimpl.indexes.topics_hash import topics_hash
-from refimpl.wire import Frame, command_name, decode_batch, is_batch, parse_payload, sub_message, type_name
+from refimpl.wire import Frame, command_name, sub_message, type_name
 
 UNHEARD = frozenset({"connected", "ping", "pong"})
 """Frames that say nothing of what was asked."""
 CLOSED = "closed"
 RIGHT_AFTER = 0.1
 """Seconds within which a consumer leaves right after it was served. Releases need 0.01 at most; a machine may be busy."""
-
-
-@dataclass(frozen=True, order=True)
-class Line:
-    """One thing that a broker said.
-
-    Attributes:
-        lane: Who heard it: a connection, or the consumers of a shared subscription together, since the broker chooses among them.
-        name: The command, in its field of BaseCommand, or what happened.
-        fields: The fields as JSON, without those that are free.
-    """
-
-    lane: str
-    name: str
-    fields: str
-
-    def value(self, field: str) -> Any:
-        """Return a field; None: it is not set."""
-        return json.loads(self.fields).get(field) if self.fields.startswith("{") else None
-
-    def __str__(self) -> str:
-        """Write it in one line."""
-        return f"{self.lane}: {self.name} {self.fields}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -107,6 +80,12 @@ class Told:
     open_consumers: list[tuple[str, int]] = field(default_factory=list)
     open_producers: dict[tuple[str, int], str] = field(default_factory=dict)
     """The topic of each producer that is open."""
+    closed_producers: list[tuple[str, int]] = field(default_factory=list)
+    """Those that the broker has closed, and whose id was not used since."""
+    waiting: dict[tuple[str, int], str] = field(default_factory=dict)
+    """The topic of each producer that waits for it."""
+    left_waiting: set[str] = field(default_factory=set)
+    """Topics for which a producer waited that has left."""
     asked: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     changed: Callable[[], None] = lambda: None
     listener: Callable[[str, Frame], None] = lambda _at, _frame: None
@@ -133,6 +112,10 @@ class Told:
             self.counts.setdefault((at, fields["consumer_id"]), Count()).permits += fields["messagePermits"]
         if name == "close_consumer":
             self._leaves((at, fields["consumer_id"]))
+        if name == "close_producer":
+            self._stops_waiting((at, fields["producer_id"]))
+        if name in ("close_producer", "producer"):
+            self.closed_producers = [one for one in self.closed_producers if one != (at, fields["producer_id"])]
         if name == "watchScalableTopics":
             self.watch_ids[at, fields["watch_id"]] += 1
         if name == "ack":
@@ -179,6 +162,21 @@ class Told:
             if name == topic or name.startswith(f"{topic}-partition-"):
                 self.unsafe.add((self.subscription(name, subscription), bodies))
 
+    def moves(self, topic: str, name: str, created: str | None) -> None:
+        """Remember that an administrator moved or deleted a subscription of a topic, or of all its partitions, or created it.
+
+        Args:
+            topic: The name of the topic.
+            name: The name of the subscription.
+            created: Where it begins; None: it was not created.
+        """
+        subscription = self.subscription(topic, name)
+        if created is not None:
+            self._joins(subscription, {"topic": topic, "initialPosition": created.capitalize()})
+            return
+        parts = self.subscription(f"{topic}-partition-", name)
+        self.holding = {one: of for one, of in self.holding.items() if one != subscription and not one.startswith(parts)}
+
     def expects_list(self, request: int, pattern: str, mode: str) -> None:
         """Remember what a list is about."""
         self._list_requests[request] = (pattern, mode)
@@ -188,6 +186,9 @@ class Told:
         for key in self.consumers:
             if key[0] == at:
                 self._leaves(key)
+        self.closed_producers = [one for one in self.closed_producers if one[0] != at]
+        for key in [key for key in self.waiting if key[0] == at]:
+            self._stops_waiting(key)
         self.open_consumers = [one for one in self.open_consumers if one[0] != at]
         self.open_producers = {key: topic for key, topic in self.open_producers.items() if key[0] != at}
         self.watch_ids = Counter({key: count for key, count in self.watch_ids.items() if key[0] != at})
@@ -227,14 +228,14 @@ class Told:
             return
         self.listener(at, frame)
         message: Any = sub_message(frame.command)
-        fields = _fields(message, type_name(frame.command))
+        fields = fields_of(message, type_name(frame.command))
         lane = at
         if name == "message":
             lane = self._delivered(at, message, frame, fields)
         elif name == "send_receipt":
             fields.pop("message_id", None)
         elif name == "getLastMessageIdResponse":
-            _without_places(fields)
+            without_places(fields)
         self._learn(at, name, message)
         if name == "scalableTopicUpdate" and self._layout_again(at, message.session_id, fields):
             return
@@ -281,8 +282,23 @@ class Told:
 
     def lane(self, at: str, consumer: int) -> str:
         """Return who hears what a consumer gets: its connection, or its shared subscription."""
-        shared = self.consumers.get((at, consumer), {}).get("subType") == "Shared"
-        return self.subscription_of(at, consumer) if shared else at
+        return self.subscription_of(at, consumer) if self._chosen(at, consumer) else at
+
+    def _chosen(self, at: str, consumer: int) -> bool:
+        """Tell whether the broker chooses which messages a consumer gets: those of a shared one that names no keys."""
+        fields = self.consumers.get((at, consumer), {})
+        named = fields.get("keySharedMeta", {}).get("keySharedMode") == "STICKY"
+        return fields.get("subType") == "Shared" or (fields.get("subType") == "Key_Shared" and not named)
+
+    def durable(self, topic: str, subscription: str) -> bool:
+        """Tell whether no consumer has asked for a subscription that is not durable."""
+        mine = [one for one in self.consumers.values() if (one["topic"], one["subscription"]) == (topic, subscription)]
+        return all(one.get("durable", True) for one in mine)
+
+    def alone(self, at: str, consumer: int) -> bool:
+        """Tell whether a consumer has no other one beside it."""
+        mine = self.subscription_of(at, consumer)
+        return [key for key in self.open_consumers if self.subscription_of(*key) == mine] == [(at, consumer)]
 
     def subscription_of(self, at: str, consumer: int) -> str:
         """Return the subscription of a consumer."""
@@ -305,11 +321,11 @@ class Told:
         count.entries += 1
         if subscription.get("subType") == "Failover":
             self._served[key] = time.monotonic()
-        shared = lane != at
         order = (str(subscription.get("topic")), str(subscription.get("subscription")), ",".join(bodies))
         place = {"ledgerId": message.message_id.ledgerId, "entryId": message.message_id.entryId}
+        shared = subscription.get("subType") in ("Shared", "Key_Shared")
         self.deliveries[order] = Delivery(order, at, message.consumer_id, shared, place, len(bodies))
-        if shared:
+        if lane != at:
             self.takers.setdefault(lane, {}).setdefault(order[2], []).append(key)
             fields.pop("consumer_id", None)
         return lane
@@ -343,15 +359,31 @@ class Told:
                 self.holding[subscription] = fields.get("topic", "?")
 
     def _producer_success(self, at: str, message: Any) -> None:
-        _, fields = self._answer_to(at, message.request_id)
-        if fields:
+        name, fields = self._answer_to(at, message.request_id)
+        if fields and message.producer_ready:
             self.open_producers[at, fields["producer_id"]] = fields["topic"]
+            self.waiting.pop((at, fields["producer_id"]), None)
+        elif fields:
+            self.asked[at, message.request_id] = {name: fields}  # it is answered again when the producer's turn has come
+            self.waiting[at, fields["producer_id"]] = fields["topic"]
+
+    def _error(self, at: str, message: Any) -> None:
+        name, fields = self._answer_to(at, message.request_id)
+        if name == "producer":
+            self._stops_waiting((at, fields["producer_id"]))
+
+    def _stops_waiting(self, key: tuple[str, int]) -> None:
+        topic = self.waiting.pop(key, None)
+        if topic is not None:
+            self.left_waiting.add(topic)
 
     def _close_consumer(self, at: str, message: Any) -> None:
         self.open_consumers = [one for one in self.open_consumers if one != (at, message.consumer_id)]
 
     def _close_producer(self, at: str, message: Any) -> None:
         self.open_producers.pop((at, message.producer_id), None)
+        self._stops_waiting((at, message.producer_id))
+        self.closed_producers.append((at, message.producer_id))
 
     def _receipt(self, at: str, message: Any) -> None:
         told_of = self.open_producers.get((at, message.producer_id))
@@ -398,6 +430,7 @@ class Told:
 _LEARN: Mapping[str, Callable[[Told, str, Any], None]] = {
     "success": Told._success,
     "producer_success": Told._producer_success,
+    "error": Told._error,
     "close_consumer": Told._close_consumer,
     "close_producer": Told._close_producer,
     "send_receipt": Told._receipt,
@@ -407,50 +440,3 @@ _LEARN: Mapping[str, Callable[[Told, str, Any], None]] = {
     "watchScalableTopicsUpdate": Told._scalable_update,
     "partitionUpdate": Told._partition_update,
 }
-
-
-def _without_places(fields: dict[str, Any]) -> None:
-    """Leave of the id of the last message what does not depend on where a broker keeps it, and whether there is one."""
-    fields.pop("consumer_mark_delete_position", None)
-    last = fields["last_message_id"]
-    last["none"] = last["entryId"] == -1
-    for name in ("ledgerId", "entryId"):
-        last.pop(name)
-
-
-def bodies_of(frame: Frame) -> list[str]:
-    """Return the bodies of the messages of an entry, as text; an entry that can't be read is its bytes in hexadecimal."""
-    assert frame.payload_bytes is not None
-    payload = parse_payload(frame.payload_bytes)
-    if is_batch(payload.metadata):
-        return [one.body.decode(errors="replace") for one in decode_batch(payload.body, payload.metadata.num_messages_in_batch)]
-    return [payload.body.decode(errors="replace")]
-
-
-@cache
-def is_free(path: str) -> bool:
-    """Tell whether a field may be anything, such as `CONNECTED.server_version`."""
-    return any(fnmatch.fnmatchcase(path, pattern) for pattern in ignored_fields())
-
-
-def _fields(message: Message, path: str) -> dict[str, Any]:
-    found = {}
-    for descriptor, value in message.ListFields():
-        place = f"{path}.{descriptor.name}"
-        if not is_free(place):
-            found[descriptor.name] = _plain(value, place, descriptor)
-    return found
-
-
-def _plain(value: Any, path: str, descriptor: Any) -> Any:
-    if isinstance(value, Message):
-        return _fields(value, path)
-    if isinstance(value, str | bool):
-        return value
-    if isinstance(value, int) and descriptor.enum_type is not None:
-        return descriptor.enum_type.values_by_number[value].name if value in descriptor.enum_type.values_by_number else value
-    if isinstance(value, int | float):
-        return value
-    if isinstance(value, bytes):
-        return value.hex()
-    return sorted((_plain(one, path, descriptor) for one in value), key=str)

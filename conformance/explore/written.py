@@ -15,8 +15,8 @@ from google.protobuf.message import Message
 from conformance.engine.step import listed, walk_steps
 from conformance.explore.actions import KINDS
 from conformance.explore.difference import Difference
+from conformance.explore.lines import Line, is_free
 from conformance.explore.player import LOOKUP_REQUEST
-from conformance.explore.said import Line, is_free
 from conformance.explore.world import NAMESPACES
 from conformance.suite import Suite
 from refimpl.wire import Frame, command_name, decode_batch, is_batch, parse_payload, sub_message, type_name

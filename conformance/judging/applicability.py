@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from conformance.engine import log
-from conformance.engine.capabilities import CAPABILITIES, DECLARED, FLAGS
+from conformance.engine.capabilities import DECLARED, FLAGS, MEANINGS
 from conformance.engine.model import Transcript
 from conformance.engine.program import cells
 from conformance.judging.results import RunLog
@@ -39,8 +39,8 @@ def lack(case: Transcript, capabilities: Mapping[str, bool]) -> Lack | None:
         if not wanted:
             return "NOT-APPLICABLE", f"for targets without {known}"
         if name in _HARNESS:
-            return "UNTESTABLE", f"the target has no {name} ({CAPABILITIES[name]})"
-        return "NOT-APPLICABLE", f"the target has no {name} ({CAPABILITIES[name]})" + (f"; {claim_hint(name)}" if name in DECLARED else "")
+            return "UNTESTABLE", f"the target has no {name} ({MEANINGS[name]})"
+        return "NOT-APPLICABLE", f"the target has no {name} ({MEANINGS[name]})" + (f"; {claim_hint(name)}" if name in DECLARED else "")
     return None
 
 
@@ -83,7 +83,7 @@ def completed(suite: Suite, run: RunLog) -> RunLog:
     skipped = {one.case for one in run.skipped}
     capabilities = capabilities_of(run)
     inferred = []
-    for case in suite.select([], profile=run.header.profile):
+    for case in suite.select([], profile=run.header.profile, role=run.header.role):
         lacking = lack(case, capabilities) if case.id not in recorded else None
         if lacking is None and case.recorded == "pending" and case.id not in recorded | skipped:
             lacking = "UNTESTABLE", NOT_RECORDED

@@ -24,14 +24,15 @@ def load_baseline(target: str, path: Path | None = None) -> Baseline:
     """Load the baseline of a target; an empty one if there is none.
 
     Args:
-        target: Name of the target.
+        target: Name of the target; a cluster has the baseline of its release.
         path: A file to use instead of the one that belongs to the target.
 
     Raises:
         SourceProblem: The file is not a baseline.
     """
-    where = path or HOME / f"{target}.yaml"
-    if path is None and not (is_file_name(target) and where.is_file()):
+    release = target.partition("?")[0]
+    where = path or HOME / f"{release}.yaml"
+    if path is None and not (is_file_name(release) and where.is_file()):
         return Baseline(format=1, target=target)
     return parse(Baseline, read_source(where, where.name))
 

@@ -63,6 +63,9 @@ def claims_of(suite: Suite, run: RunLog, results: Sequence[log.Result], outcomes
         about = grouped.get(proposal.register)
         if about is None:
             continue
+        if run.header.role == "client":  # what it offers, its driver says: a case of anything else does not apply
+            (judged if any(result.verdict in _JUDGED for result in about) else lacking).append(proposal.name)
+            continue
         others = any(has.get(part.name) for part in proposal.parts)
         claimed = [part for part in proposal.parts if has.get(part.name, others)]  # a log may be older than a capability
         if any(_is_judged(proposal, claimed, suite.transcripts[result.case], result) for result in about):

@@ -6,6 +6,7 @@ listed in `reference_differences.yaml`, with a reason for each: fields that diff
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import json
 from collections import Counter
@@ -21,7 +22,7 @@ from conformance.engine import log
 from conformance.engine.source import parse, read_source
 from conformance.engine.verdict import TrialLog
 from conformance.judging.results import RunLog
-from refimpl.wire import decode_frame, sub_message, type_name
+from refimpl.wire import FrameDecoder, WireError, decode_frame, sub_message, type_name
 
 HOME = Path(__file__).parent / "reference_differences.yaml"
 _NO_POSITION = 2**63 - 2
@@ -103,6 +104,7 @@ def unlisted(found: Iterable[Unlike], differences: Differences) -> tuple[list[Un
 
 def _received(trial_log: TrialLog, ignored: list[str]) -> Counter[str]:
     ledgers: dict[int, int] = {}
+    sent = _sent(trial_log)
     found: Counter[str] = Counter()
     for event in trial_log.events:
         if getattr(event, "at", None) == "alive":
@@ -113,8 +115,20 @@ def _received(trial_log: TrialLog, ignored: list[str]) -> Counter[str]:
             frame = decode_frame(bytes.fromhex(event.data))
             name = type_name(frame.command)
             fields = dict(_fields(sub_message(frame.command), name, ignored, ledgers))
-            payload = "" if frame.payload_bytes is None else f" + {frame.payload_bytes.hex()}"
+            payload = "" if frame.payload_bytes is None else f" + {sent.get(frame.payload_bytes) or frame.payload_bytes.hex()}"
             found[f"{event.at} {name} {json.dumps(fields, sort_keys=True)}{payload}"] += 1
+    return found
+
+
+def _sent(trial_log: TrialLog) -> dict[bytes, str]:
+    """Return where payloads were sent: some have the time of day, so that they differ from one run to the next."""
+    found: dict[bytes, str] = {}
+    for event in trial_log.events:
+        if isinstance(event, log.Begin) and event.what == "send" and event.data and ".." not in event.data:
+            with contextlib.suppress(WireError):
+                for frame in FrameDecoder(max_frame_size=2**31).receive(bytes.fromhex(event.data)):
+                    if frame.payload_bytes is not None:
+                        found.setdefault(frame.payload_bytes, f"what {event.step} sent")
     return found
 
 

@@ -28,6 +28,13 @@ class RunLog:
     """What conversations came to that have just been judged: the same as `judge_trial` would say."""
 
     @property
+    def seconds(self) -> float:
+        """Return when the last conversation ended: of those in real time, if there are any."""
+        ended = [one for one in self.trial_logs.values() if one.finished is not None]
+        real = [one for one in ended if not one.begin.virtual] or ended
+        return max((one.finished.t for one in real if one.finished is not None), default=0.0)
+
+    @property
     def complete(self) -> bool:
         """Tell whether the run reached its end."""
         return self.footer is not None and self.footer.complete
@@ -42,7 +49,7 @@ class Judged:
 
 
 def read_log(records: Iterable[Any], name: str) -> RunLog:
-    """Sort the records of a log.
+    """Sort the records of a log. Conversations that were in flight when the target went away are left out: they do not count.
 
     Raises:
         LogError: There is no header.
@@ -53,12 +60,14 @@ def read_log(records: Iterable[Any], name: str) -> RunLog:
         raise log.LogError(f"{name}: no header: this is no event log, or its first line is lost")
     if headers[0].format != log.FORMAT:
         raise log.LogError(f"{name}: format {headers[0].format}; this version reads {log.FORMAT}")
+    footer = next((record for record in listed if isinstance(record, log.Footer)), None)
+    lost = footer.in_flight if footer is not None else ()
     return RunLog(
         headers[0],
-        conversations(listed),
+        {key: one for key, one in conversations(listed).items() if key not in lost},
         [record for record in listed if isinstance(record, log.Skipped)],
         [record for record in listed if isinstance(record, log.Result)],
-        next((record for record in listed if isinstance(record, log.Footer)), None),
+        footer,
     )
 
 

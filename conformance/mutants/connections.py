@@ -6,6 +6,7 @@ from conformance.mutants.frames import has_unknown_field
 from conformance.mutants.model import in_place_of, on_outgoing
 from refimpl.broker import Session
 from refimpl.broker.authorization import Authorization
+from refimpl.broker.credentials import Credentials, close_unauthorized
 from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.wire.pulsar_api_pb2 import AuthenticationError, BaseCommand, CommandConnected, CommandPong
 
@@ -79,6 +80,71 @@ def keeps_out_all_but_super_users(authenticate, authorization, method, data):
     if not authorization.is_super_user(role):
         raise Refused(AuthenticationError, "Not a super user")
     return role
+
+
+@in_place_of(Credentials._check, clause=("core.auth.expired-challenged", "core.auth.expired-closes"))
+def never_looks_whether_a_token_has_expired(*_):
+    """A token counts as long as its connection lasts."""
+
+
+@in_place_of(Credentials._check, clause="core.auth.expired-challenged")
+def closes_instead_of_asking(check, credentials):
+    """A connection whose token has expired is closed, also if its client could bring another one."""
+    credentials._can_refresh = False
+    check(credentials)
+
+
+@in_place_of(Credentials._check, clause="core.auth.expired-closes")
+def asks_again_and_again(check, credentials):
+    """A client that does not answer is asked once more, and so on."""
+    credentials._asked = False
+    check(credentials)
+
+
+@in_place_of(Credentials.refresh, clause="core.auth.refreshed")
+def asks_for_a_token_once(refresh, credentials, method, data):
+    """The second token of a connection counts for ever."""
+    refresh(credentials, method, data)
+    credentials._expires = None
+
+
+@in_place_of(Credentials.refresh, clause="core.auth.refreshed")
+def begins_anew_with_a_new_token(refresh, credentials, method, data):
+    """A new token ends the producers and consumers of the connection."""
+    refresh(credentials, method, data)
+    session = credentials._session
+    for producer in list(session.producers.values()):
+        session.drop_producer(producer)
+
+
+@in_place_of(Credentials.refresh, clause="core.auth.refresh-refused")
+def takes_any_answer_for_a_token(refresh, credentials, method, data):
+    """Whatever AUTH_RESPONSE brings, the connection goes on."""
+    try:
+        refresh(credentials, method, data)
+    except (Refused, ProtocolViolation):
+        credentials._asked, credentials._expires = False, None
+
+
+@in_place_of(Credentials.refresh, clause="core.auth.refresh-refused")
+def takes_a_token_of_another_role(refresh, credentials, method, data):
+    """A connection becomes that of another role."""
+    credentials.role = credentials._session.broker.authorization.authenticate(method, data.decode(errors="replace"))
+    refresh(credentials, method, data)
+
+
+@in_place_of(close_unauthorized, clause="core.auth.revoked")
+def lets_those_go_on_who_lost_their_permission(*_):
+    """Permissions count when a producer or consumer is opened, and never again."""
+
+
+@in_place_of(Session.close_consumer, clause="core.auth.revoked")
+def closes_consumers_without_a_word_when_permissions_end(close_consumer, session, consumer):
+    """A consumer that may not consume any more gets nothing, and is not told."""
+    if session.broker.authorization.allows(session.role, consumer.subscription.topic.name.namespace, "consume"):
+        close_consumer(session, consumer)
+    else:
+        session.drop_consumer(consumer)
 
 
 @in_place_of(Authorization.check, clause="core.auth.produce-forbidden")

@@ -6,7 +6,8 @@ from conformance.mutants.model import in_place_of, mutant, on_incoming
 from refimpl.broker import Broker
 from refimpl.broker.admin import Admin
 from refimpl.broker.filtering import SubscriptionFilters
-from refimpl.broker.subscription import NonPersistentSubscription, SubType
+from refimpl.broker.non_persistent import NonPersistentSubscription
+from refimpl.broker.subscription import SubType
 from refimpl.broker.topic import Topic
 from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.uniform_batches.broker import (

@@ -265,3 +265,9 @@ def acknowledges_nothing_of_a_batch_in_part(judged, one, consumer, index, entry,
     """The messages of a batch that are rejected are not acknowledged."""
     copy = type(cursor)(mark_delete=cursor.mark_delete)
     return judged(one, consumer, index, entry, copy, now)
+
+
+@in_place_of(SubscriptionFilters.judge, clause=("pr7629.subscribe.every-type", "pip191.filter.every-type"))
+def does_not_filter_delayed_messages(judge, filters, consumer, index, entry, cursor):
+    """What was delayed is not judged."""
+    return EntryVerdict.ACCEPT if entry.deliver_at else judge(filters, consumer, index, entry, cursor)

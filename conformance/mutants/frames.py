@@ -37,6 +37,23 @@ def does_not_count_the_size_field(make, decoder, max_frame_size=DEFAULT_MAX_FRAM
     make(decoder, max_frame_size + 4)
 
 
+@in_place_of(Session.send, clause="core.frame.answers-unlimited")
+def keeps_back_what_is_larger_than_a_client_may_send(send, session, message, payload=None):
+    """An answer above the frame limit is not sent."""
+    if message.ByteSize() <= session.broker.configuration.max_message_size + 10240:
+        send(session, message, payload)
+
+
+@in_place_of(Session.send, clause="core.frame.answers-unlimited")
+def cuts_lists_to_what_a_client_may_send(send, session, message, payload=None):
+    """A list of topics ends where the frame limit is reached."""
+    lists = (getattr(message, "topics", None), getattr(message, "topic", None), getattr(getattr(message, "snapshot", None), "topics", None))
+    for topics in lists:
+        while topics and not isinstance(topics, str) and message.ByteSize() > session.broker.configuration.max_message_size + 10240:
+            del topics[-1]
+    send(session, message, payload)
+
+
 @tolerating("command size 0", clause="core.frame.sizes-inconsistent-closes")
 def takes_an_empty_frame_for_a_sign_of_life(_):
     """A frame with command size 0 is skipped."""

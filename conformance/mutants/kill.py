@@ -54,10 +54,10 @@ def load_mutants() -> Mapping[str, Mutant]:
     return MUTANTS
 
 
-def run_cases(suite: Suite, mutant: Mutant, cases: Sequence[str], profile: str) -> list[log.Result]:
-    """Judge a mutant by some cases of one profile; no cases: all."""
+def run_cases(suite: Suite, mutant: Mutant, cases: Sequence[str], profile: str, brokers: int = 1) -> list[log.Result]:
+    """Judge a mutant by some cases of one profile on a number of brokers; no cases: all."""
     with mutant.applied():
-        run = run_in_process(suite, cases, profile)
+        run = run_in_process(suite, cases, profile, brokers)
     return judge_log(suite, run).results
 
 
@@ -83,17 +83,19 @@ def _failing(suite: Suite, mutant: Mutant, cases: Set[str]) -> set[str]:
     """Return which of some cases fail, or of the controls that run with them."""
     return {
         result.case
-        for profile, some in _by_profile(suite, cases).items()
-        for result in run_cases(suite, mutant, some, profile)
+        for (profile, brokers), some in _by_target(suite, cases).items()
+        for result in run_cases(suite, mutant, some, profile, brokers)
         if result.verdict in _BAD
     }
 
 
-def _by_profile(suite: Suite, cases: Iterable[str]) -> dict[str, list[str]]:
-    """Sort cases by the profile to run them in: the default one, unless they are for the text as written alone."""
-    found: dict[str, list[str]] = {}
+def _by_target(suite: Suite, cases: Iterable[str]) -> dict[tuple[str, int], list[str]]:
+    """Sort cases by the profile to run them in, the default one unless they are for the text as written alone, and by how many brokers."""
+    found: dict[tuple[str, int], list[str]] = {}
     for name in sorted(cases):
-        found.setdefault("default" if "default" in suite.transcripts[name].profiles else "as-written", []).append(name)
+        case = suite.transcripts[name]
+        profile = "default" if "default" in case.profiles else "as-written"
+        found.setdefault((profile, 2 if "cluster" in case.requires else 1), []).append(name)
     return found
 
 

@@ -1,6 +1,7 @@
 """Brokers that answer requests for the topics of a namespace wrongly: other topics, another hash, another reading of the pattern."""
 
 import re
+from bisect import insort
 from urllib.parse import unquote
 
 import re2
@@ -84,7 +85,9 @@ def goes_on_listing_a_deleted_topic(delete_topic, broker, name):
     stored = broker.namespace(name).topics.get(name.full)
     delete_topic(broker, name)
     if stored is not None:
-        broker.namespace(name).topics[name.full] = stored
+        within = broker.namespace(name)
+        within.topics[name.full] = stored
+        insort(within.names, name.full)
 
 
 @in_place_of(visible_topics, clause="pip145.list.name-decoding")
@@ -310,6 +313,23 @@ def takes_any_hash_for_the_right_one(get_topics, lists, request, topics):
 def trusts_hashes_of_watches_only(session, request):
     """A watch without a watcher is answered with all topics, whatever hash it has."""
     request.ClearField("topics_hash")
+
+
+# Namespaces
+
+
+@in_place_of(Broker.persistent_topics, clause="core.list.own-namespace")
+def lists_namespaces_that_begin_alike(persistent_topics, broker, namespace):
+    """A list has also the topics of namespaces whose names begin with that of the one asked for."""
+    return [topic for name in broker.store.namespaces if name.startswith(namespace) for topic in persistent_topics(broker, name)]
+
+
+@in_place_of(Broker.non_persistent_topics, clause="core.list.own-namespace")
+def lists_namespaces_by_their_local_names(non_persistent_topics, broker, namespace, **options):
+    """A list has the non-persistent topics of the namespaces of this name in all tenants."""
+    local = namespace.partition("/")[2]
+    namespaces = [name for name in broker.store.namespaces if name.partition("/")[2] == local]
+    return [topic for name in namespaces for topic in non_persistent_topics(broker, name, **options)]
 
 
 # Switched off, and older clients

@@ -3,7 +3,9 @@
 from conformance.mutants.model import in_place_of, on_incoming, on_outgoing, on_request
 from refimpl.broker import Broker, Session
 from refimpl.broker.authorization import Authorization
-from refimpl.broker.subscription import Consumer, NonPersistentSubscription, Subscription, SubType
+from refimpl.broker.deduplication import is_duplicate
+from refimpl.broker.non_persistent import NonPersistentSubscription
+from refimpl.broker.subscription import Consumer, Subscription, SubType
 from refimpl.broker.topic import Topic
 from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.wire.payload import checksum_matches
@@ -15,6 +17,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandProducer,
     CommandProducerSuccess,
     CommandRedeliverUnacknowledgedMessages,
+    CommandSend,
     CommandSendReceipt,
     CommandSubscribe,
     CommandSuccess,
@@ -24,6 +27,15 @@ from refimpl.wire.pulsar_api_pb2 import (
 )
 
 # Producers
+
+
+@in_place_of(is_duplicate, clause="core.dedup.stored-once")
+def forgets_the_rest_of_a_batch(is_duplicate, producer, request, metadata):
+    """Of a batch the first sequence id counts as the highest one."""
+    copy = CommandSend()
+    copy.CopyFrom(request)
+    copy.ClearField("highest_sequence_id")
+    return is_duplicate(producer, copy, metadata)
 
 
 @in_place_of(Topic.add_producer, clause="core.producer.name-taken")
@@ -153,6 +165,13 @@ def numbers_receipts_by_message_instead_of_by_entry(session, receipt):
     receipt.message_id.entryId = sum(entry.messages for entry in entries)
 
 
+@on_outgoing(CommandMessage, clause="core.deliver.partition-index")
+def forgets_the_partition_of_what_comes_again(_, message):
+    """A message that comes again has an id as if its topic had no partitions."""
+    if message.redelivery_count:
+        message.message_id.ClearField("partition")
+
+
 # Consumers
 
 
@@ -163,17 +182,17 @@ def begins_every_subscription_at_the_first_message(_, request):
 
 
 @in_place_of(Subscription.check_joins, clause="core.subscribe.exclusive-busy")
-def lets_a_second_consumer_into_an_exclusive_subscription(check_joins, subscription, sub_type):
+def lets_a_second_consumer_into_an_exclusive_subscription(check_joins, subscription, sub_type, meta):
     """A second exclusive consumer of a subscription is let in beside the first one."""
     if sub_type != subscription.type:
-        check_joins(subscription, sub_type)
+        check_joins(subscription, sub_type, meta)
 
 
 @in_place_of(Subscription.check_joins, clause="core.subscribe.type-conflict")
-def lets_the_last_consumer_choose_the_type(check_joins, subscription, sub_type):
+def lets_the_last_consumer_choose_the_type(check_joins, subscription, sub_type, meta):
     """A consumer of another type than those that are connected is let in, and changes the type of the subscription."""
     if sub_type == subscription.type:
-        check_joins(subscription, sub_type)
+        check_joins(subscription, sub_type, meta)
 
 
 @on_request("subscribe", clause="core.subscribe.repeated")

@@ -5,11 +5,13 @@ from refimpl.broker import Broker, Session
 from refimpl.broker.admin import Admin
 from refimpl.broker.names import parse_topic
 from refimpl.broker.schemas import Schemas, version_bytes
+from refimpl.broker.subscription import Subscription
 from refimpl.names import partition_name
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import (
     CommandGetSchema,
     CommandPartitionedTopicMetadata,
+    CommandReachedEndOfTopic,
     InvalidTopicName,
 )
 
@@ -22,9 +24,9 @@ def keeps_schemas_for_ever(forget, schemas, name):
 
 
 @in_place_of(Schemas.add, clause="core.schema.get-or-create")
-def gives_a_schema_a_version_each_time(add, schemas, name, schema):
+def gives_a_schema_a_version_each_time(add, schemas, name, schema, **by):
     """A schema that a topic has already gets a further version."""
-    add(schemas, name, schema)
+    add(schemas, name, schema, **by)
     versions = schemas.versions(name)
     versions.append(schema)
     return version_bytes(len(versions) - 1)
@@ -160,3 +162,53 @@ def skips_messages_of_the_first_partition(skip, admin, topic, subscription, coun
     """All messages of a subscription of a topic with partitions are skipped on the first one only."""
     partitions = admin.partitioned_metadata(topic)["partitions"]
     skip(admin, partition_name(topic, 0) if partitions else topic, subscription, count)
+
+
+@in_place_of(Broker.close_producers, clause="core.terminate.producers-closed")
+def closes_no_producers_of_a_terminated_topic(close, broker, topic):
+    """The producers of a terminated topic are not told."""
+    if not topic.stored.terminated:
+        close(broker, topic)
+
+
+@in_place_of(Broker.unload, clause="core.terminate.producers-refused")
+def forgets_with_an_unload_that_a_topic_is_terminated(unload, broker, name):
+    """A terminated topic takes messages again after an unload."""
+    topic = broker.loaded(name.full)
+    unload(broker, name)
+    if topic is not None:
+        topic.stored.terminated = False
+
+
+@in_place_of(Broker.terminate, clause="core.terminate.delivers")
+def drops_what_a_terminated_topic_has(terminate, broker, topic):
+    """The messages of a terminated topic are skipped."""
+    terminate(broker, topic)
+    for subscription in topic.subscriptions.values():
+        subscription.skip(None)
+
+
+@in_place_of(Subscription.tell_end, clause="core.terminate.end-told")
+def tells_nobody_of_the_end(tell, subscription):
+    """A topic is terminated, and consumers wait for more."""
+
+
+@in_place_of(Subscription.tell_end, clause="core.terminate.end-not-early")
+def tells_of_the_end_when_all_is_sent(tell, subscription):
+    """Consumers are told of the end of a topic when they have got everything, whether they have acknowledged it or not."""
+    if subscription.topic.stored.terminated and subscription._read >= len(subscription.topic.entries):
+        for consumer in subscription.consumers:
+            consumer.session.send(CommandReachedEndOfTopic(consumer_id=consumer.consumer_id))
+
+
+@in_place_of(Admin.reset_cursor_to_time, clause="core.admin.reset")
+def resets_behind_the_message_of_that_time(reset, admin, topic, subscription, timestamp):
+    """A subscription that is reset to the time of a message begins behind it."""
+    reset(admin, topic, subscription, timestamp + 1)
+
+
+@in_place_of(Admin.truncate_topic, clause="core.admin.truncate")
+def truncates_the_first_subscription_only(truncate, admin, topic):
+    """Truncating a topic concerns one of its subscriptions."""
+    for found in admin._topics(topic):
+        next(iter(found.subscriptions.values())).skip(None)

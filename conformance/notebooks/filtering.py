@@ -8,7 +8,6 @@ from typing import Any
 
 from conformance.notebooks.live import Stage
 from conformance.report.rows import Row
-from refimpl.broker.subscription import ack_set
 from refimpl.client.unpack import open_messages, unpack
 from refimpl.proposals.message_filter import (
     BUILT_IN_REGISTRY,
@@ -30,6 +29,7 @@ from refimpl.wire import (
     encode_payload,
     parse_payload,
 )
+from refimpl.wire.ack_set import ack_set
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, CompressionType, MessageMetadata, ServerError, SingleMessageMetadata
 
 TOPIC = "persistent://public/default/numbers"

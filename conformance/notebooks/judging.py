@@ -47,7 +47,7 @@ def recorded_verdicts(release: str, *select: str) -> list[log.Result]:
     run = load_target(f"apache-pulsar@{release}")
     if run is None:
         raise LookupError(f"there is no recording of {release}")
-    chosen = {case.id for case in suite().select(select, profile=run.header.profile)}
+    chosen = {case.id for case in suite().select(select, profile=run.header.profile, role=run.header.role)}
     return judge_log(suite(), without(run, suite().transcripts.keys() - chosen)).results
 
 

@@ -60,7 +60,13 @@ def to_json(report: Report) -> dict[str, Any]:
         "served_but_not_announced": list(report.claims.unannounced),
         "claimed_but_not_served": {way: list(names) for way, names in report.claims.unserved.items()},
         "exit_code": report.exit_code,
-        "counts": {"clauses": dict(sorted(report.clause_counts.items())), "cases": dict(sorted(report.case_counts.items()))},
+        "counts": {
+            "clauses": dict(sorted(report.clause_counts.items())),
+            "cases": dict(sorted(report.case_counts.items())),
+            "transcripts": report.transcripts,
+            "conversations": report.conversations,
+            "repetitions": report.repetitions,
+        },
         "clauses": [
             {
                 "id": name,

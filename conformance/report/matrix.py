@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any, Final
 
 from conformance.engine import log
@@ -12,13 +15,18 @@ from conformance.judging.baseline import case_name
 from conformance.report.model import Report
 from conformance.report.pages import page
 from conformance.report.views import group_of, group_titles, reason_of, results_by_clause
-from conformance.report.wording import VERDICT_MEANING, VERDICT_WORDS, number_of, one_line
+from conformance.report.wording import VERDICT_MEANING, VERDICT_WORDS, middle_cut, number_of, one_line
 
 FORMAT: Final = 1
 UNEXPLAINED: Final = frozenset({"ERROR", "FAIL", "WARN"})
 """Verdicts of cells that need an explanation; a baseline that gives one turns them into XFAIL."""
 NOT_RUN: Final = "NOT-RUN"
-_SHORT: Final = {"NOT-APPLICABLE": "n/a", "UNTESTABLE": "untested", "INCONCLUSIVE": "unclear", NOT_RUN: "-", "EXCLUDED": "excluded"}
+_SHORT: Final = {"NOT-APPLICABLE": "n/a", "UNTESTABLE": "none", "INCONCLUSIVE": "?", NOT_RUN: "-", "EXCLUDED": "excl", "SPEC-GAP": "gap"}
+_MEANING: Final = {**VERDICT_MEANING, NOT_RUN: "It is not part of this run."}
+_CELL, _LEVEL, _NARROWEST = 5, 6, 16
+"""Columns of a terminal for a verdict, a level, and a clause at least."""
+_FORMULA: Final = ("=", "+", "-", "@")
+"""How texts begin that a spreadsheet would calculate."""
 
 
 @dataclass(frozen=True)
@@ -128,20 +136,51 @@ def _cell(report: Report, clause: str, results: Sequence[log.Result]) -> Cell:
     return Cell(verdict, reasons if verdict != Verdict.PASS else ())
 
 
-def render_matrix_text(reports: Sequence[Report]) -> str:
-    """Write the matrix for a terminal: numbers first, then the table, then every cell that is not a pass, with its cases and reasons."""
+def render_matrix_text(reports: Sequence[Report], width: int | None = None) -> str:
+    """Write the matrix for a terminal: numbers, what the words mean, the table, then the cases and reasons of what is no pass.
+
+    Args:
+        reports: One for each column.
+        width: Columns of the terminal; None: lines may have any length.
+    """
     matrix = build_matrix(reports)
     lines = [f"unexplained: {number_of(matrix.unexplained(), 'cell')} of {len(matrix.rows) * len(matrix.columns)}"]
     for index, column in enumerate(matrix.columns):
         incomplete = "; INCOMPLETE RUN" if not column.complete else ""
         lines.append(f"  {index + 1}  {one_line(column.name)}: {matrix.unexplained(index)} unexplained{incomplete}")
-    width = max((len(row.clause) for row in matrix.rows), default=6)
-    lines += ["", f"{'clause':<{width}}  level   " + "  ".join(f"{index + 1:<8}" for index in range(len(matrix.columns))).rstrip()]
-    for row in matrix.rows:
-        cells = "  ".join(f"{_SHORT.get(cell.verdict, cell.verdict.lower()):<8}" for cell in row.cells)
-        lines.append(f"{row.clause:<{width}}  {row.level:<6}  {cells}".rstrip())
+    lines += ["", *_legend(matrix), "", *_table(matrix, width)]
     details = [line for row in matrix.rows for line in _details(row, matrix.columns)]
-    return "\n".join([*lines, *(["", "why:"] if details else []), *details]) + "\n"
+    lines += ["", "why:", *details] if details else []
+    return "\n".join(piece for line in lines for piece in _wrapped(line, width)) + "\n"
+
+
+def _mark(verdict: str) -> str:
+    return _SHORT.get(verdict, verdict.lower())
+
+
+def _legend(matrix: Matrix) -> list[str]:
+    """Say what the words in the table mean."""
+    used = {cell.verdict for row in matrix.rows for cell in row.cells}
+    return [f"  {_mark(verdict):<{_CELL}}  {verdict}: {meaning}" for verdict, meaning in _MEANING.items() if verdict in used]
+
+
+def _table(matrix: Matrix, width: int | None) -> list[str]:
+    room = max((len(row.clause) for row in matrix.rows), default=6)
+    if width is not None:
+        room = max(_NARROWEST, min(room, width - _LEVEL - 1 - len(matrix.columns) * (_CELL + 1)))
+    lines = [f"{'clause':<{room}} level  " + " ".join(f"{index + 1:<{_CELL}}" for index in range(len(matrix.columns)))]
+    for row in matrix.rows:
+        cells = " ".join(f"{_mark(cell.verdict):<{_CELL}}" for cell in row.cells)
+        lines.append(f"{middle_cut(row.clause, room):<{room}} {row.level:<{_LEVEL}} {cells}")
+    return [line.rstrip() for line in lines]
+
+
+def _wrapped(line: str, width: int | None) -> list[str]:
+    """Break a line that is longer than the terminal is wide, behind its own indentation."""
+    if width is None or len(line) <= width:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return wrap(line, max(width, _NARROWEST), subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _details(row: Row, columns: Sequence[Column]) -> list[str]:
@@ -157,7 +196,25 @@ def _details(row: Row, columns: Sequence[Column]) -> list[str]:
 
 def render_matrix_html(reports: Sequence[Report]) -> str:
     """Write the matrix as one page that needs nothing else."""
-    return page("matrix.html.j2", matrix=build_matrix(reports), words={**VERDICT_WORDS, NOT_RUN: "not run"}, meaning=VERDICT_MEANING)
+    return page("matrix.html.j2", matrix=build_matrix(reports), words={**VERDICT_WORDS, NOT_RUN: "not run"}, meaning=_MEANING)
+
+
+def render_matrix_csv(reports: Sequence[Report]) -> str:
+    """Write the matrix as comma-separated values: a line for each clause, the verdicts of all columns, then the reasons of each."""
+    matrix = build_matrix(reports)
+    names = [one_line(column.name) for column in matrix.columns]
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["clause", "level", "text", *map(_plain, names), *(f"why: {name}" for name in names)])
+    for row in matrix.rows:
+        why = ("; ".join(f"{one.case}: {one.text}" if one.case else one.text for one in cell.reasons) for cell in row.cells)
+        writer.writerow([row.clause, row.level, row.text, *(cell.verdict for cell in row.cells), *map(_plain, why)])
+    return text.getvalue()
+
+
+def _plain(text: str) -> str:
+    """Keep a text from being a formula."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def matrix_json(reports: Sequence[Report]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from conformance.engine import log
 from conformance.engine.model import Baseline, Clause
 from conformance.engine.verdict import Outcome, Verdict, clause_verdicts
 from conformance.judging.baseline import apply_baseline
+from conformance.judging.causes import attributed
 from conformance.judging.claims import Claims, claims_of, explained
 from conformance.judging.results import RunLog, exit_code, judge_log
 from conformance.suite import Suite
@@ -58,6 +59,21 @@ class Report:
         return counted
 
     @property
+    def conversations(self) -> int:
+        """Count the conversations that were judged: one for each trial of each cell, and repetitions."""
+        return len(self.outcomes)
+
+    @property
+    def repetitions(self) -> int:
+        """Count those that were held once more, since the first one said nothing about the target, or only that it was late."""
+        return sum("~" in key for key in self.outcomes)
+
+    @property
+    def transcripts(self) -> int:
+        """Count the transcripts whose cells are the cases of this report."""
+        return len({result.case for result in self.results})
+
+    @property
     def case_counts(self) -> Counter[str]:
         """Count results by verdict."""
         return Counter(str(result.verdict) for result in self.results)
@@ -75,9 +91,15 @@ def build_report(suite: Suite, run: RunLog, baseline: Baseline, today: date, *, 
     """
     judged = explained(suite, run, judge_log(suite, run))
     results, stale = apply_baseline(baseline, judged.results, today)
+    results = attributed(run, results, judged.outcomes)
     seen = clause_verdicts(results)
-    whole = {case.id for case in suite.select([], profile=run.header.profile)} <= {result.case for result in results}
-    in_profile = [clause for clause in suite.clauses.values() if run.header.profile in clause.profiles]
+    whole = {case.id for case in suite.select([], profile=run.header.profile, role=run.header.role)} <= {result.case for result in results}
+    cited = {clause for result in results for clause in result.clauses}
+    in_profile = [
+        clause
+        for clause in suite.clauses.values()
+        if run.header.profile in clause.profiles and (clause.side == run.header.role or clause.id in cited)
+    ]
     tested = [clause for clause in in_profile if not clause.excluded]
     clauses = {clause.id: seen.get(clause.id, Verdict.UNTESTABLE) for clause in tested if whole or clause.id in seen}
     excluded = [clause for clause in in_profile if clause.excluded] if whole else []

@@ -42,3 +42,13 @@ def page(template: str, **values: Any) -> str:
     # Both come from this package and contain no data of a report.
     own = {"style": Markup(style), "script": Markup(script), "policy": policy}
     return _environment().get_template(template).render(**own, **values)
+
+
+def fragment(template: str, **values: Any) -> str:
+    """Render a template that is a part of a page.
+
+    Args:
+        template: Its file name.
+        values: The values in it; all of them are escaped.
+    """
+    return _environment().get_template(template).render(**values).strip()

@@ -159,7 +159,8 @@ def trial_rows(
     """
     actions = {} if program is None else _paths(program)
     steps = {one.n: one for one in taken}
-    rows: list[Row] = []
+    broker = trial_log.begin.broker
+    rows = [] if broker is None else [Row("note", f"held at {broker}, which owns the namespaces of the case", t=0.0)]
     begins: dict[str, log.Begin] = {}
     for event in trial_log.events:
         if isinstance(event, log.Begin):
@@ -194,16 +195,30 @@ def _rows_of(event: log.Event, begins: Mapping[str, log.Begin]) -> Iterator[Row]
     elif isinstance(event, log.Frame | log.Answer):
         data = bytes.fromhex(event.data)
         answer = isinstance(event, log.Answer)
-        yield Row("out" if answer else "in", *notation(data), event.at, data=data, remark="answered by itself" if answer else "")
+        at = event.at if isinstance(event, log.Answer) else _linked(event.at, event.link)
+        yield Row("out" if answer else "in", *notation(data), at, data=data, remark="answered by itself" if answer else "")
     elif isinstance(event, log.Garbage):
         data = bytes.fromhex(event.data)
         yield Row("in", f"{len(data)} bytes that are no frame:", event.reason, event.at, data=data)
     elif isinstance(event, log.Closed):
-        yield Row("in", "closes the connection" + (" with a reset" if event.how == "rst" else ""), at=event.at)
+        yield Row("in", "closes the connection" + (" with a reset" if event.how == "rst" else ""), at=_linked(event.at, event.link))
+    elif isinstance(event, log.Opened):
+        yield Row("in", "opens a connection", at=_linked(event.at, event.link))
+    elif isinstance(event, log.Passed):
+        data = bytes.fromhex(event.data)
+        remark = "of the backdrop" if event.rule is None else f"by rule {event.rule}"
+        yield Row("out", *notation(data), _linked("c", event.link), data=data, remark=remark)
+    elif isinstance(event, log.Told):
+        yield Row("reply", event.what, plain_value(event.detail), at=event.at)
     elif isinstance(event, log.Deadline):
         yield Row("note", "the harness stops waiting")
     else:
         yield Row("note", f"the harness itself was {event.seconds:g} s late")
+
+
+def _linked(at: str, link: int | None) -> str:
+    """Return the connection; those of a client under test are numbered."""
+    return at if link is None else f"{at}{link}"
 
 
 def _begun(event: log.Begin) -> Iterator[Row]:
@@ -211,14 +226,21 @@ def _begun(event: log.Begin) -> Iterator[Row]:
     if event.what == "send":
         yield from _sent(event, at)
     elif event.what == "open":
-        yield Row("out", "opens a connection", at=at)
+        broker = event.detail.get("broker")
+        yield Row("out", "opens a connection" + (f" to {broker}" if broker else ""), at=at)
     elif event.what == "close":
         how = {"rst": " with a reset", "half": ", its own half"}.get(str(event.detail.get("how")), "")
         yield Row("out", f"closes the connection{how}", at=at)
     elif event.what == "reading":
         yield Row("out", "reads again" if event.detail.get("on") else "reads nothing from now on", at=at)
+    elif event.what == "move":
+        yield Row("ask", f"moves {event.detail.get('namespace')} to {event.detail.get('broker')}")
     elif event.what == "advance":
         yield Row("note", f"lets {float(event.detail.get('seconds', 0)):g} s pass")
+    elif event.what == "rule":
+        yield Row("note", f"rule {event.detail.get('number')}:", plain_value({k: event.detail.get(k) for k in ("side", "frame", "do")}))
+    elif event.what == "drive":
+        yield Row("ask", *call_text(event.detail), at=at)
     else:
         yield Row("ask", *call_text(event.detail), remark="read until it fits" if event.what == "read" else "")
 

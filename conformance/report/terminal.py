@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -16,10 +16,12 @@ from conformance.engine import log
 from conformance.engine import model as m
 from conformance.engine.verdict import Outcome, Verdict
 from conformance.judging.baseline import case_name
+from conformance.judging.causes import FAILED, groups
 from conformance.report.conclusion import conclude, why_incomplete
+from conformance.report.known_faults import likeness
 from conformance.report.model import Report
-from conformance.report.views import census, fact_line, trials_text, untested, untested_line
-from conformance.report.wording import counted, number_of, one_line, paragraph, short
+from conformance.report.views import BAD, again, census, fact_line, results_by_clause, sides, trials_text, untested, untested_line
+from conformance.report.wording import cases_counted, conversations_counted, counted, cut, number_of, one_line, paragraph, short
 
 STYLES: dict[str, str] = {
     "PASS": "green",
@@ -36,7 +38,12 @@ STYLES: dict[str, str] = {
 }
 _SENTENCE_STYLES = {"conformant": "bold green", "not conformant": "bold red", "incomplete": "bold magenta"}
 _TENTH = 10
-FILES = ("report.html", "junit.xml", "badge.json", "events.jsonl")
+_MOST_CAUSES, _MOST_FAILURES, _MOST_CLAUSES, _MOST_LINES = 6, 6, 16, 8
+"""How much of each part is shown, so that no broker gets more than a hundred lines."""
+_AS_THEY_COME = 10
+"""Failures that are shown while the run goes on."""
+_WIDTH = 240
+FILES = ("report.html", "results.json", "junit.xml", "badge.json", "events.jsonl")
 """What a run leaves in its folder."""
 
 
@@ -102,7 +109,8 @@ class Progress:
         if outcome.verdict in (Verdict.FAIL, Verdict.WARN) and case.id not in self.bad:
             self.bad[case.id] = outcome.verdict
             summary = outcome.diagnosis.summary if outcome.diagnosis is not None else ""
-            self._line(_verdict_line(outcome.verdict, outcome.key, short(summary)))
+            if len(self.bad) <= _AS_THEY_COME:
+                self._line(_verdict_line(outcome.verdict, outcome.key, cut(one_line(summary), _WIDTH)))
         if self._bar is not None and self._task is not None:
             bad = f"{len(self.bad)} not passed" if self.bad else ""
             self._bar.update(self._task, completed=self.done, description=_escaped(case.id), bad=bad)
@@ -124,31 +132,37 @@ def _verdict_line(verdict: str, name: str, rest: str = "") -> Text:
     return line.append(f": {rest}") if rest else line
 
 
-def render_text(report: Report, console: Console, folder: Path | None = None) -> None:
-    """Write the results of a run: numbers first, then everything that needs attention, the conclusion last.
+def render_text(report: Report, console: Console, folder: Path | None = None, *, verbose: bool = False) -> None:
+    """Write the results of a run: numbers first, then causes and failures, the conclusion last; a hundred lines at most.
 
     Args:
         report: The report.
         console: Where to write.
         folder: Where the events and reports were written.
+        verbose: Whether every failure is written in full, with the last frames, and all that was observed.
     """
-    _Printer(report, console).all(folder)
+    _Printer(report, console, verbose).all(folder)
 
 
 class _Printer:
-    def __init__(self, report: Report, console: Console) -> None:
+    def __init__(self, report: Report, console: Console, verbose: bool) -> None:
         self.report = report
         self.console = console
+        self.verbose = verbose
+        self.groups = groups(report.run, report.results, report.outcomes)
 
     def all(self, folder: Path | None) -> None:
         """Write all parts."""
         self.numbers()
+        self.causes()
         self.failures()
         self.known()
-        self.section("Stale baseline entries", [Text(f"  {one_line(entry)}") for entry in self.report.stale])
-        self.section("Not tested", [Text(f"  {untested_line(one)}") for one in untested(self.report)])
-        self.section("Observed", [Text(f"  {fact_line(fact)}") for fact in census(self.report)])
-        self.section("Reports", [Text(f"  {folder / name}") for name in FILES] if folder is not None else [])
+        self.section("Stale baseline entries", [one_line(entry) for entry in self.report.stale])
+        self.section("Not tested", [untested_line(one) for one in untested(self.report)])
+        if self.verbose:
+            self.section("Observed", [fact_line(fact) for fact in census(self.report)])
+        self.section("Clauses that do not hold", list(self.broken()), _MOST_CLAUSES)
+        self.section("Reports", [str(folder / name) for name in FILES] if folder is not None else [])
         conclusion = conclude(self.report)
         self.line(Text())
         self.line(Text(f"{one_line(self.report.run.header.target)}: {conclusion.sentence}", _SENTENCE_STYLES.get(conclusion.kind, "bold")))
@@ -157,59 +171,108 @@ class _Printer:
         """Write one line."""
         self.console.print(text, soft_wrap=True, highlight=False)
 
-    def section(self, title: str, lines: list[Text]) -> None:
-        """Write a part of the report, unless it is empty."""
-        if lines:
-            self.line(Text())
-            self.line(Text(title, "bold"))
-            for line in lines:
-                self.line(line)
+    def section(self, title: str, lines: list[str], most: int = _MOST_LINES) -> None:
+        """Write a part of the report, unless it is empty; of many lines the first ones."""
+        if not lines:
+            return
+        shown = lines if self.verbose or len(lines) <= most else lines[: most - 1]
+        self.line(Text())
+        self.line(Text(title, "bold"))
+        for text in shown:
+            self.line(Text(f"  {text if self.verbose else cut(text, _WIDTH)}"))
+        if len(shown) < len(lines):
+            self.line(Text(f"  … and {len(lines) - len(shown)} more: --verbose shows them, and report.html", "dim"))
 
     def numbers(self) -> None:
         """Write the numbers: clauses, then cases, then what was tested."""
         report, header = self.report, self.report.run.header
         if not report.run.complete:
             self.line(Text(f"INCOMPLETE RUN: {why_incomplete(report)}; the numbers below are of a part only", STYLES["ERROR"]))
-        self.line(_numbers("clauses", report.clause_counts, ("EXCLUDED",)))
-        self.line(_numbers("cases", report.case_counts, ()))
+        self.line(_numbers("clauses", str(sum(report.clause_counts.values())), report.clause_counts, ("EXCLUDED",)))
+        self.line(_numbers("cases", cases_counted(len(report.results), report.transcripts), report.case_counts, ()))
+        self.line(Text(f"held     {conversations_counted(report.conversations, report.repetitions)}", "dim"))
         version = f" ({one_line(header.server_version)})" if header.server_version else ""
         what = f"{one_line(header.target)}{version}, profile {header.profile}, suite {header.suite}, {header.started}"
         self.line(Text(f"target   {what}", "dim"))
 
+    def causes(self) -> None:
+        """Write what the failures have in common: how many clauses and cases, the cause, and a rule that it breaks."""
+        shown = self.groups[:_MOST_CAUSES]
+        if not shown:
+            return
+        self.line(Text())
+        rest = len(self.groups) - len(shown)
+        self.line(Text("Why" + (f", the {_MOST_CAUSES} causes that break most, of {len(self.groups)}" if rest else ""), "bold"))
+        for one in shown:
+            numbers = f"{number_of(len(one.clauses), 'clause')}, {number_of(len(one.results), 'case')}"
+            self.line(Text.assemble(f"  {numbers}: ", (short(one.words), "bold")))
+            self.line(Text(f"      {cut(self.rule(one.clauses[0]), _WIDTH)}"))
+        looks = likeness({result.case for one in self.groups for result in one.results})
+        if looks is not None:
+            self.line(Text(f"  looks like a broker with this fault: {looks}"))
+
     def failures(self) -> None:
-        """Write each case that did not pass, with its nearest miss."""
-        order = ("ERROR", "FAIL", "WARN", "INCONCLUSIVE")
-        for verdict in order:
-            for result in self.report.results:
-                if result.verdict == verdict:
-                    self.line(Text())
-                    self.failure(result)
+        """Write cases that did not pass: of each cause the first one, then others."""
+        bad = [result for verdict in BAD for result in self.report.results if result.verdict == verdict]
+        first = [one.results[0] for one in self.groups]
+        chosen = [*(one for one in bad if one in first), *(one for one in bad if one not in first)]
+        for result in bad if self.verbose else chosen[:_MOST_FAILURES]:
+            self.line(Text())
+            self.failure(result)
+        if not self.verbose and len(chosen) > _MOST_FAILURES:
+            self.line(Text())
+            more = number_of(len(chosen) - _MOST_FAILURES, "more case")
+            self.line(Text(f"{more} did not pass: --verbose shows them, and report.html", "dim"))
 
     def failure(self, result: log.Result) -> None:
-        """Write one case that did not pass."""
-        transcript = self.report.suite.transcripts.get(result.case)
-        self.line(_verdict_line(result.verdict, case_name(result), transcript.title if transcript else ""))
+        """Write one case that did not pass: the rule, what was expected, what came, how to run it again."""
         hit = [clause for clause, verdict in result.clauses.items() if verdict not in (Verdict.PASS, Verdict.UNTESTABLE)]
-        for clause in hit or list(result.clauses)[:1]:
-            known = self.report.suite.clauses.get(clause)
-            self.line(Text(f"      {clause}" + (f" ({known.level}): {one_line(known.text)}" if known else "")))
+        rules = [self.rule(clause) for clause in hit or list(result.clauses)[:1]]
+        if self.verbose:
+            transcript = self.report.suite.transcripts.get(result.case)
+            self.line(_verdict_line(result.verdict, case_name(result), transcript.title if transcript else ""))
+            for rule in rules:
+                self.line(Text(f"      {rule}"))
+        else:
+            self.line(_verdict_line(result.verdict, case_name(result), cut(rules[0], _WIDTH) if rules else ""))
         if trials_text(result):
             self.line(Text(f"      {trials_text(result)}"))
-        for text in paragraph(result.diagnosis or result.summary):
-            self.line(Text(f"    | {text}"))
+        if self.verbose:
+            for text in paragraph(result.diagnosis or result.summary):
+                self.line(Text(f"    | {text}"))
+        else:
+            expected, got = sides(self.report, result)
+            for name, text in (("expected", expected), ("got", got)):
+                if text:
+                    self.line(Text(f"      {name:<9} {cut(one_line(text), _WIDTH)}"))
+        self.line(Text(f"      {'again':<9} {one_line(again(self.report, result))}"))
+
+    def rule(self, clause: str) -> str:
+        """Return a clause with its level and its text."""
+        known = self.report.suite.clauses.get(clause)
+        return f"{clause} ({known.level}): {one_line(known.text)}" if known else clause
+
+    def broken(self) -> Iterator[str]:
+        """Yield the clauses that do not hold, with the number of cases that say so."""
+        citing = results_by_clause(self.report)
+        for verdict in FAILED:
+            for clause, found in self.report.clauses.items():
+                if found == verdict:
+                    cases = sum(result.clauses[clause] == verdict for result in citing.get(clause, ()))
+                    yield f"{verdict:<5} {clause} ({number_of(cases, 'case')})"
 
     def known(self) -> None:
-        """Write known failures and what the text leaves open, one line each."""
+        """Write known failures, and how much the text leaves open; with `verbose` one line each."""
         found = [result for result in self.report.results if result.verdict == Verdict.XFAIL]
-        lines = [Text(f"  {one_line(case_name(result))}: {one_line(result.baseline or 'no reason given')}") for result in found]
+        lines = [f"{one_line(case_name(result))}: {one_line(result.baseline or 'no reason given')}" for result in found]
         self.section("Known failures", lines)
-        gaps = [result for result in self.report.results if result.verdict == Verdict.SPEC_GAP]
-        lines = [Text(f"  {one_line(case_name(result))}: {short(result.summary)}") for result in gaps]
-        self.section("Left open by the text", lines)
+        if self.verbose:
+            gaps = [result for result in self.report.results if result.verdict == Verdict.SPEC_GAP]
+            self.section("Left open by the text", [f"{one_line(case_name(result))}: {short(result.summary)}" for result in gaps])
 
 
-def _numbers(what: str, counts: Mapping[str, int], always: tuple[str, ...]) -> Text:
-    line = Text(f"{what:<9}", "bold")
+def _numbers(what: str, total: str, counts: Mapping[str, int], always: tuple[str, ...]) -> Text:
+    line = Text(f"{what:<9}{total}: ", "bold")
     for index, (verdict, number, words) in enumerate(counted(counts, always)):
         style = STYLES.get(verdict, "") if number else "dim"
         line.append(", " if index else "")

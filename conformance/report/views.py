@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +12,15 @@ from conformance.engine import log
 from conformance.engine.model import Clause, Register
 from conformance.engine.verdict import SEVERITY, Outcome, Verdict
 from conformance.report.model import Report
-from conformance.report.wording import listed, number_of, plain_value, short
+from conformance.report.wording import listed, number_of, one_line, plain_value, short
 
+BAD = ("ERROR", "FAIL", "WARN", "INCONCLUSIVE")
+"""Verdicts of what did not pass, in the order in which reports tell it."""
 NOT_RUN = frozenset({"UNTESTABLE", "NOT-APPLICABLE"})
+_MOST_FIELDS = 12
+"""Fields of a case that are told."""
+_NOT_AGAIN = frozenset({"--select", "--level", "--report", "--seed"})
+"""Options of a run that are left out where one case is run again, with their values."""
 
 
 @dataclass(frozen=True)
@@ -194,8 +201,7 @@ def seconds_of(report: Report, result: log.Result) -> float:
 
 def duration(report: Report) -> float:
     """Return how long the run took, in seconds, as far as the log says."""
-    ends = (trial_log.finished.t for trial_log in report.run.trial_logs.values() if trial_log.finished is not None)
-    return (report.run.footer.seconds if report.run.footer is not None else 0.0) or max(ends, default=0.0)
+    return (report.run.footer.seconds if report.run.footer is not None else 0.0) or report.run.seconds
 
 
 def trials_text(result: log.Result) -> str:
@@ -203,3 +209,72 @@ def trials_text(result: log.Result) -> str:
     if result.trials <= 1:
         return ""
     return f"{result.failed_trials} of {result.trials} trials did not pass"
+
+
+def sides(report: Report, result: log.Result) -> tuple[str, str]:
+    """Return what a case expected where it failed, and what came.
+
+    Args:
+        report: The report.
+        result: One of its results that is no pass.
+    """
+    outcome = shown_outcome(report, result)
+    diagnosis = outcome.diagnosis if outcome is not None else None
+    if diagnosis is None or diagnosis.kind in ("harness", "branch"):
+        return "", result.summary
+    if diagnosis.differences:
+        one = diagnosis.differences[0]
+        return f"{one.path or 'the frame'}: {one.expected}", f"{one.actual}" + (f", in {diagnosis.came}" if diagnosis.came else "")
+    expected = "silence" if diagnosis.kind == "silence" else diagnosis.waiting[0] if diagnosis.waiting else "nothing more"
+    return expected, diagnosis.came or "nothing"
+
+
+@dataclass(frozen=True)
+class Miss:
+    """One field that is not as expected: what both values begin with, what was expected and what came in the middle, what both end with."""
+
+    field: str
+    begin: str
+    expected: str
+    got: str
+    end: str
+
+
+def misses(report: Report, result: log.Result) -> list[Miss]:
+    """Return what a case that did not pass expected and got, field by field.
+
+    Args:
+        report: The report.
+        result: One of its results that is no pass.
+    """
+    outcome = shown_outcome(report, result)
+    diagnosis = outcome.diagnosis if outcome is not None else None
+    if diagnosis is not None and diagnosis.differences:
+        told = [(one.path or "the frame", one.expected, one.actual) for one in diagnosis.differences[:_MOST_FIELDS]]
+    else:
+        told = [("", *sides(report, result))]
+    return [_miss(one_line(field), short(expected), short(got)) for field, expected, got in told]
+
+
+def _miss(field: str, expected: str, got: str) -> Miss:
+    if not field:
+        return Miss("all of it", "", expected, got, "")
+    begin = _alike(expected, got)
+    end = _alike(expected[begin:][::-1], got[begin:][::-1])
+    return Miss(field, expected[:begin], expected[begin : len(expected) - end], got[begin : len(got) - end], got[len(got) - end :])
+
+
+def _alike(one: str, other: str) -> int:
+    """Return with how many equal characters two texts begin."""
+    return next((place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def again(report: Report, result: log.Result) -> str:
+    """Return the command that runs a case once more: as the run was called, with this case only."""
+    given = list(report.run.header.arguments) or ["run", report.run.header.target]
+    kept: list[str] = []
+    for place, word in enumerate(given):
+        before = given[place - 1] if place else ""
+        if word not in _NOT_AGAIN and before not in _NOT_AGAIN and not word.startswith(tuple(f"{one}=" for one in _NOT_AGAIN)):
+            kept.append(word)
+    return shlex.join(["pulsar-conformance", *kept, "--select", result.case])

@@ -111,6 +111,16 @@ def counted(counts: Mapping[str, int], always: Iterable[str] = ()) -> list[tuple
     return [(name, counts.get(name, 0), words) for name, words in VERDICT_WORDS.items() if counts.get(name, 0) or name in shown]
 
 
+def cases_counted(cases: int, transcripts: int) -> str:
+    """Say how many cases there are, and what is counted as one."""
+    return str(cases) if cases == transcripts else f"{cases}, each cell of {number_of(transcripts, 'transcript')} counted"
+
+
+def conversations_counted(conversations: int, repetitions: int) -> str:
+    """Say how many conversations were held, and how many of them once more."""
+    return number_of(conversations, "conversation") + (f", {number_of(repetitions, 'repetition')} among them" if repetitions else "")
+
+
 def plain_value(value: Any) -> str:
     """Write a value of a transcript or a log as transcripts do, on one line."""
     if isinstance(value, dict):

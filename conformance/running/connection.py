@@ -52,8 +52,10 @@ class _Carrier(Protocol):
 class _InProcess:
     """A connection that accepts bytes immediately, so that sending never waits."""
 
-    def __init__(self, link: MemoryLink, on_data: Callable[[bytes], None], on_closed: Callable[[Literal["fin", "rst"]], None]) -> None:
-        self._connection: MemoryConnection = link.connect(on_data, on_closed)
+    def __init__(
+        self, link: MemoryLink, url: str, on_data: Callable[[bytes], None], on_closed: Callable[[Literal["fin", "rst"]], None]
+    ) -> None:
+        self._connection: MemoryConnection = link.connect(on_data, on_closed, url)
         self.drain = self._connection.drain
         self.close = self._connection.close
 
@@ -97,7 +99,7 @@ class Connection:
             TimeoutError: It took longer than `seconds`.
         """
         if endpoint.in_process is not None:
-            self._carrier = _InProcess(endpoint.in_process, self._receive, self._ended)
+            self._carrier = _InProcess(endpoint.in_process, endpoint.service_url, self._receive, self._ended)
         else:
             opened = SocketConnection(self._receive, self._ended)
             await opened.open(endpoint, seconds)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
@@ -20,9 +21,10 @@ from conformance.engine.machine import Machine, MachineError
 from conformance.engine.matching import see
 from conformance.engine.model import Level
 from conformance.engine.program import REDIRECT, Program
-from conformance.engine.values import Value, ValueProblem, resolve
+from conformance.engine.values import NOW, Value, ValueProblem, resolve
 from conformance.engine.verdict import Outcome, TrialLog, resume
 from conformance.running.connection import FLOOD, IN_ONE_CONVERSATION, Allowance, Connection
+from conformance.running.owners import Owners
 from conformance.targets.admin import AdminClient, AdminResult
 from conformance.targets.model import Endpoint, TargetError
 from refimpl.wire import Frame, FrameDecoder, WireError, decode_frame, encode_frame, wrap
@@ -37,6 +39,7 @@ _MEMORY_OF_JSON = 8
 """Bytes of memory for a character of an answer of the admin interface, once it is read."""
 _READ_INTERVAL = 0.05
 """Seconds between two reads of the admin interface."""
+_LAG_TICK = 0.1
 _RESOLUTION = 1e-6
 """Seconds that the log's clock tells apart: nothing waits for less."""
 _LOOK_UP = bytes([0x08, BaseCommand.Type.LOOKUP])
@@ -55,6 +58,10 @@ class TargetLost(Exception):
     """The target refuses connections, or floods: the run can't continue."""
 
 
+class NoConnection(TargetLost):
+    """The target does not take a connection of a conversation."""
+
+
 @dataclass
 class Surroundings:
     """The state that all conversations of a run share."""
@@ -65,10 +72,17 @@ class Surroundings:
     allowance: Allowance
     started: float = field(default_factory=loop_time)
     slow: float = 1.0
+    owners: Owners | None = None
+    """What finds the broker of each case in a cluster."""
 
     def now(self) -> float:
         """Return the seconds since the run began."""
         return round(loop_time() - self.started, 6)
+
+    def time_of_day(self) -> float:
+        """Return the seconds since 1970 by this machine's clock, or by that of a broker inside this process."""
+        link = self.endpoint.in_process
+        return time.time() if link is None else loop_time() + link.broker.wall_clock_offset
 
 
 class TrialRunner:
@@ -79,6 +93,7 @@ class TrialRunner:
         self._around = around
         self._machine = Machine(program, around.slow)
         self._connections: dict[str, Connection] = {}
+        self._brokers: dict[str, Endpoint] = {}
         self._changed = asyncio.Event()
         self._answers: set[asyncio.Task[None]] = set()
         self._number = 0
@@ -86,6 +101,8 @@ class TrialRunner:
         self._allowance = Allowance(IN_ONE_CONVERSATION, around.allowance)
         self._stuck: ValueError | RuntimeError | TargetError | None = None
         self._look_ups: dict[tuple[str, int], tuple[CommandLookupTopic, int]] = {}
+        self.elsewhere: str | None = None
+        """The broker of a cluster that serves what the case looks up, if this one does not."""
         self.trial_log = TrialLog(begin)
 
     async def run(self) -> None:
@@ -98,13 +115,13 @@ class TrialRunner:
         self._begun = True
         self._machine.last_action = self._around.now()
         problem: str | None = None
-        lost = False
+        lost: TargetLost | None = None
         try:
             await self._converse()
         except (MachineError, ValueProblem, frames.FrameProblem, TargetError) as error:
             problem = str(error)
         except TargetLost as error:
-            problem, lost = str(error), True
+            problem, lost = str(error), error
         finally:
             for connection in self._connections.values():
                 connection.close()
@@ -112,12 +129,22 @@ class TrialRunner:
                 task.cancel()
             self.trial_log.finished = log.Finished(key=self.trial_log.begin.key, t=self._around.now(), problem=problem)
             self._around.write(self.trial_log.finished)
-        if lost:
-            raise TargetLost(problem)
+        if lost is not None:
+            raise lost
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Return the broker that the conversation meets."""
+        return self._around.endpoint
 
     def outcome(self, levels: Mapping[str, Level]) -> Outcome:
         """Return what the log comes to. The machine that chose the actions has taken all of it: `judge` would say the same."""
         return resume(self._program, self._machine, (), self.trial_log, levels)
+
+    def hold_at(self, broker: Endpoint) -> None:
+        """Let the conversation, which has not begun, meet one broker of a cluster."""
+        self._around = replace(self._around, endpoint=broker)
+        self.trial_log.begin = self.trial_log.begin.model_copy(update={"broker": broker.broker})
 
     def give_up(self, problem: str) -> None:
         """End the conversation before it begins, because its preparation failed."""
@@ -195,14 +222,14 @@ class TrialRunner:
             if self._machine.failure is not None:
                 return
             step = f"{group}.{lane}.{place}"
-            variables = {**action.scope.variables, **bindings}
+            variables = {**action.scope.variables, **bindings, NOW: self._around.time_of_day()}
             perform = getattr(self, f"_{action.what}")
             await perform(step, action, variables)
 
     async def _send(self, step: str, action: Send, variables: Mapping[str, Value]) -> None:
         data = action.data(lambda value: resolve(value, variables))
-        sent, logged = self._with_credentials(data)
         at = action.at or ""
+        sent, logged = self._with_credentials(at, data)
         self._remember_look_ups(at, data)
         self._log(log.Begin, step=step, what="send", at=at, data=_shortened(logged), size=len(data))
         connection = self._connections.get(at)
@@ -217,14 +244,17 @@ class TrialRunner:
             problem = f"the peer does not read: a send of {len(sent)} bytes took more than {_PATIENCE:g} s"
         self._log(log.End, step=step, problem=problem)
 
-    def _with_credentials(self, data: bytes) -> tuple[bytes, bytes]:
-        """Put the target's token into a CONNECT that has none; return what is sent and what is logged."""
-        token = self._around.endpoint.token
-        if token is None or not data.startswith(_CONNECT, 8):
+    def _with_credentials(self, at: str, data: bytes) -> tuple[bytes, bytes]:
+        """Put the target's token, and the broker behind its proxy, into a CONNECT that has none; return what is sent and what is logged."""
+        token, proxy_to = self._around.endpoint.token, self._brokers.get(at, self._around.endpoint).proxy_to
+        if (token is None and proxy_to is None) or not data.startswith(_CONNECT, 8):
             return data, data
         with contextlib.suppress(ValueError):
             frame = decode_frame(data)
-            if not frame.command.connect.HasField("auth_data"):
+            if proxy_to is not None and not frame.command.connect.HasField("proxy_to_broker_url"):
+                frame.command.connect.proxy_to_broker_url = proxy_to
+                data = encode_frame(frame.command)
+            if token is not None and not frame.command.connect.HasField("auth_data"):
                 frame.command.connect.auth_method_name = "token"
                 sent = []
                 for secret in (token.get_secret_value(), "*" * 8):
@@ -235,7 +265,9 @@ class TrialRunner:
 
     async def _open(self, step: str, action: Action, _: Mapping[str, Value]) -> None:
         at = action.at or ""
-        self._log(log.Begin, step=step, what="open", at=at)
+        broker = self._around.endpoint if action.spec is None else await self._other()
+        self._brokers[at] = broker
+        self._log(log.Begin, step=step, what="open", at=at, detail={} if action.spec is None else {"broker": broker.broker})
         connection = Connection(
             lambda frame: self._frame(at, frame),
             lambda data, reason: self._garbage(at, data, reason),
@@ -243,12 +275,26 @@ class TrialRunner:
             self._allowance,
         )
         try:
-            await connection.open(self._around.endpoint, _PATIENCE)
+            await connection.open(broker, _PATIENCE)
         except (OSError, TimeoutError) as error:
-            text = f"the target takes no connection at {self._around.endpoint.service_url}: {error or 'time-out'}"
+            text = f"the target takes no connection at {broker.service_url}: {error or 'time-out'}"
             self._log(log.End, step=step, problem=text)
-            raise TargetLost(text) from None
+            raise NoConnection(text) from None
         self._connections[at] = connection
+        self._log(log.End, step=step)
+
+    async def _other(self) -> Endpoint:
+        """Return another broker of the cluster than that of the case."""
+        if self._around.owners is None:
+            raise TargetError("the case needs another broker, and the target is no cluster", hint="its `requires` has to name cluster")
+        return await self._around.owners.other(self._around.endpoint)
+
+    async def _move(self, step: str, action: Action, variables: Mapping[str, Value]) -> None:
+        namespace, broker = str(resolve(action.spec, variables)), await self._other()
+        self._log(log.Begin, step=step, what="move", detail={"namespace": namespace, "broker": broker.broker})
+        assert self._around.owners is not None
+        await self._around.owners.bring(namespace, broker)
+        self._drain()
         self._log(log.End, step=step)
 
     def _frame(self, at: str, frame: Frame) -> None:
@@ -286,8 +332,8 @@ class TrialRunner:
             return None
         request, redirects = asked
         if redirects == _REDIRECTS:
-            url = answer.brokerServiceUrl or answer.brokerServiceUrlTls
-            self._stuck = TargetError(f"{request.topic} is served by another broker, at {url}", hint="test a single broker")
+            self.elsewhere = answer.brokerServiceUrl or answer.brokerServiceUrlTls
+            self._stuck = TargetError(f"{request.topic} is served by another broker, at {self.elsewhere}")
             return None
         self._look_ups[at, answer.request_id] = request, redirects + 1
         again = CommandLookupTopic()
@@ -339,13 +385,24 @@ class TrialRunner:
         async def one(call: Mapping[str, Value]) -> AdminResult:
             ((name, arguments),) = call.items()
             async with room:
-                return await client.call(name, arguments)
+                return await self._called(client, name, arguments)
 
         results = await asyncio.gather(*(one(call) for call in calls))
         result, problem = _admin_outcome(calls, results, action.spec["status"])
         self._keep(result)
         self._drain()
         self._log(log.End, step=step, status=result.status, body=result.body or None, problem=problem)
+
+    async def _called(self, client: AdminClient, name: str, arguments: Value) -> AdminResult:
+        """Perform an operation. In a cluster the broker of the case also owns the namespaces that the case creates, or unloads."""
+        owners = self._around.owners
+        if owners is None or name not in ("create_namespace", "unload_namespace"):
+            return await client.call(name, arguments)
+        given = arguments if isinstance(arguments, dict) else {"namespace": arguments}
+        result = await client.call(name, {"bundles": 1, **given} if name == "create_namespace" else given)
+        if result.ok:
+            await owners.bring(str(given["namespace"]), self._around.endpoint)
+        return result
 
     async def _read(self, step: str, action: Action, variables: Mapping[str, Value]) -> None:
         ((name, arguments),) = resolve(action.spec["call"], variables).items()
@@ -372,6 +429,17 @@ class TrialRunner:
         if self._around.admin is None:
             raise TargetError(f"{action.path}: the target has no admin URL", hint="give one with --admin-url")
         return self._around.admin
+
+
+async def watch_lag(active: Collection[TrialRunner]) -> None:
+    """Notice when the harness itself is late, and tell the conversations, so that rules of time are not judged across it."""
+    while True:
+        before = loop_time()
+        await asyncio.sleep(_LAG_TICK)
+        late = loop_time() - before - _LAG_TICK
+        if late > 5 * _LAG_TICK:
+            for conversation in active:
+                conversation.late(late)
 
 
 def _shortened(data: bytes) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from conformance.engine.capabilities import CAPABILITIES
+from conformance.running.namespaces import NAMESPACE_PREFIX
 from conformance.running.probe import claimed, probe
-from conformance.running.runner import NAMESPACE_PREFIX
 from conformance.targets import AdminClient, Target
 
 _SPOILERS = {

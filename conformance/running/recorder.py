@@ -168,7 +168,7 @@ def stale(suite: Suite, run: RunLog) -> list[str]:
         for trial in run.trial_logs.values()
         if trial.begin.case not in suite.transcripts or trial.begin.actions != suite.actions_digest(trial.begin.case, trial.begin.cell)
     }
-    return sorted(old | {case.id for case in suite.select([], profile=run.header.profile) if case.id not in recorded})
+    return sorted(old | {case.id for case in suite.select([], profile=run.header.profile, role=run.header.role) if case.id not in recorded})
 
 
 def without(run: RunLog, cases: Iterable[str]) -> RunLog:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import secrets
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -18,29 +19,32 @@ from conformance import __version__
 from conformance.engine import log
 from conformance.engine import model as m
 from conformance.engine.program import cells, fresh_names
-from conformance.engine.values import Value
 from conformance.engine.verdict import RUNS, SAYS_NOTHING, Outcome, TrialLog, always_late
 from conformance.judging.applicability import Lack, lack
 from conformance.judging.results import RunLog
 from conformance.running.beside import BrokenOff, beside
 from conformance.running.connection import Allowance
-from conformance.running.conversation import Surroundings, TargetLost, TrialRunner, loop_time
+from conformance.running.conversation import NoConnection, Surroundings, TargetLost, TrialRunner, loop_time, watch_lag
+from conformance.running.loss import MAY_BE_GONE, Gone, Loss, loss
+from conformance.running.namespaces import NAMESPACE_PREFIX, Created, create_namespaces, remove_namespaces
+from conformance.running.owners import owners
 from conformance.running.probe import Probed, claimed, is_served, probe
+from conformance.running.units import Unit, divided, is_slow, with_controls
 from conformance.suite import Suite
-from conformance.targets.admin import CONFIGURATION_PATH, AdminClient, missing_operations
+from conformance.targets.admin import AdminClient, AdminUnreachable, missing_operations
 from conformance.targets.model import Endpoint, SettingsRefused, Target, TargetError
+from conformance.targets.operations import CONFIGURATION_PATH
 from refimpl.net.virtual_time import VirtualTimeLoop
 
-SLOW_SECONDS = 2.0
-"""A case that lets more time pass than this is in the group `slow`: it runs beside all others."""
 LONG_ROUNDS = 50
 """A conversation of more answers than this, one after the other, begins first, so that it is not left alone at the end."""
-NAMESPACE_PREFIX = "pc-"
 _PLUGIN_KEYS = ("token", "brokerClient")
 """Settings that a broker hands to its plugins and does not list as its own."""
-_IN_A_RUN, _MORE_FOR_A_TRIAL = 136 << 20, 288 << 10
+_IN_A_RUN, _MORE_FOR_A_TRIAL = 136 << 20, 448 << 10
 """Bytes for what a target sends in a run, and how many come back with each trial. Trials need less on average."""
-_LAG_TICK = 0.1
+_LOTS = 46656
+"""How many beginnings of names there are for seeds."""
+_LOTS_TRIED = 3
 _NAMES_APART = 1 << 16
 """Fresh names of cases that run in another process are counted from here, so that no name is in the log twice."""
 
@@ -91,28 +95,6 @@ class Silent:
         """Do nothing."""
 
 
-@dataclass(frozen=True)
-class Unit:
-    """One trial of one cell of a case."""
-
-    case: m.Transcript
-    cell: Mapping[str, Value]
-    trial: int
-    attempt: int = 0
-
-    @property
-    def key(self) -> str:
-        """Return its key in the log."""
-        cell = ",".join(f"{name}={value}" for name, value in self.cell.items())
-        attempt = f"~{self.attempt}" if self.attempt else ""
-        return f"{self.case.id}{f'[{cell}]' if cell else ''}#{self.trial}{attempt}"
-
-
-def is_slow(case: m.Transcript) -> bool:
-    """Tell whether a case belongs to the group `slow`."""
-    return case.seconds() > SLOW_SECONDS
-
-
 @dataclass
 class _Part:
     """Cases that run on one target in one event loop, and what came of them."""
@@ -125,6 +107,8 @@ class _Part:
     header: log.Header | None = None
     names: int = 0
     expected: int = 0
+    apart: int = 0
+    """Of these, how many another process holds."""
     started: float = 0.0
     missing: frozenset[str] | None = None
     allowance: Allowance = field(default_factory=lambda: Allowance(_IN_A_RUN))
@@ -132,8 +116,14 @@ class _Part:
     trial_logs: dict[str, TrialLog] = field(default_factory=dict)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     skipped: list[log.Skipped] = field(default_factory=list)
+    served: set[str] = field(default_factory=set)
+    """Conversations that failed, and behind which the target still took a connection."""
+    lot: str = ""
+    """What the names of this run begin with, behind their prefix."""
     known_late: set[str] = field(default_factory=set)
     never_came: set[str] = field(default_factory=set)
+    elsewhere: dict[str, str] = field(default_factory=dict)
+    """The brokers of a cluster to which cases without a namespace of their own were sent: they are held there when they are repeated."""
 
     def skip(self, case: m.Transcript, why: Lack) -> None:
         self.expected -= self._trials(case) * len(cells(case))
@@ -150,11 +140,14 @@ class _Part:
         self.trial_logs |= played.trial_logs
         self.outcomes |= played.outcomes
         self.skipped += played.skipped
-        self.expected += len(played.outcomes)
+        self.expected += sum("~" not in key for key in played.outcomes) - self.apart
         self.watcher.total(self.expected)
         for key, outcome in played.outcomes.items():
             self.watcher.ended(self.suite.transcripts[played.trial_logs[key].begin.case], outcome)
         return played.stopped
+
+    def __post_init__(self) -> None:
+        self.lot = f"{self.options.seed % _LOTS:x}"
 
     async def run(self, cases: list[m.Transcript]) -> None:
         self.started = loop_time()
@@ -163,7 +156,7 @@ class _Part:
         groups: dict[tuple[tuple[str, str], ...], list[m.Transcript]] = {(): []}
         for case in cases:
             groups.setdefault(tuple(sorted(case.target_config.items())), []).append(case)
-        self.expected += sum(self._trials(case) * len(cells(case)) for case in cases)
+        self.expected += self.planned(cases)
         self.watcher.total(self.expected)
         room = asyncio.Semaphore(self.target.starts_at_once)
 
@@ -225,7 +218,7 @@ class _Part:
                 self.skip(case, reason)
             else:
                 units += [Unit(case, cell, trial) for cell in cells(case) for trial in range(self._trials(case))]
-        around = Surroundings(endpoint, admin, self.write, self.allowance, self.started, self.options.slow)
+        around = Surroundings(endpoint, admin, self.write, self.allowance, self.started, self.options.slow, await owners(endpoint, admin))
         active: set[TrialRunner] = set()
         made: set[str] = set()
         room = asyncio.Semaphore(self.options.jobs or self.target.conversations_at_once)
@@ -235,7 +228,7 @@ class _Part:
             async with contextlib.nullcontext() if is_slow(unit.case) else room:
                 outcomes.append((unit, await self._converse(unit, around, active, made)))
 
-        lag = asyncio.create_task(_watch_lag(active))
+        lag = asyncio.create_task(watch_lag(active))
         try:
             await _all(converse(unit) for unit in sorted(units, key=lambda unit: not (is_slow(unit.case) or self._is_long(unit))))
             for unit, outcome in outcomes:
@@ -245,10 +238,15 @@ class _Part:
                 self.known_late |= always_late(runs).keys()
                 if len(runs) > 1 and (missing := runs[-1].missing) is not None:
                     self.never_came.add(missing)
+        except Gone:
+            if made:
+                print("namespaces are left over: `doctor --clean` removes them when the broker is back", file=sys.stderr)
+            made.clear()
+            raise
         finally:
             lag.cancel()
             if admin is not None and not endpoint.thrown_away:  # not earlier: a deletion can fail the first producer of another
-                await _remove_namespaces(admin, made, self.target.conversations_at_once)
+                await remove_namespaces(admin, made, self.target.conversations_at_once)
 
     def _is_open(self, unit: Unit, outcome: Outcome) -> bool:
         """Tell whether a conversation is to be repeated: it says nothing, or what came late, or not at all, is not known for that."""
@@ -257,11 +255,46 @@ class _Part:
 
     async def _converse(self, unit: Unit, around: Surroundings, active: set[TrialRunner], made: set[str]) -> Outcome:
         earlier = self.options.like.trial_logs.get(unit.key) if self.options.like else None
-        if earlier is not None:
-            fresh, seed = dict(earlier.begin.fresh), earlier.begin.seed
-        else:
-            fresh = {name: self._fresh_name(kind) for name, kind in fresh_names(unit.case).items()}
-            seed = random.Random(f"{self.options.seed} {unit.key}").randrange(1 << 31)
+        self.allowance.room = min(self.allowance.room + _MORE_FOR_A_TRIAL, _IN_A_RUN * self.options.repeat)
+        async with contextlib.AsyncExitStack() as alone:
+            if earlier is not None and around.admin is not None:  # recordings of several runs have names in common
+                for name in sorted(set(earlier.begin.fresh.values())):
+                    await alone.enter_async_context(self.in_use[name])
+            begun = around.now()
+            try:
+                fresh, created = await self._own_names(unit, around, made, earlier)
+            except AdminUnreachable as error:
+                raise Gone(unit.key, await is_served(around.endpoint) or error.message) from None
+            conversation = self._conversation(unit, around, fresh, begun, earlier)
+            active.add(conversation)
+            try:
+                refused = created.refused
+                if around.owners is not None and not refused:
+                    try:
+                        conversation.hold_at(await around.owners.of(created.names, self.elsewhere.get(unit.case.id)))
+                    except TargetError as error:
+                        refused = str(error)
+                if refused:
+                    conversation.give_up(refused)
+                else:
+                    await conversation.run()
+            except NoConnection as error:
+                problem = await is_served(conversation.endpoint)
+                raise error if problem is None else Gone(unit.key, problem) from None
+            finally:
+                active.discard(conversation)
+        if conversation.elsewhere is not None:
+            self.elsewhere[unit.case.id] = conversation.elsewhere
+        outcome = self.outcomes[unit.key] = conversation.outcome(self.suite.levels)
+        if outcome.diagnosis is not None and outcome.diagnosis.kind in MAY_BE_GONE:
+            problem = await is_served(conversation.endpoint)
+            if problem is not None:
+                raise Gone(unit.key, problem)
+            self.served.add(unit.key)
+        self.watcher.ended(unit.case, outcome)
+        return outcome
+
+    def _conversation(self, unit: Unit, around: Surroundings, fresh: dict[str, str], begun: float, earlier: TrialLog | None) -> TrialRunner:
         begin = log.TrialStarted(
             key=unit.key,
             case=unit.case.id,
@@ -270,37 +303,42 @@ class _Part:
             attempt=unit.attempt,
             actions=self.suite.actions_digest(unit.case.id, unit.cell),
             fresh=fresh,
-            seed=seed,
-            t=around.now(),
+            seed=random.Random(f"{self.options.seed} {unit.key}").randrange(1 << 31) if earlier is None else earlier.begin.seed,
+            virtual=self.target.virtual_time,
+            t=begun,
         )
-        self.allowance.room = min(self.allowance.room + _MORE_FOR_A_TRIAL, _IN_A_RUN * self.options.repeat)
         conversation = TrialRunner(self.suite.program(begin, around.endpoint.release), begin, around)
-        active.add(conversation)
-        namespaces = [fresh[name] for name, kind in fresh_names(unit.case).items() if kind == "namespace"]
         self.trial_logs[unit.key] = conversation.trial_log
-        try:
-            async with contextlib.AsyncExitStack() as alone:
-                if earlier is not None and around.admin is not None:  # recordings of several runs have names in common
-                    for name in sorted(set(fresh.values())):
-                        await alone.enter_async_context(self.in_use[name])
-                    await _remove_namespaces(around.admin, made & set(namespaces), 1)
-                refused = await _create_namespaces(around.admin, namespaces, made)
-                if refused:
-                    conversation.give_up(refused)
-                else:
-                    await conversation.run()
-        finally:
-            active.discard(conversation)
-        outcome = self.outcomes[unit.key] = conversation.outcome(self.suite.levels)
-        if outcome.diagnosis is not None and outcome.diagnosis.kind in ("late", "harness"):
-            problem = await is_served(around.endpoint)
-            if problem is not None:
-                raise TargetLost(problem)
-        self.watcher.ended(unit.case, outcome)
-        return outcome
+        return conversation
+
+    async def _own_names(
+        self, unit: Unit, around: Surroundings, made: set[str], earlier: TrialLog | None
+    ) -> tuple[dict[str, str], Created]:
+        """Choose the names of a conversation and create its namespaces.
+
+        If another run has them, the names of this run begin otherwise from now on.
+        """
+        kinds = fresh_names(unit.case)
+        bundles = None if around.owners is None else 1
+        for _ in range(_LOTS_TRIED):
+            lot = self.lot
+            fresh = dict(earlier.begin.fresh) if earlier is not None else {name: self._fresh_name(kind) for name, kind in kinds.items()}
+            namespaces = [fresh[name] for name, kind in kinds.items() if kind == "namespace"]
+            if earlier is not None and around.admin is not None:
+                await remove_namespaces(around.admin, made & set(namespaces), 1)
+            created = await create_namespaces(around.admin, namespaces, made, bundles=bundles)
+            if not created.taken or earlier is not None:
+                break
+            if self.lot == lot:
+                self.lot = f"{self.options.seed % _LOTS:x}{secrets.token_hex(2)}"
+        return fresh, created
 
     def _is_long(self, unit: Unit) -> bool:
         return self.suite.rounds(unit.case.id, unit.cell) > LONG_ROUNDS
+
+    def planned(self, cases: Iterable[m.Transcript]) -> int:
+        """Count the conversations of cases, without repetitions."""
+        return sum(self._trials(case) * len(cells(case)) for case in cases)
 
     def _trials(self, case: m.Transcript) -> int:
         count = 1 if case.trials is None else max(case.trials.count, self.options.trials or 0)
@@ -308,7 +346,7 @@ class _Part:
 
     def _fresh_name(self, kind: str) -> str:
         self.names += 1
-        number = f"{self.options.seed % 46656:x}-{self.names:x}"
+        number = f"{self.lot}-{self.names:x}"
         return f"n{number}" if kind == "name" else f"public/{NAMESPACE_PREFIX}{number}"
 
     def _is_applicable(self, case: m.Transcript) -> bool:
@@ -360,19 +398,24 @@ async def run_suite(
     Raises:
         TargetError: The target can't be used at all.
     """
-    cases = _with_controls(suite, suite.select(options.select, options.level, options.profile))
-    at_once, apart = _divided(cases, target)
+    cases = with_controls(suite, suite.select(options.select, options.level, options.profile, "broker"))
+    at_once, apart = divided(cases, target)
     part = _Part(suite, target, options, write, watcher)
-    stopped = None
+    stopped: str | None = None
+    lost = Loss()
     try:
         async with contextlib.AsyncExitStack() as stack:
             rest = None
             if apart:
-                watcher.note(f"{len(apart)} cases that let minutes pass or need other settings run in virtual time")
+                watcher.note(f"{len(apart)} transcripts that let minutes pass or need other settings run in virtual time")
                 rest = await stack.enter_async_context(beside(lambda: _in_virtual_time(part, apart)))
+                part.expected = part.apart = part.planned(apart)
             await part.run(at_once)
             if rest is not None:
                 stopped = part.add(await rest())
+    except Gone as error:
+        lost = loss(part.trial_logs, part.outcomes, part.served, error)
+        stopped = lost.text
     except TargetLost as error:
         stopped = f"the target is lost: {error}"
     except asyncio.CancelledError:
@@ -383,14 +426,9 @@ async def run_suite(
         stopped = str(error)
     if part.header is None:
         raise TargetError(stopped or "the target was never ready")
-    footer = log.Footer(complete=stopped is None, stopped=stopped)
-    return RunLog(part.header, part.trial_logs, part.skipped, footer=footer, outcomes=part.outcomes), stopped
-
-
-def _divided(cases: list[m.Transcript], target: Target) -> tuple[list[m.Transcript], list[m.Transcript]]:
-    """Return the cases that run in real time, and those for virtual time, if it can: they wait for minutes or need other settings."""
-    apart = [case for case in cases if target.in_virtual_time is not None and (is_slow(case) or case.target_config)]
-    return (cases, []) if len(apart) == len(cases) else ([case for case in cases if case not in apart], apart)
+    footer = log.Footer(complete=stopped is None, stopped=stopped, in_flight=list(lost.in_flight))
+    counted = {key: one for key, one in part.trial_logs.items() if key not in lost.in_flight}
+    return RunLog(part.header, counted, part.skipped, footer=footer, outcomes=part.outcomes), stopped
 
 
 @dataclass(frozen=True)
@@ -419,15 +457,6 @@ def _in_virtual_time(original: _Part, cases: list[m.Transcript]) -> _Played:
     return _Played(records, part.trial_logs, part.outcomes, part.skipped, stopped)
 
 
-def _with_controls(suite: Suite, cases: list[m.Transcript]) -> list[m.Transcript]:
-    chosen = {case.id: case for case in cases}
-    for case in cases:
-        while case.control is not None and case.control not in chosen:
-            case = suite.transcripts[case.control]  # noqa: PLW2901
-            chosen[case.id] = case
-    return list(chosen.values())
-
-
 async def _all(work: Iterable[Coroutine[object, object, None]]) -> None:
     """Run all at the same time; the first error stops the others."""
     try:
@@ -436,41 +465,3 @@ async def _all(work: Iterable[Coroutine[object, object, None]]) -> None:
                 tasks.create_task(one)
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
-
-
-async def _watch_lag(active: set[TrialRunner]) -> None:
-    """Notice when the harness itself is late, so that rules of time are not judged across it."""
-    while True:
-        before = loop_time()
-        await asyncio.sleep(_LAG_TICK)
-        late = loop_time() - before - _LAG_TICK
-        if late > 5 * _LAG_TICK:
-            for conversation in active:
-                conversation.late(late)
-
-
-async def _create_namespaces(admin: AdminClient | None, names: Sequence[str], made: set[str]) -> str | None:
-    """Create namespaces and add them to `made`; return why one could not be created, None if all were."""
-    for name in names if admin is not None else ():
-        assert admin is not None
-        result = await admin.call("create_namespace", name)
-        if not result.ok:
-            return f"namespace {name} can't be created: {result.status} {result.reason}"
-        made.add(name)
-    return None
-
-
-async def _remove_namespaces(admin: AdminClient, names: Iterable[str], at_once: int) -> None:
-    room = asyncio.Semaphore(at_once)
-
-    async def remove(name: str) -> None:
-        async with room:
-            result = await admin.remove_namespace(name)
-        if not result.ok:
-            print(f"namespace {name} is left over: {result.status} {result.reason}; `doctor` removes it", file=sys.stderr)
-
-    try:
-        await _all(remove(name) for name in names)
-    except asyncio.CancelledError:
-        print("there was no time to remove all namespaces: `doctor --clean` does it", file=sys.stderr)
-        raise

@@ -10,6 +10,7 @@ from conformance.site.clauses import clause_pages
 from conformance.site.commands import command_page
 from conformance.site.corpora import corpora_page
 from conformance.site.formats import format_page, schemas
+from conformance.site.interop import interop_page
 from conformance.site.linking import linked, relocated
 from conformance.site.markup import Page
 from conformance.site.programming import programming_pages
@@ -39,6 +40,7 @@ def pages(sources: Sources, home: Path = REPOSITORY) -> list[Page]:
         *case_pages(sources),
         result_page(sources),
         corpora_page(),
+        interop_page(),
         *register_pages(sources),
         unseen_page(sources),
         variants_page(sources),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from conformance.engine import log
-from conformance.engine.capabilities import CAPABILITIES
+from conformance.engine.capabilities import MEANINGS
 from conformance.engine.model import Transcript
 from conformance.engine.verdict import SEVERITY, Verdict
 from conformance.judging.baseline import case_name
@@ -105,7 +105,7 @@ def _case(sources: Sources, path: str, case: Transcript) -> Iterator[str]:
 
 def _conditions(path: str, case: Transcript) -> Iterator[str]:
     if case.requires:
-        needed = (f'<span title="{CAPABILITIES[name.removeprefix("!")]}">{code(name)}</span>' for name in case.requires)
+        needed = (f'<span title="{MEANINGS[name.removeprefix("!")]}">{code(name)}</span>' for name in case.requires)
         yield f"- Requires: {', '.join(needed)}"
     if case.control is not None:
         yield f"- Control: {case_link(path, case.control)} must pass in the same run"

@@ -1,10 +1,11 @@
 """The targets: the reference, any endpoint, a target described in a file, and a real Apache Pulsar by version."""
 
-from conformance.targets.admin import OPERATIONS, AdminClient, AdminResult, AdminUnreachable, Operation, check_arguments
+from conformance.targets.admin import AdminClient, AdminResult, AdminUnreachable
 from conformance.targets.apache_pulsar import ApachePulsar
 from conformance.targets.connect_probe import connect_answer
 from conformance.targets.jars import RELEASES, Release
 from conformance.targets.model import AttachedTarget, Endpoint, Progress, SettingsRefused, Target, TargetError, as_settings, redacted
+from conformance.targets.operations import OPERATIONS, Operation, check_arguments
 from conformance.targets.parse import parse_target
 from conformance.targets.reference import InProcessTarget, ReferenceTarget
 from conformance.targets.started import StartedTarget

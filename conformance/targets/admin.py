@@ -1,31 +1,28 @@
-"""Pulsar's admin HTTP interface: a closed table of operations, and a client that performs them.
+"""A client of Pulsar's admin HTTP interface, which performs operations.
 
-The table is data, so that transcripts can be checked before a run and the documentation can be generated. A response is never an exception,
-whatever its status: the caller decides what an operation should return.
+A response is never an exception, whatever its status: the caller decides what an operation should return.
 """
 
 import asyncio
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType, TracebackType
-from typing import Literal, Self
-from urllib.parse import parse_qsl, quote, urlencode
+from http import HTTPStatus
+from types import TracebackType
+from typing import Self
+from urllib.parse import parse_qsl
 
 import aiohttp
 import yarl
 from pydantic_core import from_json
 
-from conformance.names import did_you_mean
 from conformance.targets.model import Endpoint, TargetError
+from conformance.targets.operations import OPERATIONS, check_arguments, request
+from conformance.targets.policies import POLICIES
 from conformance.targets.process import poll_until
 from refimpl.net.memory_link import MemoryLink
 from refimpl.proposals.administration import AdminRequest
 
-_TOPIC = re.compile(r"(persistent|non-persistent|topic)://([^/]+)/([^/]+)/(.+)", re.DOTALL)
-_NAMESPACE = re.compile(r"([^/]+)/([^/]+)")
-_POSITIONS = {"latest": 2**63 - 1, "earliest": -1}
 _REMOVE_SECONDS = 10.0
 _AT_ONCE = 100
 """Topics that are deleted at the same time."""
@@ -65,128 +62,6 @@ class AdminResult:
     def ok(self) -> bool:
         """Tell whether the status is 2xx."""
         return 200 <= self.status < 300
-
-
-Body = Literal["none", "actions", "partitions", "position", "properties", "tenant"]
-
-
-@dataclass(frozen=True)
-class Operation:
-    """One operation of the admin interface.
-
-    Attributes:
-        method: The HTTP method.
-        path: Below `/admin/v2`; `{topic}` and `{namespace}` stand for their path, `{scalable}` for that of a scalable topic, any other
-            `{argument}` for its percent-encoded text.
-        required: Arguments that have to be given; a bare value stands for the first.
-        text: What it does, in one line.
-        optional: The others, with their defaults.
-        query: Parameters; `{argument}` stands for its value. A list is given one by one.
-        body: What is sent.
-    """
-
-    method: Literal["GET", "PUT", "POST", "DELETE"]
-    path: str
-    required: tuple[str, ...]
-    text: str
-    optional: Mapping[str, object] = field(default_factory=dict)
-    query: Mapping[str, str] = field(default_factory=dict)
-    body: Body = "none"
-
-    @property
-    def reads(self) -> bool:
-        """Tell whether it changes nothing."""
-        return self.method == "GET"
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """Return the names of all arguments, the required ones first."""
-        return (*self.required, *self.optional)
-
-
-_FORCE: Mapping[str, object] = {"force": False}
-_FORCE_TOPIC = {"force": "{force}", "deleteSchema": "true"}
-_NS, _T, _SCALABLE = ("namespace",), ("topic",), "scalable/{scalable}"
-CONFIGURATION_PATH = "brokers/configuration/runtime"
-
-OPERATIONS: Mapping[str, Operation] = MappingProxyType(
-    {
-        "create_tenant": Operation(
-            "PUT", "tenants/{tenant}", ("tenant",), "Create a tenant; allowed on every cluster unless told.",
-            {"admin_roles": [], "allowed_clusters": None}, body="tenant",
-        ),
-        "delete_tenant": Operation("DELETE", "tenants/{tenant}", ("tenant",), "Delete a tenant.", _FORCE, {"force": "{force}"}),
-        "create_namespace": Operation("PUT", "namespaces/{namespace}", _NS, "Create a namespace with the broker's usual policies."),
-        "delete_namespace": Operation(
-            "DELETE", "namespaces/{namespace}", _NS, "Delete a namespace; forced: with its topics.", _FORCE, {"force": "{force}"}
-        ),
-        "unload_namespace": Operation("PUT", "namespaces/{namespace}/unload", _NS, "Unload all topics of a namespace."),
-        "grant_permission": Operation(
-            "POST", "namespaces/{namespace}/permissions/{role}", ("namespace", "role", "actions"),
-            "Allow a role actions (produce, consume, ..) in a namespace.", body="actions",
-        ),
-        "revoke_permission": Operation(
-            "DELETE", "namespaces/{namespace}/permissions/{role}", ("namespace", "role"), "Take all actions in a namespace from a role."
-        ),
-        "create_topic": Operation("PUT", "{topic}", _T, "Create a topic without partitions."),
-        "delete_topic": Operation("DELETE", "{topic}", _T, "Delete a topic without partitions, or one partition.", _FORCE, _FORCE_TOPIC),
-        "unload_topic": Operation("PUT", "{topic}/unload", _T, "Unload a topic: its clients are disconnected and look it up again."),
-        "create_partitioned_topic": Operation(
-            "PUT", "{topic}/partitions", ("topic", "partitions"), "Create a topic with partitions.", body="partitions"
-        ),
-        "update_partitioned_topic": Operation(
-            "POST", "{topic}/partitions", ("topic", "partitions"), "Let the number of partitions grow.", body="partitions"
-        ),
-        "delete_partitioned_topic": Operation("DELETE", "{topic}/partitions", _T, "Delete a topic with partitions.", _FORCE, _FORCE_TOPIC),
-        "create_subscription": Operation(
-            "PUT", "{topic}/subscription/{subscription}", ("topic", "subscription"), "Create a subscription at `latest` or `earliest`.",
-            {"position": "latest", "properties": {}}, {"replicated": "false"}, body="position",
-        ),
-        "delete_subscription": Operation(
-            "DELETE", "{topic}/subscription/{subscription}", ("topic", "subscription"),
-            "Delete a subscription; forced: also with consumers.", _FORCE, {"force": "{force}"},
-        ),
-        "skip_messages": Operation(
-            "POST", "{topic}/subscription/{subscription}/skip/{count}", ("topic", "subscription", "count"),
-            "Let a subscription skip its next messages.",
-        ),
-        "skip_all_messages": Operation(
-            "POST", "{topic}/subscription/{subscription}/skip_all", ("topic", "subscription"), "Let a subscription skip all its messages.",
-        ),
-        "create_scalable_topic": Operation(
-            "PUT", _SCALABLE, _T, "Create a scalable topic (`topic://..`).",
-            {"properties": {}, "segments": 1}, {"numInitialSegments": "{segments}"}, body="properties",
-        ),
-        "set_scalable_topic_properties": Operation(
-            "PUT", f"{_SCALABLE}/properties", ("topic", "properties"),
-            "Give a scalable topic other properties; no release of Apache Pulsar has this.", body="properties",
-        ),
-        "delete_scalable_topic": Operation("DELETE", _SCALABLE, _T, "Delete a scalable topic.", _FORCE, {"force": "{force}"}),
-        "namespaces": Operation("GET", "namespaces/{tenant}", ("tenant",), "List the namespaces of a tenant."),
-        "namespace_exists": Operation("GET", "namespaces/{namespace}", _NS, "Read the policies of a namespace; 404: there is none."),
-        "list_topics": Operation(
-            "GET", "{domain}/{namespace}", _NS, "List the topics of a namespace, each partition by itself.",
-            {"domain": "persistent", "system": False}, {"includeSystemTopic": "{system}"},
-        ),
-        "list_partitioned_topics": Operation(
-            "GET", "{domain}/{namespace}/partitioned", _NS, "List the topics with partitions of a namespace.",
-            {"domain": "persistent", "system": False}, {"includeSystemTopic": "{system}"},
-        ),
-        "list_scalable_topics": Operation(
-            "GET", "scalable/{namespace}", _NS, "List the scalable topics of a namespace that have properties (`key=value`).",
-            {"properties": []}, {"property": "{properties}"},
-        ),
-        "get_scalable_topic": Operation("GET", _SCALABLE, _T, "Read the segments and properties of a scalable topic."),
-        "partitioned_metadata": Operation("GET", "{topic}/partitions", _T, "Read the number of partitions of a topic."),
-        "topic_stats": Operation("GET", "{topic}/stats", _T, "Read the counters of a topic, its producers and subscriptions."),
-        "partitioned_stats": Operation("GET", "{topic}/partitioned-stats", _T, "Read the counters of all partitions of a topic."),
-        "list_subscriptions": Operation("GET", "{topic}/subscriptions", _T, "List the subscriptions of a topic, or of all its partitions."),
-        "clusters": Operation("GET", "clusters", (), "List the clusters."),
-        "broker_health": Operation("GET", "brokers/health", (), "Let the broker produce to and read from itself."),
-        "runtime_configuration": Operation("GET", CONFIGURATION_PATH, (), "Read the broker's settings."),
-    }
-)  # fmt: skip
-"""The operations by name."""
 
 
 class AdminClient:
@@ -266,7 +141,7 @@ class AdminClient:
             ) from None
 
     async def _follow(self, method: str, url: yarl.URL, data: bytes | None, headers: Mapping[str, str]) -> AdminResult:
-        """Ask, and follow redirects to the same address: a broker that sends the harness elsewhere is not the one under test."""
+        """Ask, and follow redirects as far as the user allows: brokers of a cluster send to each other what only one of them can do."""
         assert self._session is not None
         for _ in range(_REDIRECTS):
             async with self._session.request(method, url, data=data, headers=headers, allow_redirects=False) as response:
@@ -274,19 +149,22 @@ class AdminClient:
                 location = _location(response)
             if location is None:
                 return _result(response.status, text)
-            if location.origin() != url.origin():
-                reason = f"it redirects to {location.origin()}, which is not the admin URL of the target"
+            if location.scheme != url.scheme or not self._endpoint.allows(str(location)):
+                reason = f"it redirects to {location.origin()}, which is not on a host of the target; --allow-host allows another one"
                 return AdminResult(response.status, None, reason)
             url = location
         raise AdminUnreachable(f"{method} {url}: it redirects more than {_REDIRECTS} times")
 
     def _ask(self, link: MemoryLink, method: str, path: str, body: bytes) -> AdminResult:
-        """Ask a broker inside this process."""
+        """Ask a broker inside this process, and then the one that it sends to: it knows the owner."""
         token = self._endpoint.token.get_secret_value() if self._endpoint.token else None
         place, _, text = path.partition("?")
         query = parse_qsl(text, keep_blank_values=True)
         filters = tuple(value for key, value in query if key == "property")
-        answer = link.admin(AdminRequest(method, f"/admin/v2/{place}", dict(query), body, token, filters))
+        asked = AdminRequest(method, f"/admin/v2/{place}", dict(query), body, token, filters)
+        answer = link.admin(asked, self._endpoint.admin_url)
+        if answer.status == HTTPStatus.TEMPORARY_REDIRECT:
+            answer = link.admin(asked, str(yarl.URL(answer.headers["Location"]).origin()))
         return _result(answer.status, answer.body.decode(errors="replace"))
 
     async def remove_namespace(self, namespace: str) -> AdminResult:
@@ -337,143 +215,44 @@ class AdminClient:
 
 
 async def missing_operations(admin: AdminClient) -> frozenset[str]:
-    """Return the operations that an admin interface does not have at all: those of scalable topics, if it can't list them."""
+    """Return the operations that an admin interface does not have at all.
+
+    They are those of scalable topics, if it can't list them; `set_policy NAME` for each policy that it can't read; and if it can read none,
+    all operations that only operators need (`Operation.rare`): nothing that changes nothing tells of them.
+    """
     listed = await admin.call("list_scalable_topics", "public/default")
-    missing = listed.status in _NO_SUCH_PATH
-    return frozenset(name for name, operation in OPERATIONS.items() if missing and operation.path.startswith("scalable/"))
+    read = {name: await admin.call("policy", {"of": "public/default", "policy": name}) for name in POLICIES}
+    unknown = {name for name, answer in read.items() if answer.status in _NO_SUCH_PATH}
+    missing = {f"set_policy {name}" for name in unknown}
+    if listed.status in _NO_SUCH_PATH:
+        missing |= {name for name, operation in OPERATIONS.items() if operation.path.startswith("scalable/")}
+    if unknown == set(POLICIES):
+        missing |= {name for name, operation in OPERATIONS.items() if operation.rare}
+    return frozenset(missing)
 
 
-async def unconfirmed_settings(endpoint: Endpoint) -> frozenset[str]:
-    """Return the settings that a target was started with and does not list as its own; none if it lists no settings at all."""
-    if not endpoint.config or endpoint.admin_url is None:
-        return frozenset()
+async def is_cluster(admin: AdminClient) -> bool:
+    """Tell whether an admin interface lists more than one broker."""
+    listed = await admin.call("brokers")
+    return listed.ok and isinstance(listed.body, list) and len(listed.body) > 1
+
+
+async def listed_settings(endpoint: Endpoint) -> Mapping[str, object]:
+    """Return the settings that the admin interface of a target lists; none without an answer that is such a list."""
+    if endpoint.admin_url is None:
+        return {}
     try:
         async with AdminClient(endpoint) as admin:
             result = await admin.call("runtime_configuration")
     except AdminUnreachable:
-        return frozenset()
-    known = result.body if result.ok and isinstance(result.body, dict) and result.body else endpoint.config
-    return frozenset(endpoint.config) - frozenset(known)
+        return {}
+    return result.body if result.ok and isinstance(result.body, dict) else {}
 
 
-def check_arguments(op: str, args: object = None) -> dict[str, object]:
-    """Normalise the arguments of an operation.
-
-    Args:
-        op: The name of the operation.
-        args: Arguments by name; a bare value stands for the first one.
-
-    Returns:
-        Every argument by name, optional ones filled in.
-
-    Raises:
-        TargetError: There is no such operation, or its arguments don't fit.
-    """
-    operation = OPERATIONS.get(op)
-    if operation is None:
-        raise TargetError(f"there is no admin operation {op!r}{did_you_mean(op, OPERATIONS)}", hint=f"there are: {', '.join(OPERATIONS)}")
-    if isinstance(args, Mapping):
-        given = dict(args)
-    elif args is None:
-        given = {}
-    elif operation.arguments:
-        given = {operation.arguments[0]: args}
-    else:
-        raise TargetError(f"admin operation {op} takes no argument")
-    allowed = ", ".join(operation.arguments) or "nothing"
-    for key in given:
-        if key not in operation.arguments:
-            raise TargetError(
-                f"admin operation {op} has no argument {key!r}{did_you_mean(str(key), operation.arguments)}", hint=f"it takes: {allowed}"
-            )
-    missing = [key for key in operation.required if key not in given]
-    if missing:
-        raise TargetError(f"admin operation {op} needs {', '.join(missing)}", hint=f"it takes: {allowed}")
-    return {**operation.optional, **given}
-
-
-def request(op: str, arguments: Mapping[str, object]) -> tuple[str, str, object]:
-    """Build the request of an operation.
-
-    Args:
-        op: The name of the operation.
-        arguments: All arguments, as `check_arguments` gives them.
-
-    Returns:
-        The HTTP method, path and query below `/admin/v2/`, and what to send as JSON (None: nothing).
-
-    Raises:
-        TargetError: A name is not of the form that the operation needs.
-    """
-    operation = OPERATIONS[op]
-    path = re.sub(r"\{(\w+)\}", lambda match: _path_of(match[1], arguments), operation.path)
-    query = [(key, one) for key, value in operation.query.items() for one in _query_texts(value, arguments)]
-    return operation.method, path + (f"?{urlencode(query)}" if query else ""), _body(operation.body, arguments)
-
-
-def _path_of(placeholder: str, arguments: Mapping[str, object]) -> str:
-    if placeholder == "namespace":
-        return _namespace_path(str(arguments["namespace"]))
-    if placeholder == "topic":
-        return topic_path(str(arguments["topic"]), ("persistent", "non-persistent"))
-    if placeholder == "scalable":
-        return topic_path(str(arguments["topic"]), ("topic",)).removeprefix("topic/")
-    return quote(str(arguments[placeholder]), safe="")
-
-
-def _namespace_path(namespace: str) -> str:
-    match = _NAMESPACE.fullmatch(namespace)
-    if match is None:
-        raise TargetError(f"{namespace!r} is not the name of a namespace", hint="it has the form tenant/name")
-    return "/".join(quote(part, safe="") for part in match.groups())
-
-
-def topic_path(topic: str, domains: tuple[str, ...]) -> str:
-    """Turn the full name of a topic into its path: the local name, which may hold anything, is percent-encoded as one part.
-
-    Args:
-        topic: "persistent://tenant/namespace/local".
-        domains: Which domains are allowed.
-
-    Returns:
-        "persistent/tenant/namespace/local".
-
-    Raises:
-        TargetError: The name is not of that form.
-    """
-    match = _TOPIC.fullmatch(topic)
-    if match is None or match[1] not in domains:
-        raise TargetError(
-            f"{topic!r} is not the full name of a topic", hint=f"it has the form {' or '.join(domains)}://tenant/namespace/local"
-        )
-    return "/".join(quote(part, safe="") for part in match.groups())
-
-
-def _query_texts(value: str, arguments: Mapping[str, object]) -> list[str]:
-    """Return the values of a parameter: of a list each, of anything else one."""
-    given = arguments.get(value.strip("{}"))
-    if isinstance(given, list):
-        return [str(one) for one in given]
-    text = value.format_map(arguments)
-    return [text.lower() if text in ("True", "False") else text]
-
-
-def _body(kind: Body, arguments: Mapping[str, object]) -> object:
-    if kind == "none":
-        return None
-    if kind == "tenant":
-        return {"adminRoles": arguments["admin_roles"], "allowedClusters": arguments["allowed_clusters"]}
-    if kind == "position":
-        properties = arguments["properties"]
-        return _position(arguments["position"]) | ({"properties": properties} if properties else {})
-    return arguments[kind]
-
-
-def _position(position: object) -> dict[str, object]:
-    entry = _POSITIONS.get(str(position))
-    if entry is None:
-        raise TargetError(f"{position!r} is not a position", hint=f"it is one of: {', '.join(_POSITIONS)}")
-    return {"ledgerId": entry, "entryId": entry, "partitionIndex": -1}
+async def unconfirmed_settings(endpoint: Endpoint) -> frozenset[str]:
+    """Return the settings that a target was started with and does not list as its own; none if it lists no settings at all."""
+    known = await listed_settings(endpoint) if endpoint.config else {}
+    return frozenset(endpoint.config) - frozenset(known) if known else frozenset()
 
 
 async def _text(response: aiohttp.ClientResponse) -> str:

@@ -29,22 +29,26 @@ STOP_SECONDS = 2.0
 _PORT_ATTEMPTS = 3
 _PORT_TAKEN = ("Address already in use", "BindException", "Failed to bind")
 
-_USUAL_SETTINGS = {
-    "clusterName": "standalone",
+USUAL_SETTINGS: Mapping[str, str] = {
     "bindAddress": "127.0.0.1",
-    "advertisedAddress": "localhost",
     "managedLedgerDefaultEnsembleSize": "1",
     "managedLedgerDefaultWriteQuorum": "1",
     "managedLedgerDefaultAckQuorum": "1",
     "allowLoopback": "true",
     "journalSyncData": "false",
-    "loadBalancerEnabled": "false",
-    "zookeeperServers": "",
-    "configurationStoreServers": "",
     "diskUsageThreshold": "0.999",
     "diskUsageWarnThreshold": "0.99",
     "brokerDeleteInactiveTopicsEnabled": "false",  # otherwise topics without a subscription are deleted after about a minute
     "forceDeleteNamespaceAllowed": "true",
+    "nettyMaxFrameSizeBytes": "5253120",  # of the storage; its default is less than the largest frame of a client
+}
+"""The settings of each broker that is started, alone or in a cluster, and of its storage."""
+_ALONE = {
+    "clusterName": "standalone",
+    "advertisedAddress": "localhost",
+    "loadBalancerEnabled": "false",
+    "zookeeperServers": "",
+    "configurationStoreServers": "",
 }
 _CHOSEN_SETTINGS = frozenset({"brokerServicePort", "webServicePort", "bookiePort", "bindAddress", "advertisedAddress", "clusterName"})
 _FIRST_TOPIC = "persistent://public/default/pulsar-conformance-first"
@@ -82,10 +86,26 @@ class _Ports:
 
 
 @dataclass(frozen=True)
-class _Installation:
+class Installation:
+    """A release with its jars, and the Java that runs it."""
+
     release: Release
     java: Path
     lib: Path
+
+
+async def installed(version: str, progress: Progress | None) -> Installation:
+    """Resolve the jars of a release, if the cache does not have them.
+
+    Raises:
+        TargetError: Java or Maven is missing, or the jars can't be resolved.
+    """
+    release = RELEASES[version]
+    try:
+        java = await find_java()
+        return Installation(release, java.program, await jars(release, java, progress))
+    except JavaError as error:
+        raise TargetError(error.message, hint=error.hint) from None
 
 
 @dataclass(frozen=True)
@@ -136,21 +156,16 @@ class ApachePulsar:
         Raises:
             TargetError: Java or Maven is missing, the jars can't be resolved, or it does not start; with the last lines of its log.
         """
-        release = RELEASES[self.version]
         _check_settings(self.name, config)
-        try:
-            java = await find_java()
-            lib = await jars(release, java, progress)
-        except JavaError as error:
-            raise TargetError(error.message, hint=error.hint) from None
+        installation = await installed(self.version, progress)
         async with AsyncExitStack() as stack:
             began = time.monotonic()
-            endpoint = await self._start(stack, _Installation(release, java.program, lib), config)
+            endpoint = await self._start(stack, installation, config)
             if progress:
                 progress(f"{self.name} is ready after {time.monotonic() - began:.1f} s")
             yield replace(endpoint, unconfirmed_config=await unconfirmed_settings(endpoint))
 
-    async def _start(self, stack: AsyncExitStack, installation: "_Installation", config: Mapping[str, str]) -> Endpoint:
+    async def _start(self, stack: AsyncExitStack, installation: "Installation", config: Mapping[str, str]) -> Endpoint:
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             one_try = self._one_try(installation, config)
             try:
@@ -161,7 +176,7 @@ class ApachePulsar:
         raise AssertionError("the last attempt returns or raises")
 
     @asynccontextmanager
-    async def _one_try(self, installation: "_Installation", config: Mapping[str, str]) -> AsyncIterator[Endpoint]:
+    async def _one_try(self, installation: "Installation", config: Mapping[str, str]) -> AsyncIterator[Endpoint]:
         ports = _Ports(*free_ports(4))
         work = Path(tempfile.mkdtemp(prefix="pulsar-conformance-"))
         endpoint = Endpoint(
@@ -178,7 +193,7 @@ class ApachePulsar:
             _write_files(work, ports, config)
             command = _command(installation, work, ports)
             async with supervised(command, log=work / "broker.log", cwd=work, grace_seconds=STOP_SECONDS, remove=work) as child:
-                await _await_ready(endpoint, child)
+                await await_ready(endpoint, child)
                 yield endpoint
         finally:
             shutil.rmtree(work, ignore_errors=True)
@@ -190,16 +205,21 @@ def _check_settings(name: str, config: Mapping[str, str]) -> None:
         raise TargetError(f"{name} can't be given the setting {key}", hint="each start chooses it again")
 
 
-def _write_files(work: Path, ports: _Ports, config: Mapping[str, str]) -> None:
+def prepared(work: Path) -> None:
+    """Put into a folder what a program of a release needs: a place for temporary files, and what it logs."""
     (work / "tmp").mkdir()
     (work / "log4j2.xml").write_text(_LOG4J)
+
+
+def _write_files(work: Path, ports: _Ports, config: Mapping[str, str]) -> None:
+    prepared(work)
     chosen = {"brokerServicePort": str(ports.service), "webServicePort": str(ports.admin), "bookiePort": str(ports.bookie)}
     path = work / "standalone.conf"
     path.touch(mode=0o600)  # settings may hold secrets
-    path.write_text(properties_text("standalone", {**_USUAL_SETTINGS, **chosen, **config}), encoding="ascii")
+    path.write_text(properties_text("standalone", {**USUAL_SETTINGS, **_ALONE, **chosen, **config}), encoding="ascii")
 
 
-def _command(installation: _Installation, work: Path, ports: _Ports) -> Sequence[str]:
+def _command(installation: Installation, work: Path, ports: _Ports) -> Sequence[str]:
     release = installation.release
     storage = ["--bookkeeper-dir", "data/bookkeeper"]
     if release.old_metadata:
@@ -208,9 +228,22 @@ def _command(installation: _Installation, work: Path, ports: _Ports) -> Sequence
         storage += ["--metadata-dir", "data/metadata"]
     if release.bookie_port_option:
         storage += ["--bookkeeper-port", str(ports.bookie)]
+    start = ("org.apache.pulsar.PulsarStandaloneStarter", "--config", "standalone.conf", "-nfw", "-nss", "-a", "localhost", *storage)
+    return java_command(installation, work, *start)
+
+
+def java_command(installation: Installation, work: Path, *start: str, memory: int = 768) -> Sequence[str]:
+    """Return the command that runs a program of a release.
+
+    Args:
+        installation: The release and what runs it.
+        work: A folder of `prepared`.
+        start: The class and its arguments.
+        memory: MiB of the heap at most.
+    """
     return [
         str(installation.java),
-        *("-Xms128m", "-Xmx768m", "-XX:MaxDirectMemorySize=512m"),
+        *("-Xms128m", f"-Xmx{memory}m", "-XX:MaxDirectMemorySize=512m"),
         *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
         "-Dio.netty.tryReflectionSetAccessible=true",
         "-Djava.net.preferIPv4Stack=true",
@@ -219,13 +252,11 @@ def _command(installation: _Installation, work: Path, ports: _Ports) -> Sequence
         "-Dbookkeeper.metadata.bookie.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataBookieDriver",
         "-Dbookkeeper.metadata.client.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataClientDriver",
         *("-cp", f"{work}:{installation.lib}/*"),
-        "org.apache.pulsar.PulsarStandaloneStarter",
-        *("--config", "standalone.conf", "-nfw", "-nss", "-a", "localhost"),
-        *storage,
+        *start,
     ]
 
 
-async def _await_ready(endpoint: Endpoint, child: Supervised) -> None:
+async def await_ready(endpoint: Endpoint, child: Supervised) -> None:
     """Wait until it reads a namespace, and then for its first subscription, which some settings never allow."""
     async with AdminClient(endpoint, seconds=5.0) as admin:
 

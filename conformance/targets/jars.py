@@ -102,20 +102,36 @@ async def jars(release: Release, java: Java, progress: Progress | None = None) -
         TargetError: Maven can't resolve them.
     """
     home = cache_folder() / "apache-pulsar" / release.version
+    pom = _POM.format(versions_pom=release.versions_pom, version=release.version)
+    return await resolved(home, pom, f"apache-pulsar {release.version}", release.megabytes, java, progress)
+
+
+async def resolved(home: Path, pom: str, what: str, megabytes: int, java: Java, progress: Progress | None = None) -> Path:
+    """Return the folder with the jars that a pom depends on; resolve them with Maven when the cache does not have them whole.
+
+    Args:
+        home: Their folder in the cache.
+        pom: The text of the pom.
+        what: What they are, for messages.
+        megabytes: Their size.
+        java: What Maven runs with.
+        progress: Gets a line when Maven has to be asked, or another process is asking it.
+
+    Returns:
+        The folder of the jars.
+
+    Raises:
+        JavaError: Maven is missing.
+        TargetError: Maven can't resolve them.
+    """
     if _is_complete(home):
         return home / "lib"
     maven = find_maven()
-    try:
-        home.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TargetError(
-            f"cache folder {home.parent}: {error.strerror}", hint="set PULSAR_CONFORMANCE_CACHE to a folder that can be written"
-        ) from None
-    async with _locked(home.with_name(f"{release.version}.lock"), release, progress):
+    async with locked(home.with_name(f"{home.name}.lock"), f"resolving {what}", progress):
         if not _is_complete(home):
             if progress:
-                progress(f"resolving apache-pulsar {release.version} with Maven (about {release.megabytes} MB, once)")
-            await _resolve_into(home, release, maven, java)
+                progress(f"resolving {what} with Maven (about {megabytes} MB, once)")
+            await _resolve_into(home, pom, what, maven, java)
     return home / "lib"
 
 
@@ -128,7 +144,23 @@ def _is_complete(home: Path) -> bool:
 
 
 @asynccontextmanager
-async def _locked(path: Path, release: Release, progress: Progress | None) -> AsyncIterator[None]:
+async def locked(path: Path, doing: str, progress: Progress | None) -> AsyncIterator[None]:
+    """Do something in the cache that one process at a time may do.
+
+    Args:
+        path: The lock file; its folder is made.
+        doing: What is done, for messages: "building x".
+        progress: Gets a line when another process does it.
+
+    Raises:
+        TargetError: The cache can't be written, or the other process does not end.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TargetError(
+            f"cache folder {path.parent}: {error.strerror}", hint="set PULSAR_CONFORMANCE_CACHE to a folder that can be written"
+        ) from None
     with path.open("a") as file:
 
         async def taken() -> bool:
@@ -140,31 +172,31 @@ async def _locked(path: Path, release: Release, progress: Progress | None) -> As
 
         if not await taken():
             if progress:
-                progress(f"another process is resolving apache-pulsar {release.version}: waiting for it")
-            await poll_until(taken, seconds=_RESOLVE_SECONDS, what=f"apache-pulsar {release.version} in the cache", interval=0.5)
+                progress(f"another process is {doing}: waiting for it")
+            await poll_until(taken, seconds=_RESOLVE_SECONDS, what=f"{doing} by another process", interval=0.5)
         yield
 
 
-async def _resolve_into(home: Path, release: Release, maven: Path, java: Java) -> None:
-    prefix = f".{release.version}-"
+async def _resolve_into(home: Path, pom: str, what: str, maven: Path, java: Java) -> None:
+    prefix = f".{home.name}-"
     for left_over in home.parent.glob(f"{prefix}*"):  # left by a process that was killed: the lock is ours
         shutil.rmtree(left_over, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=home.parent) as name:
         work = Path(name)
-        await _run_maven(work, release, maven, java)
+        await _run_maven(work, pom, what, maven, java)
         whole = work / "whole"
         whole.mkdir()
         (work / "lib").rename(whole / "lib")
         count = len(list((whole / "lib").glob("*.jar")))
-        (whole / _MARKER).write_text(json.dumps({"version": release.version, "jars": count}) + "\n")
+        (whole / _MARKER).write_text(json.dumps({"version": home.name, "jars": count}) + "\n")
         shutil.rmtree(home, ignore_errors=True)
         whole.rename(home)
 
 
-async def _run_maven(work: Path, release: Release, maven: Path, java: Java) -> None:
+async def _run_maven(work: Path, pom: str, what: str, maven: Path, java: Java) -> None:
     empty = work / "empty"
     empty.mkdir()
-    (work / "pom.xml").write_text(_POM.format(versions_pom=release.versions_pom, version=release.version))
+    (work / "pom.xml").write_text(pom)
     settings = work / "settings.xml"
     settings.write_text(_SETTINGS.format(empty=escape(empty.as_uri())))
     # ours in the place that the user has not taken: both are then in force, the user's mirrors first
@@ -178,12 +210,11 @@ async def _run_maven(work: Path, release: Release, maven: Path, java: Java) -> N
     ) as child:
         exit_code = await child.wait(_RESOLVE_SECONDS)
         if exit_code != 0 or not list(work.glob("lib/*.jar")):
-            raise TargetError(
-                f"Maven could not resolve apache-pulsar {release.version}: {_first_error(log)}", hint="can Maven reach Maven Central?"
-            )
+            raise TargetError(f"Maven could not resolve {what}: {first_error(log)}", hint="can Maven reach Maven Central?")
 
 
-def _first_error(log: Path) -> str:
+def first_error(log: Path) -> str:
+    """Return the first line of a tool's log that tells of an error, else its first line."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     errors = [line.removeprefix("[ERROR]").strip() for line in lines if line.startswith("[ERROR]")]
     return next((line for line in [*errors, *lines] if line), "it said nothing")

@@ -17,6 +17,9 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 _DEFAULT_PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
 _SECRET_WORDS = ("secret", "password", "token", "credential", "privatekey", "authenticationparameters")
 
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Names of this machine that mean the same."""
+
 Progress = Callable[[str], None]
 """Gets one line for the terminal when something takes long."""
 
@@ -58,6 +61,9 @@ class Endpoint:
         log_file: Its log while it runs; None when it was not started here.
         thrown_away: It was started for this run, and its data are deleted afterwards.
         in_process: The broker inside this process to use instead of the addresses; None: use the addresses.
+        allow_hosts: Hosts besides those of its addresses to which it may send the suite.
+        listener: The advertised listener to ask for in look-ups; None: the usual one.
+        proxy_to: The broker behind a proxy at the service URL, "host:port", which CONNECT names; None: there is no proxy.
     """
 
     name: str
@@ -73,6 +79,25 @@ class Endpoint:
     log_file: Path | None = None
     thrown_away: bool = False
     in_process: MemoryLink | None = None
+    allow_hosts: tuple[str, ...] = ()
+    listener: str | None = None
+    proxy_to: str | None = None
+
+    @property
+    def broker(self) -> str:
+        """Return the address of the broker, for logs: the service URL, or the address behind the proxy that is there."""
+        return self.service_url if self.proxy_to is None else f"pulsar://{self.proxy_to}"
+
+    def allows(self, url: str) -> bool:
+        """Tell whether the suite may go to an address: its host is one of the addresses that the user named, or allowed.
+
+        Args:
+            url: A service URL or an admin URL.
+        """
+        named = (self.service_url, self.admin_url or self.service_url)
+        hosts = {*map(_host, named), *self.allow_hosts}
+        host = _host(url)
+        return host in hosts or (host in LOOPBACK and bool(hosts & LOOPBACK))
 
     @property
     def host(self) -> str:
@@ -103,6 +128,10 @@ class Endpoint:
             return ssl.create_default_context(cafile=self.tls_trust_certs)
         except OSError as error:
             raise TargetError(f"trust file {self.tls_trust_certs}: {error.strerror or error}", hint="it has to be a PEM file") from None
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""
 
 
 class Target(Protocol):

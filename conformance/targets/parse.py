@@ -1,34 +1,51 @@
 """Turns the target argument of the command line into a target."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from conformance.names import did_you_mean
+from conformance.names import MOST_BROKERS, did_you_mean
+from conformance.targets.apache_cluster import ApacheCluster
 from conformance.targets.apache_pulsar import ApachePulsar
 from conformance.targets.inputs import check_admin_url, check_service_url, existing_trust_file, read_token
 from conformance.targets.jars import RELEASES
 from conformance.targets.model import AttachedTarget, Endpoint, Target, TargetError
 from conformance.targets.reference import InProcessTarget, ReferenceTarget
+from conformance.targets.started import StartedTarget
 from conformance.targets.target_file import read_target_file
 from refimpl.proposals.profiles import PROFILES, profile_name
 
 _APACHE = "apache-pulsar"
 _REFERENCES: Mapping[str, type[ReferenceTarget | InProcessTarget]] = {"reference": ReferenceTarget, "in-process": InProcessTarget}
-_FORMS = f"{', '.join(_REFERENCES)}, pulsar://HOST:PORT, pulsar+ssl://HOST:PORT, {_APACHE}@VERSION or a file FILE.toml"
+_FORMS = (
+    f"{', '.join(_REFERENCES)} or {_APACHE}@VERSION, each with ?brokers=N if a cluster is meant, "
+    "pulsar://HOST:PORT, pulsar+ssl://HOST:PORT or a file FILE.toml"
+)
 
 
-def parse_target(text: str, *, admin_url: str | None = None, token_file: Path | None = None, tls_trust_certs: Path | None = None) -> Target:
+def parse_target(
+    text: str,
+    *,
+    admin_url: str | None = None,
+    token_file: Path | None = None,
+    tls_trust_certs: Path | None = None,
+    allow_hosts: Sequence[str] = (),
+    listener: str | None = None,
+) -> Target:
     """Find out which target a user means.
 
     Args:
         text: `reference` or `in-process` (with `@as-written` for that profile), `pulsar://HOST:PORT`, `pulsar+ssl://HOST:PORT`,
-            `apache-pulsar@VERSION` or the path of a `.toml` file.
+            `apache-pulsar@VERSION`, or the path of a `.toml` file; with `?brokers=2` those that are started are a cluster.
         admin_url: Its admin interface; takes the place of the one in the file.
         token_file: File with the token to authenticate with; takes the place of the one in the file.
         tls_trust_certs: PEM file of the authorities to trust; takes the place of the one in the file.
+        allow_hosts: Further hosts to which a cluster may send the suite, on top of those in the file.
+        listener: The advertised listener to ask for in look-ups; takes the place of the one in the file.
 
     Returns:
         The target; nothing is started or contacted yet.
@@ -40,7 +57,18 @@ def parse_target(text: str, *, admin_url: str | None = None, token_file: Path | 
     if admin_url is not None:
         check_admin_url(admin_url, "the admin URL")
     trust = existing_trust_file(tls_trust_certs) if tls_trust_certs else None
-    if text.partition("@")[0] in _REFERENCES:
+    target = _parsed(text, admin_url, token, trust)
+    if not allow_hosts and listener is None:
+        return target
+    if not isinstance(target, AttachedTarget | StartedTarget):
+        raise TargetError(f"{target.name} takes no allowed hosts and no listener", hint="it is started for the run, on this machine")
+    known = target.endpoint
+    cluster = replace(known, allow_hosts=(*known.allow_hosts, *allow_hosts), listener=listener or known.listener)
+    return replace(target, endpoint=cluster)
+
+
+def _parsed(text: str, admin_url: str | None, token: SecretStr | None, trust: Path | None) -> Target:
+    if re.split("[@?]", text, maxsplit=1)[0] in _REFERENCES:
         return _reference(text, admin_url, token, trust)
     if text == _APACHE or text.startswith(f"{_APACHE}@"):
         return _apache_pulsar(text.removeprefix(_APACHE).removeprefix("@"), admin_url, token, trust)
@@ -53,19 +81,30 @@ def parse_target(text: str, *, admin_url: str | None = None, token_file: Path | 
 
 
 def _reference(text: str, admin_url: str | None, token: SecretStr | None, tls_trust_certs: Path | None) -> Target:
-    kind, at, profile = text.partition("@")
+    named, asked, query = text.partition("?")
+    kind, at, profile = named.partition("@")
     profile = profile_name(profile)
     if at and profile not in PROFILES:
         raise TargetError(f"{kind} has no profile {profile!r}", hint=f"known: {', '.join(f'{kind}@{known}' for known in PROFILES)}")
     _refuse_addresses(text, admin_url, tls_trust_certs)
-    return _REFERENCES[kind](profile or "default", token)
+    return _REFERENCES[kind](profile or "default", token, _brokers(named, query) if asked else 1)
 
 
 def _apache_pulsar(version: str, admin_url: str | None, token: SecretStr | None, tls_trust_certs: Path | None) -> Target:
     if not version:
         raise TargetError(f"{_APACHE} needs a version", hint=f"known: {', '.join(f'{_APACHE}@{known}' for known in RELEASES)}")
     _refuse_addresses(f"{_APACHE}@{version}", admin_url, tls_trust_certs)
-    return ApachePulsar(version, token=token)
+    release, asked, query = version.partition("?")
+    single = ApachePulsar(release, token=token)
+    return ApacheCluster(release, _brokers(f"{_APACHE}@{version}", query), token) if asked else single
+
+
+def _brokers(text: str, query: str) -> int:
+    """Read how many brokers a cluster has."""
+    key, _, number = query.partition("=")
+    if key != "brokers" or not number.isascii() or not number.isdigit() or not 1 < int(number) <= MOST_BROKERS:
+        raise TargetError(f"{text}: what follows ? is not understood", hint=f"write ?brokers=2, at most {MOST_BROKERS}")
+    return int(number)
 
 
 def _refuse_addresses(name: str, admin_url: str | None, tls_trust_certs: Path | None) -> None:

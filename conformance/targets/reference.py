@@ -14,13 +14,17 @@ from conformance.engine.capabilities import DECLARED, FLAGS
 from conformance.targets.model import NOTHING, Endpoint, Progress, SettingsRefused, own_token
 from conformance.targets.process import Supervised, poll_until, supervised
 from conformance.targets.properties import properties_text
-from refimpl.broker import Broker, Configuration
+from refimpl.broker import Broker, Configuration, Member
 from refimpl.net.memory_link import MemoryLink
 from refimpl.proposals.profiles import PROFILES
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 5.0
-CAPABILITIES = dict.fromkeys((*sorted(DECLARED - FLAGS.keys()), "scalable-layout"), True)
+FIRST_DAY = 1_767_225_600.0
+"""When virtual time begins, in seconds since 1970: at the start of 2026."""
+CAPABILITIES = dict.fromkeys(
+    (*sorted(DECLARED - FLAGS.keys()), "scalable-layout", "key-shared", "waiting-producers", "delayed-delivery"), True
+)
 """What it can do that no flag tells."""
 
 
@@ -31,10 +35,12 @@ class ReferenceTarget:
     Args:
         profile: One of `PROFILES`.
         token: Sent with CONNECT and each admin call. None: the token that the settings give to the broker itself, if they do.
+        brokers: Of how many brokers the cluster is; the endpoint is that of the first one.
     """
 
     profile: str = "default"
     token: SecretStr | None = None
+    brokers: int = 1
     startable: bool = field(default=True, init=False)
     virtual_time: bool = field(default=False, init=False)
     starts_at_once: int = field(default=4, init=False)
@@ -43,12 +49,12 @@ class ReferenceTarget:
     @property
     def name(self) -> str:
         """Return the name for reports and baselines."""
-        return _name("reference", self.profile)
+        return _name("reference", self.profile, self.brokers)
 
     @property
     def in_virtual_time(self) -> "InProcessTarget":
         """Return the same broker inside this process."""
-        return InProcessTarget(self.profile, self.token)
+        return InProcessTarget(self.profile, self.token, self.brokers)
 
     @property
     def release(self) -> None:
@@ -76,7 +82,7 @@ class ReferenceTarget:
             settings.touch(mode=0o600)  # settings may hold secrets
             settings.write_text(properties_text(self.name, config), encoding="ascii")
             serve = [sys.executable, "-m", "conformance.cli", "broker"]
-            command = [*serve, "--config-file", str(settings), "--profile", self.profile, "--verbose"]
+            command = [*serve, "--config-file", str(settings), "--profile", self.profile, "--brokers", str(self.brokers), "--verbose"]
             async with supervised(command, log=log, cwd=work, grace_seconds=STOP_SECONDS, remove=work) as child:
                 ready = await _ready(self.name, child)
                 if progress:
@@ -100,10 +106,12 @@ class InProcessTarget:
     Args:
         profile: One of `PROFILES`.
         token: Sent with CONNECT and each admin call. None: the token that the settings give to the broker itself, if they do.
+        brokers: Of how many brokers the cluster is; the endpoint is that of the first one.
     """
 
     profile: str = "default"
     token: SecretStr | None = None
+    brokers: int = 1
     startable: bool = field(default=True, init=False)
     virtual_time: bool = field(default=True, init=False)
     in_virtual_time: None = field(default=None, init=False)
@@ -113,7 +121,7 @@ class InProcessTarget:
     @property
     def name(self) -> str:
         """Return the name for reports and baselines."""
-        return _name("in-process", self.profile)
+        return _name("in-process", self.profile, self.brokers)
 
     @property
     def release(self) -> None:
@@ -133,18 +141,23 @@ class InProcessTarget:
         Raises:
             SettingsRefused: It does not know one of the settings.
         """
-        service_url, admin_url = "pulsar://in-process:6650", "http://in-process:8080"
+        members = [Member(f"pulsar://in-process:{6650 + place}", f"http://in-process:{8080 + place}") for place in range(self.brokers)]
         configuration = _check_settings(self.name, config)
         try:
-            broker = Broker(configuration, profiles=PROFILES[self.profile], service_url=service_url, admin_url=admin_url)
+            broker = Broker(
+                configuration,
+                profiles=PROFILES[self.profile],
+                members=members,
+                wall_clock_offset=FIRST_DAY,
+            )
         except ValueError as error:  # settings that contradict each other
             raise SettingsRefused(f"{self.name}: {error}") from None
         link = MemoryLink(broker, log=lambda line: print(line, file=sys.stderr))
         try:
             yield Endpoint(
                 name=self.name,
-                service_url=service_url,
-                admin_url=admin_url,
+                service_url=members[0].service_url,
+                admin_url=members[0].admin_url,
                 token=self.token or own_token(config),
                 config=dict(config),
                 capabilities=CAPABILITIES,
@@ -155,8 +168,9 @@ class InProcessTarget:
             link.close()
 
 
-def _name(name: str, profile: str) -> str:
-    return name if profile == "default" else f"{name}@{profile}"
+def _name(name: str, profile: str, brokers: int) -> str:
+    of_profile = name if profile == "default" else f"{name}@{profile}"
+    return of_profile if brokers == 1 else f"{of_profile}?brokers={brokers}"
 
 
 def _check_settings(name: str, config: Mapping[str, str]) -> Configuration:

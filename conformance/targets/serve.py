@@ -24,7 +24,14 @@ from refimpl.proposals.profiles import PROFILES, Profiles, choices, profile_name
 
 
 def serve(
-    ports: tuple[int, int], config: Sequence[str], config_file: Path | None, profile: str, fields: Sequence[str], *, verbose: bool
+    ports: tuple[int, int],
+    config: Sequence[str],
+    config_file: Path | None,
+    profile: str,
+    fields: Sequence[str],
+    *,
+    brokers: int = 1,
+    verbose: bool,
 ) -> None:
     """Serve the reference broker until SIGINT or SIGTERM; its addresses are printed as one line of JSON when it is ready.
 
@@ -34,6 +41,7 @@ def serve(
         config_file: File of `KEY=VALUE` lines.
         profile: One of `PROFILES`.
         fields: Each `FIELD=VALUE`; see `profiles_with`.
+        brokers: Of how many brokers the cluster is; the ports are those of the first one.
         verbose: Whether it logs to standard error.
 
     Raises:
@@ -44,7 +52,7 @@ def serve(
     profile = profile_name(profile)
     profiles = profiles_with(profile, fields)
     configuration = Configuration.from_settings(_settings(config, config_file))
-    asyncio.run(_serve(configuration, profiles, profile, ports, verbose=verbose))
+    asyncio.run(_serve(configuration, profiles, profile, ports, brokers, verbose=verbose))
 
 
 def _settings(pairs: Sequence[str], path: Path | None) -> dict[str, str]:
@@ -99,12 +107,20 @@ def _field_value(proposal: Proposal[Any], key: str, text: str, known: Sequence[o
     return values[text]
 
 
-async def _serve(configuration: Configuration, profiles: Profiles, name: str, ports: tuple[int, int], *, verbose: bool) -> None:
+async def _serve(
+    configuration: Configuration, profiles: Profiles, name: str, ports: tuple[int, int], brokers: int, *, verbose: bool
+) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     log = (lambda line: print(line, file=sys.stderr, flush=True)) if verbose else None
-    async with serving(configuration, profiles=profiles, port=ports[0], admin_port=ports[1], log=log) as served:
-        ready = {"service_url": served.service_url, "admin_url": served.admin_url, "profile": name, "pid": os.getpid()}
+    async with serving(configuration, profiles=profiles, port=ports[0], admin_port=ports[1], log=log, brokers=brokers) as served:
+        ready: dict[str, Any] = {"service_url": served.service_url, "admin_url": served.admin_url, "profile": name, "pid": os.getpid()}
+        if served.service_url_tls is not None:
+            ready["service_url_tls"] = served.service_url_tls
+        if served.admin_url_tls is not None:
+            ready["admin_url_tls"] = served.admin_url_tls
+        if brokers > 1:
+            ready["brokers"] = [{"service_url": one.service_url, "admin_url": one.admin_url} for one in served.members]
         print(json.dumps(ready), flush=True)
         await stop.wait()

@@ -8,6 +8,7 @@ from typing import Annotated, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, StrictBool, StrictStr, ValidationError
 
+from conformance.engine.capabilities import CAPABILITIES
 from conformance.files import read_text
 from conformance.names import did_you_mean
 from conformance.targets.inputs import check_admin_url, check_service_url, existing_trust_file, read_token
@@ -61,6 +62,13 @@ class AuthTable(_Table):
     tls_hostname: _Name | None = None
 
 
+class ClusterTable(_Table):
+    """The table `[cluster]`."""
+
+    allow_hosts: list[_Name] = []
+    listener: _Name | None = None
+
+
 class TargetFile(_Table):
     """A whole file."""
 
@@ -71,6 +79,7 @@ class TargetFile(_Table):
     start: StartTable | None = None
     capabilities: dict[str, StrictBool] = {}
     auth: AuthTable = AuthTable()
+    cluster: ClusterTable = ClusterTable()
 
 
 def read_target_file(
@@ -102,6 +111,11 @@ def read_target_file(
         raise TargetError(_first_problem(path, text, error)) from None
     except ValueError as error:
         raise TargetError(f"{path}: {error}", hint="it has to be a TOML file") from None
+    for name in table.capabilities:
+        if name not in CAPABILITIES:
+            line = line_of(text, ["capabilities", name])
+            known = f"(known: {', '.join(CAPABILITIES)})"
+            raise TargetError(f"{path}:{line}: unknown capability {name!r}{did_you_mean(name, CAPABILITIES)} {known}")
     try:
         return _target(path, table, admin_url, token, tls_trust_certs)
     except TargetError as error:
@@ -170,6 +184,8 @@ def _target(path: Path, table: TargetFile, admin_url: str | None, token: SecretS
         tls_trust_certs=tls_trust_certs,
         tls_hostname=auth.tls_hostname,
         capabilities=table.capabilities,
+        allow_hosts=tuple(table.cluster.allow_hosts),
+        listener=table.cluster.listener,
     )
     if table.start is None:
         if table.service_url is None:

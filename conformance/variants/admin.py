@@ -11,9 +11,8 @@ from typing import Any
 from conformance.mutants.model import Patches
 from conformance.targets.admin import AdminClient
 from conformance.variants.model import MESSAGES, variant
-from refimpl.broker.rest import AdminResponse
 from refimpl.net.memory_link import MemoryLink
-from refimpl.proposals.administration import AdminRequest
+from refimpl.proposals.administration import AdminRequest, AdminResponse
 
 Answer = Callable[[AdminRequest, AdminResponse], AdminResponse]
 _STATS_THAT_ANY_BROKER_NEEDS = frozenset({"subscriptions", "publishers", "consumers", "msgBacklog", "subscriptionProperties"})

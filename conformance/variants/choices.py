@@ -14,6 +14,8 @@ from conformance.mutants.model import Patches
 from conformance.variants.link import Send, later, on_send
 from conformance.variants.model import MESSAGES, variant
 from refimpl.broker import Broker, Configuration, Session
+from refimpl.broker.admin import Admin
+from refimpl.broker.policies import DEDUPLICATION
 from refimpl.broker.requests import Handler
 from refimpl.broker.subscription import Subscription
 from refimpl.proposals.scalable_topics import broker as scalable_broker
@@ -82,8 +84,18 @@ def rolls_ledgers_over(patches: Patches) -> None:
 
         return changed
 
+    def reset(original: Callable[..., None]) -> Callable[..., None]:
+        def changed(admin: Admin, topic: str, subscription: str, position: tuple[int, int], **options: bool) -> None:
+            place = MessageIdData(ledgerId=position[0], entryId=position[1]) if min(position) >= 0 else None
+            if place is not None:
+                inward(place)
+            original(admin, topic, subscription, position if place is None else (place.ledgerId, place.entryId), **options)
+
+        return changed
+
     on_send(patches, make)
     patches.handlers(handlers)
+    patches.function(Admin.reset_cursor, reset(Admin.reset_cursor))
 
 
 @variant("core.producer.name-generated", cases=MESSAGES)
@@ -142,7 +154,8 @@ def deduplicates(patches: Patches) -> None:
     def make(handler: Handler) -> Handler:
         def send(session: Session, request: Any, frame: Frame) -> None:
             producer = session.producers.get(request.producer_id)
-            if producer is None:
+            policy = producer and session.broker.policies.of(producer.topic.name, DEDUPLICATION)
+            if producer is None or policy is not None or request.is_chunk:  # the chunks of a message have one sequence id
                 handler(session, request, frame)
                 return
             key = id(producer.topic.stored), producer.topic.name.full, producer.name

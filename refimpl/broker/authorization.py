@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
+from collections.abc import Callable
 
 import jwt
+from jwt.types import Options
 
 from refimpl.configuration import Configuration
 from refimpl.proposals.refused import Refused
@@ -14,17 +17,24 @@ from refimpl.wire.pulsar_api_pb2 import AuthenticationError, AuthorizationError
 
 ACTIONS = frozenset({"produce", "consume", "functions", "sources", "sinks", "packages"})
 _DATA_URL = "data:;base64,"
+_TIMES_ARE_CHECKED_HERE: Options = {"verify_exp": False, "verify_nbf": False, "verify_iat": False}
 
 
 class Authorization:
     """Checks tokens and permissions by configuration and store. Without authentication, the role is None and may do everything.
 
+    Args:
+        configuration: The settings of the broker.
+        store: What tenants and namespaces have stored of permissions.
+        time_of_day: Returns the seconds since 1970.
+
     Raises:
         ValueError: `tokenSecretKey` is missing or invalid.
     """
 
-    def __init__(self, configuration: Configuration, store: MemoryStore) -> None:
+    def __init__(self, configuration: Configuration, store: MemoryStore, time_of_day: Callable[[], float]) -> None:
         self._store = store
+        self._time_of_day = time_of_day
         self._authenticates = configuration.authentication_enabled
         self._authorizes = configuration.authorization_enabled
         self._super_users = {role.strip() for role in configuration.super_user_roles.split(",") if role.strip()}
@@ -45,13 +55,20 @@ class Authorization:
         try:
             if method != "token":
                 raise jwt.InvalidTokenError(method)
-            claims = jwt.decode(token, self._key, algorithms=["HS256"])
+            claims = jwt.decode(token, self._key, algorithms=["HS256"], options=_TIMES_ARE_CHECKED_HERE)
+            expires, begins = (_time(claims.get(name, default)) for name, default in (("exp", math.inf), ("nbf", 0)))
+            if not begins <= self._time_of_day() < expires:
+                raise jwt.InvalidTokenError("not now")
             role = claims.get("sub")
         except (jwt.InvalidTokenError, UnicodeError):
             role = None
         if not isinstance(role, str) or not role:
             raise Refused(AuthenticationError, "Failed to authenticate")
         return role
+
+    def expires(self, token: str) -> float | None:
+        """Return when a valid token expires, in seconds since 1970; None: never, or authentication is off."""
+        return jwt.decode(token, options={"verify_signature": False}).get("exp") if self._authenticates else None
 
     def is_super_user(self, role: str | None) -> bool:
         """Return whether a role may do everything."""
@@ -87,6 +104,12 @@ class Authorization:
     def knows_tenant(self, namespace: str) -> bool:
         """Return whether the tenant of a namespace exists."""
         return namespace.partition("/")[0] in self._store.tenants
+
+
+def _time(claim: object) -> float:
+    if not isinstance(claim, int | float):
+        raise jwt.InvalidTokenError(f"{claim!r} is no time")
+    return claim
 
 
 def _secret(text: str) -> bytes:

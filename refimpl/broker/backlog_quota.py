@@ -2,13 +2,16 @@
 
 A new producer is refused. Those that are there are closed by a check from time to time, as in Pulsar; whether they come back is up to
 the client, which the policy tells what to do: wait (`producer_request_hold`) or fail (`producer_exception`).
+
+What is left is estimated as in Pulsar: an acknowledged entry counts as one of the average size of its ledger. So when the slowest
+subscription acknowledges a small entry, a new producer may be let in right after a check, although the large ones are still there.
 """
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING
 
+from refimpl.broker.policies import BACKLOG_QUOTA, QUOTA
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import ProducerBlockedQuotaExceededError, ProducerBlockedQuotaExceededException
 
@@ -18,17 +21,14 @@ if TYPE_CHECKING:
 
 
 class BacklogQuota:
-    """The quota of all topics of a broker.
+    """The quotas of all topics of a broker.
 
     Args:
-        broker: The broker; its configuration has the limit.
+        broker: The broker; its configuration has the limit, unless a policy has another one.
     """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._limit = broker.configuration.backlog_quota_default_limit_bytes
-        if self._limit > 0:
-            self._check_later()
 
     def check(self, topic: Topic) -> None:
         """Check that a topic takes a producer.
@@ -36,24 +36,32 @@ class BacklogQuota:
         Raises:
             Refused: Its backlog exceeds the quota.
         """
-        if self._is_exceeded(topic):
-            hold = self._broker.configuration.backlog_quota_default_retention_policy == "producer_request_hold"
-            code = ProducerBlockedQuotaExceededError if hold else ProducerBlockedQuotaExceededException
+        limit, policy = self._quota(topic)
+        if _is_exceeded(topic, limit):
+            code = ProducerBlockedQuotaExceededError if policy == "producer_request_hold" else ProducerBlockedQuotaExceededException
             raise Refused(code, "Cannot create producer on topic with backlog quota exceeded")
 
-    def _is_exceeded(self, topic: Topic) -> bool:
-        if self._limit <= 0 or not topic.subscriptions:
-            return False
-        entries = topic.entries
-        begin = min(one.cursor.mark_delete for one in topic.subscriptions.values())
-        return sum(len(entry.data) for entry in islice(entries, begin - entries.first, None)) > self._limit
-
-    def _check_later(self) -> None:
-        seconds = self._broker.configuration.backlog_quota_check_interval_in_seconds
-        self._broker.timers.at(self._broker.now + seconds, self._check_all)
-
-    def _check_all(self) -> None:
+    def check_all(self) -> None:
+        """Close the producers of all topics beyond their quota."""
         for topic in self._broker.loaded_topics():
-            if topic.producers and self._is_exceeded(topic):
+            if topic.producers and _is_exceeded(topic, self._quota(topic)[0]):
                 self._broker.close_producers(topic)
-        self._check_later()
+
+    def _quota(self, topic: Topic) -> tuple[int, str]:
+        """Return the limit in bytes, and the policy."""
+        settings = self._broker.configuration
+        own = (self._broker.policies.of(topic.name, BACKLOG_QUOTA) or {}).get(QUOTA)
+        if own is None:
+            return settings.backlog_quota_default_limit_bytes, settings.backlog_quota_default_retention_policy
+        return own.get("limitSize", own.get("limit", -1)), own["policy"]
+
+
+def estimated_backlog(topic: Topic) -> int:
+    """Return about how many bytes the slowest subscription has before it."""
+    if not topic.subscriptions:
+        return 0
+    return topic.entries.estimated_bytes_from(min(one.cursor.mark_delete for one in topic.subscriptions.values()))
+
+
+def _is_exceeded(topic: Topic, limit: int) -> bool:
+    return 0 <= limit <= estimated_backlog(topic)

@@ -10,8 +10,9 @@ Each call is atomic. Therefore a new topic is either in a list or announced by a
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TypeVar
 
@@ -19,12 +20,17 @@ from refimpl import proposals as known
 from refimpl.broker.admin import Admin
 from refimpl.broker.authorization import Authorization
 from refimpl.broker.backlog_quota import BacklogQuota
+from refimpl.broker.consuming import disconnect_consumers
 from refimpl.broker.filtering import SubscriptionFilters
+from refimpl.broker.log import Log
+from refimpl.broker.members import Member, Members
 from refimpl.broker.names import parse_topic
+from refimpl.broker.policies import Policies
 from refimpl.broker.requests import REQUESTS, Handler, answering
 from refimpl.broker.schemas import Schemas
 from refimpl.broker.session import Session
-from refimpl.broker.topic import MAX_U64, NonPersistentTopic, Topic
+from refimpl.broker.topic import NonPersistentTopic, Topic
+from refimpl.broker.upkeep import Upkeep
 from refimpl.configuration import Configuration
 from refimpl.names import DOMAINS, TopicName, is_namespace, namespace_of, partition_name
 from refimpl.proposals.extension import Connection, Extension
@@ -33,18 +39,19 @@ from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.store import MemoryStore, StoredNamespace, StoredTopic
 from refimpl.timers import Timers
 from refimpl.wire.pulsar_api_pb2 import (
-    CommandCloseConsumer,
-    CommandCloseProducer,
     CommandSubscribe,
     FeatureFlags,
     NotAllowedError,
     Schema,
+    ServiceNotReady,
     TooManyRequests,
     TopicNotFound,
 )
 
 ExtensionT = TypeVar("ExtensionT", bound=Extension)
 
+_ROUNDING = 0.01
+"""Milliseconds that a time may be short of a whole one because it is a float."""
 PROPOSALS = frozenset(proposal.register for proposal in known.PROPOSALS)
 """The proposals of this broker, by the name of their clause register."""
 
@@ -57,15 +64,16 @@ class Broker:
         store: The store, for example that of an earlier broker; None: a new one.
         profiles: Which reading of each proposal the broker speaks.
         proposals: The proposals that the broker implements, by register; leave one out for a broker from before it. None: all.
-        service_url: The service URL for clients, in the answer to LOOKUP.
-        admin_url: The URL of the admin interface.
+        members: The brokers that it serves as, each with its addresses: one, or several for a cluster.
         log: Called with a line for each notable event.
         plugins: Plugins of the proposals, by register, such as filters.
+        wall_clock_offset: Seconds to add to `now` for the seconds since 1970.
 
     Attributes:
         now: The time of the current call, in seconds.
         extensions: The extensions of the proposals, by register.
         turn_is_over: Asked before each command; while it says so, the commands of a connection wait. By default they never do.
+        preparations: What prepares a command, by its field in `BaseCommand`.
         waiting: The connections with commands that wait for another turn, the longest waiting first; call `Session.proceed`.
 
     Raises:
@@ -79,35 +87,37 @@ class Broker:
         store: MemoryStore | None = None,
         profiles: Profiles = DEFAULT,
         proposals: frozenset[str] | None = None,
-        service_url: str = "pulsar://127.0.0.1:6650",
-        admin_url: str = "http://127.0.0.1:8080",
+        members: Sequence[Member] = (Member(),),
         log: Callable[[str], None] | None = None,
         plugins: Mapping[str, object] | None = None,
+        wall_clock_offset: float = 0.0,
     ) -> None:
         self.configuration = configuration or Configuration()
         self.store = store or MemoryStore()
-        self.service_url = service_url
-        self.admin_url = admin_url
+        self.members = Members(members, self.store)
         self.server_version = f"pulsar-conformance {version('pulsar-conformance')}"
-        self.authorization = Authorization(self.configuration, self.store)
-        self.schemas = Schemas(self.store)
-        self.admin = Admin(self)
+        self.authorization = Authorization(self.configuration, self.store, lambda: self.time_of_day)
         self.timers = Timers()
-        self.now = 0.0
-        self.log = log or (lambda _: None)
+        self.now, self.wall_clock_offset = 0.0, wall_clock_offset
+        self.policies = Policies(self)
+        self.schemas = Schemas(self.store, self.policies)
+        self.admin = Admin(self)
+        self.log = Log(log)
         self.turn_is_over: Callable[[], bool] = lambda: False
         self.waiting: dict[Session, None] = {}
         self._sessions: dict[Session, None] = {}
-        self._from: Counter[str] = Counter()
+        self._counts: Counter[Member | tuple[Member, str]] = Counter()  # of connections: of a broker, and of a broker from an address
         self._touched: dict[Session, None] = {}
         self._topics: dict[str, Topic] = {}
-        self._producers = 0
+        self._producers = self._connections = 0
         self.backlog_quota = BacklogQuota(self)
+        self.upkeep = Upkeep(self)
         self.extensions: dict[str, Extension] = {
             one.register: one.broker(self, profiles[one], (plugins or {}).get(one.register))
             for one in known.PROPOSALS
             if proposals is None or one.register in proposals
         }
+        self.preparations = {name: call for extension in self.extensions.values() for name, call in extension.preparations.items()}
         self._commands = {name: answering(call) for extension in self.extensions.values() for name, call in extension.commands.items()}
 
     # Extensions
@@ -152,24 +162,38 @@ class Broker:
         judges = ((register, one.entry_judge(properties, is_new=is_new)) for register, one in self.extensions.items())
         return SubscriptionFilters({register: judge for register, judge in judges if judge is not None})
 
+    @property
+    def time_of_day(self) -> float:
+        """The time of the current call in seconds since 1970."""
+        return self.now + self.wall_clock_offset
+
+    @property
+    def delivered_until(self) -> float:
+        """The time in milliseconds since 1970 until which delayed entries are due now."""
+        settings = self.configuration
+        if not settings.delayed_delivery_enabled:
+            return math.inf
+        early = 0 if settings.is_delayed_delivery_deliver_at_time_strict else settings.delayed_delivery_tick_time_millis
+        return math.floor(self.time_of_day * 1000 + _ROUNDING) + early
+
     # Connections
 
-    def connect(self, now: float, address: str = "") -> Session:
+    def connect(self, now: float, address: str = "", member: Member | None = None) -> Session:
         """Open a session for a new connection; beyond the limits it only has an error to send.
 
         Args:
             now: The time, in seconds.
             address: The address of the peer, without its port.
+            member: The broker that it is opened to; None: the only one, or the first one.
         """
-        self.now = now
-        session = Session(self, address)
+        self.now, self._connections = now, self._connections + 1
+        session = Session(self, self._connections, address, member or self.members.leader)
         limits = self.configuration.broker_max_connections, self.configuration.broker_max_connections_per_ip
         self._sessions[session] = None
-        self._from[address] += 1
-        if 0 < limits[0] < len(self._sessions):
-            session.turn_away("Reached the maximum number of connections")
-        elif 0 < limits[1] < self._from[address]:
-            session.turn_away(f"Reached the maximum number of connections on address {address}")
+        self._counts.update(session.counted)
+        for counted, limit, where in zip(session.counted, limits, ("", f" on address {address}"), strict=True):
+            if 0 < limit < self._counts[counted] and not session.closing:
+                session.turn_away(Refused(NotAllowedError, f"Reached the maximum number of connections{where}"))
         return session
 
     @property
@@ -184,14 +208,14 @@ class Broker:
     def ended(self, session: Session, reason: str) -> None:
         """Handle the end of a connection."""
         del self._sessions[session]
-        self._from[session.address] -= 1
-        if not self._from[session.address]:
-            del self._from[session.address]
+        for counted in session.counted:
+            if left := self._counts.pop(counted) - 1:
+                self._counts[counted] = left
         self.waiting.pop(session, None)
         self._touched[session] = None
         for extension in self.extensions.values():
             extension.disconnected(session)
-        self.log(f"a connection has ended: {reason}")
+        self.log(f"{session} has ended: {reason}")
 
     def sessions_with_output(self) -> list[Session]:
         """Return the connections with output, and those to close."""
@@ -248,6 +272,11 @@ class Broker:
 
     # Topics
 
+    def service_urls(self, topic: str) -> tuple[str, str | None]:
+        """Return where a topic is served, given by full name: the service URL, and the one over TLS; None: there is none."""
+        owner = self.members.owner_of(namespace_of(topic), topic) or self.members.leader
+        return owner.service_url, owner.service_url_tls
+
     def topic_name(self, text: str) -> TopicName:
         """Parse a topic name.
 
@@ -280,7 +309,7 @@ class Broker:
     def persistent_topics(self, namespace: str) -> list[str]:
         """Return the persistent topics of a namespace, with partitions listed individually; empty if the namespace does not exist."""
         stored = self.store.namespaces.get(namespace)
-        return sorted(stored.topics) if stored else []
+        return list(stored.names) if stored else []
 
     def non_persistent_topics(self, namespace: str, *, in_use: bool = False) -> list[str]:
         """Return the non-persistent topics of a namespace; with `in_use`, those that have a producer or a consumer."""
@@ -333,9 +362,9 @@ class Broker:
                 owner = self._owner(name)
                 stored = self.namespace(name).topics[name.full] if owner is None else owner.stored_topic(name)
                 assert stored is not None
-                found = Topic(name, stored, self.filters_of)
+                found = Topic(name, stored, self.filters_of, self.policies)
             else:
-                found = NonPersistentTopic(name, StoredTopic(0), self.filters_of)
+                found = NonPersistentTopic(name, StoredTopic(0), self.filters_of, self.policies)
             self._topics[name.full] = found
         return found
 
@@ -361,7 +390,7 @@ class Broker:
         elif not self.exists(name):
             if not create and name.persistent:  # core.subscribe.no-forced-creation
                 raise Refused(TopicNotFound, f"Topic {name.full} does not exist")
-            if not self.configuration.allow_auto_topic_creation:
+            if self.policies.auto_creation(name) is None:
                 raise Refused(TopicNotFound, f"Topic not found {name.full}")
             if name.partition >= 0:
                 self.check_partition(name)
@@ -385,18 +414,16 @@ class Broker:
             raise Refused(NotAllowedError, f"Illegal topic partition name {name.full} with max allowed {partitions} partitions")
 
     def create_by_default(self, name: TopicName) -> int:
-        """Create a missing topic as a partitioned topic, if that is the configured type.
+        """Create a missing topic as a partitioned topic, if that is the type of its namespace.
 
         Returns:
             The partition count; 0: no topic was created.
         """
-        settings = self.configuration
-        if name.domain not in DOMAINS or name.partition >= 0:
+        partitions = self.policies.auto_creation(name)
+        if name.domain not in DOMAINS or name.partition >= 0 or not partitions:
             return 0
-        if not settings.allow_auto_topic_creation or settings.allow_auto_topic_creation_type != "partitioned":
-            return 0
-        self.create_partitions(name, settings.default_num_partitions)
-        return settings.default_num_partitions
+        self.create_partitions(name, partitions)
+        return partitions
 
     def create_topic(self, name: TopicName) -> None:
         """Create a non-partitioned topic or a partition, and announce it; a non-persistent one is only loaded."""
@@ -408,13 +435,19 @@ class Broker:
             extension.topic_created(name.full)
 
     def create_partitions(self, name: TopicName, partitions: int) -> None:
-        """Set the partition count of a topic; the missing partitions are created before a new count is announced."""
+        """Set the partition count of a topic; the missing partitions are created before a new count is announced.
+
+        They have the subscriptions of the first one: core.partitions.subscriptions-of-new.
+        """
         stored = self.namespace(name)
         present = stored.partitioned.get(name.full, 0)
         stored.partitioned[name.full] = partitions
+        first = stored.topics.get(partition_name(name.full, 0))
         for part in (parse_topic(partition_name(name.full, number)) for number in range(partitions)):
             if part.persistent and part.full not in stored.topics:
                 self.create_topic(part)
+                for subscription in first.cursors if first else ():
+                    self.topic(part).subscribe(subscription, 0, durable=True, properties={})
         if partitions != present:
             self.partitions_changed(name.full)
 
@@ -422,11 +455,24 @@ class Broker:
         """Delete a non-partitioned topic or a partition: core.push.topic-deleted."""
         self.unload(name)
         if name.partition < 0:
-            self.schemas.forget(name)
+            self.forget(name)
         if name.persistent:
-            del self.namespace(name).topics[name.full]
+            self.store.delete_topic(name.namespace, name.full)
             for extension in self.extensions.values():
                 extension.topic_deleted(name.full)
+
+    def forget(self, name: TopicName) -> None:
+        """Delete what is kept about a topic besides its messages."""
+        self.schemas.forget(name)
+        self.namespace(name).topic_policies.pop(name.full, None)
+        self.namespace(name).properties.pop(name.full, None)
+
+    def terminate(self, topic: Topic) -> None:
+        """End a topic: its producers are closed, and consumers that have read all are told."""
+        topic.stored.terminated = True
+        self.close_producers(topic)
+        for subscription in topic.subscriptions.values():
+            subscription.tell_end()
 
     def unload(self, name: TopicName) -> None:
         """Close the producers and consumers of a topic; the topic stays: core.push.topic-unloaded."""
@@ -435,16 +481,14 @@ class Broker:
             return
         self.close_producers(topic)
         for subscription in list(topic.subscriptions.values()):
-            for consumer in subscription.take_consumers():
-                consumer.session.send(CommandCloseConsumer(consumer_id=consumer.consumer_id, request_id=MAX_U64))
-                consumer.session.drop_consumer(consumer)
+            disconnect_consumers(subscription)
         self._topics.pop(name.full, None)
 
     def close_producers(self, topic: Topic) -> None:
         """Close the producers of a topic from the broker's side."""
+        topic.access.turn_away(Refused(ServiceNotReady, "Topic is temporarily unavailable"))  # core.access.waiting-unloaded
         for producer in list(topic.producers.values()):
-            producer.session.send(CommandCloseProducer(producer_id=producer.producer_id, request_id=MAX_U64))
-            producer.session.drop_producer(producer)
+            producer.session.close_producer(producer)
 
     def loaded_topics(self) -> list[Topic]:
         """Return the topics that are in use or were since the start."""

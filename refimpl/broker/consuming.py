@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from refimpl.broker.filtering import Requested, SubscriptionFilters
-from refimpl.broker.subscription import Consumer, Subscription, SubType, read_ack_set
+from refimpl.broker.key_shared import check_ranges
+from refimpl.broker.subscription import Consumer, Subscription, SubType
 from refimpl.broker.topic import LATEST, MAX_U64, Topic
 from refimpl.names import TopicName
 from refimpl.proposals.refused import ProtocolViolation, Refused
+from refimpl.wire.ack_set import read_ack_set
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     CommandAck,
@@ -24,6 +26,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandSubscribe,
     CommandSuccess,
     CommandUnsubscribe,
+    KeySharedMode,
     MessageIdData,
     MetadataError,
     NotAllowedError,
@@ -33,7 +36,11 @@ from refimpl.wire.pulsar_api_pb2 import (
 )
 
 if TYPE_CHECKING:
+    from refimpl.broker.broker import Broker
     from refimpl.broker.session import Session
+
+DEDUPLICATION = "pulsar.dedup"
+"""The subscription that Pulsar keeps for itself."""
 
 
 def subscribe(session: Session, request: CommandSubscribe, frame: Frame) -> None:  # noqa: ARG001
@@ -43,14 +50,21 @@ def subscribe(session: Session, request: CommandSubscribe, frame: Frame) -> None
     broker.authorization.check(session.role, name.namespace, "subscribe", "consume")
     if not request.subscription:  # core.subscribe.empty-name
         raise Refused(ProducerBusy, "Empty subscription name")
-    if request.subType == SubType.Key_Shared:
-        raise Refused(NotAllowedError, "Subscription type Key_Shared is not supported by this broker")
+    if request.read_compacted and not name.persistent:
+        raise Refused(NotAllowedError, "readCompacted only valid on persistent topics")
+    if request.read_compacted and request.subType not in (SubType.Exclusive, SubType.Failover):  # core.subscribe.compacted-in-order
+        raise Refused(NotAllowedError, "readCompacted only allowed on failover or exclusive subscriptions")
+    if request.subscription == DEDUPLICATION and name.persistent:  # core.subscribe.reserved-name
+        raise Refused(ProducerBusy, "Subscription with reserved subscription name attempted")
     if request.consumer_id not in session.consumers:  # core.subscribe.repeated
         requested = broker.requested(request, name)
         if request.HasField("schema") and request.schema.type != Schema.AutoConsume:
             broker.schemas.check(request.schema)
+        session.check_owner(name)
         filters = _new_filters(session, name, request)
         topic = broker.topic_to_use(name, create=request.force_topic_creation)
+        if request.subType == SubType.Key_Shared and request.keySharedMeta.keySharedMode == KeySharedMode.STICKY:
+            check_ranges(request.keySharedMeta)
         _check_durable(topic, request)
         owner = _owner_elsewhere(session, topic, request)
         if owner is not None:  # core.subscribe.dead-owner-replaced
@@ -95,12 +109,10 @@ def _check_durable(topic: Topic, request: CommandSubscribe) -> None:
 
 
 def _owner_elsewhere(session: Session, topic: Topic, request: CommandSubscribe) -> Session | None:
-    """Return the connection that owns an exclusive subscription, if it is not this one."""
+    """Return the connection of the consumer that keeps this one from joining, if it could be dead; never this connection."""
     found = topic.subscriptions.get(request.subscription)
-    if found is None or not found.consumers or found.type != SubType.Exclusive or request.subType != SubType.Exclusive:
-        return None
-    owner = found.consumers[0].session
-    return None if owner is session else owner
+    in_the_way = None if found is None else found.in_the_way(request.subType, request.keySharedMeta)
+    return None if in_the_way is None or in_the_way.session is session else in_the_way.session
 
 
 def _join_again(session: Session, request: CommandSubscribe, requested: Requested) -> None:
@@ -109,6 +121,7 @@ def _join_again(session: Session, request: CommandSubscribe, requested: Requeste
         return
     try:
         name = session.broker.topic_name(request.topic)
+        session.check_owner(name)
         filters = _new_filters(session, name, request)
         _join(session, session.broker.topic_to_use(name, create=request.force_topic_creation), request, requested, filters)
     except Refused as refused:
@@ -117,26 +130,35 @@ def _join_again(session: Session, request: CommandSubscribe, requested: Requeste
 
 def _join(session: Session, topic: Topic, request: CommandSubscribe, requested: Requested, filters: SubscriptionFilters | None) -> None:
     found = topic.subscriptions.get(request.subscription)
+    if request.HasField("schema"):  # before the type, as on Apache Pulsar 4.2.4
+        session.broker.schemas.check_joins(topic, request.schema)
     if found is not None:
-        found.check_joins(request.subType)
+        found.check_joins(request.subType, request.keySharedMeta)
         found.filters.check_joins(requested)
     if request.HasField("schema"):
         session.broker.schemas.join(topic, request.schema)
     subscription = topic.subscribe(
-        request.subscription, _start(topic, request), durable=request.durable, properties=_properties(request), filters=filters
+        request.subscription,
+        _start(session.broker, topic, request),
+        durable=request.durable,
+        properties=_properties(request),
+        filters=filters,
     )
     epoch = request.consumer_epoch if request.HasField("consumer_epoch") else None
     consumer = Consumer(request.consumer_id, session, subscription, request.consumer_name, request.priority_level, epoch)
+    consumer.metadata, consumer.since = {one.key: one.value for one in request.metadata}, session.broker.time_of_day
     consumer.auto_schema = request.HasField("schema") and request.schema.type == Schema.AutoConsume
     session.consumers[request.consumer_id] = consumer
     subscription.filters.joined(consumer, requested)
-    subscription.add(consumer, request.subType)
+    subscription.add(consumer, request.subType, request.keySharedMeta)
     session.send(CommandSuccess(request_id=request.request_id))
     subscription.tell_active(consumer)
 
 
-def _start(topic: Topic, request: CommandSubscribe) -> int:
+def _start(broker: Broker, topic: Topic, request: CommandSubscribe) -> int:
     """Return the index at which a new subscription starts: core.subscribe.initial-position, core.subscribe.reader-start."""
+    if request.start_message_rollback_duration_sec:  # core.subscribe.rollback
+        return topic.index_at(round((broker.time_of_day - request.start_message_rollback_duration_sec) * 1000))
     if request.HasField("start_message_id") and not request.durable:
         return min(max(topic.index_of(request.start_message_id), topic.entries.first), len(topic.entries))
     if request.initialPosition == CommandSubscribe.Earliest:
@@ -152,6 +174,7 @@ def flow(session: Session, request: CommandFlow, frame: Frame) -> None:  # noqa:
     if consumer is not None:  # core.deliver.stale-consumer-ignored
         consumer.permits += request.messagePermits
         consumer.subscription.dispatch()
+        consumer.subscription.tell_end()
 
 
 def ack(session: Session, request: CommandAck, frame: Frame) -> None:  # noqa: ARG001
@@ -159,10 +182,20 @@ def ack(session: Session, request: CommandAck, frame: Frame) -> None:  # noqa: A
     consumer = session.consumers.get(request.consumer_id)
     if consumer is None:  # core.ack.stale-consumer-ignored
         return
+    if request.HasField("txnid_most_bits"):
+        refused = Refused(NotAllowedError, "Acknowledging in a transaction is not supported by this broker")
+        session.log_refusal("ACK", refused)
+        if request.HasField("request_id"):
+            answer = CommandAckResponse(consumer_id=request.consumer_id, request_id=request.request_id, error=NotAllowedError)
+            answer.message = refused.message
+            session.send(answer)
+        return
     subscription = consumer.subscription
     entries = subscription.topic.entries
     before = subscription.cursor.mark_delete
-    for message_id in request.message_id:
+    in_order = len(request.message_id) == 1 and not subscription.is_shared
+    counts = request.ack_type != CommandAck.Cumulative or in_order  # core.ack.cumulative-in-order
+    for message_id in request.message_id if counts else ():
         index = subscription.topic.index_of(message_id)
         if index >= entries.end:
             continue
@@ -174,6 +207,7 @@ def ack(session: Session, request: CommandAck, frame: Frame) -> None:  # noqa: A
             subscription.acknowledge(consumer, [index])
     if entries.ends_between(before, subscription.cursor.mark_delete):
         subscription.topic.free()
+    subscription.tell_end()
     if request.HasField("request_id"):
         session.send(CommandAckResponse(consumer_id=request.consumer_id, request_id=request.request_id))
 
@@ -183,6 +217,8 @@ def _ack_in_part(consumer: Consumer, message_id: MessageIdData, index: int, *, c
     subscription = consumer.subscription
     if cumulative:
         subscription.acknowledge_up_to(consumer, index - 1)
+    else:  # as Pulsar does, even if its configuration allows no parts
+        subscription.count_anew(index)
     if index >= subscription.topic.entries.first and consumer.session.broker.configuration.acknowledgment_at_batch_index_level_enabled:
         messages = subscription.topic.entries[index].messages
         subscription.acknowledge_in_part(consumer, index, read_ack_set(message_id.ack_set, messages))
@@ -194,7 +230,7 @@ def redeliver(session: Session, request: CommandRedeliverUnacknowledgedMessages,
     if consumer is None:  # core.deliver.stale-consumer-ignored
         return
     if request.HasField("consumer_epoch"):
-        consumer.epoch = request.consumer_epoch
+        consumer.epoch = max(consumer.epoch or 0, request.consumer_epoch)
     topic = consumer.subscription.topic
     named = [topic.index_of(one) for one in request.message_ids]
     consumer.subscription.redeliver(consumer, named or None)
@@ -218,14 +254,15 @@ def seek(session: Session, request: CommandSeek, frame: Frame) -> None:  # noqa:
     if topic.name.persistent:
         disconnect_consumers(subscription)
         subscription.reset(index)
+        if request.message_id.ack_set and index < topic.entries.end:  # core.seek.in-batch
+            subscription.cursor.acknowledge_in_part(index, read_ack_set(request.message_id.ack_set, topic.entries[index].messages))
     session.send(CommandSuccess(request_id=request.request_id))
 
 
 def disconnect_consumers(subscription: Subscription) -> None:
     """Close all consumers of a subscription from the broker's side; the subscription stays, even if it is not durable."""
     for consumer in subscription.take_consumers():
-        consumer.session.send(CommandCloseConsumer(consumer_id=consumer.consumer_id, request_id=MAX_U64))
-        consumer.session.consumers.pop(consumer.consumer_id, None)
+        consumer.session.close_consumer(consumer)
 
 
 def get_last_message_id(session: Session, request: CommandGetLastMessageId, frame: Frame) -> None:  # noqa: ARG001
@@ -262,7 +299,7 @@ def consumer_stats(session: Session, request: CommandConsumerStats, frame: Frame
         CommandConsumerStatsResponse(
             request_id=request.request_id,
             consumerName=consumer.name,
-            availablePermits=max(consumer.permits, 0),
+            availablePermits=consumer.permits % 2**64,
             unackedMessages=consumer.unacknowledged,
             blockedConsumerOnUnackedMsgs=False,
             type=SubType.Name(subscription.type),
@@ -277,9 +314,11 @@ def unsubscribe(session: Session, request: CommandUnsubscribe, frame: Frame) -> 
     subscription = consumer.subscription
     if len(subscription.consumers) > 1 and not request.force:  # core.consumer.unsubscribe-refused
         raise Refused(MetadataError, "Unconnected or shared consumer attempting to unsubscribe")
-    subscription.durable = True
-    session.drop_consumer(consumer)
-    disconnect_consumers(subscription)
+    for one in subscription.take_consumers():  # at once: none takes over from another
+        if one is consumer:
+            session.drop_consumer(one)
+        else:
+            one.session.close_consumer(one)
     subscription.topic.unsubscribe(subscription.name)
     session.send(CommandSuccess(request_id=request.request_id))
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from refimpl.names import TopicName
+from refimpl.wire.murmur3 import murmur3
 
 if TYPE_CHECKING:
     from refimpl.broker.subscription import Consumer
@@ -33,20 +34,4 @@ def active_consumer(topic: TopicName, consumers: Sequence[Consumer]) -> Consumer
 
 
 def _hash(text: str) -> int:
-    """Return 31 bits of Murmur3 (32 bits for x86, seed 0)."""
-    data = text.encode()
-    mixed = 0
-    for start in range(0, len(data), 4):
-        chunk = data[start : start + 4]
-        part = int.from_bytes(chunk, "little") * 0xCC9E2D51 & 0xFFFFFFFF
-        mixed ^= _rotated(part, 15) * 0x1B873593 & 0xFFFFFFFF
-        if len(chunk) == 4:
-            mixed = (_rotated(mixed, 13) * 5 + 0xE6546B64) & 0xFFFFFFFF
-    mixed ^= len(data)
-    mixed = (mixed ^ mixed >> 16) * 0x85EBCA6B & 0xFFFFFFFF
-    mixed = (mixed ^ mixed >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
-    return (mixed ^ mixed >> 16) & 0x7FFFFFFF
-
-
-def _rotated(number: int, bits: int) -> int:
-    return (number << bits | number >> 32 - bits) & 0xFFFFFFFF
+    return murmur3(text.encode()) & 0x7FFF_FFFF

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from refimpl.proposals.refused import Refused
@@ -15,6 +14,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
     CommandPartitionedTopicMetadataResponse,
+    ServiceNotReady,
     TopicNotFound,
 )
 
@@ -23,21 +23,24 @@ if TYPE_CHECKING:
 
 
 def lookup(session: Session, request: CommandLookupTopic, frame: Frame) -> None:  # noqa: ARG001
-    """Answer a lookup with this broker. It creates no topic; the local name may be a pattern."""
+    """Answer a lookup with the broker to go to. It creates no topic; the local name may be a pattern."""
     session.broker.check_lookup_limit()
     name = session.broker.topic_name(request.topic)
     session.broker.authorization.check(session.role, name.namespace, "Lookup", "produce", "consume")
+    if request.advertised_listener_name:  # core.lookup.unknown-listener
+        raise Refused(ServiceNotReady, f"the broker do not have {request.advertised_listener_name} listener")
     if name.namespace not in session.broker.store.namespaces:  # core.lookup.missing-namespace
         raise Refused(TopicNotFound, "Namespace not found")
-    answer = CommandLookupTopicResponse(
-        request_id=request.request_id,
-        response=CommandLookupTopicResponse.Connect,
-        authoritative=True,
-        brokerServiceUrl=session.broker.service_url,
+    found = session.broker.members.look_up(session.member, name.namespace, name.full, authoritative=request.authoritative)
+    session.send(
+        CommandLookupTopicResponse(
+            request_id=request.request_id,
+            response=CommandLookupTopicResponse.Redirect if found.redirect else CommandLookupTopicResponse.Connect,
+            authoritative=found.authoritative,
+            brokerServiceUrl=found.member.service_url,
+            brokerServiceUrlTls=found.member.service_url_tls,
+        )
     )
-    if answer.brokerServiceUrl.startswith("pulsar+ssl:"):
-        answer.brokerServiceUrlTls = answer.brokerServiceUrl
-    session.send(answer)
 
 
 def partitioned_metadata(session: Session, request: CommandPartitionedTopicMetadata, frame: Frame) -> None:  # noqa: ARG001
@@ -68,15 +71,11 @@ def get_topics(session: Session, request: CommandGetTopicsOfNamespace, frame: Fr
         if not broker.authorization.knows_tenant(request.namespace):
             raise Refused(AuthorizationError, "Exception occurred while trying to authorize GetTopicsOfNamespace")
         raise Refused(AuthorizationError, "Client is not authorized to GetTopicsOfNamespace")
-    topics = list(_topics(session, request))
-    answers = (extension.list_topics(request, topics) for extension in broker.extensions.values())
-    plain = CommandGetTopicsOfNamespaceResponse(request_id=request.request_id, topics=topics)
-    session.send(next((one for one in answers if one is not None), plain))
-
-
-def _topics(session: Session, request: CommandGetTopicsOfNamespace) -> Iterator[str]:
-    broker = session.broker
+    topics = []
     if request.mode != CommandGetTopicsOfNamespace.NON_PERSISTENT:
-        yield from broker.persistent_topics(request.namespace)
+        topics += broker.persistent_topics(request.namespace)
     if request.mode != CommandGetTopicsOfNamespace.PERSISTENT:
-        yield from broker.non_persistent_topics(request.namespace, in_use=True)
+        topics += broker.non_persistent_topics(request.namespace, in_use=True)
+    answers = (extension.list_topics(request, topics) for extension in broker.extensions.values())
+    answer = next((one for one in answers if one is not None), None)
+    session.send(answer or CommandGetTopicsOfNamespaceResponse(request_id=request.request_id, topics=topics))

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
 
-from refimpl.broker import consuming, lookups, publishing, schemas
+from refimpl.broker import consuming, credentials, lookups, publishing, schemas
 from refimpl.proposals import extension
 from refimpl.proposals.refused import Refused
+from refimpl.wire import type_name, wrap
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
+    CommandEndTxnOnPartition,
+    CommandEndTxnOnPartitionResponse,
+    CommandEndTxnOnSubscription,
+    CommandEndTxnOnSubscriptionResponse,
     CommandError,
     CommandGetOrCreateSchema,
     CommandGetOrCreateSchemaResponse,
@@ -52,6 +57,7 @@ def not_built(session: Session, request: Any, frame: Frame) -> None:  # noqa: AR
 
 
 REQUESTS: dict[str, Handler] = {
+    "authResponse": credentials.auth_response,
     "lookupTopic": lookups.lookup,
     "partitionMetadata": lookups.partitioned_metadata,
     "getTopicsOfNamespace": lookups.get_topics,
@@ -80,6 +86,9 @@ def answering(handler: extension.CommandHandler) -> Handler:
     def carry_out(session: Session, request: Any, frame: Frame) -> None:  # noqa: ARG001
         answer = handler(session, request)
         if answer is not None:
+            fields: Any = answer
+            if "error" in answer.DESCRIPTOR.fields_by_name and answer.HasField("error"):
+                session.log_refusal(type_name(wrap(request)), Refused(fields.error, fields.message))
             session.send(answer)
 
     return carry_out
@@ -95,4 +104,12 @@ def refusal(request: Any, refused: Refused) -> Message:
     if isinstance(request, CommandGetSchema | CommandGetOrCreateSchema):
         answer = CommandGetSchemaResponse if isinstance(request, CommandGetSchema) else CommandGetOrCreateSchemaResponse
         return answer(request_id=request.request_id, error_code=refused.code, error_message=refused.message)  # type: ignore[arg-type]
+    if isinstance(request, CommandEndTxnOnPartition):
+        return CommandEndTxnOnPartitionResponse(**_transaction(request), **details)
+    if isinstance(request, CommandEndTxnOnSubscription):
+        return CommandEndTxnOnSubscriptionResponse(**_transaction(request), **details)
     return CommandError(**details)
+
+
+def _transaction(request: CommandEndTxnOnPartition | CommandEndTxnOnSubscription) -> dict[str, Any]:
+    return {"txnid_most_bits": request.txnid_most_bits, "txnid_least_bits": request.txnid_least_bits}

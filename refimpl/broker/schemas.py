@@ -1,8 +1,8 @@
 """Schemas of topics: versions from 0, shared by all partitions of a topic and by both domains.
 
-The rules are as observed on Apache Pulsar 4.2.4. A producer's schema and the newest schema have to be able to read each other's
-data; a consumer's schema has to be able to read data of the newest schema. Only Avro definitions are compared, which JSON schemas
-use, too. A schema of any other type is compatible with every schema of its type.
+The rules are as observed on Apache Pulsar 4.2.4. How a producer's schema has to fit the older ones is a policy; by default it and the
+newest schema have to be able to read each other's data (FULL). A consumer's schema has to be able to read data of the newest schema.
+Only Avro definitions are compared, which JSON schemas use, too. A schema of any other type is compatible with every schema of its type.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from urllib.parse import quote_plus
 
 from refimpl.broker import avro_schemas
 from refimpl.broker.names import parse_topic
+from refimpl.broker.policies import AUTO_UPDATE, COMPATIBILITY, VALIDATION, Policies
 from refimpl.names import TopicName
 from refimpl.proposals.refused import AdminRefused, Refused
 from refimpl.wire.frames import Frame
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 MOST_VERSIONS = 1_000
 """Maximum number of schema versions of a topic, so that no peer can exhaust the memory."""
 
+DEFAULT_STRATEGY = "FULL"
+"""How a new schema has to fit the older ones, unless a policy says otherwise."""
+_READ_BY_CONSUMERS = ("BACKWARD", "FORWARD", "FORWARD_TRANSITIVE", "FULL")
+"""Strategies under which the schema of a consumer only has to read the newest data."""
 _BY_AVRO = (Schema.Avro, Schema.Json)
 _VERSION_BYTES = 8
 
@@ -44,10 +49,12 @@ class Schemas:
 
     Args:
         store: The store that keeps them.
+        policies: The policies, which say how a new schema has to fit the others.
     """
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: MemoryStore, policies: Policies) -> None:
         self._store = store
+        self._policies = policies
 
     # Versions
 
@@ -89,8 +96,13 @@ class Schemas:
             except ValueError as error:
                 raise Refused(IncompatibleSchema, f"Invalid schema definition data for {kind.upper()} schema: {error}") from None
 
-    def add(self, name: TopicName, schema: Schema) -> bytes:
+    def add(self, name: TopicName, schema: Schema, *, by_admin: bool = False) -> bytes:
         """Return the version of a schema; add it to the topic if it is new.
+
+        Args:
+            name: The topic.
+            schema: The schema.
+            by_admin: Whether an administrator adds it; clients may be forbidden to.
 
         Raises:
             Refused: IncompatibleSchema.
@@ -100,39 +112,62 @@ class Schemas:
         for number, known in enumerate(versions):
             if _same(known, schema):
                 return version_bytes(number)
-        if versions:
-            self._check_follows(versions[-1], schema)
+        if not by_admin and self._policies.of(name, AUTO_UPDATE) is False:
+            raise Refused(IncompatibleSchema, "Schema not found and schema auto updating is disabled.")
+        self._check_fits(versions, schema, self._strategy(name))
         if len(versions) >= MOST_VERSIONS:
             raise Refused(IncompatibleSchema, f"The topic has {MOST_VERSIONS} schema versions, more are not allowed")
         kept = Schema(name=_key(name), schema_data=schema.schema_data, type=schema.type, properties=schema.properties)
         self._store.namespaces[name.namespace].schemas[_key(name)] = [*versions, kept]
         return version_bytes(len(versions))
 
-    def join(self, topic: Topic, schema: Schema) -> None:
+    def check_without(self, name: TopicName) -> None:
+        """Check a new producer that brings no schema.
+
+        Raises:
+            Refused: IncompatibleSchema: core.policy.schema-validation.
+        """
+        if self._policies.of(name, VALIDATION) and self.newest(name) is not None:
+            detail = "to topics with a schema when SchemaValidationEnforced is enabled"
+            raise Refused(IncompatibleSchema, f"Producers cannot connect or send message without a schema {detail}")
+
+    def check_joins(self, topic: Topic, schema: Schema) -> None:
         """Check the schema of a new consumer.
 
         Raises:
             Refused: IncompatibleSchema.
         """
-        newest = self.newest(topic.name)
         if schema.type == Schema.AutoConsume:
             return
         self.check(schema)
-        if newest is None:
-            if topic.used_without_schema:
-                detail = f"new schema type {_kind(schema)}"
-                raise Refused(IncompatibleSchema, f"Failed to add schema to an active topic with empty(BYTES) schema: {detail}")
-            self.add(topic.name, schema)
-            return
-        _check_type(newest, schema)
-        if schema.type in _BY_AVRO and not avro_schemas.reads(schema.schema_data, newest.schema_data):
-            raise Refused(IncompatibleSchema, "Error during schema compatibility check with strategy BACKWARD: it can't be read")
+        if self.newest(topic.name) is not None:
+            strategy = self._strategy(topic.name)
+            self._check_fits(self.versions(topic.name), schema, "BACKWARD" if strategy in _READ_BY_CONSUMERS else strategy)
+        elif topic.used_without_schema:
+            detail = f"new schema type {_kind(schema)}"
+            raise Refused(IncompatibleSchema, f"Failed to add schema to an active topic with empty(BYTES) schema: {detail}")
 
-    def _check_follows(self, newest: Schema, schema: Schema) -> None:
-        _check_type(newest, schema)
-        old, new = newest.schema_data, schema.schema_data
-        if schema.type in _BY_AVRO and not (avro_schemas.reads(new, old) and avro_schemas.reads(old, new)):
-            raise Refused(IncompatibleSchema, "Error during schema compatibility check with strategy FULL: one can't read the other")
+    def join(self, topic: Topic, schema: Schema) -> None:
+        """Add the schema of a new consumer that `check_joins` has accepted, if it is the first one of the topic.
+
+        Raises:
+            Refused: IncompatibleSchema.
+        """
+        if schema.type != Schema.AutoConsume and self.newest(topic.name) is None:
+            self.add(topic.name, schema)
+
+    def _strategy(self, name: TopicName) -> str:
+        found = self._policies.of(name, COMPATIBILITY)
+        return DEFAULT_STRATEGY if found in (None, "UNDEFINED") else str(found)
+
+    def _check_fits(self, versions: list[Schema], schema: Schema, strategy: str) -> None:
+        """Check that a schema is compatible with the newest schema, or by the strategy with all."""
+        if strategy == "ALWAYS_COMPATIBLE":
+            return
+        for old in versions if strategy.endswith("_TRANSITIVE") else versions[-1:]:
+            _check_type(old, schema)
+            if strategy == "ALWAYS_INCOMPATIBLE" or not _fits(old, schema, strategy):
+                raise Refused(IncompatibleSchema, f"Error during schema compatibility check with strategy {strategy}")
 
 
 def version_bytes(number: int) -> bytes:
@@ -153,6 +188,13 @@ def _kind(schema: Schema) -> str:
 def _check_type(newest: Schema, schema: Schema) -> None:
     if newest.type != schema.type:
         raise Refused(IncompatibleSchema, f"Incompatible schema: exists schema type {_kind(newest)}, new schema type {_kind(schema)}")
+
+
+def _fits(old: Schema, new: Schema, strategy: str) -> bool:
+    if new.type not in _BY_AVRO:
+        return True
+    forth = strategy.startswith("FORWARD") or avro_schemas.reads(new.schema_data, old.schema_data)
+    return forth and (strategy.startswith("BACKWARD") or avro_schemas.reads(old.schema_data, new.schema_data))
 
 
 def _same(one: Schema, other: Schema) -> bool:

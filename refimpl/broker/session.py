@@ -8,14 +8,28 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import Message
 
+from refimpl.broker.credentials import Credentials
+from refimpl.broker.members import Member
 from refimpl.broker.requests import refusal
 from refimpl.broker.subscription import Consumer
 from refimpl.broker.topic import MAX_U64, Producer
+from refimpl.names import TopicName
+from refimpl.proposals.extension import Preparation
 from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.timers import Timer
-from refimpl.wire import FRAME_PADDING, FrameDecoder, WireError, command_name, encode_frame, sub_message, wrap
+from refimpl.wire import FRAME_PADDING, FrameDecoder, WireError, command_name, encode_frame, sub_message, type_name, wrap
 from refimpl.wire.frames import Frame
-from refimpl.wire.pulsar_api_pb2 import CommandConnect, CommandConnected, CommandError, CommandPing, CommandPong, NotAllowedError
+from refimpl.wire.pulsar_api_pb2 import (
+    CommandCloseConsumer,
+    CommandCloseProducer,
+    CommandConnect,
+    CommandConnected,
+    CommandError,
+    CommandPing,
+    CommandPong,
+    ServerError,
+    ServiceNotReady,
+)
 
 if TYPE_CHECKING:
     from refimpl.broker.broker import Broker
@@ -25,6 +39,8 @@ MESSAGES_WAIT_ABOVE = 256 * 1024
 """Bytes of unsent output above which the broker sends no messages to the peer."""
 REQUESTS_WAIT_ABOVE = 1024 * 1024
 """Bytes of unsent output above which the peer's requests wait."""
+PIECE = 8192
+"""Received bytes that are read into frames at a time."""
 OUTPUT_LIMIT = 32 * 1024 * 1024
 """Bytes of unsent output above which the broker disconnects the peer."""
 
@@ -33,30 +49,54 @@ class Session:
     """A connection of a peer.
 
     Attributes:
+        number: The number of the connection, from 1, for the log.
         address: The address of the peer, without its port.
-        role: The role of the peer; None if authentication is off.
+        member: The broker of the cluster that it is a connection to.
+        client_version: What the client says of itself.
+        credentials: Who the peer is, and until when.
         protocol_version: The lower of both sides' versions; None before CONNECT.
         producers: Producers by producer_id.
         consumers: Consumers by consumer_id.
+        closed_producers: The producer_ids that the broker has closed, and until when the peer may not have heard of it.
         closing: Whether the broker has ended this connection; the remaining output is still sent.
     """
 
-    def __init__(self, broker: Broker, address: str = "") -> None:
+    def __init__(self, broker: Broker, number: int, address: str, member: Member) -> None:
         self.broker = broker
+        self.number = number
         self.address = address
-        self.role: str | None = None
+        self.member = member
+        self.client_version = ""
+        self.credentials = Credentials(self)
         self.protocol_version: int | None = None
         self.producers: dict[int, Producer] = {}
         self.consumers: dict[int, Consumer] = {}
+        self.closed_producers: dict[int, float] = {}
         self.closing = False
         self._decoder = FrameDecoder(broker.configuration.max_message_size + FRAME_PADDING)
+        self._received = bytearray()
         self._frames: deque[Frame] = deque()
+        self._preparing: Preparation | None = None
         self._working = False
         self._output = bytearray()
         self._pinged = False
         self._liveness: list[Callable[[bool], None]] = []
         self._liveness_timer: Timer | None = None
         self._keep_alive: Timer | None = self._later(broker.configuration.keep_alive_interval_seconds, self._check_alive)
+
+    @property
+    def role(self) -> str | None:
+        """The role of the peer; None if authentication is off."""
+        return self.credentials.role
+
+    @property
+    def counted(self) -> tuple[Member | tuple[Member, str], ...]:
+        """Return what it counts for, where connections have limits: its broker, and that with its address."""
+        return self.member, (self.member, self.address)
+
+    def __str__(self) -> str:
+        """Return how the log names the connection."""
+        return f"connection {self.number} ({self.address})"
 
     # Bytes
 
@@ -65,10 +105,7 @@ class Session:
         self.broker.now = now
         if self.closing:
             return
-        try:
-            self._frames.extend(self._decoder.receive(data))
-        except WireError as error:
-            self.end(str(error))
+        self._received += data
         if self not in self.broker.waiting:
             self._work()
 
@@ -112,6 +149,10 @@ class Session:
         """Return whether there is output to send, or the connection should be closed."""
         return bool(self._output) or self.closing
 
+    def speaks(self, version: int) -> bool:
+        """Return whether the peer has a protocol version, or a later one."""
+        return (self.protocol_version or 0) >= version
+
     def send(self, message: Message, payload: bytes | None = None) -> None:
         """Queue a command."""
         if self.closing:
@@ -123,23 +164,27 @@ class Session:
 
     def refuse(self, request: Message, refused: Refused) -> None:
         """Answer a refused request: core.request.error-echoes-id."""
+        self.log_refusal(type_name(wrap(request)), refused)
         self.send(refusal(request, refused))
 
-    def turn_away(self, reason: str) -> None:
-        """Refuse the connection."""
-        self._send_error(Refused(NotAllowedError, reason))
-        self.end(reason)
+    def log_refusal(self, what: str, refused: Refused) -> None:
+        """Log a refusal."""
+        self.broker.log.refused(what, ServerError.Name(refused.code), refused.message, str(self))
 
-    def _send_error(self, refused: Refused) -> None:
-        """Send an error that answers no request."""
+    def turn_away(self, refused: Refused, what: str = "CONNECT") -> None:
+        """Refuse the connection: an error that answers no request, and the end."""
+        self.log_refusal(what, refused)
         self.send(CommandError(request_id=MAX_U64, error=refused.code, message=refused.message))  # type: ignore[arg-type]
+        self.end(refused.message)
 
     def end(self, reason: str) -> None:
         """End the connection and its producers, consumers and watchers."""
         if self.closing:
             return
         self.closing = True
+        self._received.clear()
         self._frames.clear()
+        self._preparing = None
         for timer in (self._keep_alive, self._liveness_timer):
             if timer is not None:
                 timer.cancel()
@@ -155,13 +200,33 @@ class Session:
     def _work(self) -> None:
         """Process the received commands while the peer reads the answers and the turn lasts."""
         self._working = True
-        while self._frames and self._peer_reads and not self.broker.turn_is_over():
-            self._carry_out(self._frames.popleft())
+        while self._peer_reads and not self.broker.turn_is_over() and self._has_frame():
+            if self._is_prepared(self._frames[0]):
+                self._carry_out(self._frames.popleft())
+                self._preparing = None
         self._working = False
-        if self._frames and self._peer_reads:
+        if (self._frames or self._received) and self._peer_reads:
             self.broker.waiting[self] = None
         elif self._decoder.error is not None and not self._frames:
             self.end(str(self._decoder.error))
+
+    def _has_frame(self) -> bool:
+        """Read received bytes until there is a whole frame, and return whether there is one."""
+        while self._received and not self._frames:
+            piece = bytes(self._received[:PIECE])
+            del self._received[:PIECE]
+            try:
+                self._frames.extend(self._decoder.receive(piece))
+            except WireError:  # the decoder keeps the error
+                self._received.clear()
+        return bool(self._frames)
+
+    def _is_prepared(self, frame: Frame) -> bool:
+        """Do a piece of what the next command needs before, and return whether nothing of it is left."""
+        if self._preparing is None:
+            prepare = self.broker.preparations.get(command_name(frame.command))
+            self._preparing = prepare(sub_message(frame.command)) if prepare and self.protocol_version is not None else None
+        return self._preparing is None or self._preparing.advance()
 
     def _carry_out(self, frame: Frame) -> None:
         self._pinged = False  # core.keepalive.any-command-counts
@@ -193,10 +258,11 @@ class Session:
         if self.protocol_version is not None:  # core.handshake.second-connect-closes
             raise ProtocolViolation("a second CONNECT")
         try:
-            self.role = self.broker.authorization.authenticate(request.auth_method_name, request.auth_data.decode(errors="replace"))
+            self.credentials.connect(request)
         except Refused as refused:  # core.auth.refused
-            self._send_error(refused)
-            raise ProtocolViolation(refused.message) from None
+            self.turn_away(refused)
+            return
+        self.client_version = request.client_version
         self.protocol_version = min(request.protocol_version, PROTOCOL_VERSION)  # core.handshake.version-minimum
         self.send(
             CommandConnected(
@@ -246,11 +312,31 @@ class Session:
 
     # Producers and consumers
 
+    def check_owner(self, name: TopicName) -> None:
+        """Check that a topic is served here: core.cluster.owner-only.
+
+        Raises:
+            Refused: ServiceNotReady: another broker owns it.
+        """
+        owner = self.broker.members.owner_of(name.namespace, name.full)
+        if owner not in (None, self.member):
+            raise Refused(ServiceNotReady, f"{name.full} is not served by this instance:{self.member.broker_id}. Please redo the lookup.")
+
+    def close_producer(self, producer: Producer) -> None:
+        """Close a producer from the broker's side."""
+        self.send(CommandCloseProducer(producer_id=producer.producer_id, request_id=MAX_U64))
+        self.drop_producer(producer)
+        self.closed_producers[producer.producer_id] = self.broker.now + self.broker.configuration.keep_alive_interval_seconds
+
+    def close_consumer(self, consumer: Consumer) -> None:
+        """Close a consumer from the broker's side."""
+        self.send(CommandCloseConsumer(consumer_id=consumer.consumer_id, request_id=MAX_U64))
+        self.drop_consumer(consumer)
+
     def drop_producer(self, producer: Producer) -> None:
         """Remove a producer from the connection and from its topic: core.producer.name-freed."""
         self.producers.pop(producer.producer_id, None)
-        if producer.topic.producers.get(producer.name) is producer:
-            del producer.topic.producers[producer.name]
+        producer.topic.remove_producer(producer)
 
     def drop_consumer(self, consumer: Consumer) -> None:
         """Remove a consumer from the connection and from its subscription; a non-durable subscription ends with its last consumer."""

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
+from refimpl.broker.backlog_quota import estimated_backlog
 from refimpl.broker.subscription import Consumer, Subscription, SubType
 from refimpl.broker.topic import Producer, Topic
-from refimpl.wire.pulsar_api_pb2 import ProducerAccessMode
+from refimpl.wire.pulsar_api_pb2 import KeySharedMode, ProducerAccessMode
 
 
 def topic_stats(topic: Topic) -> dict[str, Any]:
     """Return the counters of a topic, its producers and subscriptions."""
     subscriptions = topic.subscriptions.values()
-    consumers = [consumer for one in subscriptions for consumer in one.consumers]
     return {
         "msgInCounter": topic.messages_in,
         "bytesInCounter": topic.bytes_in,
-        "msgOutCounter": sum(consumer.messages_out for consumer in consumers),
-        "bytesOutCounter": sum(consumer.bytes_out for consumer in consumers),
-        "storageSize": sum(len(entry.data) for entry in topic.entries),
-        "backlogSize": max((sum(len(topic.entries[i].data) for i in one.unacknowledged()) for one in subscriptions), default=0),
+        "msgOutCounter": topic.messages_out,
+        "bytesOutCounter": topic.bytes_out,
+        "storageSize": topic.entries.bytes,
+        "backlogSize": estimated_backlog(topic),
+        "deduplicationStatus": "Enabled" if topic.policies.deduplicates(topic.name) else "Disabled",
         "publishers": [_producer(one) for one in topic.producers.values()],
+        "waitingPublishers": len(topic.access.waiting),
         "subscriptions": {one.name: _subscription(one) for one in subscriptions},
     }
 
@@ -31,19 +34,31 @@ def _producer(producer: Producer) -> dict[str, Any]:
         "producerName": producer.name,
         "accessMode": ProducerAccessMode.Name(producer.access_mode),
         "msgInCounter": producer.messages_in,
+        **_client(producer),
     }
 
 
 def _subscription(subscription: Subscription) -> dict[str, Any]:
-    return {
+    single = subscription.type in (SubType.Exclusive, SubType.Failover)
+    active, meta = subscription.active if single else None, subscription.key_shared_meta
+    found = {
         "type": SubType.Name(subscription.type),
         "isDurable": subscription.durable,
         "msgBacklog": subscription.backlog,
+        "msgDelayed": len(subscription.delayed),
         "unackedMessages": sum(one.unacknowledged for one in subscription.consumers),
         "consumers": [_consumer(one) for one in subscription.consumers],
+        "msgOutCounter": subscription.messages_out,
+        "bytesOutCounter": subscription.bytes_out,
+        "allowOutOfOrderDelivery": meta is not None and meta.allowOutOfOrderDelivery,
         "subscriptionProperties": dict(subscription.cursor.properties),
         **subscription.filters.stats(),
     }
+    if active is not None:
+        found["activeConsumerName"] = active.name
+    if meta is not None:
+        found["keySharedMode"] = KeySharedMode.Name(meta.keySharedMode)
+    return found
 
 
 def _consumer(consumer: Consumer) -> dict[str, Any]:
@@ -53,6 +68,26 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
         "unackedMessages": consumer.unacknowledged,
         "msgOutCounter": consumer.messages_out,
         "bytesOutCounter": consumer.bytes_out,
+        **_client(consumer),
+    }
+
+
+def _client(one: Producer | Consumer) -> dict[str, Any]:
+    """Return what a producer or a consumer says of itself, and when it came."""
+    since = datetime.fromtimestamp(one.since, UTC).isoformat().replace("+00:00", "Z")
+    return {"clientVersion": one.session.client_version, "connectedSince": since, "metadata": dict(one.metadata)}
+
+
+def internal_info(topic: Topic) -> dict[str, Any]:
+    """Return what is stored about the ledgers and cursors of a topic."""
+    ledger = topic.stored.ledger_id
+    return {
+        "version": 0,
+        "ledgers": [{"ledgerId": ledger, "entries": len(topic.entries) - topic.entries.first, "size": topic.entries.bytes}],
+        "cursors": {
+            name: {"version": 0, "markDelete": {"ledgerId": ledger, "entryId": cursor.mark_delete - 1}, "properties": cursor.properties}
+            for name, cursor in topic.stored.cursors.items()
+        },
     }
 
 
@@ -63,7 +98,7 @@ def internal_stats(topic: Topic) -> dict[str, Any]:
     return {
         "entriesAddedCounter": count,
         "numberOfEntries": kept,
-        "totalSize": sum(len(entry.data) for entry in topic.entries),
+        "totalSize": topic.entries.bytes,
         "lastConfirmedEntry": f"{ledger}:{count - 1}",
         "ledgers": [{"ledgerId": ledger, "entries": kept, "offloaded": False}],
         "cursors": {

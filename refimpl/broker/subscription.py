@@ -3,27 +3,36 @@
 An entry is acknowledged, pending (sent and unacknowledged), waiting for replay (it was pending before), or unread. One loop serves
 all subscription types: while a consumer can receive an entry, it sends the first entry to replay, or else the next unread entry.
 Exclusive and Failover have one active consumer (failover.py); Shared alternates between the consumers of the first priority that can
-receive something, and gives each a portion of what waits.
+receive something, and gives each a portion of what waits; with Key_Shared the entry chooses its consumer (key_shared.py).
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from refimpl.broker.chunks import ChunkOwners
+from refimpl.broker.delayed import DelayedEntries
 from refimpl.broker.failover import active_consumer
 from refimpl.broker.filtering import SubscriptionFilters
+from refimpl.broker.key_shared import KeyShared
 from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.refused import Refused
 from refimpl.store import Cursor, Entry
+from refimpl.wire import without_checksum
+from refimpl.wire.ack_set import ack_set
 from refimpl.wire.pulsar_api_pb2 import (
     CommandActiveConsumerChange,
     CommandMessage,
+    CommandReachedEndOfTopic,
     CommandSubscribe,
     ConsumerBusy,
+    KeySharedMeta,
+    KeySharedMode,
 )
 
 if TYPE_CHECKING:
@@ -37,6 +46,10 @@ REJECTED_AT_ONCE = 5_000_000
 """Bytes of entries that filters may reject in one run, so that a filter that rejects a large backlog does not block other connections."""
 PAUSE = 0.001
 """Seconds before the next run, in which other connections get their turn."""
+CHECKSUM_VERSION = 11
+"""Protocol version from which on clients get the checksums of messages: core.deliver.checksum-version."""
+ACTIVE_CHANGE_VERSION = 12
+"""Protocol version from which on they get ACTIVE_CONSUMER_CHANGE."""
 PORTION = 20
 """Entries of a backlog that a shared consumer gets before the next one has its turn."""
 _WORK_PER_ENTRY = 1000
@@ -52,6 +65,9 @@ class Consumer:
         pending: Number of messages of each sent and unacknowledged entry, by index.
         epoch: The epoch of its last redelivery request, repeated in each MESSAGE; None: it uses no epoch.
         auto_schema: Whether it accepts any schema of the topic.
+        knows_end: Whether it was told that the topic is terminated, and nothing is left.
+        metadata: What it says of itself.
+        since: When it came, in seconds since 1970.
     """
 
     consumer_id: int
@@ -65,11 +81,14 @@ class Consumer:
     messages_out: int = 0
     bytes_out: int = 0
     auto_schema: bool = False
+    knows_end: bool = False
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    since: float = 0.0
 
     @property
     def unacknowledged(self) -> int:
         """Return the number of unacknowledged messages; counted only on shared subscriptions."""
-        return sum(self.pending.values()) if self.subscription.type == SubType.Shared else 0
+        return sum(self.pending.values()) if self.subscription.is_shared else 0
 
     def send(self, index: int, entry: Entry, redeliveries: int, open_messages: frozenset[int] | None) -> None:
         """Send an entry; the bytes after the command are as stored."""
@@ -85,7 +104,11 @@ class Consumer:
         self.permits -= count  # core.deliver.batch-permits: one permit for each message of a batch
         self.messages_out += count
         self.bytes_out += len(entry.data)
-        self.session.send(message, entry.data)
+        self.subscription.messages_out += count
+        self.subscription.bytes_out += len(entry.data)
+        topic.messages_out += count
+        topic.bytes_out += len(entry.data)
+        self.session.send(message, entry.data if self.session.speaks(CHECKSUM_VERSION) else without_checksum(entry.data))
 
 
 class Subscription:
@@ -107,6 +130,10 @@ class Subscription:
         self.durable = durable
         self.type: SubType = SubType.Exclusive
         self.consumers: list[Consumer] = []
+        self.messages_out = self.bytes_out = 0
+        self.delayed = DelayedEntries()
+        self._keys: KeyShared | None = None
+        self._chunks: ChunkOwners[Consumer] = ChunkOwners()
         self._replay: list[int] = []
         self._redeliveries: dict[int, int] = {}
         self._read = cursor.mark_delete
@@ -114,19 +141,30 @@ class Subscription:
         self._last_active: Consumer | None = None
         self._offer_timer: Timer | None = None
         self._turn_timer: Timer | None = None
+        self._delayed_until = math.inf
 
     @property
     def properties(self) -> Mapping[str, str]:
         """Return the properties in the SUBSCRIBE that created it."""
         return self.cursor.properties
 
+    @property
+    def is_shared(self) -> bool:
+        """Return whether several consumers get messages at the same time."""
+        return self.type in (SubType.Shared, SubType.Key_Shared)
+
+    @property
+    def key_shared_meta(self) -> KeySharedMeta | None:
+        """Return what the first consumer of a Key_Shared subscription asked for."""
+        return self._keys.meta if self._keys is not None and self.type == SubType.Key_Shared else None
+
     # Consumers
 
-    def check_joins(self, sub_type: SubType) -> None:
+    def check_joins(self, sub_type: SubType, meta: KeySharedMeta) -> None:
         """Check whether a consumer may join.
 
         Raises:
-            Refused: ConsumerBusy.
+            Refused: ConsumerBusy, or ConsumerAssignError.
         """
         if not self.consumers:
             return
@@ -136,12 +174,34 @@ class Subscription:
             raise Refused(ConsumerBusy, f"Subscription is of different type. {detail}")
         if self.type == SubType.Exclusive:  # core.subscribe.exclusive-busy
             raise Refused(ConsumerBusy, "Exclusive consumer is already connected")
+        if self._keys is not None:
+            self._keys.check_joins(meta)
 
-    def add(self, consumer: Consumer, sub_type: SubType) -> None:
+    def in_the_way(self, sub_type: SubType, meta: KeySharedMeta) -> Consumer | None:
+        """Return the consumer that keeps one from joining, if it could be dead: the exclusive one, or one whose hash ranges overlap."""
+        if not self.consumers or sub_type != self.type:
+            return None
+        if sub_type == SubType.Exclusive:
+            return self.consumers[0]
+        return None if self._keys is None else self._keys.overlapping(meta)
+
+    def add(self, consumer: Consumer, sub_type: SubType, meta: KeySharedMeta) -> None:
         """Add a consumer that `check_joins` has accepted."""
+        if not self.consumers:
+            self._keys = self._keys_for(sub_type, meta)
         self.type = sub_type
         self.consumers.append(consumer)
         self.consumers.sort(key=lambda one: (one.priority_level, one.name if sub_type == SubType.Failover else ""))
+        if self._keys is not None:
+            self._replay_all(self._keys.joined(consumer, meta))
+
+    def _keys_for(self, sub_type: SubType, meta: KeySharedMeta) -> KeyShared | None:
+        """Return what chooses consumers by keys. An exclusive consumer that names ranges gets nothing else: core.key-shared.exclusive."""
+        if sub_type == SubType.Key_Shared:
+            return KeyShared(meta, self.topic.entries)
+        if sub_type == SubType.Exclusive and meta.hashRanges:
+            return KeyShared(KeySharedMeta(keySharedMode=KeySharedMode.STICKY), self.topic.entries)
+        return None
 
     def tell_active(self, joined: Consumer | None = None) -> None:
         """Tell all failover consumers of a new active consumer, or only the one that joined: core.subscribe.active-consumer-change.
@@ -149,13 +209,14 @@ class Subscription:
         What the old one has not acknowledged goes to the new one. An active consumer whose connection is ending is not announced: it
         leaves as well.
         """
-        active, old = self._active(), self._last_active
+        active, old = self.active, self._last_active
         self._last_active = active
         if self.type != SubType.Failover or active is None:
             return
         if not active.session.closing:
             for consumer in self._told_of_change() if active is not old else [joined] if joined else []:
-                consumer.session.send(CommandActiveConsumerChange(consumer_id=consumer.consumer_id, is_active=consumer is active))
+                if consumer.session.speaks(ACTIVE_CHANGE_VERSION):  # core.subscribe.active-change-version
+                    consumer.session.send(CommandActiveConsumerChange(consumer_id=consumer.consumer_id, is_active=consumer is active))
         if old is not None and old is not active:
             self._replay_all(old.pending)
             old.pending.clear()
@@ -172,6 +233,9 @@ class Subscription:
         self.filters.left(consumer)
         self._replay_all(consumer.pending)
         consumer.pending.clear()
+        self._replay_all(self._chunks.left(consumer))
+        if self._keys is not None:
+            self._replay_all(self._keys.left(consumer))
         self.tell_active()
         self.dispatch()
 
@@ -182,10 +246,15 @@ class Subscription:
             self.filters.left(consumer)
             self._replay_all(consumer.pending)
             consumer.pending.clear()
+            self._replay_all(self._chunks.left(consumer))
+            if self._keys is not None:
+                self._replay_all(self._keys.left(consumer))
         self.tell_active()
         return taken
 
-    def _active(self) -> Consumer | None:
+    @property
+    def active(self) -> Consumer | None:
+        """Return the only consumer that gets messages, on an exclusive or failover subscription."""
         return active_consumer(self.topic.name, self.consumers) if self.consumers else None
 
     # Dispatch
@@ -193,15 +262,7 @@ class Subscription:
     def dispatch(self) -> None:
         """Send what consumers can receive now; continue a little later if filters reject many entries."""
         work = 0
-        for consumer in self._takers():
-            if work >= REJECTED_AT_ONCE:
-                self.topic.free()
-                self._dispatch_later(consumer.session.broker)
-                return
-            index = self._next()
-            if index is None:
-                return
-            self._turn = self.consumers.index(consumer) + 1
+        for consumer, index in self._deliveries():
             entry = self.topic.entries[index]
             verdict = self.filters.judge(consumer, index, entry, self.cursor)
             if verdict is EntryVerdict.ACCEPT:
@@ -209,6 +270,10 @@ class Subscription:
             elif verdict is EntryVerdict.REJECT:
                 self._redeliveries.pop(index, None)
                 work += len(entry.data) + _WORK_PER_ENTRY
+                if work >= REJECTED_AT_ONCE:
+                    self.topic.free()
+                    self._dispatch_later(consumer.session.broker)
+                    return
             else:
                 self._await_offer(consumer.session.broker)
 
@@ -234,36 +299,84 @@ class Subscription:
         self._await_offer(broker)
         self.dispatch()
 
-    def _takers(self) -> Iterator[Consumer]:
-        """Yield the consumer that receives the next entry, as long as there is one; each gets up to a portion at once."""
+    def _deliveries(self) -> Iterator[tuple[Consumer, int]]:
+        """Yield an entry and the consumer that receives it, as long as there are both; each consumer gets up to a portion at once."""
+        if self._keys is not None:
+            yield from self._deliveries_by_key(self._keys)
+            return
+        self._replay_all(self._chunks.served(takes))
         while (consumer := self._taker()) is not None:
             for _ in range(PORTION):
-                yield consumer
-                if not _takes(consumer):
+                if (index := self._next(consumer.session.broker)) is None:
+                    return
+                self._turn = self.consumers.index(consumer) + 1
+                yield from self._to_owner(consumer, index)
+                if not takes(consumer):
                     break
+
+    def _to_owner(self, consumer: Consumer, index: int) -> Iterator[tuple[Consumer, int]]:
+        """Yield an entry and the consumer that receives it, unless it is a chunk that waits for another consumer."""
+        chunk = self.topic.entries[index].chunk if self.is_shared else None
+        owner = self._chunks.owner(chunk, consumer)
+        if takes(owner):
+            self._chunks.sent(chunk, owner)
+            yield owner, index
+        else:
+            self._chunks.wait(index, owner)
+
+    def _deliveries_by_key(self, keys: KeyShared) -> Iterator[tuple[Consumer, int]]:
+        self._replay_all(keys.served(takes))
+        while any(map(takes, self.consumers)):
+            broker = self.consumers[0].session.broker
+            if (index := self._next(broker, unread=keys.may_read or self.type == SubType.Exclusive)) is None:
+                return
+            if (consumer := keys.taker(index, takes)) is not None:
+                yield consumer, index
 
     def _taker(self) -> Consumer | None:
         """Return a consumer that can receive an entry: it has permits (core.deliver.needs-permits), and its connection accepts output."""
         if self.type != SubType.Shared:
-            active = self._active()
-            return active if active is not None and _takes(active) else None
-        takers = [place for place, one in enumerate(self.consumers) if _takes(one)]
+            active = self.active
+            return active if active is not None and takes(active) else None
+        takers = [place for place, one in enumerate(self.consumers) if takes(one)]
         if not takers:
             return None
         first = [place for place in takers if self.consumers[place].priority_level == self.consumers[takers[0]].priority_level]
         place = next((one for one in first if one >= self._turn), first[0])
         return self.consumers[place]
 
-    def _next(self) -> int | None:
-        while self._replay:
-            index = heapq.heappop(self._replay)
-            if not self.cursor.is_acknowledged(index):
+    def _next(self, broker: Broker, *, unread: bool = True) -> int | None:
+        """Return the next entry to deliver; None: there is none, or only such that are delayed.
+
+        Args:
+            broker: The broker, for its time.
+            unread: Whether unread entries count.
+        """
+        until = broker.delivered_until if self.is_shared else math.inf
+        self._replay_all(self.delayed.take(until))
+        for index in self._candidates(unread=unread):
+            if not self.cursor.is_acknowledged(index) and not self.delayed.keep(index, self.topic.entries[index].deliver_at, until):
                 return index
-        while self._read < self.topic.entries.end:
-            self._read += 1
-            if not self.cursor.is_acknowledged(self._read - 1):
-                return self._read - 1
+        self._await_delayed(broker)
         return None
+
+    def _candidates(self, *, unread: bool) -> Iterator[int]:
+        while self._replay:
+            yield heapq.heappop(self._replay)
+        while unread and self._read < self.topic.entries.end:
+            self._read += 1
+            yield self._read - 1
+
+    def _await_delayed(self, broker: Broker) -> None:
+        time = self.delayed.next_time
+        if time is not None and time < self._delayed_until:
+            self._delayed_until = time
+            broker.timers.at(time / 1000 - broker.wall_clock_offset, lambda: self._deliver_delayed(time))
+
+    def _deliver_delayed(self, time: int) -> None:
+        if time == self._delayed_until:
+            self._delayed_until = math.inf
+            self.dispatch()
 
     def _deliver(self, consumer: Consumer, index: int) -> None:
         entry = self.topic.entries[index]
@@ -279,30 +392,43 @@ class Subscription:
             if index >= 0:
                 self.cursor.acknowledge(index)
                 self._forget(consumer, index)
+        self._dispatch_drained()
 
     def acknowledge_in_part(self, consumer: Consumer, index: int, open_messages: Iterable[int]) -> None:
         """Acknowledge some messages of a batch."""
         self.cursor.acknowledge_in_part(index, open_messages)
         if self.cursor.is_acknowledged(index):
             self._forget(consumer, index)
+            self._dispatch_drained()
+            return
+        for one in self.consumers:
+            if index in one.pending:
+                one.pending[index] = len(self.cursor.open_messages[index])
+
+    def count_anew(self, index: int) -> None:
+        """Forget how often an entry was redelivered."""
+        self._redeliveries.pop(index, None)
 
     def acknowledge_up_to(self, consumer: Consumer, index: int) -> None:
         """Acknowledge an entry and all before it: core.ack.cumulative."""
         self.cursor.acknowledge_up_to(index)
-        for one in [one for one in consumer.pending if one <= index]:
+        for one in [one for holder in self.consumers for one in holder.pending if one <= index]:
             self._forget(consumer, one)
+        self._dispatch_drained()
         for one in [one for one in self._redeliveries if one <= index]:  # of rescheduled entries
             del self._redeliveries[one]
 
     def redeliver(self, consumer: Consumer, indexes: Iterable[int] | None) -> None:
         """Redeliver pending entries of a consumer: all of them, or on a shared subscription the named ones."""
-        if self.type != SubType.Shared and consumer is not self._active():
+        if not self.is_shared and consumer is not self.active:
             return
-        named = None if self.type != SubType.Shared else indexes
+        named = indexes if self.is_shared else None
         chosen = [i for i in (consumer.pending if named is None else dict.fromkeys(named)) if i in consumer.pending]
         for index in chosen:
             del consumer.pending[index]
-            if self.type == SubType.Shared:  # core.redeliver.counted
+            if self._keys is not None:
+                self._replay_all(self._keys.settled(consumer, index))
+            if self.is_shared:  # core.redeliver.counted
                 self._redeliveries[index] = self._redeliveries.get(index, 0) + 1
         self._replay_all(chosen)
         self.dispatch()
@@ -313,6 +439,7 @@ class Subscription:
         self._read = index
         self._replay.clear()
         self._redeliveries.clear()
+        self.delayed.clear()
         self.filters.reset()
         self.topic.free()
 
@@ -324,62 +451,45 @@ class Subscription:
                 self._forget(consumer, index)
         self.topic.free()
 
+    def skip_while(self, passes: Callable[[int], bool]) -> None:
+        """Acknowledge the entries up to the first one that does not pass."""
+        self.skip(sum(1 for _ in itertools.takewhile(passes, self.unacknowledged())))
+
+    def tell_end(self) -> None:
+        """Tell the consumers once that nothing of a terminated topic is unacknowledged."""
+        if self.topic.stored.terminated and next(self.unacknowledged(), None) is None:
+            for consumer in self.consumers:
+                if not consumer.knows_end:
+                    consumer.knows_end = True
+                    consumer.session.send(CommandReachedEndOfTopic(consumer_id=consumer.consumer_id))
+
     def unacknowledged(self) -> Iterator[int]:
         """Yield the indexes of all unacknowledged entries, in order."""
         return (i for i in range(self.cursor.mark_delete, len(self.topic.entries)) if not self.cursor.is_acknowledged(i))
 
     @property
     def backlog(self) -> int:
-        """Return the number of messages in unacknowledged entries."""
-        entries = self.topic.entries
-        return sum(len(self.cursor.open_messages.get(i, ())) or entries[i].messages for i in self.unacknowledged())
+        """Return the number of unacknowledged entries, as Pulsar counts: a batch is one, even if it is acknowledged in part."""
+        return sum(1 for _ in self.unacknowledged())
 
     def _forget(self, consumer: Consumer, index: int) -> None:
         self._redeliveries.pop(index, None)
         for one in (consumer, *self.consumers):
             if one.pending.pop(index, None) is not None:
+                if self._keys is not None:
+                    self._replay_all(self._keys.settled(one, index))
                 return
+
+    def _dispatch_drained(self) -> None:
+        """Send what waited for the acknowledgement of other entries with its key."""
+        if self._keys is not None and self._replay:
+            self.dispatch()
 
     def _replay_all(self, indexes: Iterable[int]) -> None:
         for index in indexes:
             heapq.heappush(self._replay, index)
 
 
-class NonPersistentSubscription(Subscription):
-    """A subscription of a non-persistent topic: an entry that no consumer can receive now is dropped."""
-
-    def offer(self, entry: Entry) -> None:
-        """Send an entry to a consumer that can receive it, or drop it."""
-        consumer = self._taker()
-        if consumer is not None:
-            self._turn = self.consumers.index(consumer) + 1
-            cursor = Cursor()  # for this entry only: nothing is stored
-            if self.filters.judge(consumer, 0, entry, cursor) is EntryVerdict.ACCEPT:
-                consumer.send(0, entry, 0, cursor.open_messages.get(0))
-            self.filters.reset()
-
-    def dispatch(self) -> None:
-        """Do nothing: nothing waits."""
-
-    def _told_of_change(self) -> list[Consumer]:
-        return []
-
-
-def _takes(consumer: Consumer) -> bool:
+def takes(consumer: Consumer) -> bool:
+    """Return whether a consumer can receive an entry: it has permits, and its connection accepts output."""
     return consumer.permits > 0 and consumer.session.takes_messages
-
-
-def ack_set(open_messages: Iterable[int]) -> list[int]:
-    """Encode the unacknowledged messages of a batch as an `ack_set`: 64 bits in each signed number, lowest first."""
-    words: dict[int, int] = {}
-    for index in open_messages:
-        words[index // 64] = words.get(index // 64, 0) | 1 << (index % 64)
-    row = [words.get(place, 0) for place in range(max(words, default=-1) + 1)]
-    return [word - (1 << 64) if word >> 63 else word for word in row]
-
-
-def read_ack_set(words: Iterable[int], messages: int) -> frozenset[int]:
-    """Decode the indexes in an `ack_set`; ignore indexes beyond the batch."""
-    row = list(itertools.islice(words, (messages + 63) // 64))
-    named = (64 * place + bit for place, word in enumerate(row) if word for bit in range(64) if word >> bit & 1)
-    return frozenset(index for index in named if index < messages)

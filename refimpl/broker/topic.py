@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from refimpl.broker.access_modes import ProducerAccess
 from refimpl.broker.filtering import FiltersOf, SubscriptionFilters
-from refimpl.broker.subscription import NonPersistentSubscription, Subscription
+from refimpl.broker.non_persistent import NonPersistentSubscription
+from refimpl.broker.policies import Policies
+from refimpl.broker.subscription import Subscription
 from refimpl.names import TopicName
 from refimpl.proposals.refused import Refused
 from refimpl.store import Cursor, Entry, StoredTopic
-from refimpl.wire.pulsar_api_pb2 import MessageIdData, ProducerAccessMode, ProducerBusy, ProducerFenced
+from refimpl.wire.pulsar_api_pb2 import MessageIdData, ProducerAccessMode, ProducerBusy, TopicTerminatedError
 
 if TYPE_CHECKING:
     from refimpl.broker.session import Session
@@ -22,32 +26,51 @@ LATEST = 2**63 - 1
 
 @dataclass(eq=False, slots=True)
 class Producer:
-    """A producer on a connection."""
+    """A producer on a connection.
+
+    Attributes:
+        topic_epoch: The epoch that it had before it connected again; None: none.
+        ready: Whether it may send; not while it waits for the topic.
+        its_turn: Called when a producer that waits becomes ready.
+        turned_away: Called with the reason when a producer that waits is thrown out.
+        metadata: What it says of itself.
+        since: When it came, in seconds since 1970.
+    """
 
     producer_id: int
     session: Session
     topic: Topic
     name: str
     access_mode: ProducerAccessMode = ProducerAccessMode.Shared
+    topic_epoch: int | None = None
+    ready: bool = True
+    its_turn: Callable[[], None] = lambda: None
+    turned_away: Callable[[Refused], None] = lambda _: None
     messages_in: int = 0
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    since: float = 0.0
     schema_version: bytes = b""
 
 
 class Topic:
     """A persistent topic, or one partition of one."""
 
-    def __init__(self, name: TopicName, stored: StoredTopic, filters_of: FiltersOf) -> None:
+    def __init__(self, name: TopicName, stored: StoredTopic, filters_of: FiltersOf, policies: Policies) -> None:
         self.name = name
         self.stored = stored
         self.entries = stored.entries
         self._filters_of = filters_of
+        self.policies = policies
         self.producers: dict[str, Producer] = {}
+        self.access = ProducerAccess(self)
         self.subscriptions: dict[str, Subscription] = {
             subscription: self._subscription(subscription, cursor, True, filters_of(cursor.properties))
             for subscription, cursor in stored.cursors.items()
         }
         self.messages_in = 0
         self.bytes_in = 0
+        self.messages_out = 0
+        self.bytes_out = 0
 
     @property
     def in_use(self) -> bool:
@@ -83,33 +106,44 @@ class Topic:
     # Producers
 
     def add_producer(self, producer: Producer) -> None:
-        """Add a producer.
+        """Add a producer, which may have to wait.
 
         Raises:
-            Refused: Its name is taken, or an exclusive producer is connected.
+            Refused: The topic takes no messages, the name is taken, or the access mode of the producer or of another one keeps it out.
         """
-        where = f"Topic has an existing exclusive producer: {next(iter(self.producers), '')}"
-        exclusive = any(one.access_mode == ProducerAccessMode.Exclusive for one in self.producers.values())
-        if producer.access_mode == ProducerAccessMode.Exclusive and self.producers:  # core.producer.exclusive-access
-            raise Refused(ProducerFenced, where if exclusive else "Topic has existing producers")
-        if exclusive:
-            raise Refused(ProducerBusy, where)
+        if self.stored.terminated:
+            raise Refused(TopicTerminatedError, "Topic was already terminated")
+        self.access.check(producer)
+        producer.ready = self.access.enter(producer)
+        if producer.ready:
+            self._let_in(producer)
+
+    def _let_in(self, producer: Producer) -> None:
         if producer.name in self.producers:  # core.producer.name-taken
             raise Refused(ProducerBusy, f"Producer with name '{producer.name}' is already connected to topic '{self.name.full}'")
-        if producer.access_mode == ProducerAccessMode.Exclusive:
-            self.stored.epoch = 0 if self.stored.epoch is None else self.stored.epoch + 1
         self.producers[producer.name] = producer
+
+    def remove_producer(self, producer: Producer) -> None:
+        """Remove a producer; one that waits for the topic may be the next: core.producer.name-freed."""
+        if self.producers.get(producer.name) is producer:
+            del self.producers[producer.name]
+        following = self.access.left(producer)
+        if following is not None:
+            following.ready = True
+            self._let_in(following)
+            following.its_turn()
 
     def append(self, producer: Producer, entry: Entry) -> MessageIdData:
         """Store an entry and return its id."""
         self._count(producer, entry)
-        if self.entries.append(entry):
+        if self.entries.append(entry, producer.session.broker.now):
             self.free()
         return self.message_id(self.entries.end - 1)
 
     def free(self) -> None:
-        """Free the full ledgers that every subscription has acknowledged."""
-        self.entries.free(min((one.cursor.mark_delete for one in self.subscriptions.values()), default=len(self.entries)))
+        """Free the full ledgers that every subscription has acknowledged, as far as retention does not keep them."""
+        acknowledged = min((one.cursor.mark_delete for one in self.subscriptions.values()), default=len(self.entries))
+        self.entries.free(acknowledged, self.policies.keeps(self.name))
 
     def dispatch(self, entry: Entry) -> None:  # noqa: ARG002
         """Send the appended entry to waiting consumers."""

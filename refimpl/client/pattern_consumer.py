@@ -92,7 +92,8 @@ class PatternConsumer(FollowingConsumer):
         seconds = self._core.options.operation_timeout
         try:
             self._driver.start()
-            await self._scheduler.limit(self._listed, seconds, f"no list of the topics that match {self.pattern} came")
+            complaint = f"no list of the topics that match {self.pattern} came"
+            await self._scheduler.limit(self._listed, seconds, complaint, lambda: self._driver.lost)
             first, self._attaching = self._attaching, []
             for attaching in first:
                 await self._unless_gone(attaching)

@@ -12,11 +12,10 @@ from refimpl.client.partitioned_producer import PartitionedProducer
 from refimpl.client.producer import Producer
 from refimpl.client.segment_lookup import SegmentLookup
 from refimpl.proposals.scalable_topics import LAST_HASH, Segment
+from refimpl.wire.murmur3 import murmur3
 
 if TYPE_CHECKING:
     from refimpl.client.client import ClientCore
-
-_MASK = 0xFFFF_FFFF
 
 
 def segment_hash(key: str) -> int:
@@ -25,22 +24,7 @@ def segment_hash(key: str) -> int:
     Returns:
         The lowest 16 bits of MurmurHash3 (32 bits, seed 0) of its UTF-8 bytes.
     """
-    data = key.encode()
-    value = 0
-    for place in range(0, len(data), 4):
-        block = data[place : place + 4]
-        scrambled = int.from_bytes(block, "little") * 0xCC9E2D51 & _MASK
-        value ^= _rotated(scrambled, 15) * 0x1B873593 & _MASK
-        if len(block) == 4:
-            value = (_rotated(value, 13) * 5 + 0xE6546B64) & _MASK
-    value ^= len(data)
-    value = (value ^ value >> 16) * 0x85EBCA6B & _MASK
-    value = (value ^ value >> 13) * 0xC2B2AE35 & _MASK
-    return (value ^ value >> 16) & LAST_HASH
-
-
-def _rotated(value: int, bits: int) -> int:
-    return (value << bits | value >> (32 - bits)) & _MASK
+    return murmur3(key.encode()) & LAST_HASH
 
 
 class ScalableProducer(PartitionedProducer):

@@ -175,16 +175,24 @@ class Scheduler:
         self.call_at(self.now + seconds, lambda: pending.succeed(None))
         return pending
 
-    def limit(self, pending: Pending[T], seconds: float, complaint: str) -> Pending[T]:
+    def limit(
+        self, pending: Pending[T], seconds: float, complaint: str, reason: Callable[[], ClientError | None] = lambda: None
+    ) -> Pending[T]:
         """Return the same result, or `TimedOut` if it takes too long; the original result is not cancelled.
 
         Args:
             pending: The result to wait for.
             seconds: The time limit, in seconds.
             complaint: The error message, without the time.
+            reason: Returns what has failed last, to be named in the message.
         """
         limited: Pending[T] = Pending(self)
-        timer = self.call_at(self.now + seconds, lambda: limited.fail(TimedOut(f"{complaint} within {seconds:g} s")))
+
+        def give_up() -> None:
+            failed = reason()
+            limited.fail(TimedOut(f"{complaint} within {seconds:g} s" + (f"; the last attempt ended so: {failed}" if failed else "")))
+
+        timer = self.call_at(self.now + seconds, give_up)
 
         def settle(done: Pending[T]) -> None:
             timer.cancel()

@@ -44,6 +44,7 @@ class WatchDriver(Generic[MachineT]):
     Attributes:
         machine: The machine.
         reason: Why there is no connection; None while there is one, or before the first attempt.
+        lost: Why the last connection ended, or could not be made; None: none has so far.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class WatchDriver(Generic[MachineT]):
     ) -> None:
         self.machine = machine
         self.reason: ClientError | None = None
+        self.lost: ClientError | None = None
         self._core = core
         self._scheduler = core.scheduler
         self._on_news = on_news
@@ -133,6 +135,7 @@ class WatchDriver(Generic[MachineT]):
     def _lose(self, reason: ClientError | None) -> None:
         self._connection = None
         self.reason = reason
+        self.lost = reason or self.lost
         self.machine.disconnected(self._scheduler.now)
         self.flush()
         self._left.succeed(None)

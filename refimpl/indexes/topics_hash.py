@@ -27,8 +27,7 @@ def topics_hash(topics: Iterable[str]) -> str:
 
     Source: observed on Apache Pulsar 2.11.0 to 5.0.0-M1; the text of PIP-145 does not specify the function.
     """
-    ordered = sorted(topics, key=_order)  # pip145.hash.utf16-order
-    return _hexadecimal(crc32c_from(",".join(ordered).encode()))  # pip145.hash.value
+    return _hexadecimal(crc32c_from(",".join(_ordered(topics)).encode()))  # pip145.hash.value
 
 
 def utf16_order(name: str) -> bytes:
@@ -46,7 +45,8 @@ class TopicSet:
     __slots__ = ("_blocks", "_sums", "_texts", "_valid")
 
     def __init__(self, topics: Iterable[str] = ()) -> None:
-        ordered = sorted(set(topics), key=_order)
+        ordered = _ordered(topics)
+        ordered = [name for name, after in zip(ordered, (*ordered[1:], None), strict=False) if name != after]
         self._blocks = [ordered[start : start + _BLOCK] for start in range(0, len(ordered), _BLOCK)]
         self._texts: list[bytes | None] = [None] * len(self._blocks)
         self._sums = [0] * len(self._blocks)
@@ -136,6 +136,14 @@ class TopicSet:
 
 def _hexadecimal(checksum: int) -> str:
     return checksum.to_bytes(4, "little").hex()
+
+
+def _ordered(topics: Iterable[str]) -> list[str]:
+    """Return names in the order of the hash: pip145.hash.utf16-order."""
+    ordered = sorted(topics)
+    if not all(map(str.isascii, ordered)):
+        ordered.sort(key=_order)
+    return ordered
 
 
 def _order(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The admin interface over HTTP: passes requests to `refimpl.broker.rest` and sends the responses."""
+"""The admin interface over HTTP and HTTPS: passes requests to `refimpl.broker.rest` and sends the responses."""
 
 from __future__ import annotations
 
@@ -6,29 +6,41 @@ import asyncio
 import logging
 import re
 import socket
+import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
 from ipaddress import ip_address
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from refimpl.broker import Member
 from refimpl.broker.rest import refusal
 from refimpl.net.driver import Driver
-from refimpl.net.listener import Listener
+from refimpl.net.listener import Listener, Room
 from refimpl.proposals.administration import AdminRequest
 from refimpl.proposals.refused import AdminRefused
 
 BODY_LIMIT = 1024 * 1024
 """Maximum size of a request body, in bytes."""
-BODY_SECONDS = 30.0
-"""Seconds for the body of a request to come."""
-IDLE_SECONDS = 60.0
-"""Seconds for the head of a request to come, also of the next one on a connection."""
+_JSON_TYPE = re.compile(r"application/([-.a-z]+\+)?json")
 _SHUTDOWN_SECONDS = 1.0
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 
 _SILENT = logging.Logger("refimpl.net.admin_http", logging.CRITICAL + 1)
+
+
+class _Counting(web.Server):
+    """Tells when a connection has ended."""
+
+    def __init__(self, room: Room, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._room = room
+
+    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self._room.leave()
 
 
 class AdminServer:
@@ -36,40 +48,104 @@ class AdminServer:
 
     Args:
         driver: The driver of the broker.
+        member: The broker of a cluster that is asked; None: the only one.
     """
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, member: Member | None = None) -> None:
         self._driver = driver
-        self._listener: Listener | None = None
+        self._member = member
+        self._settings = settings = driver.broker.configuration
+        self._idle = settings.http_server_idle_timeout / 1000
+        self._head = settings.http_max_request_header_size
+        self._due = 0.0
+        self._turn = asyncio.Lock()
+        self._listeners: list[Listener] = []
         self._local = True
-        server = web.Server(self._answer, access_log=None, logger=_SILENT, keepalive_timeout=IDLE_SECONDS)
+        self._room = Room(settings.max_http_server_connections)
+        sizes = {"max_line_size": 2 * self._head, "max_field_size": 2 * self._head}
+        server = _Counting(self._room, self._answer, access_log=None, logger=_SILENT, keepalive_timeout=self._idle, **sizes)
         self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
 
-    async def listen(self, listening: socket.socket) -> None:
+    async def listen(self, listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         """Start to accept requests.
 
         Args:
             listening: A bound socket; the server closes it at the end.
+            tls: The TLS context; None: plain TCP.
         """
         self._local = ip_address(listening.getsockname()[0]).is_loopback
-        await self._runner.setup()
+        if self._runner.server is None:
+            await self._runner.setup()
         assert self._runner.server is not None
-        self._listener = Listener(listening, self._runner.server)
+        self._listeners.append(Listener(listening, self._runner.server, tls, self._room))
 
     async def close(self) -> None:
         """Stop accepting requests."""
-        if self._listener is not None:
-            await self._listener.close()
+        for listener in self._listeners:
+            await listener.close()
         await self._runner.cleanup()
 
-    async def _answer(self, request: web.BaseRequest) -> web.Response:
-        await asyncio.sleep(0)  # others have their turn between pipelined requests
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
+            self._check_rate()
+            self._check_head(request)
             _check_headers(request.headers, local=self._local)
-            answer = self._driver.admin(_request(request, await _body(request)))
+            asked = _request(request, await self._body(request))
+            async with self._turn:
+                await asyncio.sleep(0)  # others have theirs between two requests, whatever connections these are from
+                answer = self._driver.admin(asked, self._member)
         except AdminRefused as refused:
-            answer = refusal(refused.status, refused.reason)
-        return web.Response(status=answer.status, body=answer.body, headers={**answer.headers, "Content-Type": answer.content_type})
+            self._driver.broker.log.refused(f"{request.method} {request.path}", str(refused.status), refused.reason, request.remote or "")
+            answer = refusal(refused)
+        response = web.Response(status=answer.status, body=answer.body, headers={**answer.headers, "Content-Type": answer.content_type})
+        return await self._sent(request, response)
+
+    async def _sent(self, request: web.BaseRequest, response: web.Response) -> web.Response:
+        """Send a response; drop the connection if its peer does not read."""
+        try:
+            async with asyncio.timeout(self._idle):
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        return response
+
+    def _check_rate(self) -> None:
+        """Count a request against the rate; a second without requests may be made up for."""
+        if not self._settings.http_requests_limit_enabled:
+            return
+        now = self._driver.loop.time()
+        if self._due > now:
+            raise AdminRefused(HTTPStatus.TOO_MANY_REQUESTS, "Too Many Requests")
+        self._due = max(self._due, now - 1) + 1 / self._settings.http_requests_max_per_second
+
+    def _check_head(self, request: web.BaseRequest) -> None:
+        size = len(request.raw_path) + sum(len(name) + len(value) for name, value in request.raw_headers)
+        if size > self._head:
+            raise AdminRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "Request Header Fields Too Large")
+
+    async def _body(self, request: web.BaseRequest) -> bytes:
+        """Return the body of a request.
+
+        Raises:
+            AdminRefused: It is too large, does not come in time, or is not JSON by its type.
+        """
+        allowed = self._settings.http_max_request_size
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._idle):
+                async for piece in request.content.iter_any():
+                    body += piece
+                    if 0 <= allowed < len(body):
+                        raise AdminRefused(HTTPStatus.BAD_REQUEST, f"a body may have {allowed} bytes")
+                    if len(body) > BODY_LIMIT:
+                        raise AdminRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have {BODY_LIMIT} bytes")
+        except TimeoutError:
+            raise AdminRefused(HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {self._idle:g} s") from None
+        if body and not _JSON_TYPE.fullmatch(request.content_type):
+            raise AdminRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a body has to be application/json")
+        return bytes(body)
 
 
 def _check_headers(headers: Mapping[str, str], *, local: bool) -> None:
@@ -98,26 +174,6 @@ def _is_this_machine(name: str) -> bool:
         return name == "localhost" or name.endswith(".localhost")
 
 
-async def _body(request: web.BaseRequest) -> bytes:
-    """Return the body of a request.
-
-    Raises:
-        AdminRefused: It is too large, does not come in time, or is not JSON by its type.
-    """
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for piece in request.content.iter_any():
-                body += piece
-                if len(body) > BODY_LIMIT:
-                    raise AdminRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have {BODY_LIMIT} bytes")
-    except TimeoutError:
-        raise AdminRefused(HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {BODY_SECONDS:g} s") from None
-    if body and request.content_type != "application/json":
-        raise AdminRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a body has to be application/json")
-    return bytes(body)
-
-
 def _request(request: web.BaseRequest, body: bytes) -> AdminRequest:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return AdminRequest(
@@ -127,4 +183,5 @@ def _request(request: web.BaseRequest, body: bytes) -> AdminRequest:
         filters=tuple(request.query.getall("property", ())),
         body=body,
         token=token.strip() if scheme.lower() == "bearer" else None,
+        address=request.remote or "",
     )

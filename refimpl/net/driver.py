@@ -19,11 +19,12 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Protocol
 
-from refimpl.broker import Broker, Session
-from refimpl.broker.rest import AdminResponse, handle, refusal
+from refimpl.broker import Broker, Member, Session
+from refimpl.broker.rest import handle, refusal
 from refimpl.net.alarm import Alarm
 from refimpl.net.fault_switches import FaultSwitches, FaultyLink
-from refimpl.proposals.administration import AdminRequest
+from refimpl.proposals.administration import AdminRequest, AdminResponse
+from refimpl.proposals.refused import AdminRefused
 
 TURN_SECONDS = 0.005
 """Seconds after which the commands of a connection wait for its next turn."""
@@ -61,9 +62,9 @@ class Driver:
         self._next_turn: asyncio.Handle | None = None
         broker.turn_is_over = lambda: self.loop.time() >= self._turn_ends
 
-    def connect(self, wire: Wire, address: str = "") -> Session:
-        """Open a session for a new connection from an address."""
-        session = self.broker.connect(self.loop.time(), address)
+    def connect(self, wire: Wire, address: str = "", member: Member | None = None) -> Session:
+        """Open a session for a new connection from an address to a broker of the cluster; None: the only one, or the first one."""
+        session = self.broker.connect(self.loop.time(), address, member)
         self._wires[session] = wire
         if session.closing:
             self.loop.call_soon(self.settle)
@@ -117,13 +118,13 @@ class Driver:
         wire.pump()
         self.settle()
 
-    def admin(self, request: AdminRequest) -> AdminResponse:
-        """Answer an admin call."""
+    def admin(self, request: AdminRequest, member: Member | None = None) -> AdminResponse:
+        """Answer an admin call to a broker of the cluster; None: the only one, or the first one."""
         try:
-            response = handle(self.broker, request, self._begin_turn())
+            response = handle(self.broker, request, self._begin_turn(), member)
         except Exception as error:
             self._report(f"{request.method} {request.path}", error)
-            response = refusal(HTTPStatus.INTERNAL_SERVER_ERROR, f"defect: {type(error).__name__}: {error}")
+            response = refusal(AdminRefused(HTTPStatus.INTERNAL_SERVER_ERROR, f"defect: {type(error).__name__}: {error}"))
         self.settle()
         return response
 

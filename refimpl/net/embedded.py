@@ -16,6 +16,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
@@ -39,6 +40,8 @@ class EmbeddedBroker:
         port: TCP port of the binary protocol; 0: a free one.
         admin_port: TCP port of the admin interface; 0: a free one.
         entry_filters: Factories of entry filters by name, in addition to those of installed distributions; called for each subscription.
+        brokers: Of how many brokers the cluster is. The addresses are those of the first one; look-ups lead to the others, which are on
+            free ports, other ones after each `start`.
 
     Raises:
         ValueError: A setting or the profile is unknown.
@@ -52,6 +55,7 @@ class EmbeddedBroker:
         port: int = 0,
         admin_port: int = 0,
         entry_filters: Mapping[str, EntryFilterFactory] | None = None,
+        brokers: int = 1,
     ) -> None:
         profile = profile_name(profile)
         if profile not in PROFILES:
@@ -60,10 +64,11 @@ class EmbeddedBroker:
         self._profiles = PROFILES[profile]
         self._ports = port, admin_port
         self._entry_filters = entry_filters
+        self._brokers = brokers
         self.faults = FaultSwitches()
         """What happens to commands between the broker and its clients."""
         self._store = MemoryStore()
-        self._addresses: tuple[str, str] | None = None
+        self._addresses: tuple[str, str, str | None, str | None] | None = None
         self._block: AbstractAsyncContextManager[Serving] | None = None
         self._serving: Serving | None = None
         self._runner: asyncio.Runner | None = None
@@ -78,6 +83,16 @@ class EmbeddedBroker:
     def admin_url(self) -> str:
         """Return the base URL of the admin interface."""
         return self._known_addresses()[1]
+
+    @property
+    def service_url_tls(self) -> str | None:
+        """Return the service URL over TLS; None without the setting `brokerServicePortTls`."""
+        return self._known_addresses()[2]
+
+    @property
+    def admin_url_tls(self) -> str | None:
+        """Return the base URL of the admin interface over TLS; None without the setting `webServicePortTls`."""
+        return self._known_addresses()[3]
 
     @property
     def broker(self) -> Broker:
@@ -125,8 +140,9 @@ class EmbeddedBroker:
         """Do what `start` does, where the broker runs on the running event loop."""
         if self._block is not None:
             raise RuntimeError("the broker runs already")
-        service, admin = (urlsplit(url).port or 0 for url in self._known_addresses())
-        await self._enter(service, admin)
+        service, admin, *secure = (urlsplit(url or "").port or 0 for url in self._known_addresses())
+        service_tls, admin_tls = (str(port or "") for port in secure)
+        await self._enter(service, admin, replace(self._configuration, broker_service_port_tls=service_tls, web_service_port_tls=admin_tls))
 
     def _in_its_thread(self, work: Coroutine[Any, Any, None]) -> None:
         if self._runner is None:
@@ -147,7 +163,7 @@ class EmbeddedBroker:
             raise RuntimeError("the broker runs inside a `with` block only" if self._addresses is None else "the broker is stopped")
         return self._serving
 
-    def _known_addresses(self) -> tuple[str, str]:
+    def _known_addresses(self) -> tuple[str, str, str | None, str | None]:
         if self._addresses is None:
             raise RuntimeError("the broker runs inside a `with` block only")
         return self._addresses
@@ -157,7 +173,7 @@ class EmbeddedBroker:
         if self._addresses is not None:
             raise RuntimeError("the broker runs already")
         self._store = MemoryStore()
-        await self._enter(*self._ports)
+        await self._enter(*self._ports, self._configuration)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -167,22 +183,24 @@ class EmbeddedBroker:
         if self._block is not None:
             await self._leave()
 
-    async def _enter(self, port: int, admin_port: int) -> None:
+    async def _enter(self, port: int, admin_port: int, configuration: Configuration) -> None:
         self._block = serving(
-            self._configuration,
+            configuration,
             profiles=self._profiles,
             store=self._store,
             port=port,
             admin_port=admin_port,
             entry_filters=self._entry_filters,
             faults=self.faults,
+            brokers=self._brokers,
         )
         try:
             self._serving = await self._block.__aenter__()
         except BaseException:
             self._block = None
             raise
-        self._addresses = self._serving.service_url, self._serving.admin_url
+        served = self._serving
+        self._addresses = served.service_url, served.admin_url, served.service_url_tls, served.admin_url_tls
 
     async def _leave(self) -> None:
         assert self._block is not None

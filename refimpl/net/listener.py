@@ -15,11 +15,46 @@ from collections.abc import Callable
 
 BACKLOG = 4096
 """Connections that may wait to be accepted; the system may allow fewer."""
+HANDSHAKE_SECONDS = 10.0
+"""Seconds for a TLS handshake."""
 _ACCEPTED_AT_ONCE = 100
 _ACCEPT_TURNS = 3
 """Iterations of the event loop after which each accepted connection has its protocol."""
 _PAUSE_SECONDS = 0.1
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class Room:
+    """How many connections some listeners may have together. Beyond that, new ones wait until others have ended.
+
+    Args:
+        most: The number; 0: as many as come.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open = 0
+        self._waiting: list[Callable[[], None]] = []
+
+    @property
+    def full(self) -> bool:
+        """Return whether the next connection has to wait."""
+        return 0 < self._most <= self._open
+
+    def enter(self) -> None:
+        """Count a connection."""
+        self._open += 1
+
+    def leave(self) -> None:
+        """Count the end of a connection, for which others wait."""
+        self._open -= 1
+        waiting, self._waiting = self._waiting, []
+        for resume in waiting:
+            resume()
+
+    def wait(self, resume: Callable[[], None]) -> None:
+        """Call a function once when a connection has ended."""
+        self._waiting.append(resume)
 
 
 class Listener:
@@ -29,13 +64,22 @@ class Listener:
         listening: A bound socket; the listener closes it at the end.
         protocol: Makes the protocol of a connection.
         tls: The TLS context; None: plain TCP.
+        room: Where its connections count; the caller tells their end, unless they end during their TLS handshake. None: nowhere.
     """
 
-    def __init__(self, listening: socket.socket, protocol: Callable[[], asyncio.BaseProtocol], tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        listening: socket.socket,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        tls: ssl.SSLContext | None = None,
+        room: Room | None = None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listening = listening
         self._protocol = protocol
         self._tls = tls
+        self._room = room or Room(0)
+        self._closed = False
         self._opening: set[asyncio.Task[object]] = set()
         self._spare = os.open(os.devnull, os.O_RDONLY)
         self._pause: asyncio.TimerHandle | None = None
@@ -45,6 +89,7 @@ class Listener:
 
     async def close(self) -> None:
         """Stop accepting connections. Those that are accepted have their protocol afterwards, or are dropped during their TLS handshake."""
+        self._closed = True
         self._loop.remove_reader(self._listening)
         if self._pause is not None:
             self._pause.cancel()
@@ -57,10 +102,15 @@ class Listener:
 
     def _resume(self) -> None:
         self._pause = None
-        self._loop.add_reader(self._listening, self._accept)
+        if not self._closed:
+            self._loop.add_reader(self._listening, self._accept)
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):
+            if self._room.full:
+                self._loop.remove_reader(self._listening)
+                self._room.wait(self._resume)
+                return
             try:
                 connection, _ = self._listening.accept()
             except OSError as error:
@@ -68,14 +118,17 @@ class Listener:
                     self._refuse()
                 return
             connection.setblocking(False)
-            task = self._loop.create_task(self._loop.connect_accepted_socket(self._protocol, connection, ssl=self._tls))
+            self._room.enter()
+            seconds = HANDSHAKE_SECONDS if self._tls else None
+            opening = self._loop.connect_accepted_socket(self._protocol, connection, ssl=self._tls, ssl_handshake_timeout=seconds)
+            task = self._loop.create_task(opening)
             self._opening.add(task)
             task.add_done_callback(self._opened)
 
     def _opened(self, task: asyncio.Task[object]) -> None:
         self._opening.discard(task)
-        if not task.cancelled():
-            task.exception()  # a TLS handshake that failed is of no interest
+        if task.cancelled() or task.exception():  # a TLS handshake that failed is of no further interest
+            self._room.leave()
 
     def _refuse(self) -> None:
         """Drop the next connection; if even that is impossible, pause."""

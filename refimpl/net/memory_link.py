@@ -18,10 +18,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from refimpl.broker import Broker
-from refimpl.broker.rest import AdminResponse
+from refimpl.broker import Broker, Member
 from refimpl.net.driver import Driver
-from refimpl.proposals.administration import AdminRequest
+from refimpl.proposals.administration import AdminRequest, AdminResponse
 
 BUFFERED = 256 * 1024
 """Maximum number of bytes in flight to a peer; the rest stays in the session."""
@@ -118,6 +117,7 @@ class MemoryConnection:
         number: int,
         on_data: Callable[[bytes], None],
         on_closed: Callable[[Literal["fin", "rst"]], None],
+        member: Member,
     ) -> None:
         self._driver = driver
         self._on_data = on_data
@@ -131,7 +131,7 @@ class MemoryConnection:
         self._broker_ended = False
         self._delivering = False
         self.open = True
-        self._session = driver.connect(self)
+        self._session = driver.connect(self, member=member)
 
     def send(self, data: bytes) -> None:
         """Send bytes to the broker; an ended connection drops them silently."""
@@ -254,18 +254,35 @@ class MemoryLink:
         """Return the broker."""
         return self._driver.broker
 
-    def connect(self, on_data: Callable[[bytes], None], on_closed: Callable[[Literal["fin", "rst"]], None]) -> MemoryConnection:
+    def connect(
+        self, on_data: Callable[[bytes], None], on_closed: Callable[[Literal["fin", "rst"]], None], service_url: str | None = None
+    ) -> MemoryConnection:
         """Open a connection.
 
         Args:
             on_data: Called with the bytes that arrive.
             on_closed: Called once, when the broker has ended the connection (`fin`) or it was lost (`rst`).
-        """
-        return MemoryConnection(self._driver, self._faults, next(self._numbers), on_data, on_closed)
+            service_url: That of the broker of a cluster; None: the only one, or the first one.
 
-    def admin(self, request: AdminRequest) -> AdminResponse:
-        """Answer an admin call."""
-        return self._driver.admin(request)
+        Raises:
+            ConnectionRefusedError: No broker runs there.
+        """
+        member = self._member(lambda one: service_url in (None, one.service_url))
+        return MemoryConnection(self._driver, self._faults, next(self._numbers), on_data, on_closed, member)
+
+    def admin(self, request: AdminRequest, admin_url: str | None = None) -> AdminResponse:
+        """Answer an admin call to the broker of a cluster with this admin URL; None: the only one, or the first one.
+
+        Raises:
+            ConnectionRefusedError: No broker runs there.
+        """
+        return self._driver.admin(request, self._member(lambda one: admin_url in (None, one.admin_url)))
+
+    def _member(self, fits: Callable[[Member], bool]) -> Member:
+        found = next(filter(fits, self.broker.members.running), None)
+        if found is None:
+            raise ConnectionRefusedError("no broker runs there")
+        return found
 
     def close(self) -> None:
         """Drop all connections and stop the broker's timer."""

@@ -7,6 +7,7 @@ import socket
 import ssl
 from typing import cast
 
+from refimpl.broker import Member
 from refimpl.net.driver import Driver
 from refimpl.net.listener import Listener
 
@@ -30,7 +31,7 @@ class SocketWire(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=BUFFERED)
         address, *_ = self._transport.get_extra_info("peername") or ("",)
-        self._session = self._driver.connect(self, address)
+        self._session = self._driver.connect(self, address, self._server.member)
         self._server.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -92,23 +93,25 @@ class Server:
 
     Args:
         driver: The driver of the broker.
+        member: The broker of a cluster that its connections are to; None: the only one.
     """
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, member: Member | None = None) -> None:
+        self.member = member
         self._driver = driver
         self._wires: set[SocketWire] = set()
         self._all_ended = asyncio.Event()
         self._closing = False
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
 
     def listen(self, listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:
-        """Start to accept connections.
+        """Start to accept connections on a socket; there may be several.
 
         Args:
             listening: A bound socket; the server closes it at the end.
             tls: The TLS context; None: plain TCP.
         """
-        self._listener = Listener(listening, lambda: SocketWire(self._driver, self), tls)
+        self._listeners.append(Listener(listening, lambda: SocketWire(self._driver, self), tls))
 
     def opened(self, wire: SocketWire) -> None:
         """Add a connection."""
@@ -126,8 +129,8 @@ class Server:
     async def close(self) -> None:
         """Stop accepting connections, end the open ones and wait until they have ended."""
         self._closing = True
-        if self._listener is not None:
-            await self._listener.close()
+        for listener in self._listeners:
+            await listener.close()
         for wire in list(self._wires):
             wire.close()
         if self._wires:

@@ -1,10 +1,11 @@
-"""The admin interface: requests, and the routes that an extension adds."""
+"""The admin interface: requests and responses, and the routes that an extension adds."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ class AdminRequest:
         path: The path from its first slash on, percent-encoded, without the query.
         query: Decoded parameters.
         filters: All values of the parameter `property`, which may be repeated.
+        address: The caller's address.
         body: The body as sent.
         token: The caller's token; None: there is none.
     """
@@ -31,6 +33,7 @@ class AdminRequest:
     body: bytes = b""
     token: str | None = None
     filters: tuple[str, ...] = ()
+    address: str = ""
 
     def json(self) -> Any:
         """Return the parsed body; None if there is no body.
@@ -59,6 +62,16 @@ class AdminRequest:
         return body or {}
 
 
+@dataclass(frozen=True)
+class AdminResponse:
+    """A response."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
 Access = Literal["anybody", "cluster", "tenant", "lookup"]
 """Who may call: any authenticated role, superusers, admins of the tenant in the path, or roles that may use the namespace in the path."""
 
@@ -77,19 +90,27 @@ class AdminPath:
     template: str
     access: Access = field(default="tenant", kw_only=True)
 
+    @cached_property
+    def _segments(self) -> list[str]:
+        return self.template.split("/")[1:]
+
+    @cached_property
+    def _literals(self) -> list[tuple[int, str]]:
+        """The segments without braces and their places, the last one first: paths differ there most often."""
+        return [(place, one) for place, one in reversed([*enumerate(self._segments)]) if not one.startswith("{")]
+
+    @property
+    def literals(self) -> int:
+        """Return the number of segments without braces: of several paths that match, the one with most of them is meant."""
+        return len(self._literals)
+
     def match(self, parts: list[str]) -> dict[str, str] | None:
         """Return the values of the names in braces; None: the path does not match."""
-        wanted = self.template.split("/")[1:]
-        if len(wanted) != len(parts):
+        if len(self._segments) != len(parts) or any(parts[place] != one for place, one in self._literals):
             return None
-        found = {}
-        for name, part in zip(wanted, parts, strict=True):
-            if not name.startswith("{"):
-                if name != part:
-                    return None
-            elif not part or (name == "{domain}" and part not in DOMAINS):
-                return None
-            found[name.strip("{}")] = part
+        found = {name.strip("{}"): part for name, part in zip(self._segments, parts, strict=True) if name.startswith("{")}
+        if not all(found.values()) or found.get("domain", DOMAINS[0]) not in DOMAINS:
+            return None
         return found
 
 

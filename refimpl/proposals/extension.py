@@ -99,6 +99,19 @@ CommandHandler = Callable[[Any, Any], Message | None]
 `Refused` is answered with ERROR; `ProtocolViolation` closes the connection."""
 
 
+class Preparation(Protocol):
+    """What is done in pieces before a command, so that the command itself is quick."""
+
+    def advance(self) -> bool:
+        """Do a piece of less than a millisecond or so, and return whether it was the last one."""
+
+
+Prepare = Callable[[Any], Preparation | None]
+"""Gets a request that may take long, and returns what to do before it; None: nothing.
+
+Commands of other connections are carried out between the pieces. The caller keeps the preparation until the request is carried out."""
+
+
 class Host(Protocol):
     """The broker, as an extension sees it."""
 
@@ -110,9 +123,8 @@ class Host(Protocol):
     def store(self) -> MemoryStore:
         """The store of the broker; an extension keeps its own data in `store.kept`."""
 
-    @property
-    def service_url(self) -> str:
-        """The service URL for clients."""
+    def service_urls(self, topic: str) -> tuple[str, str | None]:
+        """Return where a topic is served, given by full name: the service URL, and the one over TLS; None: there is none."""
 
     @property
     def now(self) -> float:
@@ -214,12 +226,14 @@ class Extension:
 
     Attributes:
         commands: The handlers of the commands that it adds, by their fields in `BaseCommand`.
+        preparations: What prepares a command, by its field in `BaseCommand`.
         domains: The topic domains that it adds, such as `segment` for `segment://...`.
         routes: The routes that it adds to the admin interface.
         admin: An object with the admin operations as methods; None: it adds none.
     """
 
     commands: Mapping[str, CommandHandler] = MappingProxyType({})
+    preparations: Mapping[str, Prepare] = MappingProxyType({})
     domains: tuple[str, ...] = ()
     routes: tuple[ExtensionRoute, ...] = ()
     admin: object = None

@@ -1,5 +1,9 @@
 """Exceptions for requests, connections and admin calls that a rule refuses."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+
 
 class Refused(Exception):
     """A refused request. The answer is ERROR, or the failed form of the request's own response.
@@ -25,9 +29,11 @@ class AdminRefused(Exception):
     Args:
         status: The HTTP status.
         reason: The reason, for the caller.
+        headers: Further headers of the response.
     """
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
+        self.headers = headers or {}

@@ -6,10 +6,10 @@ the `entryId` on the wire.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from refimpl.wire.pulsar_api_pb2 import Schema
 
@@ -17,6 +17,20 @@ LEDGER_BYTES = 16 * 1024 * 1024
 """Bytes of data after which a ledger is full."""
 LEDGER_ENTRIES = 50_000
 """Entries after which a ledger is full, as in Pulsar."""
+
+
+class Chunk(NamedTuple):
+    """Which part of a message an entry is.
+
+    Attributes:
+        uuid: What all chunks of the message have in common.
+        number: The number of the chunk, from 0.
+        last: Whether it is the last one.
+    """
+
+    uuid: str
+    number: int
+    last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +42,30 @@ class Entry:
         messages: Number of messages.
         batch: Whether it is a batch, even of one message.
         publish_time: Milliseconds since 1970, by the producer's clock.
+        deliver_at: Milliseconds since 1970 before which a shared subscription does not deliver it; 0: at once.
+        chunk: Which part of a message it is; None: a whole one, or a batch.
     """
 
     data: bytes
     messages: int
     batch: bool
     publish_time: int
+    deliver_at: int = 0
+    chunk: Chunk | None = None
+
+
+class FullLedger(NamedTuple):
+    """A ledger that takes no more entries.
+
+    Attributes:
+        end: The index after its last entry.
+        bytes: The bytes of its entries.
+        closed: When it was full, in seconds.
+    """
+
+    end: int
+    bytes: int
+    closed: float
 
 
 class Entries(Sequence[Entry]):
@@ -45,15 +77,17 @@ class Entries(Sequence[Entry]):
     Attributes:
         first: The index of the first entry that is not freed.
         end: The index of the next entry, which is the length.
+        bytes: The bytes of the entries that are not freed.
     """
 
     def __init__(self) -> None:
         self.first = 0
         self.end = 0
+        self.bytes = 0
         self._kept: list[Entry] = []
-        self._ends: list[int] = []  # of the full ledgers
+        self._full: list[FullLedger] = []
         self._began = 0
-        self._bytes = 0
+        self._bytes = 0  # of the last ledger
 
     def __len__(self) -> int:
         return self.end
@@ -74,27 +108,52 @@ class Entries(Sequence[Entry]):
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._kept)
 
-    def append(self, entry: Entry) -> bool:
+    def append(self, entry: Entry, now: float = 0.0) -> bool:
         """Append an entry, and return whether a new ledger begins with it."""
         full = self._bytes >= LEDGER_BYTES or self.end - self._began >= LEDGER_ENTRIES
         if full:
-            self._ends.append(self.end)
+            self._full.append(FullLedger(self.end, self._bytes, now))
             self._began, self._bytes = self.end, 0
         self._kept.append(entry)
         self._bytes += len(entry.data)
+        self.bytes += len(entry.data)
         self.end += 1
         return full
 
     def ends_between(self, before: int, after: int) -> bool:
         """Return whether a full ledger ends after the first index, and before or at the second."""
-        return bool(self._ends) and bisect_right(self._ends, before) < bisect_right(self._ends, after)
+        return bool(self._full) and self._before(before) < self._before(after)
 
-    def free(self, index: int) -> None:
-        """Free the full ledgers that end before or at an index."""
-        if count := bisect_right(self._ends, index):
-            end = self._ends[count - 1]
-            del self._kept[: end - self.first], self._ends[:count]
-            self.first = end
+    def free(self, index: int, keeps: Callable[[FullLedger, int], bool] = lambda *_: False) -> None:
+        """Free the full ledgers that end before or at an index.
+
+        Args:
+            index: The index.
+            keeps: Whether retention keeps a ledger, given the bytes that are left without it; then it keeps all later ones, too.
+        """
+        count, left = 0, self.bytes
+        for ledger in self._full[: self._before(index)]:
+            if keeps(ledger, left - ledger.bytes):
+                break
+            left -= ledger.bytes
+            count += 1
+        if count:
+            end = self._full[count - 1].end
+            del self._kept[: end - self.first], self._full[:count]
+            self.first, self.bytes = end, left
+
+    def estimated_bytes_from(self, index: int) -> int:
+        """Return about how many bytes there are from an index on, as Pulsar estimates them: each entry of a ledger has its average size."""
+        begin, found = self.first, 0
+        for end, size in (*((one.end, one.bytes) for one in self._full), (self.end, self._bytes)):
+            passed, entries = max(index - begin, 0), end - begin
+            if passed < entries:
+                found += size - passed * (size // entries)
+            begin = end
+        return found
+
+    def _before(self, index: int) -> int:
+        return bisect_right(self._full, index, key=lambda ledger: ledger.end)
 
 
 @dataclass(slots=True)
@@ -160,10 +219,14 @@ class StoredTopic:
     Attributes:
         ledger_id: The ledger id of all its messages.
         epoch: The number of exclusive producers so far, counted from 0; None: there was none.
+        terminated: Whether it takes no more messages.
+        sequences: The highest sequence id of each producer, by name, where messages are deduplicated.
     """
 
     ledger_id: int
     epoch: int | None = None
+    terminated: bool = False
+    sequences: dict[str, int] = field(default_factory=dict)
     entries: Entries = field(default_factory=Entries)
     cursors: dict[str, Cursor] = field(default_factory=dict)
 
@@ -174,15 +237,25 @@ class StoredNamespace:
 
     Attributes:
         topics: Persistent topics by full name; each partition is one.
+        names: Their names, sorted, since a namespace with many topics is often listed.
         partitioned: Partition counts by full name of the partitioned topic, in both domains.
         permissions: Allowed actions by role.
         schemas: Schemas in the order of their versions, by topic name without domain and partition.
+        policies: What administrators have set for all topics, by Pulsar's names.
+        topic_policies: The same for single topics, by full name of the topic or partitioned topic.
+        properties: Properties of topics, by full name of the topic or partitioned topic.
+        bundles: The boundaries of its bundles: ranges of hashes of topic names.
     """
 
     topics: dict[str, StoredTopic] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
     partitioned: dict[str, int] = field(default_factory=dict)
     permissions: dict[str, set[str]] = field(default_factory=dict)
     schemas: dict[str, list[Schema]] = field(default_factory=dict)
+    policies: dict[str, Any] = field(default_factory=dict)
+    topic_policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    properties: dict[str, dict[str, str]] = field(default_factory=dict)
+    bundles: tuple[int, ...] = (0, 2**32 - 1)
 
 
 class MemoryStore:
@@ -202,8 +275,16 @@ class MemoryStore:
 
     def create_topic(self, namespace: str, topic: str) -> StoredTopic:
         """Create an empty topic in an existing namespace."""
-        stored = self.namespaces[namespace].topics[topic] = self.new_topic()
+        within = self.namespaces[namespace]
+        if topic not in within.topics:
+            insort(within.names, topic)
+        within.topics[topic] = stored = self.new_topic()
         return stored
+
+    def delete_topic(self, namespace: str, topic: str) -> None:
+        """Delete an existing topic."""
+        within = self.namespaces[namespace]
+        del within.topics[topic], within.names[bisect_left(within.names, topic)]
 
     def new_topic(self) -> StoredTopic:
         """Return an empty topic, which the caller stores."""

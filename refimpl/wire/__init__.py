@@ -20,7 +20,7 @@ from refimpl.wire.frames import (
     encode_frame,
 )
 from refimpl.wire.notation import line_notation
-from refimpl.wire.payload import Payload, checksum_matches, encode_payload, parse_payload
+from refimpl.wire.payload import Payload, checksum_matches, encode_payload, parse_payload, without_checksum
 
 __all__ = [
     "DEFAULT_MAX_FRAME_SIZE",
@@ -52,5 +52,6 @@ __all__ = [
     "parse_payload",
     "sub_message",
     "type_name",
+    "without_checksum",
     "wrap",
 ]

@@ -84,6 +84,11 @@ def checksum_matches(data: bytes) -> bool | None:
     return crc32c(memoryview(data)[place + 6 :]) == int.from_bytes(data[place + 2 : place + 6], "big")
 
 
+def without_checksum(data: bytes) -> bytes:
+    """Return what follows a command without its checksum, if it has one."""
+    return data[6:] if data.startswith(CHECKSUM_MAGIC) else data
+
+
 def encode_payload(
     metadata: MessageMetadata,
     body: bytes,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from refimpl.broker.policies import BACKLOG_QUOTA
 from refimpl.configuration import Configuration
 from refimpl.wire.pulsar_api_pb2 import ProducerBlockedQuotaExceededError, ProducerBlockedQuotaExceededException
-from tests.fakes.broker_peer import Peer, make_broker
+from tests.fakes.broker_peer import TOPIC, Peer, make_broker
 
 POLICIES = [("producer_request_hold", ProducerBlockedQuotaExceededError), ("producer_exception", ProducerBlockedQuotaExceededException)]
 
@@ -46,6 +47,33 @@ def test_connected_producers_are_closed_by_the_next_check():
     assert peer.producer().producer_ready
     broker.tick(40.0)
     assert "CommandCloseProducer" not in [one.DESCRIPTOR.name for one in peer.answers()]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "acknowledged", "is_let_in"), [((10, 12000), 1, True), ((12000, 10), 1, True), ((5000, 5000, 5000), 1, False)]
+)
+def test_acknowledged_entries_count_with_the_average_size(sizes, acknowledged, is_let_in):
+    peer = Peer(make_broker(backlogQuotaDefaultLimitBytes="10000"))
+    peer.subscribe()
+    peer.producer()
+    peer.publish(*("x" * size for size in sizes))
+    peer.frames()
+    assert not hasattr(peer.producer(producer_id=2), "producer_ready")
+    peer.acknowledge(acknowledged - 1, kind="Cumulative")
+    assert hasattr(peer.producer(producer_id=2), "producer_ready") == is_let_in
+
+
+@pytest.mark.parametrize(("above", "is_let_in"), [(1, True), (0, False), (-1, False)])
+def test_a_backlog_of_the_size_of_the_quota_is_beyond_it(above, is_let_in):
+    """As measured on 4.2.4."""
+    broker = make_broker()
+    peer = Peer(broker)
+    peer.subscribe()
+    full(peer)
+    size = broker.admin.topic_stats(TOPIC)["backlogSize"]
+    quota = {"destination_storage": {"limitSize": size + above, "limitTime": -1, "policy": "producer_exception"}}
+    broker.admin.set_policy("public/default", BACKLOG_QUOTA, quota)
+    assert hasattr(peer.producer(producer_id=2), "producer_ready") == is_let_in
 
 
 @pytest.mark.parametrize("subscribed", [False, True])

@@ -1,6 +1,8 @@
+import pytest
+
 from refimpl.broker import Broker
 from refimpl.broker.session import MESSAGES_WAIT_ABOVE, REQUESTS_WAIT_ABOVE
-from refimpl.broker.subscription import ack_set, read_ack_set
+from refimpl.wire.ack_set import ack_set, read_ack_set
 from tests.fakes.broker_peer import TOPIC, Peer, make_broker
 
 
@@ -218,3 +220,20 @@ def test_an_entry_that_is_named_twice_is_redelivered_once() -> None:
     (message,) = peer.answers()
     peer.send("redeliverUnacknowledgedMessages", consumer_id=1, message_ids=[message.message_id, message.message_id])
     assert [one.redelivery_count for one in peer.answers()] == [1]
+
+
+@pytest.mark.parametrize("setting", ["true", "false"])
+def test_redeliveries_are_counted_anew_after_an_acknowledgement_of_a_part(setting) -> None:
+    broker = make_broker(acknowledgmentAtBatchIndexLevelEnabled=setting)
+    producer, peer = Peer(broker), Peer(broker)
+    producer.producer()
+    producer.publish_batch("a", "b", "c")
+    peer.subscribe(kind="Shared")
+    peer.send("flow", consumer_id=1, messagePermits=50)
+    counts = [one.redelivery_count for one in peer.answers()]
+    for ack in (False, False, True, False):
+        if ack:
+            peer.send("ack", consumer_id=1, ack_type="Individual", message_id=[{"ledgerId": 1, "entryId": 0, "ack_set": [0b110]}])
+        peer.send("redeliverUnacknowledgedMessages", consumer_id=1)
+        counts += [one.redelivery_count for one in peer.answers()]
+    assert counts == [0, 1, 2, 1, 2]

@@ -59,7 +59,7 @@ def test_a_filter_sees_what_the_text_lists(topic) -> None:
     assert context.consumer.subscription is context.subscription
 
 
-@pytest.mark.parametrize("kind", ["Exclusive", "Failover", "Shared"])
+@pytest.mark.parametrize("kind", ["Exclusive", "Failover", "Shared", "Key_Shared"])
 def test_an_entry_that_is_put_off_comes_later_and_alone(kind) -> None:
     world = World()
     consumer = world.subscribed(LOUD, 10, subType=kind)
@@ -164,7 +164,7 @@ def test_on_a_non_persistent_topic_what_is_put_off_is_dropped() -> None:
     assert world.counts(topic=topic) == (1, 0, 0, 1, 0)
 
 
-@pytest.mark.parametrize("kind", ["Exclusive", "Shared"])
+@pytest.mark.parametrize("kind", ["Exclusive", "Shared", "Key_Shared"])
 def test_a_filter_that_fails_delivers_is_counted_and_logged_once(kind) -> None:
     world = World()
     consumer = world.subscribed(LOUD, 10, subType=kind)

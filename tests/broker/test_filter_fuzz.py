@@ -73,7 +73,7 @@ def test_any_filter_with_any_schema_on_any_entries(meta: FilterMeta, schema: Sch
     broker = make_broker()
     good, bad = Peer(broker), Peer(broker)
     good.producer()
-    for kind in ("Exclusive", "Shared"):
+    for kind in ("Exclusive", "Shared", "Key_Shared"):
         fields = {"subscription": kind, "subType": kind, "initialPosition": "Earliest", "topic": TOPIC, "filter_meta": meta}
         bad.send("subscribe", consumer_id=1, request_id=1, **fields, **({"schema": schema} if schema is not None else {}))
         (answer,) = bad.answers()

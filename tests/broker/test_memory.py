@@ -100,7 +100,7 @@ def test_old_ids_do_no_harm(broker):
     peer.subscribe(kind="Shared")
     publish(peer, 35)
     peer.flow(35)
-    peer.acknowledge(29, kind="Cumulative")
+    peer.acknowledge(*range(30))
     assert entries(broker).first == 30
     peer.acknowledge(0, 5, 29)
     old = [{"ledgerId": 1, "entryId": 3, "ack_set": [1]}]
@@ -125,3 +125,13 @@ def test_a_full_ledger_by_bytes(monkeypatch):
     assert (found[2].publish_time, found[-1].publish_time, [one.publish_time for one in found[3:]]) == (2, 4, [3, 4])
     with pytest.raises(IndexError, match="freed"):
         found[1]
+
+
+def test_what_is_left_is_estimated_by_ledgers(monkeypatch):
+    monkeypatch.setattr(memory, "LEDGER_BYTES", 100)
+    found = Entries()
+    for size in (30, 90, 150, 10, 20, 60):  # ledgers of 120, 150 and 90 bytes
+        found.append(Entry(bytes(size), 1, False, 0))
+    assert [found.estimated_bytes_from(index) for index in range(7)] == [360, 300, 240, 90, 60, 30, 0]
+    found.free(3)
+    assert [found.estimated_bytes_from(index) for index in range(3, 7)] == [90, 60, 30, 0]

@@ -43,7 +43,7 @@ def test_filters_are_there_after_a_restart_and_an_unload() -> None:
     assert after.counts() == (5, 1, 4, 0, 0)
     after.broker.admin.unload_topic(TOPIC)
     assert after.subscribed({}, 10).texts() == []
-    assert after.stats()["msgBacklog"] == 4
+    assert after.stats()["msgBacklog"] == 3, "entries"
     assert after.counts() == (4, 4, 0, 0, 0), "counters begin anew"
 
 

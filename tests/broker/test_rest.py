@@ -5,35 +5,31 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from urllib.parse import parse_qsl, quote
+from urllib.parse import quote
 
 import jwt
 import pytest
 
-from conformance.targets.admin import OPERATIONS, check_arguments, request
-from refimpl.broker import Broker, Configuration
+from conformance.targets.operations import OPERATIONS, check_arguments, request
+from refimpl.broker import Broker, Configuration, Member
 from refimpl.broker.admin import Admin
 from refimpl.broker.rest import ROUTES, handle
+from refimpl.broker.unsupported import UNSUPPORTED
 from refimpl.proposals.administration import AdminRequest
 from refimpl.wire import command, encode_frame, encode_payload
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata
+from tests.fakes.admin_calls import ask
 from tests.fakes.broker_peer import Peer
 
 NS = "public/default"
 T = f"persistent://{NS}/t"
 VALUES = {
     "tenant": "acme", "namespace": "public/n", "topic": T, "role": "reader", "actions": ["consume"], "partitions": 2,
-    "subscription": "s", "properties": {}, "count": 2,
+    "subscription": "s", "properties": {}, "count": 2, "timestamp": 0,
+    "of": "public/n", "policy": "deduplication", "value": True, "bundle": "0x00000000_0x40000000", "seconds": 5,
+    "message_id": {"ledgerId": 0, "entryId": 0},
 }  # fmt: skip
 PRIVATE = {"check_access", "authenticate"}
-
-
-def ask(broker: Broker, method: str, path: str, body: object = None, token: str | None = None, raw: bytes | None = None):
-    place, _, query = path.partition("?")
-    data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
-    answer = handle(broker, AdminRequest(method, place, dict(parse_qsl(query)), data, token), 0.0)
-    is_json = answer.content_type == "application/json" and answer.body
-    return answer.status, json.loads(answer.body) if is_json else answer.body
 
 
 def call(broker: Broker, op: str, args: object = None):
@@ -62,17 +58,36 @@ def test_every_operation_of_the_suite_has_a_route_and_none_is_answered_as_unknow
 def test_every_operation_of_the_broker_has_a_route():
     operations = {name for name, _ in inspect.getmembers(Admin, inspect.isfunction) if not name.startswith("_")} - PRIVATE
     routed = {route.operation.__name__.lstrip("_") for route in ROUTES}
-    assert operations - routed == {"peek_message"}
+    assert operations == routed & operations
     assert len({(route.method, route.template) for route in ROUTES}) == len(ROUTES)
+
+
+NO_TENANTS = [
+    (None, "TenantInfo is null"),
+    ({}, "Clusters cannot be null"),
+    ({"allowedClusters": []}, "Clusters cannot be empty or blank"),
+    ({"allowedClusters": ["none"]}, "Clusters do not exist"),
+    ({"allowedClusters": ["standalone", "none"]}, "Clusters do not exist"),
+    ({"allowedClusters": ["standalone"], "adminRoles": [" "]}, "AdminRoles contains whitespace in the beginning or end."),
+]
 
 
 def test_life_of_a_tenant(broker):
     assert call(broker, "create_tenant", {"tenant": "acme", "admin_roles": ["boss"], "allowed_clusters": ["standalone"]})[0] == 204
     assert broker.store.tenants["acme"] == {"boss"}
     assert ask(broker, "GET", "/admin/v2/tenants") == (200, ["acme", "public", "pulsar"])
-    assert ask(broker, "PUT", "/admin/v2/tenants/acme", {}) == (409, {"reason": "Tenant already exist"})
-    assert ask(broker, "PUT", "/admin/v2/tenants/a%2Fb", {})[0] == 412
+    here = {"allowedClusters": ["standalone"]}
+    assert ask(broker, "PUT", "/admin/v2/tenants/acme", here) == (409, {"reason": "Tenant already exist"})
+    assert ask(broker, "PUT", "/admin/v2/tenants/a%2Fb", here) == (412, {"reason": "Tenant name is not valid"})
     assert ask(broker, "PUT", "/admin/v2/tenants/x", {"adminRoles": "boss"})[0] == 400
+    for method in ("PUT", "POST"):
+        for body, reason in NO_TENANTS:
+            assert ask(broker, method, "/admin/v2/tenants/acme", body) == (412, {"reason": reason})
+    assert ask(broker, "GET", "/admin/v2/tenants/acme") == (200, {"adminRoles": ["boss"], **here})
+    assert ask(broker, "POST", "/admin/v2/tenants/acme", {"adminRoles": ["b", "a"], **here}) == (204, b"")
+    assert ask(broker, "GET", "/admin/v2/tenants/acme") == (200, {"adminRoles": ["a", "b"], **here})
+    assert ask(broker, "GET", "/admin/v2/tenants/none") == (404, {"reason": "Tenant does not exist"})
+    assert ask(broker, "POST", "/admin/v2/tenants/none", here) == (404, {"reason": "Tenant none not found"})
     assert ask(broker, "PUT", "/admin/v2/tenants/x", [])[0] == 400
     assert call(broker, "create_namespace", "acme/n")[0] == 204
     assert call(broker, "delete_tenant", "acme")[0] == 409
@@ -113,7 +128,7 @@ def test_life_of_a_topic(broker):
     assert call(broker, "topic_stats", f"{T}x")[0] == 404
     assert ask(broker, "GET", f"/admin/v2/persistent/{NS}/t/internalStats?metadata=false")[0] == 200
     assert call(broker, "unload_topic", T)[0] == 204
-    assert ask(broker, "GET", f"/lookup/v2/topic/persistent/{NS}/t")[1]["brokerUrl"] == broker.service_url
+    assert ask(broker, "GET", f"/lookup/v2/topic/persistent/{NS}/t")[1]["brokerUrl"] == broker.members.leader.service_url
     assert call(broker, "list_topics", NS) == (200, [T])
     assert ask(broker, "GET", f"/admin/v2/namespaces/{NS}/topics?includeSystemTopic=false&mode=ALL") == (200, [T])
     assert ask(broker, "GET", f"/admin/v2/namespaces/{NS}/topics?mode=NON_PERSISTENT") == (200, [])
@@ -228,7 +243,35 @@ def test_wrong_methods(broker, method, path, allowed):
     assert json.loads(answer.body) == {"reason": f"{path} takes {allowed}"}
 
 
+@pytest.mark.parametrize(("status", "method", "path"), [
+    (503, "GET", "/admin/v3/transactions/coordinators"), (503, "GET", "/admin/v3/packages/function/public/default"),
+    (409, "GET", "/admin/v3/functions/public/default"), (409, "DELETE", "/admin/v3/sources/public/default/x"), (409, "PUT", "/admin/v2/worker/rebalance"),
+    (405, "GET", f"/admin/v2/namespaces/{NS}/publishRate"), (405, "DELETE", f"/admin/v2/persistent/{NS}/t/maxProducers"),
+    (405, "PUT", "/admin/v2/clusters/standalone"), (405, "GET", "/admin/v2/brokers/configuration"), (405, "PUT", f"/admin/v2/non-persistent/{NS}/t/compaction"),
+    (405, "DELETE", f"/admin/v2/namespaces/{NS}/0x00000000_0xffffffff"), (405, "POST", f"/topics/persistent/{NS}/t"),
+])  # fmt: skip
+def test_what_pulsar_has_and_this_broker_has_not_is_not_unknown(broker, status, method, path):
+    assert ask(broker, method, path) == (status, {"reason": f"{method} {path} is not supported by this broker"})
+
+
+def test_each_path_that_is_not_supported_is_refused_so(broker):
+    values = {"domain": "persistent", "tenant": "public", "namespace": "default"}
+    routes = {(route.method, re.sub(r"{.*?}", "{}", route.template)) for route in ROUTES}
+    for one in UNSUPPORTED:
+        assert (one.method, re.sub(r"{.*?}", "{}", one.template)) not in routes, "this one is supported"
+        path = re.sub(r"{(.*?)}", lambda found: values.get(found[1], "x"), one.template)
+        assert ask(broker, one.method, path)[1]["reason"] == f"{one.method} {path} is not supported by this broker"
+
+
 def test_health_clusters_and_settings(broker):
+    addresses = {"serviceUrl": Member().admin_url, "brokerServiceUrl": Member().service_url}
+    assert ask(broker, "GET", "/admin/v2/clusters/standalone") == (200, addresses)
+    assert ask(broker, "GET", "/admin/v2/clusters/none") == (404, {"reason": "Cluster does not exist"})
+    assert ask(broker, "GET", "/admin/v2/brokers") == ask(broker, "GET", "/admin/v2/brokers/standalone") == (200, ["127.0.0.1:8080"])
+    assert ask(broker, "GET", "/admin/v2/brokers/leaderBroker") == (200, {"brokerId": "127.0.0.1:8080", "serviceUrl": Member().admin_url})
+    assert ask(broker, "GET", "/admin/v2/brokers/version") == (200, broker.server_version.encode())
+    assert ask(broker, "GET", "/admin/v2/brokers/ready") == (200, b"ok")
+    assert ask(broker, "GET", "/admin/v2/brokers/backlog-quota-check") == (204, b"")
     assert call(broker, "broker_health") == (200, b"ok")
     assert call(broker, "clusters") == (200, ["standalone"])
     assert call(broker, "runtime_configuration")[1]["subscriptionPatternMaxLength"] == "50"
@@ -249,7 +292,7 @@ def test_who_may():
     assert status(None, "GET", "/admin/v2/clusters") == 401
     assert status(None, "GET", "/nothing") == 401
     assert ask(broker, "GET", "/admin/v2/clusters", token="nonsense")[0] == 401
-    assert status("root", "PUT", "/admin/v2/tenants/acme", {"adminRoles": ["boss"]}) == 204
+    assert status("root", "PUT", "/admin/v2/tenants/acme", {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}) == 204
     assert status("boss", "GET", "/admin/v2/tenants") == 403
     assert status("boss", "GET", "/admin/v2/clusters") == 200
     assert status("boss", "PUT", "/admin/v2/namespaces/acme/n", {}) == 204

@@ -126,11 +126,20 @@ def test_a_broker_from_before_the_proposal() -> None:
     assert peer.session.closing
 
 
-@pytest.mark.parametrize("name", ["newTxn", "addPartitionToTxn"])
-def test_what_is_not_built_is_refused_politely(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("newTxn", "CommandError"),
+        ("addPartitionToTxn", "CommandError"),
+        ("endTxnOnPartition", "CommandEndTxnOnPartitionResponse"),
+        ("endTxnOnSubscription", "CommandEndTxnOnSubscriptionResponse"),
+    ],
+)
+def test_what_is_not_built_is_refused_politely(name: str, form: str) -> None:
+    """In the forms of a 4.2.4 without transactions."""
     peer = Peer(make_broker())
     answer = peer.ask(name, request_id=9)
-    assert (answer.DESCRIPTOR.name, answer.request_id, answer.error) == ("CommandError", 9, NotAllowedError)
+    assert (answer.DESCRIPTOR.name, answer.request_id, answer.error) == (form, 9, NotAllowedError)
     assert not peer.session.closing
 
 

@@ -116,7 +116,7 @@ def test_who_may_watch_and_look_up() -> None:
 def test_messages_of_a_segment_outlive_the_broker(broker: Broker) -> None:
     broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     peer = Peer(broker)
-    assert peer.ask("lookupTopic", topic=X, request_id=1).brokerServiceUrl == broker.service_url
+    assert peer.ask("lookupTopic", topic=X, request_id=1).brokerServiceUrl == broker.members.leader.service_url
     assert peer.ask("partitionMetadata", topic=SEGMENT, request_id=1).partitions == 0
     peer.producer(SEGMENT)
     peer.publish("a", "b")

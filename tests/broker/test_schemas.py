@@ -5,9 +5,9 @@ import json
 import pytest
 
 from refimpl.broker import avro_schemas
-from refimpl.broker.rest import AdminResponse, handle
+from refimpl.broker.rest import handle
 from refimpl.broker.schemas import MOST_VERSIONS, version_bytes
-from refimpl.proposals.administration import AdminRequest
+from refimpl.proposals.administration import AdminRequest, AdminResponse
 from refimpl.wire.pulsar_api_pb2 import IncompatibleSchema, InvalidTopicName, KeyValue, Schema, TopicNotFound
 from tests.fakes.broker_peer import TOPIC, Peer, make_broker
 

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from refimpl.broker import Broker, Configuration
+from refimpl.broker import Broker, Configuration, Member
 from refimpl.net.client import Client, Consumer, Producer
 from refimpl.net.client_memory import memory_dial
 from refimpl.net.memory_link import NO_FAULTS, Faults, MemoryLink
@@ -95,7 +95,7 @@ class World:
         )
         self.note(f"a broker starts: {bad if faults else 'no faults'}")
         filters = {**BUILT_IN, "Moody": self.moody.of}
-        broker = Broker(Configuration(), store=self.store, service_url="pulsar://broker:6650", plugins={"pip191": filters})
+        broker = Broker(Configuration(), store=self.store, members=[Member("pulsar://broker:6650")], plugins={"pip191": filters})
         self.link = MemoryLink(broker, faults=bad if faults else NO_FAULTS, log=self.broken.append)
 
     async def dial(self, host: str, port: int, factory: Any) -> Any:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import ssl
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 
-from refimpl.client import EARLIEST, BrokerRefused, ClientOptions, Closed, ConnectionLost, MessageId, QueueFull
+from refimpl.client import EARLIEST, BrokerRefused, ClientOptions, Closed, ConnectionLost, MessageId, QueueFull, TimedOut
+from refimpl.configuration import Configuration
 from refimpl.net.client import Client
 from refimpl.net.memory_link import Faults
 from refimpl.net.serving import serving
 from refimpl.wire.pulsar_api_pb2 import LZ4, CommandSubscribe
+from tests.fakes.certificates import Certificates
 from tests.fakes.client_world import URL, World, eventually, received, virtually
 
 S = CommandSubscribe
@@ -289,9 +290,9 @@ def test_wrong_arguments_are_value_errors_at_once() -> None:
 
 
 @contextlib.asynccontextmanager
-async def served(tls: Any = None) -> AsyncIterator[str]:
-    async with asyncio.timeout(60), serving(tls=tls) as one:
-        yield one.service_url
+async def served(settings: Mapping[str, str] | None = None) -> AsyncIterator[str]:
+    async with asyncio.timeout(60), serving(Configuration.from_settings(settings or {})) as one:
+        yield one.service_url_tls or one.service_url
 
 
 def test_over_tcp() -> None:
@@ -306,16 +307,13 @@ def test_over_tcp() -> None:
     gc.collect()
 
 
-def test_over_tls() -> None:
-    authority = trustme.CA()
-    server, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
-    authority.issue_cert("127.0.0.1").configure_cert(server)
-    authority.configure_trust(trusting)
+def test_over_tls(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
 
     async def main() -> None:
-        async with served(server) as url:
+        async with served({**certificates.settings, "brokerServicePortTls": "0"}) as url:
             assert url.startswith("pulsar+ssl://")
-            async with Client(url, tls=trusting) as client:
+            async with Client(url, tls=certificates.trusting()) as client:
                 consumer = await client.subscribe("t", "s")
                 producer = await client.create_producer("t")
                 await producer.send(b"secret")
@@ -339,3 +337,17 @@ def test_a_real_refusal_is_the_brokers_own_error() -> None:
                 await client.subscribe("t", "s")
 
     virtually(test)
+
+
+def test_list_above_the_frame_limit_is_an_error_that_says_so() -> None:
+    async def test(world: World) -> None:
+        for number in range(120):
+            world.broker.admin.create_topic(f"persistent://public/default/{'x' * 80}-{number}")
+        async with world.client() as client:
+            with pytest.raises(
+                TimedOut, match=r"no list .* within 30 s; the last attempt ended so: .* a frame of \d+ bytes, 10340 are allowed"
+            ):
+                await client.subscribe_pattern("persistent://public/default/.*", "s")
+            await (await client.create_producer("persistent://public/default/other")).send(b"served")
+
+    virtually(test, max_message_size=100)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from refimpl.broker import Broker
+from refimpl.broker import Broker, Member
 from refimpl.broker.broker import PROPOSALS
 from refimpl.client import MessageFilterPolicy
 from refimpl.net.client import Client, Consumer
@@ -49,7 +49,7 @@ class World:
 
     def _start(self, faults: Faults) -> None:
         proposals = PROPOSALS if self.choice.random() < 0.6 else PROPOSALS - {"pr7629"}
-        self.broker = Broker(store=self.store, proposals=proposals, service_url=URL)
+        self.broker = Broker(store=self.store, proposals=proposals, members=[Member(URL)])
         self.link = MemoryLink(self.broker, faults=faults)
 
     async def dial(self, host: str, port: int, protocol_factory: Callable[[], asyncio.Protocol]) -> asyncio.Transport:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from refimpl.broker import Broker
+from refimpl.broker import Broker, Member
 from refimpl.broker.broker import PROPOSALS
 from refimpl.broker.requests import REQUESTS
 from refimpl.client import BrokerRefused, MessageFilterPolicy, avro_schema, json_schema
@@ -29,7 +29,7 @@ def replace_broker(world: World, *, supported: bool) -> None:
     """Let another broker take over on the same store."""
     proposals = PROPOSALS if supported else PROPOSALS - {"pr7629"}
     world.link.close()
-    world.broker = Broker(store=world.broker.store, service_url=URL, proposals=proposals)
+    world.broker = Broker(store=world.broker.store, members=[Member(URL)], proposals=proposals)
     world.link = MemoryLink(world.broker)
 
 
@@ -386,7 +386,7 @@ def test_filters_of_others_work_on_both_sides(supported: bool) -> None:
     async def test(world: World) -> None:
         world.link.close()
         proposals = PROPOSALS if supported else PROPOSALS - {"pr7629"}
-        world.broker = Broker(service_url=URL, proposals=proposals, plugins={"pr7629": registry})
+        world.broker = Broker(members=[Member(URL)], proposals=proposals, plugins={"pr7629": registry})
         world.link = MemoryLink(world.broker)
         async with world.client(message_filters=registry) as client:
             consumer = await client.subscribe(T, "s", message_filter_policy=policy, **STEPS_IN)

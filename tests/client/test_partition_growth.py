@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from refimpl.broker import Broker, Configuration
+from refimpl.broker import Broker, Configuration, Member
 from refimpl.broker.broker import PROPOSALS
 from refimpl.client import EARLIEST, BrokerRefused, ClientOptions
 from refimpl.net.client import Client, Consumer, Producer
@@ -35,7 +35,7 @@ class World:
         self.start()
 
     def start(self, proposals: frozenset[str] = PROPOSALS, configuration: Configuration | None = None) -> None:
-        broker = Broker(configuration, store=self.store, proposals=proposals, service_url=URL)
+        broker = Broker(configuration, store=self.store, proposals=proposals, members=[Member(URL)])
         self.link = MemoryLink(broker, log=self.defects.append)
 
     def stop(self) -> None:

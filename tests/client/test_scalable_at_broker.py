@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from refimpl.broker import PROPOSALS, Broker
+from refimpl.broker import PROPOSALS, Broker, Member
 from refimpl.client import BrokerRefused, Closed
 from refimpl.client.followed_topics import RETRY_SECONDS
 from refimpl.client.scalable_producer import segment_hash
@@ -87,7 +87,7 @@ def test_a_topic_that_does_not_exist() -> None:
 def test_a_broker_from_before_refuses_and_keeps_the_connection() -> None:
     async def test(world: World) -> None:
         world.link.close()
-        world.broker = Broker(service_url="pulsar://broker:6650", proposals=PROPOSALS - {"pr25648"})
+        world.broker = Broker(members=[Member("pulsar://broker:6650")], proposals=PROPOSALS - {"pr25648"})
         world.link = MemoryLink(world.broker)
         async with world.client() as client:
             with pytest.raises(BrokerRefused) as caught:

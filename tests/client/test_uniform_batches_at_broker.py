@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refimpl.broker import Broker
+from refimpl.broker import Broker, Member
 from refimpl.broker.broker import PROPOSALS
 from refimpl.client import (
     MessageId,
@@ -148,7 +148,7 @@ def test_the_example_through_a_filter(options: ProducerOptions, properties: dict
 
 def test_at_a_broker_from_before_the_proposal_a_filter_filters_nothing() -> None:
     async def test(world: World) -> None:
-        world.broker = Broker(proposals=PROPOSALS - {"pip191"}, service_url="pulsar://broker:6650")
+        world.broker = Broker(proposals=PROPOSALS - {"pip191"}, members=[Member("pulsar://broker:6650")])
         world.link = MemoryLink(world.broker)
         async with world.client() as client:
             consumer = await client.subscribe("t", "s", subscription_properties={"entry-filter.region": "eu", "entry-filter.": "x"})

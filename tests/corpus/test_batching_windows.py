@@ -10,7 +10,8 @@ from conformance.corpus.batching.entries import both
 from conformance.corpus.batching.laws import LAWS, find
 from conformance.corpus.batching.settings import Setting, Want, frequent_values
 from conformance.corpus.batching.sizes import varint_bytes
-from conformance.corpus.batching.windows import with_batches
+from conformance.corpus.batching.slices import slices
+from conformance.corpus.batching.windows import PRODUCER, with_batches
 from conformance.corpus.jobs import batches_agree
 from conformance.corpus.session import frame_of
 from refimpl.proposals.uniform_batches import Reason
@@ -40,7 +41,7 @@ def corpus(spark):
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_all_laws_hold_on_an_awkward_corpus(corpus, setting):
-    found = find(both(corpus, setting, WANTS), setting, WANTS)
+    found = find([both(corpus, setting, WANTS)], setting, WANTS)
     assert broken(found) == {}
     checked = {one.name: one.checked for one in found.outcomes}
     assert [one.name for one in found.outcomes] == [law.name for law in LAWS]
@@ -48,6 +49,24 @@ def test_all_laws_hold_on_an_awkward_corpus(corpus, setting):
     assert checked["verdicts"] == len(WANTS) * found.counters["entries"]
     if setting.name == "java":
         assert set(found.counters["reasons"]) == {reason.name for reason in Reason} - {"OTHER_KIND"}
+
+
+def test_slices_tell_together_what_the_corpus_tells(corpus):
+    cut, setting = slices(corpus, 3), SETTINGS[1]
+    parts = list(cut)
+    producers = [{tuple(row) for row in part.select(*PRODUCER).distinct().collect()} for part in parts]
+    assert len(parts) == 3
+    assert sum(map(len, producers)) == len(set().union(*producers)) == corpus.select(*PRODUCER).distinct().count()
+    whole = find([both(corpus, setting, WANTS)], setting, WANTS)
+    assert find((both(part, setting, WANTS) for part in parts), setting, WANTS) == whole
+    first, *others = (both(part, setting, WANTS) for part in parts if part.count())
+    unsent = sql.col("plan")["number"] == 0
+    nothing = sql.lit(None).cast(others[0].schema["found"].dataType)
+    lost = others[0].withColumns(
+        {"found": sql.when(unsent, nothing).otherwise(sql.col("found")), "times": sql.when(unsent, 0).otherwise(1)}
+    )
+    assert broken(find([first, lost], setting, WANTS))["none-lost"]
+    cut.unpersist()
 
 
 def test_long_runs_are_jumped_through_in_pieces(spark):
@@ -76,7 +95,7 @@ def test_long_runs_are_jumped_through_in_pieces(spark):
 
 def test_a_filter_on_a_value_that_is_not_extracted_loses_messages_if_it_rejects_the_rest(corpus):
     setting, wants = Setting("region", {"region": ("eu",)}), (Want("region", "EU", "reject"), Want("region", "EU"))
-    found = find(both(corpus, setting, wants), setting, wants)
+    found = find([both(corpus, setting, wants)], setting, wants)
     rejecting, accepting = found.counters["consumers"]
     assert rejecting["messages_lost"] == rejecting["wanted"] > 0
     assert (accepting["messages_lost"], accepting["wanted"]) == (0, rejecting["wanted"])

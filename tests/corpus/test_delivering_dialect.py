@@ -181,6 +181,14 @@ def test_only_negative_branches_are_disputed():
     assert by_reference(Schema.Avro, payloads[2])
 
 
+def test_a_number_of_more_than_ten_bytes_is_disputed():
+    payloads = [varint(1) + varint(2) + b"eu" + number + varint(2) + b"eu" for number in (b"\x80" * 9 + b"\0", b"\x80" * 10 + b"\0")]
+    found, disputed = texts(pa.array(payloads, pa.binary()), RECORD, ["region"])
+    assert found["region"].to_pylist() == ["eu", None]
+    assert disputed.tolist() == [False, True]
+    assert all(by_reference(Schema.Avro, one) for one in payloads)
+
+
 def entry(number, payload):
     header = MessageMetadata(producer_name="p", sequence_id=number, publish_time=0).SerializeToString()
     return {

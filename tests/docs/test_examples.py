@@ -58,7 +58,7 @@ def test_the_fixtures_are_used_as_the_page_says(tmp_path):
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout
-    assert "3 passed" in done.stdout
+    assert "7 passed" in done.stdout
 
 
 def test_messages_are_filtered_as_the_page_says():

@@ -82,7 +82,7 @@ class Player:
                 add(log.End, step=f"{group.number}.0.0", status=200, body=item[1])
             elif isinstance(item, tuple) and item[0] in ("problem", "stumble"):
                 group = machine.wanted()[0]  # type: ignore[index]
-                add(log.Begin, step=f"{group.number}.0.0", what="admin")
+                add(log.Begin, step=f"{group.number}.0.0", what="admin", detail={"calls": group.lanes[0][0].spec["calls"]})
                 add(log.End, step=f"{group.number}.0.0", status=409 if item[0] == "problem" else 500, problem=item[1])
         trial_log.finished = log.Finished(key="test/case#0", t=time)
         return judge(program, trial_log, levels.get("levels", {}), slow)

@@ -12,11 +12,11 @@ from refimpl.wire import pulsar_api_pb2 as pb
 ABSENT = Absent()
 
 TABLE = [
-    (7, [7], [(8, "f: expected 7, got 8"), (True, "f: expected 7, got True"), ("7", 'f: expected 7, got "7"')]),
-    (1, [1], [(True, "f: expected 1, got True")]),
-    (True, [True], [(1, "f: expected True, got 1"), (ABSENT, "f: expected True, got nothing (the field is absent)")]),
+    (7, [7], [(8, "f: expected 7, got 8"), (True, "f: expected 7, got true"), ("7", 'f: expected 7, got "7"')]),
+    (1, [1], [(True, "f: expected 1, got true")]),
+    (True, [True], [(1, "f: expected true, got 1"), (ABSENT, "f: expected true, got nothing (the field is absent)")]),
     ("a", ["a", b"a"], [("b", 'f: expected "a", got "b"')]),
-    (False, [False, Absent(False)], [(Absent(True), "f: expected False, got nothing (the field is absent)")]),
+    (False, [False, Absent(False)], [(Absent(True), "f: expected false, got nothing (the field is absent)")]),
     (0, [Absent(0)], [(ABSENT, "f: expected 0, got nothing (the field is absent)")]),
     (
         [1, 2],
@@ -49,7 +49,7 @@ TABLE = [
         [(1, "f: expected a number above 1, got 1"), (ABSENT, "f: expected a number above 1, got nothing (the field is absent)")],
     ),
     ({"$gte": 1, "$lt": 4}, [1, 3], [(4, "f: expected a number below 4, got 4"), (0, "f: expected a number of at least 1, got 0")]),
-    ({"$lt": 1}, [0], [(1, "f: expected a number below 1, got 1"), (True, "f: expected a number below 1, got True")]),
+    ({"$lt": 1}, [0], [(1, "f: expected a number below 1, got 1"), (True, "f: expected a number below 1, got true")]),
     (
         {"$bag": ["a", "b"]},
         [["b", "a"]],

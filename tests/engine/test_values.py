@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.engine.values import ValueProblem, resolve, variables_of
+from conformance.engine.values import NOW, ValueProblem, resolve, variables_of
 
 ENV = {"ns": "public/x", "n": 3, "all": ["b", "a"], "@seed": 5}
 
@@ -41,6 +41,12 @@ def test_random_is_the_same_for_the_same_seed():
     spec = {"$random": [0.0, 1.0]}
     assert resolve(spec, {"@seed": 1}) == resolve(spec, {"@seed": 1}) != resolve(spec, {"@seed": 2})
     assert resolve({"$random": [3, 9]}, {"@seed": 1}) in range(3, 10)
+
+
+def test_now_is_known_only_while_an_action_is_performed():
+    assert resolve({"$now": 1.5}, {NOW: 1000.25}) == 1_001_750
+    with pytest.raises(ValueProblem, match="the time of an action"):
+        resolve({"$now": 0}, ENV)
 
 
 def test_variable_that_is_not_set_names_those_that_are():

@@ -212,6 +212,11 @@ def test_admin_call_that_fails_is_an_error_of_the_harness(play):
     assert "409 exists" in outcome.diagnosis.summary
 
 
+def test_namespace_of_which_something_is_left_makes_it_untestable(play):
+    outcome = play("steps: [{admin: {delete_namespace: {namespace: x, force: true}}}]", [("problem", "409 in-flight topics")])
+    assert (outcome.verdict, "in-flight" in outcome.diagnosis.summary) == (Verdict.UNTESTABLE, True)
+
+
 def test_admin_interface_that_stumbles_makes_it_inconclusive(play):
     assert play("steps: [{admin: {create_topic: x}}]", [("stumble", "500 closed channel")]).verdict is Verdict.INCONCLUSIVE
 

@@ -24,15 +24,14 @@ from conformance.explore.player import Player, Step
 from conformance.explore.world import NAMESPACES, Action
 from conformance.running.connection import Allowance
 from conformance.targets import AdminClient, Endpoint
-from refimpl.broker import Broker, Configuration
+from refimpl.broker import Broker, Configuration, Member
 from refimpl.broker.broker import PROPOSALS
-from refimpl.broker.rest import AdminResponse
 from refimpl.net.client import Client
 from refimpl.net.client_memory import memory_dial
 from refimpl.net.memory_link import NO_FAULTS, Faults, MemoryConnection, MemoryLink
 from refimpl.net.virtual_time import VirtualTimeLoop
 from refimpl.proposals import scalable_topics
-from refimpl.proposals.administration import AdminRequest
+from refimpl.proposals.administration import AdminRequest, AdminResponse
 from refimpl.proposals.profiles import PROFILES
 from refimpl.proposals.topic_list import TopicChanges, topics_hash
 from refimpl.store import MemoryStore
@@ -208,7 +207,7 @@ class World:
         )
         proposals = PROPOSALS if self.growth is None or self.growth.is_offered() else PROPOSALS - {"pip247"}
         broker = Broker(
-            self.configuration, store=self.store, profiles=self.profiles, proposals=proposals, service_url="pulsar://broker:6650"
+            self.configuration, store=self.store, profiles=self.profiles, proposals=proposals, members=[Member("pulsar://broker:6650")]
         )
         self.link = MemoryLink(broker, faults=bad if faults else NO_FAULTS, log=self.broken.append)
         self.note(f"a broker starts: {bad if faults else 'no faults'}, {', '.join(sorted(proposals))}")
@@ -255,7 +254,7 @@ class World:
         async def settle(_: Player) -> None:
             await asyncio.sleep(0)
 
-        endpoint = Endpoint(name="comes and goes", service_url=URL, admin_url="http://broker:8080", in_process=self)  # type: ignore[arg-type]
+        endpoint = Endpoint(name="comes and goes", members=[Member(URL)], admin_url="http://broker:8080", in_process=self)  # type: ignore[arg-type]
         async with AdminClient(endpoint) as admin:
             player = Player(endpoint, admin, self.scenario.world, NAMES, settle, Allowance(1 << 40))  # it asks for weeks
             player.steps.append(Step(None))

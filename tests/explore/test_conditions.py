@@ -9,8 +9,9 @@ import pytest
 
 from conformance.explore.conditions import entry_for, known_problem
 from conformance.explore.difference import Difference
+from conformance.explore.lines import Line
 from conformance.explore.player import Step
-from conformance.explore.said import Count, Line, Told
+from conformance.explore.said import Count, Told
 from conformance.explore.world import Action, Scenario, World
 from refimpl.wire import Frame, FrameDecoder, command, encode_frame, encode_payload
 from refimpl.wire.pulsar_api_pb2 import MessageIdData, MessageMetadata
@@ -159,6 +160,14 @@ def test_a_message_of_before_an_unload_may_be_missing_only_for_a_later_subscript
     assert seen.finding(None) is None  # it came later
     seen.missing = (message("b", "x3", consumer_id=1),)
     assert seen.finding(None) is None  # r was there before
+    told.consumers["c", 1] = {"topic": TOPIC, "subscription": "shared", "subType": "Shared"}
+    seen.missing = (message(told.subscription(TOPIC, "shared"), "x3"),)
+    assert seen.finding(None) == "a freedom"
+    told.acknowledged.clear()
+    assert seen.finding(None) is None
+    told.asks("b", {"seek": {"consumer_id": 1, "request_id": 2}})
+    told.heard("b", frame("success", request_id=2))
+    assert seen.finding(None) == "a freedom"  # r is elsewhere now
 
 
 def test_a_message_may_be_missing_only_when_the_active_failover_consumer_has_left_right_after_a_delivery() -> None:

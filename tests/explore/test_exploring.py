@@ -142,7 +142,7 @@ def test_a_takeover_that_brings_nothing_is_known_only_if_the_next_message_ends_i
     def tells(tell: Callable[..., None]) -> Callable[..., None]:
         def told(subscription: Any, *joined: object) -> None:
             old = subscription._last_active
-            if old is not None and subscription._active() not in (None, old):
+            if old is not None and subscription.active not in (None, old):
                 subscription.stuck_at = len(subscription.topic.entries)
             tell(subscription, *joined)
 

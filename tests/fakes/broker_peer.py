@@ -2,7 +2,7 @@
 
 from google.protobuf.message import Message
 
-from refimpl.broker import Broker, Configuration
+from refimpl.broker import Broker, Configuration, Member
 from refimpl.wire import FrameDecoder, command, encode_batch, encode_frame, encode_payload, sub_message
 from refimpl.wire.batch import SingleMessage
 from refimpl.wire.frames import Frame
@@ -16,9 +16,9 @@ def make_broker(store=None, **settings: str) -> Broker:
 
 
 class Peer:
-    def __init__(self, broker: Broker, *, connect: bool = True, version: int = 21) -> None:
+    def __init__(self, broker: Broker, *, connect: bool = True, version: int = 21, member: Member | None = None) -> None:
         self.broker = broker
-        self.session = broker.connect(broker.now)
+        self.session = broker.connect(broker.now, member=member)
         self._decoder = FrameDecoder(max_frame_size=2**31)
         if connect:
             self.send("connect", client_version="test", protocol_version=version)

@@ -7,7 +7,7 @@ import gc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from refimpl.broker import Broker, Configuration
+from refimpl.broker import Broker, Configuration, Member
 from refimpl.client import Message
 from refimpl.net.client import Client, Consumer
 from refimpl.net.client_memory import memory_dial
@@ -21,8 +21,8 @@ T = "persistent://public/default/t"
 class World:
     """A broker in virtual time, and the transports of clients that reach it."""
 
-    def __init__(self, faults: Faults | None = None) -> None:
-        self.broker = Broker(Configuration(), service_url=URL)
+    def __init__(self, faults: Faults | None = None, **settings: Any) -> None:
+        self.broker = Broker(Configuration(**settings), members=[Member(URL)])
         self.link = MemoryLink(self.broker, faults=faults) if faults else MemoryLink(self.broker)
         self.transports: list[Any] = []
         self.log: list[str] = []
@@ -39,11 +39,11 @@ class World:
             transport.abort()
 
 
-def virtually(test: Callable[[World], Coroutine[Any, Any, None]], faults: Faults | None = None) -> None:
-    """Run a test in virtual time; nothing may be left of it."""
+def virtually(test: Callable[[World], Coroutine[Any, Any, None]], faults: Faults | None = None, **settings: Any) -> None:
+    """Run a test in virtual time, with settings of the broker; nothing may be left of it."""
 
     async def main() -> None:
-        world = World(faults)
+        world = World(faults, **settings)
         try:
             await asyncio.wait_for(test(world), 3600)
             left = asyncio.all_tasks() - {asyncio.current_task()}

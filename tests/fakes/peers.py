@@ -10,6 +10,7 @@ from conformance.targets import AttachedTarget, Endpoint
 from refimpl.wire import FrameDecoder, WireError, command, command_name, encode_frame
 
 PONG = encode_frame(command("pong"))
+TOPIC_NOT_FOUND = 11
 PLAIN = Endpoint(name="peer", service_url="pulsar://x")
 
 
@@ -26,6 +27,8 @@ class Peer:
             writer.write(encode_frame(command("partitionMetadataResponse", request_id=message.request_id)))
         elif name == "getTopicsOfNamespace":
             writer.write(encode_frame(command("getTopicsOfNamespaceResponse", request_id=message.request_id)))
+        elif name in ("subscribe", "producer"):
+            writer.write(encode_frame(command("error", request_id=message.request_id, error=TOPIC_NOT_FOUND, message="no such topic")))
 
     async def serve(self, reader, writer):
         decoder = FrameDecoder()
@@ -168,11 +171,23 @@ class HangsAtPing(Peer):
 
 @contextlib.asynccontextmanager
 async def running(peer: Peer, endpoint: Endpoint = PLAIN, tls: ssl.SSLContext | None = None) -> AsyncIterator[AttachedTarget]:
-    server = await asyncio.start_server(peer.serve, "127.0.0.1", 0, ssl=tls)
+    serving: list[asyncio.Task[None]] = []
+
+    async def serve(reader, writer):
+        serving.append(asyncio.current_task())
+        try:
+            await peer.serve(reader, writer)
+        finally:
+            writer.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     peer.server = server  # type: ignore[attr-defined]
     port = server.sockets[0].getsockname()[1]
     try:
         scheme = "pulsar+ssl" if tls else "pulsar"
         yield AttachedTarget(replace(endpoint, service_url=f"{scheme}://127.0.0.1:{port}"))
-    finally:
+    finally:  # what is still open when the loop ends is a warning in a later test
         server.close()
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)

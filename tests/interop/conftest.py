@@ -1,7 +1,7 @@
 """Stock clients against two brokers, always through a proxy whose record of frames is shown when a test fails.
 
-`broker` is the reference broker and a real Apache Pulsar in turn, `client` the PyPI and the Maven client. Java and Maven are needed for
-the Maven client and the real broker: without them those tests are skipped with the reason, in CI they fail.
+`broker` is the reference broker and a real Apache Pulsar in turn, `client` the PyPI and the Maven client, or each one of `EVERY_CLIENT`.
+Without the tools that a client or a real broker needs (Java and Maven, Go, Cargo, npm) tests are skipped with the reason, in CI they fail.
 """
 
 from __future__ import annotations
@@ -19,12 +19,21 @@ import pytest
 from conformance.targets import AdminClient, ApachePulsar, Endpoint
 from conformance.targets.process import tail
 from conformance.targets.reference import ReferenceTarget
-from tests.conftest import require_java
+from tests.conftest import require_java, skip_for
 from tests.fakes.frame_proxy import FrameProxy, frame_proxy
+from tests.interop.built_clients import missing_tool
 from tests.interop.java_client import VERSIONS
 from tests.interop.place import DEADLINE, Place, Test
+from tests.interop.results import Recorder, flow
 from tests.interop.stock_clients import Admin, Client, ClientProcess
 
+REAL = {"real": "4.2.4", "real-v5": "5.0.0-M1"}
+"""The releases that stock clients meet; the V5 client wants the second, all others are tried on the first."""
+EVERY_CLIENT = (
+    pytest.mark.parametrize("client", ["python", "java", "go", "rust", "flex", "java_v5"], indirect=True),
+    pytest.mark.parametrize("broker", ["reference", *(pytest.param(name, marks=pytest.mark.real) for name in REAL)], indirect=True),
+)
+"""Marks of the flows that all clients have, each at the reference and at its release. They are two, so that a broker starts once for all."""
 T = TypeVar("T")
 _namespaces = itertools.count(1)
 
@@ -81,9 +90,9 @@ def loop() -> Iterator[BackgroundLoop]:
 
 @pytest.fixture(scope="session", params=["reference", pytest.param("real", marks=pytest.mark.real)])
 def broker(request: pytest.FixtureRequest, loop: BackgroundLoop) -> Iterator[Endpoint]:
-    if request.param == "real":
+    if request.param in REAL:
         require_java()
-    target = ApachePulsar("4.2.4") if request.param == "real" else ReferenceTarget()
+    target = ApachePulsar(REAL[request.param]) if request.param in REAL else ReferenceTarget()
     with loop.entered(target.run()) as endpoint:
         yield endpoint
 
@@ -123,6 +132,8 @@ def client_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
 def client(request: pytest.FixtureRequest, client_process: Callable[[str], ClientProcess], proxy: FrameProxy) -> Iterator[Client]:
     if request.param in VERSIONS:
         require_java()
+    if tool := missing_tool(request.param):
+        skip_for(f"{tool} is not installed")
     client = Client(client_process(request.param), proxy.service_url)
     yield client
     if client.process.running:
@@ -154,8 +165,26 @@ def topic(namespace: str) -> str:
     return f"persistent://{namespace}/topic"
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the flows of clients at a release that is not theirs."""
+    foreign = [item for item in items if (of := flow(item)) and of[2] in REAL and (of[1] == "java_v5") != (of[2] == "real-v5")]
+    config.hook.pytest_deselected(items=foreign)
+    items[:] = [item for item in items if item not in set(foreign)]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--results", action="store_true", help="write what the flows of stock clients gave, for the table on the site")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--results", default=False) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder())
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    if (of := flow(item)) and call.when == "setup":
+        item.user_properties.append(("flow", of))
     report = yield
     proxy = getattr(item, "funcargs", {}).get("proxy")
     if report.failed and isinstance(proxy, FrameProxy):

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import socket
+import ssl
+import urllib.error
+import urllib.request
+from types import SimpleNamespace
 
 import pytest
+import trustme
 
 from refimpl.net import admin_http
 from refimpl.net.embedded import EmbeddedBroker
@@ -22,9 +28,22 @@ def broker():
         yield running
 
 
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate of the broker: its settings, who trusts it, and its authority as a file."""
+    folder, authority = tmp_path_factory.mktemp("tls"), trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    issued.private_key_pem.write_to_path(folder / "key.pem")
+    issued.cert_chain_pems[0].write_to_path(folder / "certificate.pem")
+    authority.cert_pem.write_to_path(folder / "authority.pem")
+    trusting = ssl.create_default_context(cafile=folder / "authority.pem")
+    paths = {"tlsCertificateFilePath": folder / "certificate.pem", "tlsKeyFilePath": folder / "key.pem"}
+    return SimpleNamespace(settings={"webServicePortTls": "0", **{key: str(path) for key, path in paths.items()}}, trusting=trusting)
+
+
 @contextlib.contextmanager
-def connection(broker):
-    host, port = broker.admin_url.rpartition("/")[2].split(":")
+def connection(broker, url=""):
+    host, port = (url or broker.admin_url).rpartition("/")[2].split(":")
     with socket.create_connection((host, int(port)), timeout=DEADLINE) as found:
         yield found
 
@@ -107,11 +126,13 @@ def test_names_that_are_no_text_are_refused(broker, name, place):
     assert broker.call(lambda one: one.persistent_topics("public/default")) == []
 
 
+IDLE = {"httpServerIdleTimeout": "100"}
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET /admin/v2/clu", b"GET /admin/v2/clusters HTTP/1.1\r\nHost: local"])
 @pytest.mark.parametrize("later", [False, True])
-def test_half_a_head_ends_with_the_connection(monkeypatch, sent, later):
-    monkeypatch.setattr(admin_http, "IDLE_SECONDS", 0.1)
-    with EmbeddedBroker() as broker, connection(broker) as peer:
+def test_half_a_head_ends_with_the_connection(sent, later):
+    with EmbeddedBroker(IDLE) as broker, connection(broker) as peer:
         if later:
             peer.sendall(request("GET", "/admin/v2/clusters"))
             assert peer.recv(65536).startswith(b"HTTP/1.1 200")
@@ -119,12 +140,78 @@ def test_half_a_head_ends_with_the_connection(monkeypatch, sent, later):
         assert peer.recv(65536) == b""
 
 
-def test_half_a_body_is_answered_by_408(monkeypatch):
-    monkeypatch.setattr(admin_http, "BODY_SECONDS", 0.1)
-    with EmbeddedBroker() as broker:
+def test_half_a_body_is_answered_by_408():
+    with EmbeddedBroker(IDLE) as broker:
         data = request("POST", f"{PERMISSIONS}/eve", b'["produce"]', Content_Type="application/json")
         assert raw(broker, data[:-3]) == 408
         assert broker.call(lambda one: one.admin.permissions("public/default")) == {}
+
+
+def test_an_answer_that_nobody_reads_ends_the_connection():
+    with EmbeddedBroker({**IDLE, "maxHttpServerConnections": "1"}) as broker, socket.socket() as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        peer.connect(("127.0.0.1", int(broker.admin_url.rpartition(":")[2])))
+        broker.call(lambda one: [one.admin.create_topic(f"persistent://public/default/{'x' * 1000}{n}") for n in range(8000)])
+        peer.sendall(request("GET", "/admin/v2/persistent/public/default"))
+        assert raw(broker, request("GET", "/admin/v2/clusters")) == 200, "there is room for another one again"
+
+
+@pytest.mark.parametrize(
+    ("settings", "sent", "status"),
+    [
+        ({"httpMaxRequestHeaderSize": "500"}, {"X": "y" * 400}, 200),
+        ({"httpMaxRequestHeaderSize": "500"}, {"X": "y" * 500}, 431),
+        ({}, {"X": "y" * 8000}, 200),
+        ({}, {"X": "y" * 8192}, 431),
+    ],
+)
+def test_a_head_that_is_too_large(settings, sent, status):
+    with EmbeddedBroker(settings) as broker:
+        assert raw(broker, request("GET", "/admin/v2/clusters", **sent)) == status
+
+
+def test_a_body_beyond_the_setting():
+    with EmbeddedBroker({"httpMaxRequestSize": "11"}) as broker:
+        for body, status in ((b'["produce"]', 204), (b'["produce"] ', 400)):
+            assert raw(broker, request("POST", f"{PERMISSIONS}/eve", body, Content_Type="application/json")) == status
+
+
+def test_requests_have_a_rate():
+    with EmbeddedBroker({"httpRequestsLimitEnabled": "true", "httpRequestsMaxPerSecond": "0.001"}) as broker:
+        assert [raw(broker, request("GET", "/admin/v2/clusters")) for _ in range(3)] == [200, 429, 429]
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_connections_beyond_the_limit_wait(certificate, tls):
+    settings = {"maxHttpServerConnections": "2", **certificate.settings}
+    with EmbeddedBroker(settings) as broker, contextlib.ExitStack() as stack:
+        two = [stack.enter_context(connection(broker)) for _ in range(2)]
+        for peer in two:
+            peer.sendall(request("GET", "/admin/v2/clusters"))
+            assert peer.recv(65536).startswith(b"HTTP/1.1 200")
+        third = stack.enter_context(connection(broker, broker.admin_url_tls if tls else broker.admin_url))
+        third.settimeout(0.2)
+        if tls:
+            with pytest.raises(TimeoutError):
+                certificate.trusting.wrap_socket(third, server_hostname="127.0.0.1")
+            return
+        third.sendall(request("GET", "/admin/v2/clusters"))
+        with pytest.raises(TimeoutError):
+            third.recv(65536)
+        two[0].close()
+        third.settimeout(DEADLINE)
+        assert third.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_handshakes_that_fail_leave_room(certificate):
+    with EmbeddedBroker({"maxHttpServerConnections": "1", **certificate.settings}) as broker:
+        for _ in range(5):
+            with connection(broker, broker.admin_url_tls) as peer:
+                peer.sendall(request("GET", "/admin/v2/clusters"))
+                with contextlib.suppress(ConnectionResetError):
+                    while peer.recv(65536):
+                        pass
+        assert raw(broker, request("GET", "/admin/v2/clusters")) == 200
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -133,3 +220,34 @@ def test_a_body_that_is_too_large(broker, chunked):
     framed = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body
     fields = {"Content_Length": "", "Transfer_Encoding": "chunked"} if chunked else {"Content_Length": str(len(body))}
     assert raw(broker, request("POST", f"{PERMISSIONS}/eve", b"", Content_Type="application/json", **fields) + framed) == 413
+
+
+def test_tls_for_those_who_trust_the_authority(certificate):
+    with EmbeddedBroker(certificate.settings) as broker:
+        url = f"{broker.admin_url_tls}/admin/v2/clusters"
+        for _ in range(2):
+            with urllib.request.urlopen(url, context=certificate.trusting, timeout=DEADLINE) as answer:
+                assert json.load(answer) == ["standalone"]
+            broker.stop()
+            broker.start()
+        with pytest.raises(urllib.error.URLError, match="certificate verify failed"):
+            urllib.request.urlopen(url, timeout=DEADLINE)
+        with pytest.raises((ConnectionError, http.client.HTTPException)):
+            urllib.request.urlopen(url.replace("https:", "http:"), timeout=DEADLINE)
+        assert raw(broker, request("GET", "/admin/v2/clusters")) == 200
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"webServicePortTls": "x"}, "webServicePortTls is a port, or nothing, not 'x'"),
+        ({"webServicePortTls": "70000"}, "webServicePortTls is a port"),
+        ({"webServicePortTls": "0"}, "TLS needs tlsCertificateFilePath"),
+        ({"webServicePortTls": "0", "tlsCertificateFilePath": "x"}, "TLS needs tlsKeyFilePath"),
+        ({"webServicePortTls": "0", "tlsCertificateFilePath": "x", "tlsKeyFilePath": "y"}, "No such file"),
+        ({"httpRequestsMaxPerSecond": "0"}, "is a number above 0"),
+    ],
+)
+def test_settings_that_do_not_fit(settings, words):
+    with pytest.raises(ValueError, match=words), EmbeddedBroker(settings):
+        pass

@@ -13,10 +13,11 @@ import threading
 import time
 
 import pytest
-import trustme
 
+from refimpl.configuration import Configuration
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.net.serving import serving
+from tests.fakes.certificates import Certificates
 from tests.fakes.link_peers import CONNECT, DEADLINE, PING, SocketPeer, connected, list_topics, metadata
 
 
@@ -165,18 +166,15 @@ def test_port_in_use_is_an_error_that_names_it(broker):
     assert caught.value.errno == errno.EADDRINUSE
 
 
-def test_tls():
-    authority = trustme.CA()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    trusting = ssl.create_default_context()
-    authority.configure_trust(trusting)
+def test_tls(tmp_path):
+    certificates = Certificates(tmp_path)
+    settings = Configuration.from_settings({**certificates.settings, "brokerServicePortTls": "0"})
 
     async def trial_log() -> None:
-        async with serving(tls=context) as served, asyncio.timeout(DEADLINE):
-            assert served.service_url.startswith("pulsar+ssl://")
-            port = int(served.service_url.rpartition(":")[2])
-            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+        async with serving(settings) as served, asyncio.timeout(DEADLINE):
+            assert served.service_url_tls.startswith("pulsar+ssl://")
+            port = int(served.service_url_tls.rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=certificates.trusting())
             writer.write(CONNECT + PING * 3)
             assert len(await reader.readexactly(50)) == 50
             writer.write(b"\x00\x00\x00\x00")  # no frame: the broker ends the connection

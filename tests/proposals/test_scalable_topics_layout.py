@@ -42,9 +42,9 @@ TWO_SEGMENTS = (
 
 
 class Broker:
-    def __init__(self, *layouts, service_url=URL, **arguments):
+    def __init__(self, *layouts, tls=None, **arguments):
         self.layouts = {layout.topic: layout for layout in layouts}
-        self.side = LayoutBroker(self.layouts.get, service_url=service_url, **arguments)
+        self.side = LayoutBroker(self.layouts.get, service_urls=lambda _: (URL, tls), **arguments)
 
     def lookup(self, topic=T1, session_id=1, connection="a"):
         return self.side.lookup(connection, CommandScalableTopicLookup(session_id=session_id, topic=topic))
@@ -74,8 +74,8 @@ def test_one_segment_pr25648_layout_answer():
 
 def test_tls_pr25648_layout_brokers():
     url = "pulsar+ssl://localhost:6651"
-    (place,) = Broker(first_layout(T1), service_url=url).lookup().dag.segment_brokers
-    assert (place.broker_url, place.broker_url_tls) == (url, url)
+    (place,) = Broker(first_layout(T1), tls=url).lookup().dag.segment_brokers
+    assert (place.broker_url, place.broker_url_tls) == (URL, url)
 
 
 @given(segments=st.integers(1, 300))

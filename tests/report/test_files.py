@@ -1,13 +1,16 @@
 """What machines read: JUnit, badge, summary and matrix."""
 
+import csv
+import io
 import json
+import re
 from xml.etree import ElementTree
 
 import pytest
 
 from conformance.report.badge import badge, to_json
 from conformance.report.junit import render_junit
-from conformance.report.matrix import build_matrix, matrix_json, render_matrix_html, render_matrix_text
+from conformance.report.matrix import build_matrix, matrix_json, render_matrix_csv, render_matrix_html, render_matrix_text
 from tests.samples.report import KNOWN, bad_records, good_records, report, watch
 
 
@@ -113,6 +116,32 @@ def test_the_matrix_counts_what_nothing_explains_first():
     assert row.split() == ["pip145.watch.success", "MUST", "pass", "fail", "xfail"]
     assert "pip145.watch.success on some-broker@1.0 #2: FAIL  UNEXPLAINED\n    pip145/create (FAIL): ERROR{" in text
     assert "pip145.watch.success on other@2: XFAIL\n    pip145/create (XFAIL): Fixed in <2.0>" in text
+
+
+def test_the_matrix_has_a_legend_of_the_words_in_it():
+    text = render_matrix_text(columns())
+    legend, table = text.split("\nclause")
+    words = {line.split()[0] for line in legend.splitlines() if re.match(r"  \S+ +[A-Z-]+: ", line)}
+    used = {word for line in table.split("\nwhy:")[0].splitlines()[1:] for word in line.split()[2:]}
+    assert words == used
+    assert "  none   UNTESTABLE: Something that the test needs is missing here, so nothing is known." in legend
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_matrix_fits_a_terminal(width):
+    lines = render_matrix_text(columns(), width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert next(line for line in lines if line.startswith("pip145.watch.suc")).split()[1:] == ["MUST", "pass", "fail", "xfail"]
+
+
+def test_the_matrix_as_comma_separated_values():
+    head, *rows = csv.reader(io.StringIO(render_matrix_csv([*columns(), report(bad_records(), target="=1+1")])))
+    assert head[:6] == ["clause", "level", "text", "some-broker@1.0", "some-broker@1.0 #2", "other@2"]
+    assert head[6] == "'=1+1"
+    row = next(row for row in rows if row[0] == "pip145.watch.success")
+    assert row[1:7] == ["MUST", "A watch request is answered with the list and its hash.", "PASS", "FAIL", "XFAIL", "FAIL"]
+    assert row[9] == "pip145/create: Fixed in <2.0>"
+    assert len(rows) == len(build_matrix(columns()).rows)
 
 
 def test_a_harness_error_is_not_hidden_by_a_pass():

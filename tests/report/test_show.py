@@ -9,6 +9,7 @@ import yaml
 from conformance.engine import log
 from conformance.engine.model import Baseline
 from conformance.engine.program import compile_case
+from conformance.engine.verdict import TrialLog
 from conformance.judging.results import read_log
 from conformance.report.plan import program_rows
 from conformance.report.rows import Row, report_rows, split_frames, trial_rows, window
@@ -276,3 +277,9 @@ def test_a_first_baseline_explains_every_failure():
 def test_a_baseline_names_what_does_not_change_from_run_to_run(summary, stable):
     assert stable_part(summary) == stable
     assert stable in summary
+
+
+def test_a_conversation_of_a_cluster_names_its_broker():
+    begin = log.TrialStarted(key="k#0", case="c", actions="", broker="pulsar://b:1")
+    (first, *_) = trial_rows(TrialLog(begin))
+    assert first.text == "held at pulsar://b:1, which owns the namespaces of the case"

@@ -1,12 +1,14 @@
 """The terminal: numbers first, failures with their nearest miss, one sentence last."""
 
 import io
+import re
 
 import pytest
 from rich.console import Console
 
 from conformance.engine.diagnosis import Diagnosis
 from conformance.engine.verdict import Outcome, Verdict
+from conformance.report.badge import to_json
 from conformance.report.conclusion import conclude
 from conformance.report.terminal import Progress, render_text
 from tests.samples.report import HOSTILE, KNOWN, bad_records, good_records, report, suite, watch
@@ -20,14 +22,33 @@ def text_of(made, **how):
 
 def test_clauses_are_counted_first_then_cases():
     lines = text_of(report()).splitlines()
-    assert lines[0] == "clauses  5 passed, 0 failed, 0 warned, 0 not applicable, 2 untestable, 1 excluded"
-    assert lines[1] == "cases    5 passed, 0 failed, 0 warned, 0 not applicable, 1 untestable"
-    assert lines[2].startswith("target   some-broker@1.0 (Broker <b>1</b>)")
+    assert lines[0] == "clauses  8: 5 passed, 0 failed, 0 warned, 0 not applicable, 2 untestable, 1 excluded"
+    assert lines[1] == "cases    6, each cell of 5 transcripts counted: 5 passed, 0 failed, 0 warned, 0 not applicable, 1 untestable"
+    assert lines[2] == "held     7 conversations"
+    assert lines[3].startswith("target   some-broker@1.0 (Broker <b>1</b>)")
     assert lines[-1] == "some-broker@1.0: core, PIP-145: conformant"
 
 
-def test_a_failure_shows_its_nearest_miss_and_its_clause():
+def test_a_failure_is_four_lines():
+    lines = text_of(report(bad_records())).splitlines()
+    begin = lines.index("FAIL  pip145/create: pip145.watch.success (MUST): A watch request is answered with the list and its hash.")
+    expected, got, again = lines[begin + 1 : begin + 4]
+    assert expected.startswith("      expected  watchTopicListSuccess{")
+    assert got.startswith("      got       ")
+    assert again == "      again     pulsar-conformance run some-broker@1.0 --select pip145/create"
+
+
+def test_causes_come_before_failures_and_clauses_last():
     text = text_of(report(bad_records()))
+    assert (
+        text.index("\nWhy\n")
+        < text.index("FAIL  pip145/create")
+        < text.index("Clauses that do not hold\n  FAIL  pip145.watch.success (1 case)")
+    )
+
+
+def test_a_failure_in_full_shows_its_nearest_miss_and_its_clause():
+    text = text_of(report(bad_records()), verbose=True)
     assert "FAIL  pip145/create: About pip145/create" in text
     assert "pip145.watch.success (MUST): A watch request is answered with the list and its hash." in text
     assert "came, which nothing expects here; the case waits for watchTopicListSuccess" in text
@@ -58,7 +79,8 @@ def test_what_was_not_tested_is_grouped_by_reason():
 
 
 def test_the_census_and_the_reports_are_told(tmp_path):
-    text = text_of(report(), folder=tmp_path)
+    assert "watcher = 7" not in text_of(report())
+    text = text_of(report(), folder=tmp_path, verbose=True)
     assert "watcher = 7  (1 conversation: pip145/create)" in text
     assert str(tmp_path / "report.html") in text.replace("\n", "")
 
@@ -140,3 +162,14 @@ def test_colours_are_left_out_where_they_are_not_wanted(monkeypatch):
     render_text(report(bad_records()), Console(file=out, force_terminal=True, width=100))
     assert "\x1b[3" not in out.getvalue()
     assert HOSTILE not in out.getvalue()
+
+
+def test_numbers_of_the_terminal_add_up_and_are_those_of_the_json():
+    made = report(bad_records())
+    clauses, cases, held, *_ = text_of(made).splitlines()
+    counts = to_json(made)["counts"]
+    for line, numbers in ((clauses, counts["clauses"]), (cases, counts["cases"])):
+        total, _, parts = line.partition(": ")
+        assert int(re.search(r"\d+", total)[0]) == sum(int(part.split()[0]) for part in parts.split(", ")) == sum(numbers.values())
+    assert held == f"held     {counts['conversations']} conversations"
+    assert (counts["transcripts"], counts["repetitions"]) == (5, 0)

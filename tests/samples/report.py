@@ -44,7 +44,7 @@ WATCH = {
             "id": "pip145.watch.for-ever",
             "level": "MUST",
             "basis": "indicative",
-            "side": "client",
+            "side": "broker",
             "text": "A watch is retried for ever.",
             "excluded": "Needs more than an hour of <wall clock>.",
         },
@@ -173,7 +173,7 @@ def ping(case, trial=0, cell=None, answer="pong", start=1.0):
     return trial_log.hear(answer[0], **answer[1]).end() if isinstance(answer, tuple) else trial_log.hear(answer).end()
 
 
-def watch(*, good=True, message=HOSTILE):
+def watch(*, good=True, message=HOSTILE, announced="t-1"):
     ns = "public/pc-1"
     trial_log = TrialLogWriter("pip145/create", fresh={"ns": ns}).open().send("0.0.1", "connect", client_version="x")
     trial_log.hear("connected", server_version="Broker <b>1</b>")
@@ -182,7 +182,7 @@ def watch(*, good=True, message=HOSTILE):
         return trial_log.hear("error", request_id=1, error="MetadataError", message=message.encode(errors="replace").decode()).end()
     trial_log.hear("watchTopicListSuccess", request_id=1, watcher_id=7, topics_hash="00000000")
     trial_log.add(log.Begin, step="2.0.0", what="admin", detail={"create_topic": f"persistent://{ns}/t-1"})
-    trial_log.hear("watchTopicUpdate", watcher_id=7, new_topics=[f"persistent://{ns}/t-1"], topics_hash="833f71b0")
+    trial_log.hear("watchTopicUpdate", watcher_id=7, new_topics=[f"persistent://{ns}/{announced}"], topics_hash="833f71b0")
     return trial_log.add(log.End, step="2.0.0", status=204).end()
 
 

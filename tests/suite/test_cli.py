@@ -113,6 +113,15 @@ def test_run_leaves_reports_and_says_what_failed(run, tmp_path):
     assert run("matrix", tmp_path / "events.jsonl").exit_code == 0
 
 
+@pytest.mark.parametrize("command", ["run", "explore"])
+def test_a_file_where_the_reports_should_be(run, tmp_path, command):
+    (tmp_path / "file").write_text("mine")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        result = run(command, "in-process", "--report", folder)
+        assert (result.exit_code, f"{tmp_path / 'file'} is a file" in result.output) == (2, True), result.output
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 def test_target_that_does_not_conform(run, tmp_path):
     with Background(NoPong()) as url:
         result = run("run", url, "--select", "core/keepalive/ping-answered", "--slow", "0.1", "--report", tmp_path)

@@ -20,8 +20,7 @@ from conformance.explore.player import Player, Step
 from conformance.interruption import ending_soon
 from conformance.judging.baseline import load_baseline
 from conformance.judging.results import Judged, RunLog
-from conformance.running import probe as probing
-from conformance.running import recorder, runner
+from conformance.running import exchange, recorder, runner
 from conformance.running.connection import Allowance
 from conformance.targets import TargetError
 from tests.fakes.peers import DripOfPings, EndlessPings, running
@@ -34,7 +33,7 @@ def test_a_flood_ends_the_probe(add):
 
 
 def test_a_drip_does_not_lengthen_the_time_to_answer(add, monkeypatch):
-    monkeypatch.setattr(probing, "_SECONDS", 0.3)
+    monkeypatch.setattr(exchange, "_SECONDS", 0.3)
 
     async def in_time():
         async with asyncio.timeout(10):

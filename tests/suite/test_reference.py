@@ -30,6 +30,16 @@ def test_the_reference_passes_the_whole_suite_in_virtual_time(suite: Suite, targ
     assert len(judged) > 250
 
 
+def test_a_cluster_of_the_reference_passes_what_one_broker_passes(suite: Suite) -> None:
+    selected = ("core/lookup/*", "core/push/*", "core/cluster/*", "pip145/watch/*")
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        target, options = parse_target("in-process?brokers=2"), Options(select=selected)
+        run, stopped = runner.run(run_suite(suite, target, options, lambda _: None, Silent()))
+    assert stopped is None
+    assert [(one.case, one.summary) for one in judge_log(suite, run).results if one.verdict not in GOOD] == []
+    assert len({trial_log.begin.broker for trial_log in run.trial_logs.values()} - {None}) == 2
+
+
 COMPARED = {"apache-pulsar@4.2.4": ("*", 500), "apache-pulsar@5.0.0-M1": ("pr25648/*", 100)}
 """The releases that the reference is compared with, by which cases, and how many conversations there are at least."""
 

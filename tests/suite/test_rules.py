@@ -23,5 +23,5 @@ def test_the_tests_that_cover_excluded_clauses_exist(suite: Suite) -> None:
     paths = list(TESTS.rglob("test_*.py"))
     defined = {found for path in paths for found in re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8"))}
     named = {found for clause in suite.clauses.values() for found in re.findall(r"\btest_\w+", clause.excluded or "")}
-    assert len(named) > 50
+    assert len(named) > 10
     assert named - defined - {path.stem for path in paths} == set()

@@ -9,7 +9,8 @@ from conformance.engine import log
 from conformance.exit_codes import EXIT_CONFORMANT
 from conformance.judging.baseline import load_baseline
 from conformance.report.model import build_report
-from conformance.running.runner import Options, Silent, is_slow, run_suite
+from conformance.running.runner import Options, Silent, run_suite
+from conformance.running.units import is_slow
 from conformance.targets import parse_target
 from refimpl.net.virtual_time import VirtualTimeLoop
 
@@ -47,6 +48,28 @@ def test_cases_in_virtual_time_are_part_of_the_run(suite):
     assert max(one.t for one in records if isinstance(one, log.Finished)) >= 60
     names = [name for one in records if isinstance(one, log.TrialStarted) for name in one.fresh.values()]
     assert len(names) == len(set(names))
+    assert {one.case for one in records if isinstance(one, log.TrialStarted) and one.virtual} == {
+        "core/handshake/max-message-size-set",
+        "core/keepalive/default-interval",
+        "core/keepalive/interval",
+    }
+
+
+def test_progress_counts_the_conversations_in_virtual_time_from_the_start(suite):
+    class Totals(Silent):
+        totals, done = [], 0
+
+        def total(self, conversations):
+            self.totals.append(conversations)
+
+        def ended(self, case, outcome):
+            self.done += 1
+
+    watcher = Totals()
+    options = Options(select=["core/handshake/*", "core/keepalive/default-interval", "core/keepalive/interval"])
+    run, stopped = asyncio.run(run_suite(suite, parse_target("reference"), options, lambda _: None, watcher))
+    assert stopped is None
+    assert set(watcher.totals) == {watcher.done} == {len(run.trial_logs)}
 
 
 def test_a_run_in_process_is_the_same_every_time(suite):

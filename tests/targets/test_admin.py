@@ -15,6 +15,7 @@ from conformance.engine import log
 from conformance.targets import OPERATIONS, AdminClient, AdminResult, AdminUnreachable, Endpoint, TargetError, check_arguments
 from conformance.targets import admin as admin_module
 from conformance.targets.admin import missing_operations, unconfirmed_settings
+from conformance.targets.policies import POLICIES
 from conformance.targets.process import free_ports
 
 MAX = 2**63 - 1
@@ -69,6 +70,7 @@ def with_admin(
         ("create_tenant", {"tenant": "t", "allowed_clusters": ["c"]}, "PUT", "tenants/t", '{"adminRoles": [], "allowedClusters": ["c"]}'),
         ("delete_tenant", "t", "DELETE", "tenants/t?force=false", ""),
         ("create_namespace", "t/n", "PUT", "namespaces/t/n", ""),
+        ("create_namespace", {"namespace": "t/n", "bundles": 1}, "PUT", "namespaces/t/n", '{"bundles": {"numBundles": 1}}'),
         ("create_namespace", "t/a b", "PUT", "namespaces/t/a%20b", ""),
         ("delete_namespace", {"namespace": "t/n", "force": True}, "DELETE", "namespaces/t/n?force=true", ""),
         ("unload_namespace", "t/n", "PUT", "namespaces/t/n/unload", ""),
@@ -106,6 +108,34 @@ def with_admin(
         ("delete_subscription", {"topic": T, "subscription": "s"}, "DELETE", "persistent/t/n/x/subscription/s?force=false", ""),
         ("skip_messages", {"topic": T, "subscription": "s", "count": 2}, "POST", "persistent/t/n/x/subscription/s/skip/2", ""),
         ("skip_all_messages", {"topic": T, "subscription": "s"}, "POST", "persistent/t/n/x/subscription/s/skip_all", ""),
+        ("reset_cursor", {"topic": T, "subscription": "s", "timestamp": 5}, "POST", "persistent/t/n/x/subscription/s/resetcursor/5", ""),
+        (
+            "reset_cursor_to",
+            {"topic": T, "subscription": "s", "message_id": {"ledgerId": 3, "entryId": 4}},
+            *("POST", "persistent/t/n/x/subscription/s/resetcursor", '{"partitionIndex": -1, "ledgerId": 3, "entryId": 4}'),
+        ),
+        (
+            "expire_messages",
+            {"topic": T, "subscription": "s", "seconds": 5},
+            *("POST", "persistent/t/n/x/subscription/s/expireMessages/5", ""),
+        ),
+        ("terminate_topic", {"topic": T}, "POST", "persistent/t/n/x/terminate", ""),
+        ("terminate_partitioned_topic", {"topic": T}, "POST", "persistent/t/n/x/terminate/partitions", ""),
+        ("set_policy", {"of": "t/n", "policy": "deduplication", "value": True}, "POST", "namespaces/t/n/deduplication", "true"),
+        ("set_policy", {"of": T, "policy": "deduplication", "value": False}, "POST", "persistent/t/n/x/deduplicationEnabled", "false"),
+        ("set_policy", {"of": "t/n", "policy": "deduplication", "value": None}, "DELETE", "namespaces/t/n/deduplication", ""),
+        (
+            "set_policy",
+            {"of": "t/n", "policy": "schema_compatibility", "value": "FULL"},
+            *("PUT", "namespaces/t/n/schemaCompatibilityStrategy", '"FULL"'),
+        ),
+        ("set_policy", {"of": "t/n", "policy": "message_ttl", "value": 3}, "POST", "namespaces/t/n/messageTTL", "3"),
+        ("set_policy", {"of": T, "policy": "message_ttl", "value": 3}, "POST", "persistent/t/n/x/messageTTL?messageTTL=3", ""),
+        ("policy", {"of": "t/n", "policy": "backlog_quota"}, "GET", "namespaces/t/n/backlogQuotaMap", ""),
+        ("policy", {"of": T, "policy": "retention"}, "GET", "persistent/t/n/x/retention", ""),
+        ("unload_bundle", {"namespace": "t/n", "bundle": "0x0_0x8"}, "PUT", "namespaces/t/n/0x0_0x8/unload", ""),
+        ("create_namespace", {"namespace": "t/n", "bundles": 4}, "PUT", "namespaces/t/n", '{"bundles": {"numBundles": 4}}'),
+        ("truncate_topic", {"topic": T}, "DELETE", "persistent/t/n/x/truncate", ""),
         ("partitioned_stats", {"topic": T}, "GET", "persistent/t/n/x/partitioned-stats", ""),
         ("list_subscriptions", {"topic": T}, "GET", "persistent/t/n/x/subscriptions", ""),
         (
@@ -138,6 +168,7 @@ def with_admin(
         ("topic_stats", T, "GET", "persistent/t/n/x/stats", ""),
         ("clusters", None, "GET", "clusters", ""),
         ("broker_health", None, "GET", "brokers/health", ""),
+        ("brokers", None, "GET", "brokers", ""),
         ("runtime_configuration", {}, "GET", "brokers/configuration/runtime", ""),
     ],
 )
@@ -218,6 +249,31 @@ def test_an_admin_interface_without_scalable_topics(status: int, missing: bool) 
     found = with_admin(Recorder({"GET scalable/public/default": [(status, "[]")]}), missing_operations)
     assert ("create_scalable_topic" in found) == missing
     assert "create_topic" not in found
+
+
+def test_an_admin_interface_without_one_policy() -> None:
+    found = with_admin(Recorder({"GET namespaces/public/default/schemaValidationEnforced": [(404, "")]}), missing_operations)
+    assert found == {"set_policy schema_validation"}
+
+
+def test_an_admin_interface_without_policies() -> None:
+    places = [policy.namespace + policy.ending for policy in POLICIES.values()]
+    found = with_admin(Recorder({f"GET namespaces/public/default/{place}": [(405, "")] for place in places}), missing_operations)
+    assert found >= {"set_policy", "policy", "set_policy deduplication", "reset_cursor_to", "expire_messages", "unload_bundle"}
+    assert "reset_cursor" not in found
+
+
+def test_a_policy_that_is_none_is_named() -> None:
+    for args, message in (
+        (
+            {"of": "t/n", "policy": "deduplicaton"},
+            "there is no policy 'deduplicaton'; did you mean 'deduplication'? (there are: auto_topic_creation, ",
+        ),
+        ({"of": T, "policy": "auto_topic_creation"}, "topics have no policy auto_topic_creation: it is one of namespaces"),
+    ):
+        with pytest.raises(TargetError) as caught:
+            with_admin(Recorder(), lambda admin, args=args: admin.call("policy", args))  # type: ignore[misc]
+        assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -326,12 +382,12 @@ def test_an_answer_without_an_end_is_no_answer(monkeypatch: pytest.MonkeyPatch, 
         with_admin(Recorder(), lambda admin: admin.call("namespaces", what), seconds=1.0)
 
 
-def test_a_redirect_is_followed_to_the_same_address_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redirect_is_followed_to_hosts_of_the_target_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Recorder, "answer", lambda _, request: _bad(request))
     assert with_admin(Recorder(), lambda admin: admin.call("namespaces", "here")).body == ["t/n"]
     refused = with_admin(Recorder(), lambda admin: admin.call("namespaces", "elsewhere"))
     assert not refused.ok
-    assert refused.reason == "it redirects to http://127.0.0.2:1, which is not the admin URL of the target"
+    assert refused.reason == "it redirects to http://127.0.0.2:1, which is not on a host of the target; --allow-host allows another one"
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '["\\ud800"]', "9" * 100_000, "[" * 300 + "]" * 300])

@@ -7,7 +7,10 @@ import pytest
 from conformance.targets import ApachePulsar, AttachedTarget, Endpoint, StartedTarget, TargetError, as_settings, parse_target, redacted
 from conformance.targets.target_file import EXAMPLE, line_of
 
-FORMS = "a target is reference, in-process, pulsar://HOST:PORT, pulsar+ssl://HOST:PORT, apache-pulsar@VERSION or a file FILE.toml"
+FORMS = (
+    "a target is reference, in-process or apache-pulsar@VERSION, each with ?brokers=N if a cluster is meant, "
+    "pulsar://HOST:PORT, pulsar+ssl://HOST:PORT or a file FILE.toml"
+)
 VERSIONS = "2.10.5, 2.11.0, 3.0.7, 4.0.0, 4.2.4, 5.0.0-M1"
 SERVICE_FORM = "it has the form pulsar://HOST:PORT or pulsar+ssl://HOST:PORT"
 
@@ -85,6 +88,30 @@ def test_options_reach_the_endpoint(tmp_path: Path) -> None:
     assert endpoint.token.get_secret_value() == "top-secret"
     assert (endpoint.admin_url, endpoint.tls_trust_certs) == ("https://h:8443", tmp_path / "ca.pem")
     assert "top-secret" not in f"{target!r} {target} {endpoint!r}"
+
+
+@pytest.mark.parametrize("text", ["reference?brokers=2", "in-process@as-written?brokers=3"])
+def test_a_cluster_of_the_reference(text: str) -> None:
+    assert parse_target(text).name == text
+
+
+def test_a_cluster_is_a_release_with_a_number_of_brokers() -> None:
+    cluster = parse_target("apache-pulsar@4.2.4?brokers=3")
+    assert (cluster.name, cluster.release, cluster.startable) == ("apache-pulsar@4.2.4?brokers=3", "4.2.4", False)
+    for text in ("brokers=1", "brokers=9", "brokers=two", "broker=2", ""):
+        with pytest.raises(TargetError, match=r"what follows \? is not understood"):
+            parse_target(f"apache-pulsar@4.2.4?{text}")
+        with pytest.raises(TargetError, match=r"what follows \? is not understood"):
+            parse_target(f"reference?{text}")
+
+
+def test_hosts_of_a_cluster_are_allowed_by_options_and_file(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('name = "c"\nservice_url = "pulsar://a:1"\n[cluster]\nallow_hosts = ["b"]\nlistener = "inside"\n')
+    endpoint = endpoint_of(parse_target(str(tmp_path / "c.toml"), allow_hosts=["c"], listener="outside"))
+    assert (endpoint.allow_hosts, endpoint.listener) == (("b", "c"), "outside")
+    assert endpoint_of(parse_target(str(tmp_path / "c.toml"))).listener == "inside"
+    with pytest.raises(TargetError, match="takes no allowed hosts"):
+        parse_target("apache-pulsar@4.2.4", allow_hosts=["b"])
 
 
 @pytest.mark.parametrize(
@@ -166,7 +193,7 @@ def test_addresses_of_a_started_target_default_to_the_free_ports(tmp_path: Path)
         (
             'name = "b"\n\nservice_ur = "x"\n',
             ":3: unknown key 'service_ur'; did you mean 'service_url'? "
-            "(known here: name, service_url, admin_url, release, start, capabilities, auth)",
+            "(known here: name, service_url, admin_url, release, start, capabilities, auth, cluster)",
         ),
         (
             'name = "b"\n[start]\ncomand = "x"\n',
@@ -221,3 +248,10 @@ def test_lines_are_found_in_tables_and_dotted_keys() -> None:
         3,
         None,
     ]
+
+
+def test_an_unknown_capability_is_told_with_line_and_suggestion(tmp_path: Path) -> None:
+    path = written(tmp_path, 'name = "x"\nservice_url = "pulsar://h:1"\n[capabilities]\nadmin = true\ntopic-list-wach = true\n')
+    with pytest.raises(TargetError) as caught:
+        parse_target(path)
+    assert str(caught.value).startswith(f"{path}:5: unknown capability 'topic-list-wach'; did you mean 'topic-list-watch'? (known: admin, ")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,27 +134,37 @@ class Found:
     outcomes: Sequence[Outcome]
 
 
-def find(messages: DataFrame, setting: Setting, wants: Sequence[Want]) -> Found:
-    """Check the laws and sum up, in one pass unless a law is broken.
+def find(slices: Iterable[DataFrame], setting: Setting, wants: Sequence[Want]) -> Found:
+    """Check the laws and sum up, in one pass over each slice unless it breaks a law.
 
     Args:
-        messages: From `compared`.
+        slices: From `compared`; a producer is in one of them.
         setting: The producer's.
         wants: The consumers.
     """
-    rows = entries(messages, setting, wants, sums(OF_MESSAGES))
+    sizes: Counter[int] = Counter()
+    total: Counter[str] = Counter()
+    examples: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for messages in slices:
+        rows = entries(messages, setting, wants, sums(OF_MESSAGES))
+        found = _sums(rows, wants)
+        sizes.update({row["messages"]: row["entries"] for row in found if row["entries"]})
+        here = Counter({name: sum(int(row[name] or 0) for row in found) for name in (found[0] if found else ()) if name != "messages"})
+        for law in LAWS:
+            if here[f"broken {law.name}"]:
+                examples[law.name] += _examples(messages, rows, law, setting)
+        total.update(here)
+    return Found(_counters(sizes, total, wants), outcomes(LAWS, total, examples))
+
+
+def _sums(rows: DataFrame, wants: Sequence[Want]) -> list[dict[str, Any]]:
+    """Sum up entries by their number of messages, of which there are few: that tells the distribution, too."""
     columns = {name: sql.sum(name) for name in (*_SUMS, *_OF_LAWS)} | {"wire_bytes": sql.sum(sql.col("found")["wire"])}
     columns |= {f"reason {reason.name}": sql.count_if(sql.col("reason") == reason.name) for reason in Reason}
     for number, _ in enumerate(wants):
         columns |= {f"{name} {number}": sql.sum(column) for name, column in _of_consumer(number).items()}
-    # Sums by the number of messages, of which there are few, tell the distribution too.
     listed = [*(column.alias(name) for name, column in columns.items()), *sums(OF_ENTRIES)]
-    found = [row.asDict() for row in rows.groupBy("messages").agg(sql.count("batch").alias("entries"), *listed).collect()]
-    total = {name: sum(int(row[name] or 0) for row in found) for name in (found[0] if found else ()) if name != "messages"}
-    broken = [law for law in LAWS if total.get(f"broken {law.name}")]
-    examples = {law.name: _examples(messages, rows, law, setting) for law in broken}
-    sizes = {row["messages"]: row["entries"] for row in found if row["entries"]}
-    return Found(_counters(sizes, total, wants), outcomes(LAWS, defaultdict(int, total), examples))
+    return [row.asDict() for row in rows.groupBy("messages").agg(sql.count("batch").alias("entries"), *listed).collect()]
 
 
 def _of_consumer(number: int) -> dict[str, Column]:

@@ -16,7 +16,7 @@ import aiohttp
 import pyspark
 
 from conformance.corpus.cluster.environment import NAME, Environment
-from conformance.corpus.session import LOGGING, check
+from conformance.corpus.session import LOGGING, SHARE_OF_ROWS, bounds, check
 from conformance.targets.process import free_ports, poll_until, supervised
 
 READY_SECONDS = 120.0
@@ -64,6 +64,7 @@ class Cluster:
         Returns:
             Its exit code.
         """
+        bounded = bounds(int(self.size.megabytes * SHARE_OF_ROWS) // self.size.cores)
         command = [
             *(str(SPARK_HOME / "bin" / "spark-submit"), "--master", self.url, "--deploy-mode", "client"),
             *("--archives", f"{packed.archive}#{NAME}"),
@@ -72,6 +73,7 @@ class Cluster:
             *("--conf", "spark.ui.showConsoleProgress=false"),
             *("--driver-java-options", LOGGING),
             *("--conf", f"spark.sql.shuffle.partitions={self.size.workers * self.size.cores}"),
+            *(part for name, value in bounded.items() for part in ("--conf", f"{name}={value}")),
             *(str(job), *arguments),
         ]
         environment = {**self.environment, "PYSPARK_PYTHON": f"./{NAME}/bin/python", "PYSPARK_DRIVER_PYTHON": sys.executable}

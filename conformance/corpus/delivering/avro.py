@@ -1,7 +1,8 @@
 """Text fields of Avro records, a column at a time: all payloads advance together, field by field.
 
 Only flat records are read: longs, texts and unions of null and one of them. A payload that ends too early, or has another branch, is no
-record. For fastavro, on which the reference leans, branch -1 is the last one; `disputed` tells which payloads have such a branch.
+record. fastavro, on which the reference leans, reads more: branch -1 is the last one for it, and a number may have more than ten bytes.
+`disputed` tells which payloads have such a branch or number.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class _Cursors:
         self.data = np.append(data, np.uint8(0))
         self.at, self.ends = offsets[:-1].copy(), offsets[1:]
         self.sound: Flags = np.ones(len(payloads), bool)
+        self.too_long: Flags = np.zeros(len(payloads), bool)
 
     def number(self, where: Flags) -> Numbers:
         """Read a number of some payloads; 0 of the others."""
@@ -44,6 +46,7 @@ class _Cursors:
             self.at += going
             going = going & (byte > 0x7F)
         self.sound &= ~going
+        self.too_long |= going
         zigzag: Numbers = (value >> np.uint64(1)).astype(np.int64) ^ -(value & np.uint64(1)).astype(np.int64)
         return zigzag
 
@@ -86,7 +89,7 @@ def texts(payloads: pa.Array, record: Mapping[str, Any], wanted: Sequence[str]) 
             elif kind != "null":
                 cursors.number(where)
     of_names = {name: _texts(cursors, *found[name]) if name in found else pa.nulls(len(payloads), pa.string()) for name in wanted}
-    return of_names, disputed
+    return of_names, disputed | cursors.too_long
 
 
 def _texts(cursors: _Cursors, starts: Numbers, lengths: Numbers, where: Flags) -> pa.Array:

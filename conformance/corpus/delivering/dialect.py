@@ -3,7 +3,7 @@ r"""What readers of JSON read differently, so that filters on it can't be compar
 The reference reads JSON with Python's `json`, the columns with Spark's parser, which is Jackson. Both refuse NaN, leading zeros, commas at
 the end, comments, control characters, a byte order mark, and whatever follows the object; of a repeated key both take the last value. They
 differ where one of them has a limit, and on halves of characters. An entry with such a payload is counted, not compared. So is one with
-an Avro record whose union has a negative branch, see `avro`.
+an Avro record whose union has a negative branch, or with a number that is too long, see `avro`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from conformance.corpus.delivering.subscriptions import Subscription
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.subscription import Consumer
+from refimpl.broker.subscription import Subscription as BrokerSubscription
 from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.message_filter.broker import MessageFilterBroker, PayloadJudge
 from refimpl.proposals.message_filter.kinds import PACKAGE
@@ -69,9 +70,9 @@ def judge_of(subscription: Subscription) -> Callable[[bytes, Sequence[int] | Non
     payloads = PayloadJudge(MessageFilterBroker().subscription())
     filters = SubscriptionFilters({"pip191": headers, "pr7629": payloads})
     sent: list[CommandMessage] = []
-    session: Any = SimpleNamespace(broker=SimpleNamespace(now=0.0), send=lambda command, _: sent.append(command))
-    topic = SimpleNamespace(message_id=lambda index: MessageIdData(ledgerId=1, entryId=index))
-    consumer = Consumer(1, session, cast(Any, SimpleNamespace(topic=topic)), subscription.name)
+    session: Any = SimpleNamespace(broker=SimpleNamespace(now=0.0), send=lambda command, _: sent.append(command), speaks=lambda _: True)
+    topic: Any = SimpleNamespace(message_id=lambda index: MessageIdData(ledgerId=1, entryId=index), messages_out=0, bytes_out=0)
+    consumer = Consumer(1, session, BrokerSubscription(topic, subscription.name, Cursor(), filters), subscription.name)
     filters.joined(consumer, {"pr7629": MessageFilterBroker().requested(_subscribe(subscription))})
 
     def judge(data: bytes, opened: Sequence[int] | None) -> dict[str, Any]:

@@ -9,13 +9,11 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.storagelevel import StorageLevel
-
 from conformance.corpus.batching.contents import with_contents
 from conformance.corpus.batching.entries import both
 from conformance.corpus.batching.laws import LAWS, Found, find
 from conformance.corpus.batching.settings import MOST_OF_ONE, Setting, Want, frequent_values, sweep, wants
+from conformance.corpus.batching.slices import Slices, number_of_slices, slices
 from conformance.corpus.corpora import add_corpus_option, check_messages, messages
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.job import Findings, Job, Run
@@ -67,7 +65,7 @@ def check(run: Run) -> Findings:
         names = options.properties or PROPERTIES.get(options.corpus)
         if not names:
             raise CorpusError(f"{options.corpus}: say with --properties which properties producers extract")
-        frequent = frequent_values(corpus, names, options.values)
+        frequent = frequent_values(corpus.whole, names, options.values)
     empty = [name for name, values in frequent.items() if not values]
     if empty:
         raise CorpusError(f"{options.corpus}: no message has the property {empty[0]}; choose others with --properties")
@@ -89,21 +87,22 @@ def _distributions(run: Run, names: Sequence[str]) -> Iterator[tuple[str, Settin
     for name, changed in list(DISTRIBUTIONS.items())[: run.options.distributions]:
         with run.part(name):
             corpus = _corpus(run, changed)
-            frequent = frequent_values(corpus, names, run.options.values)
+            frequent = frequent_values(corpus.whole, names, run.options.values)
             setting = Setting("delay 100 ms", frequent, delay=100)
             yield name, setting, _found(corpus, setting, wants(frequent))
             corpus.unpersist()
 
 
-def _corpus(run: Run, changed: Mapping[str, Any]) -> DataFrame:
+def _corpus(run: Run, changed: Mapping[str, Any]) -> Slices:
     options = run.options
     drawn = {"rows": options.rows, "seed": options.seed, "producers": max(PRODUCERS, options.rows // MOST_OF_ONE)}
     corpus = messages(run.spark, options.corpus, **{**drawn, **changed})
-    return with_contents(corpus).persist(StorageLevel.DISK_ONLY)
+    rows = options.rows if options.corpus == "synthetic" else corpus.count()
+    return slices(with_contents(corpus), number_of_slices(corpus, rows))
 
 
-def _found(corpus: DataFrame, setting: Setting, consumers: Sequence[Want]) -> Found:
-    return find(both(corpus, setting, consumers), setting, consumers)
+def _found(corpus: Slices, setting: Setting, consumers: Sequence[Want]) -> Found:
+    return find((both(part, setting, consumers) for part in corpus), setting, consumers)
 
 
 def _laws(found: Sequence[Found]) -> list[Outcome]:

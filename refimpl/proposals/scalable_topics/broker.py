@@ -314,7 +314,7 @@ class ScalableTopicsExtension(Extension):
         )
         self.layouts = LayoutBroker(
             self._layout,
-            service_url=host.service_url,
+            service_urls=host.service_urls,
             enabled=enabled,
             may_look_up=lambda connection, namespace: host.may_look_up(cast("Connection", connection), namespace),
         )

@@ -154,7 +154,8 @@ class LayoutBroker:
 
     Args:
         layout_of: Returns the layout of a scalable topic, given by full name; None: there is no such topic.
-        service_url: The service URL of the segments: pulsar://... or pulsar+ssl://...
+        service_urls: Returns where a segment is served, given by the full name of its topic: the service URL, and the one over TLS or
+            None.
         enabled: `scalableTopicsEnabled`.
         max_sessions: Maximum number of open lookups per connection; the broker refuses more with TooManyRequests.
         may_look_up: Returns whether a connection may look up topics of a namespace. None: every connection may.
@@ -164,13 +165,13 @@ class LayoutBroker:
         self,
         layout_of: Callable[[str], Layout | None],
         *,
-        service_url: str,
+        service_urls: Callable[[str], tuple[str, str | None]],
         enabled: bool = True,
         max_sessions: int = WATCHES_PER_CONNECTION,
         may_look_up: Callable[[Hashable, str], bool] | None = None,
     ) -> None:
         self._layout_of = layout_of
-        self._service_url = service_url
+        self._service_urls = service_urls
         self._enabled = enabled
         self._max_sessions = max_sessions
         self._may_look_up = may_look_up or anybody
@@ -240,12 +241,13 @@ class LayoutBroker:
 
     def _update(self, session_id: int, layout: Layout) -> CommandScalableTopicUpdate:
         """Return the update with a layout: pr25648.layout.answer, .brokers, .resolved-name."""
-        tls = self._service_url if self._service_url.startswith("pulsar+ssl:") else None
         dag = ScalableTopicDAG(
             epoch=layout.epoch,
             segments=[_segment_info(one) for one in layout.segments],
             segment_brokers=[
-                SegmentBrokerAddress(segment_id=one.number, broker_url=self._service_url, broker_url_tls=tls) for one in layout.segments
+                SegmentBrokerAddress(segment_id=one.number, broker_url=url, broker_url_tls=url_tls)
+                for one in layout.segments
+                for url, url_tls in (self._service_urls(segment_topic(layout.topic, one)),)
             ],
         )
         return CommandScalableTopicUpdate(session_id=session_id, dag=dag, resolved_topic_name=layout.topic)

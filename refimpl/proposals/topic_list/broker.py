@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from typing import cast
+from weakref import WeakValueDictionary
 
 from refimpl.indexes.nested import Nested
 from refimpl.indexes.topic_patterns import PatternIndex, TopicsPattern, compile_pattern
@@ -24,6 +25,7 @@ from refimpl.proposals.topic_list.rules import (
     visible_topics,
     without_domain,
 )
+from refimpl.proposals.topic_list.sifting import FEW, Sifting
 from refimpl.wire.pulsar_api_pb2 import (
     AuthorizationError,
     CommandGetTopicsOfNamespace,
@@ -80,6 +82,7 @@ class TopicListBroker:
         self._selections: Nested[str, str, _Selection] = Nested()  # by namespace and pattern
         self._indexes: dict[str, PatternIndex] = {}  # by namespace
         self._watchers: Nested[Hashable, int, _Selection] = Nested()  # by connection and watcher_id
+        self._siftings: WeakValueDictionary[tuple[str, str | None], Sifting] = WeakValueDictionary()  # those of requests that wait
 
     @property
     def offers_watchers(self) -> bool:
@@ -99,6 +102,24 @@ class TopicListBroker:
         """Return the number of watchers of a connection."""
         return self._watchers.count(connection)
 
+    def prepare(self, request: CommandGetTopicsOfNamespace | CommandWatchTopicList) -> Sifting | None:
+        """Return what sifts the topics for a request in pieces; None: they are few or known, or it will be refused."""
+        topics = list(self._topics_of(request.namespace))
+        if len(topics) <= FEW or self._is_switched_off:
+            return None
+        try:
+            pattern = self._watched_pattern(request) if isinstance(request, CommandWatchTopicList) else self._filter_of(request)
+        except Refused:
+            return None
+        if isinstance(request, CommandWatchTopicList) and pattern and self._selections.find(request.namespace, pattern.text) is not None:
+            return None
+        sifting = self._siftings[request.namespace, pattern.text if pattern else None] = Sifting(topics, pattern)
+        return sifting
+
+    def _visible(self, namespace: str, topics: Iterable[str], pattern: TopicsPattern | None) -> list[str]:
+        sifting = self._siftings.get((namespace, pattern.text if pattern else None))
+        return visible_topics(topics, pattern) if sifting is None else sifting.shown(topics if isinstance(topics, list) else list(topics))
+
     def get_topics(self, request: CommandGetTopicsOfNamespace, topics: Iterable[str]) -> CommandGetTopicsOfNamespaceResponse:
         """Answer a request for the topics of a namespace.
 
@@ -112,7 +133,7 @@ class TopicListBroker:
         if self._is_switched_off:  # pip145.compat.switch-off-no-hash
             return CommandGetTopicsOfNamespaceResponse(request_id=request.request_id, topics=visible_topics(topics))
         pattern = self._filter_of(request)
-        listed = visible_topics(topics, pattern)
+        listed = self._visible(request.namespace, topics, pattern)
         current = topics_hash(listed)  # pip145.hash.of-matching, pip145.hash.of-full
         changed = not request.HasField("topics_hash") or request.topics_hash != current  # pip145.hash.equal, pip145.hash.exact-text
         return CommandGetTopicsOfNamespaceResponse(
@@ -243,7 +264,7 @@ class TopicListBroker:
         """Return the set of topics for a namespace and a pattern; it exists as long as it has watchers."""
         selection = self._selections.find(namespace, pattern.text)
         if selection is None:
-            selection = _Selection(namespace, pattern.text, TopicSet(visible_topics(self._topics_of(namespace), pattern)))
+            selection = _Selection(namespace, pattern.text, TopicSet(self._visible(namespace, self._topics_of(namespace), pattern)))
             self._selections.put(namespace, pattern.text, selection)
             self._indexes.setdefault(namespace, PatternIndex()).add(pattern)
         return selection
@@ -291,6 +312,7 @@ class TopicListExtension(Extension):
             may_watch=lambda connection, namespace: host.may_list(cast("Connection", connection), namespace),
         )
         self.commands = {"watchTopicList": self._watch, "watchTopicListClose": self.lists.close}
+        self.preparations = dict.fromkeys(("getTopicsOfNamespace", "watchTopicList"), self.lists.prepare)
 
     def advertise(self, flags: FeatureFlags) -> None:
         """Set the feature flags."""

@@ -10,6 +10,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
@@ -18,9 +19,12 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.apache.pulsar.client.api.v5.Message;
 import org.apache.pulsar.client.api.v5.MessageId;
 import org.apache.pulsar.client.api.v5.Producer;
+import org.apache.pulsar.client.api.v5.ProducerBuilder;
 import org.apache.pulsar.client.api.v5.PulsarClient;
 import org.apache.pulsar.client.api.v5.QueueConsumer;
 import org.apache.pulsar.client.api.v5.QueueConsumerBuilder;
+import org.apache.pulsar.client.api.v5.config.BackoffPolicy;
+import org.apache.pulsar.client.api.v5.config.ProducerAccessMode;
 import org.apache.pulsar.client.api.v5.config.SubscriptionInitialPosition;
 import org.apache.pulsar.client.api.v5.schema.Schema;
 
@@ -40,7 +44,11 @@ public class Client {
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             JsonNode request = JSON.readTree(line);
-            worker.execute(() -> perform(request));
+            if (request.has("aside")) { // it may take long
+                new Thread(() -> perform(request)).start();
+            } else {
+                worker.execute(() -> perform(request));
+            }
         }
         Runtime.getRuntime().halt(0);
     }
@@ -69,20 +77,43 @@ public class Client {
             case "connect" -> CLIENTS.put(name, PulsarClient.builder().serviceUrl(request.get("url").asText()).build());
             case "end" -> CLIENTS.remove(name).closeAsync();
             case "producer" -> PRODUCERS.put(
-                name, client(request).newProducer(Schema.bytes()).topic(request.get("topic").asText()).create());
+                name, producer(request));
             case "send" -> { return send(PRODUCERS.get(name), request); }
             case "consumer" -> CONSUMERS.put(name, consumer(name, request));
             case "ack" -> request.path("messages").forEach(id -> CONSUMERS.get(name).acknowledge(RECEIVED.get(id.asText())));
+            case "nack" -> request.path("messages").forEach(id -> CONSUMERS.get(name).negativeAcknowledge(RECEIVED.get(id.asText())));
             case "close" -> close(name);
             default -> throw new IllegalArgumentException(request.toString());
         }
         return null;
     }
 
+    private static Producer<byte[]> producer(JsonNode request) throws Exception {
+        ProducerBuilder<byte[]> builder = client(request).newProducer(Schema.bytes())
+            .topic(request.get("topic").asText())
+            .accessMode(ProducerAccessMode.valueOf(request.path("access").asText("SHARED")
+                .replaceAll("([a-z])([A-Z])", "$1_$2").toUpperCase(Locale.ROOT)));
+        if (request.has("as")) {
+            builder.producerName(request.get("as").asText());
+        }
+        return builder.create();
+    }
+
     private static List<String> send(Producer<byte[]> producer, JsonNode request) throws Exception {
         List<String> ids = new ArrayList<>();
-        for (JsonNode text : request.get("texts")) {
+        for (int i = 0; i < request.get("texts").size(); i++) {
+            JsonNode text = request.get("texts").get(i);
             var message = producer.newMessage().value(text.asText().getBytes(StandardCharsets.UTF_8));
+            request.path("properties").path(i).fields().forEachRemaining(one -> message.property(one.getKey(), one.getValue().asText()));
+            if (request.has("sequence_ids")) {
+                message.sequenceId(request.get("sequence_ids").get(i).asLong());
+            }
+            if (request.has("after_ms")) {
+                message.deliverAfter(Duration.ofMillis(request.get("after_ms").asLong()));
+            }
+            if (request.has("keys")) {
+                message.key(request.get("keys").get(i).asText());
+            }
             if (request.has("keyed")) { // each message is its own key
                 message.key(text.asText());
             }
@@ -94,7 +125,11 @@ public class Client {
     private static QueueConsumer<byte[]> consumer(String name, JsonNode request) throws Exception {
         QueueConsumerBuilder<byte[]> builder = client(request).newQueueConsumer(Schema.bytes())
             .subscriptionName(request.get("subscription").asText())
-            .subscriptionInitialPosition(SubscriptionInitialPosition.valueOf(request.path("position").asText("EARLIEST")));
+            .subscriptionInitialPosition(SubscriptionInitialPosition.valueOf(request.path("position").asText("EARLIEST").toUpperCase(Locale.ROOT)));
+        if (request.has("nack_delay_ms")) {
+            Duration delay = Duration.ofMillis(request.get("nack_delay_ms").asLong());
+            builder.negativeAckRedeliveryBackoff(BackoffPolicy.exponential(delay, delay.multipliedBy(4)));
+        }
         if (request.has("namespace")) {
             Map<String, String> filters = new ConcurrentHashMap<>();
             request.path("filters").fields().forEachRemaining(filter -> filters.put(filter.getKey(), filter.getValue().asText()));

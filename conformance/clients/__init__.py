@@ -1,0 +1,1 @@
+"""Clients under test: their drivers, the backdrop that answers them, and the runs that judge them."""

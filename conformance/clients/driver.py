@@ -1,0 +1,267 @@
+"""The driver of a client: a child process that does with the client what it is asked, and tells what its user sees.
+
+JSON lines, requests on its standard input, answers and events on its standard output; docs/drivers.md describes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any, Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from conformance.clients.backdrop import Backdrop, Listener
+from conformance.targets.model import TargetError
+from conformance.targets.process import tail
+
+PROTOCOL: Final = 1
+LONGEST_LINE: Final = 1 << 20
+"""Bytes of a line."""
+START_SECONDS: Final = 60.0
+"""Seconds for `hello`: some drivers start a virtual machine."""
+END_SECONDS: Final = 10.0
+"""Seconds for `begin` and `end`, before --slow."""
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Hello(_Line):
+    """What a driver says of itself."""
+
+    protocol: int
+    client: Annotated[str, Field(min_length=1, max_length=100)] = Field(description="name of the client, such as pulsar-client")
+    version: Annotated[str, Field(max_length=100)] = ""
+    language: Annotated[str, Field(max_length=50)] = ""
+    capabilities: list[str] = Field(default=[], description="what the client can do, by the names of `requires`")
+    verbs: list[str] = Field(description="what the driver can be asked to do")
+
+
+class Answer(_Line):
+    """How a request went."""
+
+    id: int
+    ok: bool = False
+    result: Any = None
+    error: str | None = Field(default=None, description="why the client refused, or failed")
+    unsupported: str | None = Field(default=None, description="what the client does not offer")
+
+
+class Said(_Line):
+    """Something that the user of the client sees, unasked."""
+
+    event: Annotated[str, Field(min_length=1, max_length=50)]
+    detail: dict[str, Any] = {}
+
+
+class Request(_Line):
+    """What the suite asks for; the arguments of the verb are further keys."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    id: int
+    do: str
+
+
+_LINE: TypeAdapter[Any] = TypeAdapter(Answer | Said)
+
+
+class DriverError(TargetError):
+    """The driver does not keep to the protocol, or is gone."""
+
+
+class Unsupported(Exception):
+    """The client does not offer what a case asks of it."""
+
+
+class Driver:
+    """A driver as a child process, in a process group of its own; use it as an asynchronous context manager.
+
+    Args:
+        name: What reports call the client.
+        command: How it is started.
+        log: File for its standard error.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
+        self.name = name
+        self._command = command
+        self._log = log
+        self._ids = itertools.count(1)
+        self._pending: dict[int, asyncio.Future[Answer]] = {}
+        self._on_event: Callable[[Said], None] | None = None
+        self._problem: str | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self.hello: Hello
+
+    async def __aenter__(self) -> Self:
+        """Start it, and hear what it is.
+
+        Raises:
+            DriverError: It does not start, or does not say hello.
+        """
+        try:
+            with self._log.open("ab") as errors:
+                self._process = await asyncio.create_subprocess_exec(
+                    *self._command,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=errors,
+                    start_new_session=True,
+                    limit=LONGEST_LINE,
+                )
+        except OSError as error:
+            raise DriverError(f"the driver {self.name} can't be started: {error.strerror or error}: {self._command[0]}") from None
+        self._reader = asyncio.create_task(self._read())
+        try:
+            told = await self.request("hello", {"protocol": PROTOCOL}, START_SECONDS)
+            self.hello = Hello.model_validate(told.result)
+        except ValidationError as error:
+            await self.kill()
+            raise DriverError(f"the driver {self.name} says hello in another way: {_first(error)}") from None
+        except BaseException:
+            await self.kill()
+            raise
+        if self.hello.protocol != PROTOCOL:
+            await self.kill()
+            raise DriverError(f"the driver {self.name} speaks protocol {self.hello.protocol}; this suite speaks {PROTOCOL}")
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """End it."""
+        await self.kill()
+
+    def listen(self, on_event: Callable[[Said], None] | None) -> None:
+        """Hand events to a function from now on; None: to nobody."""
+        self._on_event = on_event
+
+    def backdrop(self, listener: Listener, config: Mapping[str, str]) -> Backdrop:
+        """Return a backdrop that the client reaches; see `Backdrop` for the arguments."""
+        return Backdrop(listener, config)
+
+    @property
+    def lost(self) -> str | None:
+        """Return why it can't be used any more; None: it can."""
+        return self._problem
+
+    async def request(self, do: str, arguments: Mapping[str, Any], seconds: float) -> Answer:
+        """Ask for something, and wait for the answer.
+
+        Args:
+            do: The verb.
+            arguments: Its arguments.
+            seconds: How long the answer may take.
+
+        Returns:
+            The answer; of what the client refused it has the error.
+
+        Raises:
+            DriverError: There was no answer in time, or the driver is gone.
+        """
+        number, answer = self.ask(do, arguments)
+        try:
+            async with asyncio.timeout(seconds):
+                return await answer
+        except TimeoutError:
+            self._pending.pop(number, None)
+            raise DriverError(f"the driver {self.name} has not answered {do} in {seconds:g} s{self._last_words()}") from None
+
+    def ask(self, do: str, arguments: Mapping[str, Any]) -> tuple[int, asyncio.Future[Answer]]:
+        """Ask for something; return its number, and what will have the answer."""
+        if self._problem is not None or not self._runs:
+            raise DriverError(self._problem or f"the driver {self.name} does not run")
+        number = next(self._ids)
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._pending[number] = answer
+        self._write(json.dumps({"id": number, "do": do, **arguments}))
+        return number, answer
+
+    @property
+    def _runs(self) -> bool:
+        return self._process is not None
+
+    def _write(self, line: str) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode() + b"\n")
+
+    async def kill(self) -> None:
+        """End the process and everything that it started."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        if self._reader is not None:
+            self._reader.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._reader
+        if process.stdin is not None:
+            process.stdin.close()
+        self._fail("it was ended")
+
+    async def _read(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        try:
+            while line := await self._process.stdout.readline():
+                self._take(line)
+        except ValueError:
+            self._fail(f"it printed a line of more than {LONGEST_LINE:,} bytes")
+        except ValidationError as error:
+            self._fail(f"it printed a line that is not of the protocol: {_first(error)}")
+        else:
+            self._fail(f"it has ended{self._last_words()}")
+
+    def _take(self, line: bytes) -> None:
+        try:
+            told = json.loads(line)
+        except ValueError:
+            self._fail(f"it printed a line that is not JSON: {line[:200]!r}")
+            return
+        self._take_told(told)
+
+    def _take_told(self, told: Any) -> None:
+        if isinstance(told, dict) and "event" in told:
+            said = Said.model_validate(told)
+            if self._on_event is not None:
+                self._on_event(said)
+            return
+        answer = Answer.model_validate(told)
+        waiting = self._pending.pop(answer.id, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer)
+
+    def _fail(self, why: str) -> None:
+        if self._problem is None:
+            self._problem = f"the driver {self.name} can't be used: {why}"
+        for waiting in self._pending.values():
+            if not waiting.done():
+                waiting.set_exception(DriverError(self._problem))
+                waiting.exception()
+        self._pending.clear()
+
+    def _last_words(self) -> str:
+        words = tail(self._log)
+        return f"; its log ends with\n{words}" if words else ""
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return ": ".join(part for part in (".".join(map(str, first["loc"])), first["msg"]) if part)
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the lines: what the suite writes, and what a driver writes."""
+    return TypeAdapter(Annotated[Request | Answer | Said | Hello, Field()]).json_schema()

@@ -1,0 +1,136 @@
+"""Clients with a fault in the core protocol: connections, requests, producers, consumers."""
+
+from conformance.clients.faults.model import in_place_of, on_incoming, on_outgoing
+from refimpl.client.attached import Attached
+from refimpl.client.connection import Connection
+from refimpl.client.consumer import Consumer
+from refimpl.client.errors import Closed, ProtocolError
+from refimpl.client.producer import Producer
+from refimpl.client.requests import RequestTable
+from refimpl.wire.pulsar_api_pb2 import (
+    CommandCloseConsumer,
+    CommandCloseProducer,
+    CommandConnected,
+    CommandFlow,
+    CommandPing,
+    CommandProducer,
+    CommandSendReceipt,
+)
+
+
+@on_incoming(CommandPing, clause="core.client.answers-ping")
+def ignores_pings(connection, ping):
+    """PING gets no answer."""
+    return False
+
+
+@on_incoming(CommandPing, clause="core.client.answers-ping")
+def answers_the_first_ping_only(connection, ping):
+    """The first PING of a connection gets PONG, and later ones nothing."""
+    first = not hasattr(connection, "was_pinged")
+    connection.was_pinged = True
+    return first
+
+
+@in_place_of(RequestTable.answered, clause="core.client.pending-by-kind")
+def matches_answers_by_id_alone(answered, table, answer):
+    """An answer of any kind completes the request that has its request_id."""
+    request_id = getattr(answer, answer.ListFields()[1][0].name).request_id
+    waiting = next((one for (_, number), one in table._waiting.items() if number == request_id), None)
+    if waiting is None:
+        return False
+    for key in waiting.keys:
+        del table._waiting[key]
+    waiting.pending.succeed(answer)
+    return True
+
+
+@in_place_of(Consumer._return, clause="core.client.permits-returned")
+def never_returns_permits(give_back, consumer, count):
+    """The client sends FLOW once, and never again."""
+
+
+@in_place_of(Consumer._return, clause="core.client.permits-returned")
+def returns_permits_late(give_back, consumer, count):
+    """The client returns permits when twice as many messages were taken as its queue holds."""
+    consumer._permits.returned += count
+    if consumer.connection is not None and consumer._permits.returned >= 2 * consumer.options.queue_size:
+        consumer.connection.send(CommandFlow(consumer_id=consumer.number, messagePermits=consumer._permits.returned))
+        consumer._permits.granted += consumer._permits.returned
+        consumer._permits.returned = 0
+
+
+@on_incoming(CommandCloseConsumer, clause="core.client.reattaches-after-close")
+def ignores_the_close_of_a_consumer(connection, close):
+    """CLOSE_CONSUMER changes nothing: the client waits for messages that never come."""
+    return False
+
+
+@on_incoming(CommandCloseProducer, clause="core.client.reattaches-after-close")
+def ends_with_a_closed_producer(connection, close):
+    """After CLOSE_PRODUCER the producer is closed for good."""
+    producer = connection._peers.get(("producer_id", close.producer_id))
+    if producer is not None:
+        producer.end(Closed("the broker has closed it"))
+    return False
+
+
+@in_place_of(Attached._attach, clause="core.client.reattaches-after-close")
+async def reattaches_without_a_look_up(attach, one):
+    """The client attaches again on the connection that it had, and asks nobody who serves the topic."""
+    known = getattr(one, "known_place", None)
+    if known is None or known.closing or not isinstance(one, Consumer | Producer):
+        one.known_place = await attach(one)
+        return one.known_place
+    one._lost = type(one._lost)(one._scheduler)
+    one._place = known
+    known.attach(one.kind, one.number, one)
+    await one._register(known)
+    return known
+
+
+@on_outgoing(CommandProducer, clause="core.client.reattaches-after-close")
+def reattaches_under_another_name(connection, request):
+    """A producer attaches again without the name that the broker gave it."""
+    if request.epoch:
+        request.ClearField("producer_name")
+
+
+@on_incoming(CommandConnected, clause="core.client.unknown-flag-ignored")
+def refuses_unknown_flags(connection, connected):
+    """A broker with a feature flag of a proposal is taken for incompatible."""
+    flags = connected.feature_flags
+    if flags.supports_message_filter or flags.supports_scalable_topics:
+        connection.end(ProtocolError("unknown feature flags"))
+        return False
+    return True
+
+
+@on_incoming(CommandConnected, clause="core.client.unknown-flag-ignored")
+def needs_feature_flags(connection, connected):
+    """A broker without any feature flags is taken for incompatible."""
+    if not connected.HasField("feature_flags"):
+        connection.end(ProtocolError("no feature flags"))
+        return False
+    return True
+
+
+@in_place_of(Producer._confirmed, clause="core.client.highest-sequence-optional")
+def confirms_up_to_the_highest_sequence_id(confirmed, producer, receipt):
+    """A receipt confirms what its highest_sequence_id says, even of a single message."""
+    if receipt.HasField("highest_sequence_id") and receipt.highest_sequence_id >= receipt.sequence_id:
+        producer._unconfirmed.pop(receipt.highest_sequence_id, None)
+    confirmed(producer, receipt)
+
+
+@on_incoming(CommandSendReceipt, clause="core.client.highest-sequence-optional")
+def wants_the_highest_sequence_id(connection, receipt):
+    """A receipt counts only if its highest_sequence_id is that of the message."""
+    return receipt.highest_sequence_id == receipt.sequence_id
+
+
+@in_place_of(Connection._connected, clause="core.client.flag-before-command")
+def takes_all_flags_for_set(take, connection, connected):
+    """The client takes every broker for one with topic watchers."""
+    connected.feature_flags.supports_topic_watchers = True
+    take(connection, connected)

@@ -1,0 +1,126 @@
+"""Brokers that go wrong with chunks, with encrypted and compressed messages, with transactions, and with messages that are sent again."""
+
+from dataclasses import replace
+
+from conformance.mutants.model import in_place_of, mutant, on_incoming
+from refimpl.broker import Broker
+from refimpl.broker.chunks import ChunkOwners
+from refimpl.broker.deduplication import is_duplicate, last_sequence_id
+from refimpl.broker.topic import Topic
+from refimpl.store import Entry
+from refimpl.wire import parse_payload
+from refimpl.wire.pulsar_api_pb2 import CommandSend, CommandSendError, UnknownError
+
+
+@in_place_of(ChunkOwners.owner, clause="core.deliver.chunks-together")
+def gives_chunks_to_any_consumer(owner, owners, chunk, consumer):
+    """A shared subscription divides chunks as it divides messages."""
+    return consumer
+
+
+@in_place_of(ChunkOwners.wait, clause="core.deliver.chunks-together")
+def gives_chunks_that_wait_to_others(wait, owners, index, owner):
+    """A chunk whose consumer has no permits is offered to all."""
+    wait(owners, index, owner)
+    owners._owners.clear()
+
+
+@in_place_of(Topic.append, clause="core.deliver.encrypted")
+def takes_an_encrypted_batch_for_one_message(append, topic, producer, entry):
+    """What is encrypted can't be a batch."""
+    encrypted = bool(parse_payload(entry.data).metadata.encryption_keys)
+    return append(topic, producer, replace(entry, messages=1, batch=False) if encrypted else entry)
+
+
+@in_place_of(is_duplicate, clause="core.dedup.stored-once")
+def counts_sequence_ids_for_a_topic(duplicate, producer, request, metadata):
+    """All producers of a topic have one row of sequence ids."""
+    return duplicate(replace(producer, name="everybody"), request, metadata)
+
+
+@in_place_of(is_duplicate, clause="core.dedup.stored-once")
+def counts_a_batch_by_its_first_id(duplicate, producer, request, metadata):
+    """After a batch, a message with an id of the batch is new."""
+    return duplicate(producer, CommandSend(sequence_id=request.sequence_id), metadata)
+
+
+@in_place_of(is_duplicate, clause="core.dedup.stored-once")
+def knows_only_the_last_sequence_id(duplicate, producer, request, metadata):
+    """Only a message with the very id of the last one is a duplicate."""
+    last = last_sequence_id(producer.topic, producer.name)
+    if 0 <= request.sequence_id < last:
+        producer.topic.stored.sequences[producer.name] = request.sequence_id
+        return False
+    return duplicate(producer, request, metadata)
+
+
+@in_place_of(Broker.unload, clause=("core.dedup.stored-once", "core.dedup.last-sequence"))
+def forgets_sequence_ids_when_a_topic_is_unloaded(unload, broker, name):
+    """The sequence ids are kept as long as the topic is loaded."""
+    if (topic := broker.loaded(name.full)) is not None:
+        topic.stored.sequences.clear()
+    unload(broker, name)
+
+
+@in_place_of(Topic.remove_producer, clause=("core.dedup.stored-once", "core.dedup.last-sequence"))
+def forgets_the_sequence_ids_of_producers_that_leave(remove, topic, producer):
+    """The sequence ids are kept as long as the producer is there."""
+    topic.stored.sequences.pop(producer.name, None)
+    remove(topic, producer)
+
+
+@in_place_of(is_duplicate, clause="core.dedup.chunks")
+def takes_chunks_for_duplicates(duplicate, producer, request, metadata):
+    """Each chunk but the first has a sequence id that is known."""
+    metadata.ClearField("num_chunks_from_msg")
+    return duplicate(producer, request, metadata)
+
+
+@in_place_of(is_duplicate, clause="core.dedup.chunks")
+def does_not_count_chunks(duplicate, producer, request, metadata):
+    """A message with the sequence id of a message in chunks is new."""
+    return not request.is_chunk and duplicate(producer, request, metadata)
+
+
+@mutant("core.send.size-as-sent")
+def measures_messages_before_their_compression(patches):
+    """A message is too large if it was before it was compressed."""
+
+    def make(send):
+        def changed(session, request, frame):
+            size = frame.payload().metadata.uncompressed_size if frame.payload_bytes else 0
+            if size <= session.broker.configuration.max_message_size:
+                send(session, request, frame)
+            else:
+                session.send(
+                    CommandSendError(producer_id=request.producer_id, sequence_id=request.sequence_id, error=UnknownError, message="")
+                )
+
+        return changed
+
+    patches.request("send", make)
+
+
+@on_incoming(CommandSend, clause="core.send.unknown-transaction")
+def takes_messages_of_transactions_for_others(_, request):
+    """SEND in a transaction is like any other."""
+    request.ClearField("txnid_most_bits")
+    request.ClearField("txnid_least_bits")
+
+
+@mutant("core.send.unknown-transaction")
+def delivers_messages_of_a_refused_transaction(patches):
+    """SEND in a transaction is refused, and its message is stored and delivered all the same."""
+
+    def make(send):
+        def changed(session, request, frame):
+            send(session, request, frame)
+            if request.HasField("txnid_most_bits"):
+                producer = session.producers[request.producer_id]
+                entry = Entry(frame.payload_bytes, max(request.num_messages, 1), batch=request.num_messages > 1, publish_time=1)
+                producer.topic.append(producer, entry)
+                producer.topic.dispatch(entry)
+
+        return changed
+
+    patches.request("send", make)

@@ -1,0 +1,75 @@
+"""Brokers of a cluster that do not know what the others do. The cases run on several brokers of the reference."""
+
+from conformance.mutants.model import in_place_of, on_outgoing
+from refimpl.broker import Broker, Session
+from refimpl.broker.members import Directions, Members
+from refimpl.indexes.topics_hash import topics_hash
+from refimpl.names import namespace_of
+from refimpl.wire.pulsar_api_pb2 import (
+    CommandCloseConsumer,
+    CommandGetTopicsOfNamespaceResponse,
+    CommandPartitionUpdate,
+    CommandWatchScalableTopicsUpdate,
+    CommandWatchTopicUpdate,
+)
+
+
+def _owns(session: Session, topic: str) -> bool:
+    return session.broker.members.owner_of(namespace_of(topic), topic) == session.member
+
+
+@in_place_of(Members.look_up, clause="core.cluster.owner-named")
+def names_itself(look_up, members, asked, namespace, topic, *, authoritative):
+    """Each broker says that a topic is served by itself."""
+    return Directions(asked, redirect=False, authoritative=True)
+
+
+@in_place_of(Session.check_owner, clause="core.cluster.owner-only")
+def serves_every_topic(check_owner, session, name):
+    """Each broker takes producers and consumers of any topic."""
+
+
+@on_outgoing(CommandGetTopicsOfNamespaceResponse, clause=("core.cluster.names-everywhere", "pip145.list.any-broker"))
+def lists_its_own_topics(session, answer):
+    """A broker lists the topics that it owns itself."""
+    answer.topics[:] = [topic for topic in answer.topics if _owns(session, topic)]
+
+
+@on_outgoing(CommandGetTopicsOfNamespaceResponse, clause="pip145.list.any-broker")
+def hashes_with_its_own_name(session, answer):
+    """The hash of a list differs from broker to broker."""
+    if answer.HasField("topics_hash") and session.member != session.broker.members.leader:
+        answer.topics_hash = topics_hash([answer.topics_hash, session.member.service_url])
+
+
+@on_outgoing(CommandCloseConsumer, clause="core.cluster.moved-closed")
+def moves_without_telling_consumers(session, close):
+    """CLOSE_CONSUMER is not sent when a namespace moves."""
+    return False
+
+
+@in_place_of(Broker.unload, clause="core.cluster.moved-keeps")
+def moves_without_acknowledgements(unload, broker, name):
+    """What single acknowledgements were for is not known to the next owner."""
+    topic = broker.loaded(name.full)
+    unload(broker, name)
+    for cursor in topic.stored.cursors.values() if topic else ():
+        cursor.reset(cursor.mark_delete)
+
+
+@on_outgoing(CommandWatchTopicUpdate, clause="pip145.watch.any-broker")
+def tells_watchers_of_its_own_topics(session, update):
+    """Watchers are told of the topics that their broker owns."""
+    return all(_owns(session, topic) for topic in (*update.new_topics, *update.deleted_topics))
+
+
+@on_outgoing(CommandPartitionUpdate, clause="pip247.watch.any-broker")
+def tells_of_partitions_of_its_own(session, update):
+    """Watchers of partition counts are told of topics whose first partition their broker owns."""
+    return all(_owns(session, f"{one.topic}-partition-0") for one in update.topic_with_partition)
+
+
+@on_outgoing(CommandWatchScalableTopicsUpdate, clause="pr25648.watch.any-broker")
+def tells_of_scalable_topics_of_its_own(session, update):
+    """Watches are told of the scalable topics that their broker owns."""
+    return all(_owns(session, topic) for topic in (*update.diff.added, *update.diff.removed))

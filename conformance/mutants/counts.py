@@ -1,0 +1,98 @@
+"""Brokers that miscount: permits, and what the stats of consumers and topics say."""
+
+from conformance.mutants.model import in_place_of, on_incoming
+from refimpl.broker.non_persistent import NonPersistentSubscription
+from refimpl.broker.schemas import Schemas
+from refimpl.broker.subscription import Consumer, Subscription, SubType
+from refimpl.wire.pulsar_api_pb2 import CommandAck
+
+# Permits
+
+
+@in_place_of(Consumer.send, clause="core.deliver.permits-again")
+def charges_for_a_message_once(send, consumer, index, entry, redeliveries, open_messages):
+    """A message that the subscription has delivered before uses no permit."""
+    before, sent = consumer.permits, consumer.subscription.__dict__.setdefault("sent_by_faults", set())
+    send(consumer, index, entry, redeliveries, open_messages)
+    if index in sent and consumer.subscription.topic.name.persistent:
+        consumer.permits = before
+    sent.add(index)
+
+
+@in_place_of(Subscription.remove, clause="core.deliver.permits-of-each")
+def hands_on_the_permits_of_who_leaves(remove, subscription, consumer):
+    """The permits that a consumer leaves go to the next one of the subscription."""
+    for other in [one for one in subscription.consumers if one is not consumer][:1]:
+        other.permits += max(consumer.permits, 0)
+    remove(subscription, consumer)
+
+
+@in_place_of(Consumer.send, clause="core.ack.batch-index-permits")
+def charges_one_permit_for_the_rest_of_a_batch(send, consumer, index, entry, redeliveries, open_messages):
+    """A batch of which messages are acknowledged uses one permit."""
+    before = consumer.permits
+    send(consumer, index, entry, redeliveries, open_messages)
+    if open_messages is not None:
+        consumer.permits = before - 1
+
+
+# Stats
+
+
+@in_place_of(Consumer.unacknowledged, clause="core.consumer.stats-counts")
+def counts_what_all_consumers_have_not_acknowledged(_, consumer):
+    """The unacknowledged messages of a consumer are those of its subscription."""
+    return sum(sum(one.pending.values()) for one in consumer.subscription.consumers)
+
+
+@in_place_of(Consumer.send, clause="core.admin.counters")
+def counts_deliveries_by_entry(send, consumer, index, entry, redeliveries, open_messages):
+    """A batch that is delivered counts as one message."""
+    subscription = consumer.subscription
+    before = subscription.messages_out
+    send(consumer, index, entry, redeliveries, open_messages)
+    subscription.messages_out = before + 1
+
+
+# Of several, of another type, of another kind
+
+
+@on_incoming(CommandAck, clause="core.ack.batch-index")
+def reads_one_ack_set_for_all_ids(_, request):
+    """The ack_set of the first id of an ACK is taken for all of them."""
+    for named in request.message_id[1:]:
+        named.ack_set[:] = request.message_id[0].ack_set
+
+
+@in_place_of(Subscription.redeliver, clause="core.redeliver.in-order")
+def begins_again_at_the_first_named_message(redeliver, subscription, consumer, indexes):
+    """On an exclusive or failover subscription, REDELIVER with ids leaves out what is before the first of them."""
+    if subscription.type == SubType.Shared or not indexes:
+        redeliver(subscription, consumer, indexes)
+        return
+    left_out = {index: count for index, count in consumer.pending.items() if index < min(indexes)}
+    for index in left_out:
+        del consumer.pending[index]
+    redeliver(subscription, consumer, indexes)
+    consumer.pending.update(left_out)
+
+
+@in_place_of(Schemas.join, clause="core.schema.of-consumer")
+def replaces_the_newest_schema_by_that_of_a_consumer(join, schemas, topic, schema):
+    """The newest version of a topic becomes the schema that a consumer brings."""
+    join(schemas, topic, schema)
+    newest = schemas.newest(topic.name)
+    if newest is not None:
+        newest.schema_data = schema.schema_data
+
+
+@in_place_of(NonPersistentSubscription.offer, clause="core.deliver.non-persistent-types")
+def gives_each_failover_consumer_a_copy(offer, subscription, entry):
+    """On a non-persistent topic each consumer of a failover subscription gets every message."""
+    everyone = subscription.consumers
+    for one in everyone if subscription.type == SubType.Failover else []:
+        subscription.consumers = [one]
+        offer(subscription, entry)
+    subscription.consumers = everyone
+    if subscription.type != SubType.Failover:
+        offer(subscription, entry)

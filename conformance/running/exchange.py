@@ -1,0 +1,86 @@
+"""Requests and answers, one at a time: what the harness itself asks a target before and between conversations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from google.protobuf.message import Message
+
+from conformance.engine.frames import build_frame
+from conformance.running.connection import Connection
+from conformance.targets.model import Endpoint, TargetError
+from refimpl.wire.commands import command_name, sub_message
+from refimpl.wire.frames import Frame
+
+_SECONDS = 15.0
+
+
+class Exchange:
+    """Sends one request at a time and waits for the next frame other than PING, or for the end of the connection (None)."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._events: asyncio.Queue[Frame | str | None] = asyncio.Queue()
+        self._connection = Connection(self._heard, self._garbage, self._closed)
+
+    def _heard(self, frame: Frame) -> None:
+        if command_name(frame.command) != "ping":
+            self._events.put_nowait(frame)
+
+    def _garbage(self, data: bytes, reason: str) -> None:
+        what = f"does not speak Pulsar's protocol: {reason}; its first bytes are {data[:16]!r}" if data else f"floods: {reason}"
+        self._events.put_nowait(what)
+
+    def _closed(self, _: Literal["fin", "rst"]) -> None:
+        self._events.put_nowait(None)
+
+    async def __aenter__(self) -> Exchange:
+        try:
+            await self._connection.open(self._endpoint, _SECONDS)
+        except (OSError, TimeoutError) as error:
+            hint = "is it running, and is the address right?"
+            raise TargetError(f"no connection to {self._endpoint.service_url}: {error or 'time-out'}", hint=hint) from None
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._connection.close()
+
+    async def ask(self, spec: Mapping[str, Any], seconds: float | None = None) -> tuple[str, Message] | None:
+        """Return the name and content of the next frame other than PING; None if the connection was closed.
+
+        With `seconds` it is also None if nothing came in that time.
+        """
+        try:
+            async with asyncio.timeout(_SECONDS if seconds is None else seconds):
+                await self._connection.send(build_frame(spec), _SECONDS)
+                event = await self._events.get()
+        except TimeoutError:
+            if seconds is not None:
+                return None
+            raise TargetError(
+                f"{self._endpoint.service_url} does not answer {next(iter(spec))} within {_SECONDS:g} s", hint="does it speak Pulsar?"
+            ) from None
+        if isinstance(event, str):
+            raise TargetError(f"{self._endpoint.service_url} {event}")
+        return None if event is None else (command_name(event.command), sub_message(event.command))
+
+    async def connect(self, flags: Iterable[str] = ()) -> Message:
+        """Shake hands and return CONNECTED; `flags` are the feature flags that the client announces."""
+        fields: dict[str, Any] = {"client_version": "pulsar-conformance", "protocol_version": 21}
+        if flags:
+            fields["feature_flags"] = dict.fromkeys(flags, True)
+        if self._endpoint.proxy_to is not None:
+            fields["proxy_to_broker_url"] = self._endpoint.proxy_to
+        if self._endpoint.token is not None:
+            fields |= {"auth_method_name": "token", "auth_data": self._endpoint.token.get_secret_value()}
+        answer = await self.ask({"connect": fields})
+        if answer is None:
+            raise TargetError(f"{self._endpoint.service_url} ended the connection after CONNECT", hint="does it need TLS, or a token?")
+        name, message = answer
+        if name == "error":
+            raise TargetError(f"{self._endpoint.service_url} refused CONNECT: {message.message}", hint="give a token")  # type: ignore[attr-defined]
+        if name != "connected":
+            raise TargetError(f"{self._endpoint.service_url} answered CONNECT with {name}")
+        return message

@@ -1,0 +1,193 @@
+"""Which broker of a cluster serves a case: the owner of its namespaces, found by look-ups as a client does.
+
+Each namespace of a run on a cluster has one bundle, so that one broker owns all of its topics. A case is held at that broker. If a case has
+several namespaces, one that another broker owns is unloaded until the same one takes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from conformance.running.exchange import Exchange
+from conformance.targets.admin import AdminClient, is_cluster
+from conformance.targets.model import LOOPBACK, Endpoint, TargetError
+from refimpl.wire.pulsar_api_pb2 import CommandLookupTopicResponse, ServerError
+
+_TOPIC = "pulsar-conformance-look-up"
+_HOPS = 8
+"""Redirects that are followed."""
+_TRIES, _PAUSE = 40, 0.25
+"""How often a look-up is made again that is answered with ServiceNotReady, and the seconds between."""
+_SCRATCH, _BUNDLES = "public/pc-brokers", 16
+"""A namespace in which brokers are looked for, and how many bundles it has."""
+_PASSING = (ServerError.ServiceNotReady, ServerError.MetadataError)
+"""Errors of a look-up that may pass: the second one comes from a broker that has not heard yet that another one took the bundle."""
+_SECONDS_UNSURE = 5.0
+"""For the one look-up that tells whether there is a proxy."""
+_UNLOADS = 12
+"""How often a namespace is unloaded so that the broker of the others takes it."""
+
+
+@dataclass
+class Owners:
+    """Finds the owners of namespaces in a cluster.
+
+    Args:
+        endpoint: The broker that the user named.
+        admin: Its admin interface.
+    """
+
+    endpoint: Endpoint
+    admin: AdminClient
+    _met: list[Endpoint] = field(default_factory=list, init=False)
+    _search: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+
+    async def of(self, namespaces: Sequence[str], sent_to: str | None = None) -> Endpoint:
+        """Return the broker that owns namespaces; without namespaces, the one that the user named.
+
+        Args:
+            namespaces: "tenant/name", in the order of the case.
+            sent_to: Where the broker that the user named has sent a case that has no namespaces.
+
+        Raises:
+            TargetError: There is none, it is on a host that the user did not allow, or the namespaces can't be brought together.
+        """
+        if not namespaces:
+            return self.endpoint if sent_to is None else _allowed(self.endpoint, sent_to)
+        owner = await look_up(self.endpoint, namespaces[0])
+        if self._met_besides(owner) is None:
+            self._met.append(owner)
+        for namespace in namespaces[1:]:
+            await self.bring(namespace, owner)
+        return owner
+
+    async def bring(self, namespace: str, owner: Endpoint) -> None:
+        """Let a broker own a namespace: it is asked first, and where another one has the namespace, that is unloaded.
+
+        Raises:
+            TargetError: The namespace stays elsewhere.
+        """
+        for _ in range(_UNLOADS):
+            if _same(await look_up(owner, namespace, authoritative=True), owner):
+                return
+            await self.admin.call("unload_namespace", namespace)
+        raise TargetError(f"{namespace} stays at another broker than {owner.service_url}, however often it is unloaded")
+
+    async def other(self, broker: Endpoint) -> Endpoint:
+        """Return a broker of the cluster other than one: one that was met, or one that takes bundles of a namespace that is made for this.
+
+        Raises:
+            TargetError: All bundles go to the same broker.
+        """
+        async with self._search:
+            found = self._met_besides(broker)
+            if found is None:
+                await self.admin.call("create_namespace", {"namespace": _SCRATCH, "bundles": _BUNDLES})
+                for number in range(4 * _BUNDLES):
+                    self._met.append(await look_up(self.endpoint, _SCRATCH, f"t-{number}"))
+                await self.admin.remove_namespace(_SCRATCH)
+                found = self._met_besides(broker)
+        if found is None:
+            raise TargetError(f"no other broker of the cluster than {broker.service_url} takes bundles")
+        return found
+
+    def _met_besides(self, broker: Endpoint) -> Endpoint | None:
+        return next((one for one in self._met if not _same(one, broker)), None)
+
+
+async def owners(endpoint: Endpoint, admin: AdminClient | None) -> Owners | None:
+    """Return what finds the owners, if the target is a cluster or behind a proxy; None if it is a single broker.
+
+    Args:
+        endpoint: The broker that the user named.
+        admin: Its admin interface.
+    """
+    if admin is None:
+        return None
+    return Owners(endpoint, admin) if await is_cluster(admin) or await _is_proxied(endpoint) else None
+
+
+async def _is_proxied(endpoint: Endpoint) -> bool:
+    """Tell whether a look-up leads to a broker behind the service URL. A target that does not answer it shows that in its cases."""
+    request = {"topic": f"persistent://public/default/{_TOPIC}", "authoritative": False, "request_id": 1}
+    try:
+        async with Exchange(endpoint) as exchange:
+            await exchange.connect()
+            found = await exchange.ask({"lookupTopic": request}, _SECONDS_UNSURE)
+        answer = found[1] if found is not None else None
+        if not isinstance(answer, CommandLookupTopicResponse) or not answer.proxy_through_service_url:
+            return False
+        return _there(endpoint, answer.brokerServiceUrl, proxied=True).proxy_to is not None
+    except (TargetError, ValueError):  # such as an address that is none
+        return False
+
+
+async def look_up(endpoint: Endpoint, namespace: str, topic: str = _TOPIC, *, authoritative: bool = False) -> Endpoint:
+    """Find the broker that serves a topic of a namespace: LOOKUP, redirects, and once more where it is not ready.
+
+    Args:
+        endpoint: Where to begin.
+        namespace: "tenant/name".
+        topic: Its local name. Where the namespace has one bundle, all others have the same broker.
+        authoritative: Whether the first broker is told that it may take the namespace.
+
+    Raises:
+        TargetError: No broker serves it, or it is on a host that the user did not allow.
+    """
+    at = endpoint
+    for _ in range(_HOPS):
+        answer = await _answer(at, f"persistent://{namespace}/{topic}", authoritative)
+        url = (answer.brokerServiceUrlTls if endpoint.tls else answer.brokerServiceUrl) or at.service_url
+        there = _there(at, url, proxied=answer.proxy_through_service_url)
+        at = at if _same(at, there) else there
+        if answer.response == CommandLookupTopicResponse.Connect:
+            return at
+        authoritative = answer.authoritative
+    raise TargetError(f"the look-up of a topic in {namespace} is redirected more than {_HOPS} times")
+
+
+async def _answer(endpoint: Endpoint, topic: str, authoritative: bool) -> CommandLookupTopicResponse:
+    """Return what a look-up comes to, asked again while the broker is not ready."""
+    request: dict[str, Any] = {"topic": topic, "authoritative": authoritative}
+    if endpoint.listener is not None:
+        request["advertised_listener_name"] = endpoint.listener
+    async with Exchange(endpoint) as exchange:
+        await exchange.connect()
+        for number in range(1, _TRIES + 1):
+            found = await exchange.ask({"lookupTopic": {**request, "request_id": number}})
+            if found is None or not isinstance(found[1], CommandLookupTopicResponse):
+                break
+            answer = found[1]
+            if answer.response != CommandLookupTopicResponse.Failed:
+                return answer
+            if answer.error not in _PASSING or number == _TRIES:
+                raise TargetError(f"the look-up of {topic} fails: {ServerError.Name(answer.error)} {answer.message}")
+            await asyncio.sleep(_PAUSE)
+    raise TargetError(f"{endpoint.service_url} does not answer the look-up of {topic}")
+
+
+def _allowed(endpoint: Endpoint, url: str) -> Endpoint:
+    """Return another broker of the cluster, if it is on a host to which the user lets the suite go."""
+    if not endpoint.allows(url):
+        hint = f"allow it: --allow-host {urlsplit(url).hostname}"
+        raise TargetError(f"a look-up leads to {url}, which is not on a host of the target", hint=hint)
+    return replace(endpoint, service_url=url)
+
+
+def _there(at: Endpoint, url: str, *, proxied: bool) -> Endpoint:
+    """Return the broker that a look-up names: behind the same proxy, if there is one. A standalone broker says so of itself."""
+    there = replace(at, service_url=url)
+    if at.proxy_to is None and (not proxied or _same(at, there)):
+        return _allowed(at, url)
+    return replace(at, proxy_to=f"{there.host}:{there.port}")
+
+
+def _same(one: Endpoint, other: Endpoint) -> bool:
+    """Tell whether two addresses are of one broker, which may call its own host by another name."""
+    if one.proxy_to is not None or other.proxy_to is not None:
+        return one.proxy_to == other.proxy_to
+    return one.port == other.port and (one.host == other.host or {one.host, other.host} <= LOOPBACK)

@@ -1,0 +1,52 @@
+"""What a run consists of: trials of cells of cases, in real or in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from conformance.engine import model as m
+from conformance.engine.values import Value
+from conformance.suite import Suite
+from conformance.targets.model import Target
+
+SLOW_SECONDS = 2.0
+"""A case that lets more time pass than this is in the group `slow`: it runs beside all others."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One trial of one cell of a case."""
+
+    case: m.Transcript
+    cell: Mapping[str, Value]
+    trial: int
+    attempt: int = 0
+
+    @property
+    def key(self) -> str:
+        """Return its key in the log."""
+        cell = ",".join(f"{name}={value}" for name, value in self.cell.items())
+        attempt = f"~{self.attempt}" if self.attempt else ""
+        return f"{self.case.id}{f'[{cell}]' if cell else ''}#{self.trial}{attempt}"
+
+
+def is_slow(case: m.Transcript) -> bool:
+    """Tell whether a case belongs to the group `slow`."""
+    return case.seconds() > SLOW_SECONDS
+
+
+def divided(cases: list[m.Transcript], target: Target) -> tuple[list[m.Transcript], list[m.Transcript]]:
+    """Return the cases that run in real time, and those for virtual time, if it can: they wait for minutes or need other settings."""
+    apart = [case for case in cases if target.in_virtual_time is not None and (is_slow(case) or case.target_config)]
+    return (cases, []) if len(apart) == len(cases) else ([case for case in cases if case not in apart], apart)
+
+
+def with_controls(suite: Suite, cases: list[m.Transcript]) -> list[m.Transcript]:
+    """Return cases with the controls that they need, and those of the controls."""
+    chosen = {case.id: case for case in cases}
+    for case in cases:
+        while case.control is not None and case.control not in chosen:
+            case = suite.transcripts[case.control]  # noqa: PLW2901
+            chosen[case.id] = case
+    return list(chosen.values())

@@ -1,0 +1,276 @@
+"""The admin operations on tenants, namespaces and their policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from refimpl.broker import bundles
+from refimpl.broker.admin.part import AdminPart
+from refimpl.broker.authorization import ACTIONS
+from refimpl.broker.credentials import close_unauthorized
+from refimpl.broker.names import parse_topic
+from refimpl.broker.policies import POLICIES, Policy
+from refimpl.broker.unsupported import unsupported
+from refimpl.names import TopicName, is_namespace, is_system_topic
+from refimpl.proposals.refused import AdminRefused
+from refimpl.store import StoredNamespace
+
+DEFAULT_BUNDLES = 4
+"""Bundles of a new namespace."""
+NO_POLICIES: Mapping[str, object] = {
+    "deleted": False,
+    "encryption_required": False,
+    "subscription_auth_mode": "None",
+    "offload_threshold": -1,
+    "offload_threshold_in_seconds": -1,
+    "schema_validation_enforced": False,
+    "migrated": False,
+}
+"""What clients of Pulsar send for policies that are not set, besides null and empty ones."""
+
+
+class NamespaceAdmin(AdminPart):
+    """The operations."""
+
+    # Tenants
+
+    def tenants(self) -> list[str]:
+        """List the tenants."""
+        return sorted(self._store.tenants)
+
+    def tenant(self, tenant: str) -> dict[str, Any]:
+        """Return the admin roles of a tenant, and the clusters that it may use."""
+        if tenant not in self._store.tenants:
+            raise AdminRefused(404, "Tenant does not exist")
+        return {"adminRoles": sorted(self._store.tenants[tenant]), "allowedClusters": [self._cluster]}
+
+    def create_tenant(self, tenant: str, admin_roles: Iterable[str] = (), allowed_clusters: Iterable[str] | None = None) -> None:
+        """Create a tenant. It may use the only cluster that there is."""
+        if not is_namespace(f"{tenant}/x"):
+            raise AdminRefused(412, "Tenant name is not valid")
+        roles = self._admin_roles(admin_roles, allowed_clusters)
+        if tenant in self._store.tenants:
+            raise AdminRefused(409, "Tenant already exist")
+        self._store.tenants[tenant] = roles
+
+    def update_tenant(self, tenant: str, admin_roles: Iterable[str] = (), allowed_clusters: Iterable[str] | None = None) -> None:
+        """Replace the admin roles of a tenant."""
+        roles = self._admin_roles(admin_roles, allowed_clusters)
+        if tenant not in self._store.tenants:
+            raise AdminRefused(404, f"Tenant {tenant} not found")
+        self._store.tenants[tenant] = roles
+
+    def delete_tenant(self, tenant: str, *, force: bool = False) -> None:
+        """Delete a tenant; with `force`, also its namespaces."""
+        self._check_tenant(tenant)
+        owned = self.namespaces(tenant)
+        if owned and not force:
+            raise AdminRefused(409, "The tenant still has active namespaces")
+        for namespace in owned:
+            self.delete_namespace(namespace, force=True)
+        del self._store.tenants[tenant]
+
+    # Namespaces
+
+    def namespaces(self, tenant: str) -> list[str]:
+        """List the namespaces of a tenant."""
+        self._check_tenant(tenant)
+        return sorted(name for name in self._store.namespaces if name.startswith(f"{tenant}/"))
+
+    def policies(self, namespace: str) -> dict[str, Any]:
+        """Return the policies of a namespace."""
+        stored = self._namespace(namespace)
+        return {
+            "auth_policies": {"namespace_auth": self.permissions(namespace)},
+            "replication_clusters": [self._cluster],
+            "bundles": self.bundles(namespace),
+            "deleted": False,
+            **stored.policies,
+        }
+
+    def create_namespace(self, namespace: str, policies: Mapping[str, Any] | None = None) -> None:
+        """Create a namespace with policies; one that this broker does not have is refused."""
+        if not is_namespace(namespace):
+            raise AdminRefused(412, "Namespace name is not valid")
+        self._check_tenant(namespace.partition("/")[0])
+        new = self._with_policies(policies or {})
+        if namespace in self._store.namespaces:
+            raise AdminRefused(409, "Namespace already exists")
+        self._store.namespaces[namespace] = new
+
+    def delete_namespace(self, namespace: str, *, force: bool = False) -> None:
+        """Delete a namespace; with `force`, also its topics, each announced as deleted."""
+        stored = self._namespace(namespace)
+        if force and not self._broker.configuration.force_delete_namespace_allowed:
+            raise AdminRefused(405, "Broker doesn't allow forced deletion of namespaces")
+        extensions = self._broker.extensions.values()
+        has_others = any(topic for extension in extensions for topic in extension.topics_of(namespace))
+        if not force and (stored.partitioned or has_others or any(not is_system_topic(topic) for topic in stored.topics)):
+            raise AdminRefused(409, "Cannot delete non empty namespace")
+        for topic in [*stored.topics, *self._broker.non_persistent_topics(namespace)]:
+            self._broker.delete_topic(parse_topic(topic))
+        for extension in extensions:
+            extension.delete_topics(namespace)
+        del self._store.namespaces[namespace]
+        self._broker.members.forget(namespace)
+        for topic in stored.partitioned:
+            self._broker.partitions_changed(topic)
+
+    def unload_namespace(self, namespace: str) -> None:
+        """Disconnect the producers and consumers of all topics of a namespace; in a cluster others get its bundles. Watchers stay open."""
+        for bundle in bundles.ranges(self._namespace(namespace).bundles):
+            self._broker.members.release(namespace, bundle)
+        for topic in self._all_topics(namespace):
+            self._broker.unload(parse_topic(topic))
+        for extension in self._broker.extensions.values():
+            extension.unload_topics(namespace)
+
+    def bundles(self, namespace: str) -> dict[str, Any]:
+        """Return the boundaries of the bundles of a namespace."""
+        boundaries = bundles.texts(self._namespace(namespace).bundles)
+        return {"boundaries": boundaries, "numBundles": len(boundaries) - 1}
+
+    def unload_bundle(self, namespace: str, bundle: str) -> None:
+        """Disconnect the producers and consumers of all topics of a bundle; in a cluster another broker gets it."""
+        boundaries = self._namespace(namespace).bundles
+        if bundle not in bundles.ranges(boundaries):
+            raise AdminRefused(412, f"{bundle} is no bundle of {namespace}, which has {', '.join(bundles.ranges(boundaries))}")
+        self._broker.members.release(namespace, bundle)
+        for topic in self._all_topics(namespace):
+            if bundles.bundle_of(topic, boundaries) == bundle:
+                self._broker.unload(parse_topic(topic))
+
+    def clear_backlog(self, namespace: str, subscription: str | None = None) -> None:
+        """Let all subscriptions of all topics skip their messages, or only those of one name."""
+        for name in self._all_topics(namespace):
+            for found in self._broker.topic(parse_topic(name)).subscriptions.values():
+                if subscription in (None, found.name):
+                    found.skip(None)
+
+    def replication_clusters(self, namespace: str) -> list[str]:
+        """Return the clusters of a namespace: this one."""
+        self._namespace(namespace)
+        return [self._cluster]
+
+    def set_replication_clusters(self, namespace: str, clusters: Iterable[str]) -> None:
+        """Check the clusters of a namespace: only this one can be set."""
+        self._namespace(namespace)
+        names = set(clusters)
+        if not names:
+            raise AdminRefused(412, "ClusterIds should not be null or empty")
+        for unknown in sorted(names - {self._cluster}):
+            raise AdminRefused(403, f"Invalid cluster id: {unknown}")
+
+    # Permissions
+
+    def permissions(self, namespace: str) -> dict[str, list[str]]:
+        """Return the allowed actions of each role."""
+        return {role: sorted(actions) for role, actions in self._namespace(namespace).permissions.items()}
+
+    def grant_permission(self, namespace: str, role: str, actions: Iterable[str]) -> None:
+        """Set the allowed actions of a role."""
+        self._namespace(namespace).permissions[role] = _actions(actions)
+        close_unauthorized(self._broker, namespace)
+
+    def revoke_permission(self, namespace: str, role: str) -> None:
+        """Revoke all permissions of a role."""
+        self._namespace(namespace).permissions.pop(role, None)
+        close_unauthorized(self._broker, namespace)
+
+    # Policies
+
+    def policy(self, namespace: str, policy: Policy) -> Any:
+        """Return a policy of a namespace; None: it is not set."""
+        return self._namespace(namespace).policies.get(policy.key, policy.unset)
+
+    def set_policy(self, namespace: str, policy: Policy, value: object) -> None:
+        """Set a policy of a namespace; null removes it."""
+        self._set(self._namespace(namespace).policies, policy, value)
+
+    def topic_policy(self, topic: str, policy: Policy, *, applied: bool = False) -> Any:
+        """Return a policy of a topic; with `applied`, that of its namespace if it has none."""
+        name = self._with_own_policies(topic)
+        if applied:
+            return self._broker.policies.of(name, policy)
+        own = self._namespace(name.namespace).topic_policies.get(name.partitioned, {})
+        return own.get(policy.key, {} if policy.unset == {} else None)
+
+    def set_topic_policy(self, topic: str, policy: Policy, value: object) -> None:
+        """Set a policy of a topic; null removes it."""
+        name = self._with_own_policies(topic)
+        self._set(self._namespace(name.namespace).topic_policies.setdefault(name.partitioned, {}), policy, value)
+
+    def _with_own_policies(self, topic: str) -> TopicName:
+        if not self._broker.configuration.topic_level_policies_enabled:
+            raise AdminRefused(405, "Topic level policies is disabled, to enable the topic level policy and retry.")
+        return self._used(topic)
+
+    def _set(self, policies: dict[str, Any], policy: Policy, value: object) -> None:
+        if value is None:
+            policies.pop(policy.key, None)
+            return
+        policy.check(value)
+        policies[policy.key] = value
+        self._broker.upkeep.plan()
+
+    def _with_policies(self, policies: Mapping[str, Any]) -> StoredNamespace:
+        """Return a new namespace with these policies."""
+        given = {key: value for key, value in policies.items() if value not in (None, [], {}) and NO_POLICIES.get(key, ...) != value}
+        new = StoredNamespace(bundles=_boundaries(given.pop("bundles", {})))
+        for key in ("replication_clusters", "allowed_clusters"):
+            for unknown in sorted(set(given.pop(key, ())) - {self._cluster}):
+                raise AdminRefused(403, f"Cluster [{unknown}] is not in the list of allowed clusters")
+        for role, actions in _permissions(given.pop("auth_policies", {})).items():
+            new.permissions[role] = _actions(actions)
+        for policy in POLICIES:
+            if policy.key in given:
+                policy.check(given[policy.key])
+                new.policies[policy.key] = given.pop(policy.key)
+        for key in given:
+            raise unsupported(f"The policy {key}")
+        return new
+
+    def _admin_roles(self, roles: Iterable[str], clusters: Iterable[str] | None) -> set[str]:
+        if clusters is not None:
+            names = set(clusters)
+            if not names:
+                raise AdminRefused(412, "Clusters cannot be empty or blank")
+            if names != {self._cluster}:
+                raise AdminRefused(412, "Clusters do not exist")
+        found = set(roles)
+        if any(role != role.strip() for role in found):
+            raise AdminRefused(412, "AdminRoles contains whitespace in the beginning or end.")
+        return found
+
+    def _all_topics(self, namespace: str) -> list[str]:
+        self._namespace(namespace)
+        return [*self._broker.persistent_topics(namespace), *self._broker.non_persistent_topics(namespace)]
+
+
+def _boundaries(value: Any) -> tuple[int, ...]:
+    try:
+        if value.get("boundaries"):
+            return bundles.parse(value["boundaries"])
+        return bundles.divided(value.get("numBundles", DEFAULT_BUNDLES))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise AdminRefused(412, f"Invalid bundles: {error}") from None
+
+
+def _permissions(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise AdminRefused(400, "auth_policies has to be a JSON object")
+    for key, roles in value.items():
+        if key != "namespace_auth" and roles:
+            raise unsupported(f"The policy {key}")
+    found = value.get("namespace_auth") or {}
+    if not isinstance(found, dict) or not all(isinstance(actions, list) for actions in found.values()):
+        raise AdminRefused(400, "namespace_auth has to have a list of actions for each role")
+    return found
+
+
+def _actions(actions: Iterable[str]) -> set[str]:
+    granted = set(actions)
+    if not granted <= ACTIONS:
+        raise AdminRefused(400, f"unknown actions {', '.join(sorted(granted - ACTIONS))}")
+    return granted

@@ -1,0 +1,99 @@
+"""What the parts of the admin operations share: finding what a call names, and who may call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from refimpl.broker.names import parse_topic
+from refimpl.broker.subscription import Subscription
+from refimpl.broker.topic import Topic
+from refimpl.names import TopicName, is_namespace, partition_name
+from refimpl.proposals.refused import AdminRefused, Refused
+from refimpl.store import StoredNamespace
+
+if TYPE_CHECKING:
+    from refimpl.broker.broker import Broker
+
+
+class AdminPart:
+    """A part of the operations."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._store = broker.store
+
+    def check_access(self, role: str | None, tenant: str | None = None) -> None:
+        """Check that a role may administer a tenant, or the whole cluster if the tenant is None.
+
+        Raises:
+            AdminRefused: 403.
+        """
+        authorization = self._broker.authorization
+        if not (authorization.is_super_user(role) if tenant is None else authorization.administers(role, tenant)):
+            raise AdminRefused(403, "Unauthorized to perform this operation")
+
+    def authenticate(self, token: str | None) -> str | None:
+        """Return the role of a caller.
+
+        Raises:
+            AdminRefused: 401.
+        """
+        try:
+            return self._broker.authorization.authenticate("token", token or "")
+        except Refused:
+            raise AdminRefused(401, "HTTP 401 Authentication required") from None
+
+    @property
+    def _cluster(self) -> str:
+        return self._broker.configuration.cluster_name
+
+    def _check_tenant(self, tenant: str) -> None:
+        if tenant not in self._store.tenants:
+            raise AdminRefused(404, "Tenant not found")
+
+    def _namespace(self, namespace: str) -> StoredNamespace:
+        stored = self._store.namespaces.get(namespace)
+        if stored is None:
+            raise AdminRefused(404, "Namespace not found" if is_namespace(namespace, lenient=True) else "Namespace does not exist")
+        return stored
+
+    def _name(self, topic: str) -> TopicName:
+        try:
+            name = parse_topic(topic)
+        except Refused as refused:
+            raise AdminRefused(412, refused.message) from None
+        self._namespace(name.namespace)
+        return name
+
+    def _existing(self, topic: str) -> TopicName:
+        name = self._name(topic)
+        if not self._broker.exists(name):
+            raise AdminRefused(404, f"Topic {topic} not found")
+        return name
+
+    def _used(self, topic: str) -> TopicName:
+        """Return the name of a topic that exists, partitioned or not."""
+        name = self._name(topic)
+        return name if self._parts(topic) else self._existing(topic)
+
+    def _topic(self, topic: str) -> Topic:
+        return self._broker.topic(self._existing(topic))
+
+    def _parts(self, topic: str) -> list[TopicName]:
+        """Return the names of the partitions of a topic; empty if it is not partitioned."""
+        name = self._name(topic)
+        partitions = self._namespace(name.namespace).partitioned.get(name.full, 0)
+        return [parse_topic(partition_name(name.full, number)) for number in range(partitions)]
+
+    def _topics(self, topic: str) -> list[Topic]:
+        """Return a topic, or all its partitions."""
+        return [self._topic(part.full) for part in self._parts(topic)] or [self._topic(topic)]
+
+    def _subscriptions(self, topic: str, subscription: str, what: str | None = None) -> list[Subscription]:
+        """Return a subscription of a topic, or of all partitions that have it; what is named, partitioned topics can't do."""
+        if what is not None and self._parts(topic):
+            raise AdminRefused(405, f"{what} on a partitioned topic is not allowed")
+        found = [one.subscriptions[subscription] for one in self._topics(topic) if subscription in one.subscriptions]
+        if not found:
+            raise AdminRefused(404, f"Subscription {subscription} not found for topic {topic}")
+        return found

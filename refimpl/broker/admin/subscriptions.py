@@ -1,0 +1,124 @@
+"""The admin operations on subscriptions: their positions, and the messages that they have before them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from refimpl.broker.admin.part import AdminPart
+from refimpl.broker.consuming import disconnect_consumers
+from refimpl.broker.subscription import Subscription
+from refimpl.broker.topic import LATEST, Topic
+from refimpl.proposals.refused import AdminRefused, Refused
+from refimpl.store import Entry
+
+
+class SubscriptionAdmin(AdminPart):
+    """The operations. A topic may be a partitioned one."""
+
+    def subscriptions(self, topic: str) -> list[str]:
+        """List the subscriptions of a topic, or of all its partitions."""
+        topics = self._topics(topic)
+        return sorted({name for one in topics for name in one.subscriptions})
+
+    def create_subscription(
+        self, topic: str, subscription: str, position: tuple[int, int], properties: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a subscription.
+
+        Args:
+            topic: The topic.
+            subscription: Its name.
+            position: The ledger id and entry id after which it starts; (2^63-1, 2^63-1) is the end, (-1, -1) the beginning.
+            properties: The properties of the subscription; they select entry filters.
+        """
+        try:
+            self._broker.filters_of(properties or {}, is_new=True)
+        except Refused as refused:
+            raise AdminRefused(412, refused.message) from None
+        topics = self._made_topics(topic)
+        if not topics[0].name.persistent:
+            raise AdminRefused(400, "Create subscription on non-persistent topic can only be done through client")
+        if any(subscription in one.subscriptions for one in topics):
+            raise AdminRefused(409, "Subscription already exists for topic")
+        for one in topics:
+            one.subscribe(subscription, _after(one, position), durable=True, properties=dict(properties or {}))
+
+    def _made_topics(self, topic: str) -> list[Topic]:
+        """Return a topic, or all its partitions; what is missing is created as for a consumer, as on Apache Pulsar 4.2.4."""
+        name = self._name(topic)
+        if not name.persistent:
+            return self._topics(topic)
+        try:
+            for part in self._parts(topic) or [name]:
+                self._broker.topic_to_use(part, create=True)
+        except Refused as refused:
+            raise AdminRefused(404, refused.message) from None
+        return self._topics(topic)
+
+    def delete_subscription(self, topic: str, subscription: str, *, force: bool = False) -> None:
+        """Delete a subscription; with `force`, even if it has consumers."""
+        for found in self._subscriptions(topic, subscription):
+            if found.consumers and not force:
+                raise AdminRefused(412, "Subscription has active connected consumers")
+            disconnect_consumers(found)
+            found.topic.unsubscribe(subscription)
+
+    def skip_messages(self, topic: str, subscription: str, count: int | None) -> None:
+        """Acknowledge the next entries of a subscription: a number of them, or all."""
+        for found in self._subscriptions(topic, subscription, None if count is None else "Skip messages"):
+            found.skip(count)
+
+    def expire_messages(self, topic: str, subscription: str, position: tuple[int, int], *, excluded: bool = False) -> None:
+        """Acknowledge all entries up to a position, or with `excluded`, as observed, one more."""
+        for found in self._subscriptions(topic, subscription, "Expire message at position"):
+            end = _after(found.topic, position) + excluded
+            found.skip_while(lambda index, end=end: index < end)  # type: ignore[misc]
+
+    def expire_old_messages(self, topic: str, subscription: str, seconds: int) -> None:
+        """Acknowledge what was published that many seconds ago, or earlier."""
+        for found in self._subscriptions(topic, subscription):
+            if next(found.unacknowledged(), None) is None:
+                raise AdminRefused(
+                    409, f"Expire message by timestamp not issued on topic {found.topic.name.full}: {subscription} has no backlog"
+                )
+            self._broker.upkeep.expire(found, seconds)
+
+    def expire_in_all_subscriptions(self, topic: str, seconds: int) -> None:
+        """Do the same in all subscriptions."""
+        for found in [one for part in self._topics(topic) for one in part.subscriptions.values()]:
+            self._broker.upkeep.expire(found, seconds)
+
+    def reset_cursor(self, topic: str, subscription: str, position: tuple[int, int], *, excluded: bool = False) -> None:
+        """Close the consumers of a subscription, and let it begin at a position, or with `excluded` after it."""
+        for found in self._subscriptions(topic, subscription, "Reset-cursor at position"):
+            _reset(found, _after(found.topic, position) - (not excluded))
+
+    def reset_cursor_to_time(self, topic: str, subscription: str, timestamp: int) -> None:
+        """Do the same with what was published at a time or later, in milliseconds since 1970."""
+        for found in self._subscriptions(topic, subscription):
+            _reset(found, found.topic.index_at(timestamp))
+
+    def subscription_properties(self, topic: str, subscription: str) -> dict[str, str]:
+        """Return the properties of a subscription."""
+        return dict(self._subscriptions(topic, subscription)[0].properties)
+
+    def peek_message(self, topic: str, subscription: str, position: int) -> tuple[Topic, int, Entry]:
+        """Return the n-th unacknowledged entry of a subscription, counted from 1, with its topic and index."""
+        (found,) = self._subscriptions(topic, subscription, "Peek messages")
+        waiting = list(found.unacknowledged())
+        if not 1 <= position <= len(waiting):
+            raise AdminRefused(404, "Message not found")
+        index = waiting[position - 1]
+        return found.topic, index, found.topic.entries[index]
+
+
+def _after(topic: Topic, position: tuple[int, int]) -> int:
+    """Return the index of the entry after a position: ledger id and entry id."""
+    ledger, entry = position
+    first, end = topic.entries.first, topic.entries.end
+    return end if ledger == LATEST else min(max(entry + 1, first), end) if ledger == topic.stored.ledger_id else first
+
+
+def _reset(subscription: Subscription, index: int) -> None:
+    disconnect_consumers(subscription)
+    subscription.reset(max(index, subscription.topic.entries.first))

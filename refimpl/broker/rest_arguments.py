@@ -1,0 +1,129 @@
+"""The arguments of admin operations, from the path, the query and the body of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from refimpl.broker.policies import QUOTA
+from refimpl.broker.topic import LATEST
+from refimpl.broker.unsupported import unsupported
+from refimpl.proposals.administration import AdminRequest
+from refimpl.proposals.refused import AdminRefused
+
+_DIGITS = 19
+"""Number of digits from which a number may be too large for Java."""
+
+
+def _flag(name: str, default: str = "false") -> Callable[[Mapping[str, str], AdminRequest], bool]:
+    return lambda _, request: request.query.get(name, default).lower() == "true"
+
+
+def _segment(name: str) -> Callable[[Mapping[str, str], AdminRequest], str]:
+    return lambda found, _: found[name]
+
+
+def _texts(value: object, what: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, f"{what} has to be a list of texts")
+    return value
+
+
+def _allowed_clusters(_: Mapping[str, str], request: AdminRequest) -> list[str]:
+    body = request.json()
+    if body is None:
+        raise AdminRefused(HTTPStatus.PRECONDITION_FAILED, "TenantInfo is null")
+    found = request.table().get("allowedClusters")
+    if found is None:
+        raise AdminRefused(HTTPStatus.PRECONDITION_FAILED, "Clusters cannot be null")
+    return _texts(found, "allowedClusters")
+
+
+def _quota_kind(request: AdminRequest) -> str:
+    return request.query.get("backlogQuotaType", QUOTA)
+
+
+def _no_backlog_quota(_: Mapping[str, str], request: AdminRequest) -> None:
+    if _quota_kind(request) != QUOTA:
+        raise unsupported(f"A backlog quota by {_quota_kind(request)}")
+
+
+def _partitions(_: Mapping[str, str], request: AdminRequest) -> int:
+    body = request.json()
+    number = body.get("partitions") if isinstance(body, dict) else body
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, "the body has to be a number of partitions")
+    return number
+
+
+def _position(_: Mapping[str, str], request: AdminRequest) -> tuple[int, int]:
+    body = request.table()
+    place = body.get("ledgerId", LATEST), body.get("entryId", LATEST)
+    if not all(type(one) is int and -1 <= one <= LATEST for one in place):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, f"ledgerId and entryId have to be numbers from -1 to {LATEST}")
+    return place
+
+
+def _properties(found: object) -> dict[str, str]:
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, "properties have to be texts by name")
+    return found
+
+
+def _metadata_properties(_: Mapping[str, str], request: AdminRequest) -> dict[str, str]:
+    body = request.json()
+    return _properties(body.get("properties") or {}) if isinstance(body, dict) else {}
+
+
+def _number(text: str, what: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < _DIGITS):
+        raise AdminRefused(HTTPStatus.NOT_FOUND, f"{text!r} is not {what}")
+    return int(text)
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, f"{what} has to be a text")
+    return value
+
+
+ARGUMENTS: Mapping[str, Callable[[Mapping[str, str], AdminRequest], Any]] = {
+    **{name: _segment(name) for name in ("bundle", "cluster", "domain", "role", "subscription", "tenant")},
+    "namespace": lambda found, _: f"{found['tenant']}/{found['namespace']}",
+    "topic": lambda found, _: f"{found['domain']}://{found['tenant']}/{found['namespace']}/{found['topic']}",
+    "count": lambda found, _: _number(found["count"], "a number of messages"),
+    "timestamp": lambda found, _: _number(found["timestamp"].removeprefix("-"), "a time") * (-1 if found["timestamp"][0] == "-" else 1),
+    "seconds": lambda found, _: _number(found["seconds"], "a number of seconds"),
+    "ledger": lambda found, _: _number(found["ledger"], "a ledger id"),
+    "entry": lambda found, _: _number(found["entry"], "an entry id"),
+    "version": lambda found, _: _number(found["version"], "a schema version"),
+    "nothing": lambda _, __: None,
+    "body": lambda _, request: request.json(),
+    "mode": lambda _, request: request.query.get("mode", "PERSISTENT"),
+    "force": _flag("force"),
+    "applied": _flag("applied"),
+    "include_system": _flag("includeSystemTopic"),
+    "per_partition": _flag("perPartition", "true"),
+    "admin_roles": lambda _, request: _texts(request.table().get("adminRoles") or [], "adminRoles"),
+    "allowed_clusters": _allowed_clusters,
+    "clusters": lambda _, request: _texts(request.json(), "the body"),
+    "backlog_quota": lambda _, request: {_quota_kind(request): request.json()},
+    "message_ttl": lambda _, request: _number(request.query.get("messageTTL", ""), "a number of seconds"),
+    "no_backlog_quota": _no_backlog_quota,
+    "policies": lambda _, request: request.table(),
+    "actions": lambda _, request: _texts(request.json(), "the body"),
+    "partitions": _partitions,
+    "position": _position,
+    "excluded": lambda _, request: bool(request.table().get("excluded")),
+    "properties": lambda _, request: _properties(request.table().get("properties") or {}),
+    "metadata_properties": _metadata_properties,
+    "new_properties": lambda _, request: _properties(request.table()),
+    "key": lambda _, request: request.query.get("key", ""),
+    "latest": lambda _, request: request.query.get("initialPosition", "latest") == "latest",
+    "message_position": lambda _, request: _number(request.query.get("messagePosition", "1"), "a number of messages"),
+    "schema_topic": lambda found, _: f"persistent://{found['tenant']}/{found['namespace']}/{found['topic']}",
+    "schema_type": lambda _, request: _text(request.table().get("type"), "type"),
+    "schema_definition": lambda _, request: _text(request.table().get("schema"), "schema"),
+}
+"""How each argument is found, by name."""

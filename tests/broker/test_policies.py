@@ -1,0 +1,423 @@
+"""What policies of namespaces and topics do, and that none is taken without an effect."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from refimpl.broker import bundles
+from refimpl.broker.policies import STRATEGIES
+from refimpl.broker.upkeep import RETENTION_CHECK_SECONDS
+from refimpl.store import memory
+from refimpl.wire import encode_payload
+from refimpl.wire.pulsar_api_pb2 import (
+    IncompatibleSchema,
+    MessageMetadata,
+    ProducerBlockedQuotaExceededException,
+    Schema,
+    TopicNotFound,
+)
+from tests.fakes.admin_calls import ask
+from tests.fakes.broker_peer import TOPIC, Peer, make_broker
+
+NAMESPACE = "/admin/v2/namespaces/public/default"
+ADMIN_TOPIC = "/admin/v2/persistent/public/default/t"
+MIB = 1024 * 1024
+METADATA = MessageMetadata(producer_name="p", sequence_id=0, publish_time=0)
+
+
+@pytest.fixture
+def peer() -> Peer:
+    return Peer(make_broker(keepAliveIntervalSeconds="1000000"))
+
+
+def give(peer: Peer, path: str, value: object, method: str = "POST") -> None:
+    assert ask(peer.broker, method, path, value) == (204, b"")
+
+
+# Retention
+
+
+@pytest.fixture
+def small_ledgers(monkeypatch):
+    monkeypatch.setattr(memory, "LEDGER_ENTRIES", 10)
+
+
+def retention(minutes: int, mib: int) -> dict[str, int]:
+    return {"retentionTimeInMinutes": minutes, "retentionSizeInMB": mib}
+
+
+def read_all(peer: Peer, count: int, size: int = 1) -> int:
+    """Publish messages, acknowledge them, and return the index of the first that is left."""
+    peer.producer()
+    peer.subscribe()
+    peer.publish(*["x" * size] * count)
+    peer.frames()
+    peer.acknowledge(count - 1, kind="Cumulative")
+    return peer.broker.loaded(TOPIC).entries.first
+
+
+@pytest.mark.usefixtures("small_ledgers")
+@pytest.mark.parametrize(("minutes", "mib", "first"), [(0, 0, 30), (-1, -1, 0), (5, -1, 0), (-1, 5, 0), (-1, 1, 20), (5, 1, 20)])
+@pytest.mark.parametrize("path", [NAMESPACE, ADMIN_TOPIC])
+def test_retention_keeps_what_is_acknowledged(peer, path, minutes, mib, first):
+    ask(peer.broker, "PUT", ADMIN_TOPIC)
+    give(peer, f"{path}/retention", retention(minutes, mib))
+    assert read_all(peer, 35, MIB // 12) == first
+
+
+@pytest.mark.usefixtures("small_ledgers")
+def test_retention_ends_with_time_and_with_the_policy(peer):
+    broker = peer.broker
+    give(peer, f"{NAMESPACE}/retention", retention(5, -1))
+    assert read_all(peer, 25) == 0
+    broker.tick(299.0)
+    assert broker.loaded(TOPIC).entries.first == 0
+    broker.tick(300.0 + RETENTION_CHECK_SECONDS)
+    assert broker.loaded(TOPIC).entries.first == 20
+    give(peer, f"{NAMESPACE}/retention", retention(-1, -1))
+    peer.publish(*"abcdefghijklmno")
+    peer.acknowledge(39, kind="Cumulative")
+    assert broker.loaded(TOPIC).entries.first == 20
+    assert ask(broker, "DELETE", f"{NAMESPACE}/retention")[0] == 204
+    assert ask(broker, "POST", f"{ADMIN_TOPIC}/trim")[0] == 204
+    assert broker.loaded(TOPIC).entries.first == 30
+    broker.tick(10_000.0)
+    assert broker.next_deadline() is None or broker.next_deadline() > 10_000.0
+
+
+def test_a_policy_outlasts_a_restart_and_ends_with_its_topic(peer):
+    give(peer, f"{NAMESPACE}/retention", retention(7, 8))
+    ask(peer.broker, "PUT", ADMIN_TOPIC)
+    give(peer, f"{ADMIN_TOPIC}/retention", retention(1, 2))
+    broker = make_broker(peer.broker.store)
+    assert ask(broker, "GET", f"{ADMIN_TOPIC}/retention") == (200, retention(1, 2))
+    assert ask(broker, "DELETE", ADMIN_TOPIC)[0] == 204
+    ask(broker, "PUT", ADMIN_TOPIC)
+    assert ask(broker, "GET", f"{ADMIN_TOPIC}/retention") == (200, b"")
+    assert ask(broker, "GET", f"{ADMIN_TOPIC}/retention?applied=true") == (200, retention(7, 8))
+
+
+# Creation of topics by default
+
+
+def auto_creation(allowed: bool, kind: str | None = None, count: int | None = None) -> dict[str, object]:
+    found = {"allowAutoTopicCreation": allowed, "topicType": kind, "defaultNumPartitions": count}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def test_missing_topics_are_not_created(peer):
+    give(peer, f"{NAMESPACE}/autoTopicCreation", auto_creation(False))
+    assert peer.producer().error == TopicNotFound
+    assert peer.subscribe().error == TopicNotFound
+    assert peer.ask("partitionMetadata", topic=TOPIC, request_id=1, metadata_auto_creation_enabled=True).partitions == 0
+    assert ask(peer.broker, "PUT", ADMIN_TOPIC)[0] == 204
+    assert peer.producer().producer_ready
+
+
+@pytest.mark.parametrize(("setting", "policy", "partitions"), [
+    ("partitioned", auto_creation(True, "non-partitioned"), 0),
+    ("non-partitioned", auto_creation(True, "partitioned", 3), 3),
+    ("non-partitioned", auto_creation(True, "partitioned", 1), 1),
+    ("partitioned", None, 2),
+])  # fmt: skip
+def test_missing_topics_are_created_as_the_policy_says(setting, policy, partitions):
+    peer = Peer(make_broker(allowAutoTopicCreationType=setting, defaultNumPartitions="2"))
+    if policy is not None:
+        give(peer, f"{NAMESPACE}/autoTopicCreation", policy)
+    answer = peer.ask("partitionMetadata", topic=TOPIC, request_id=1, metadata_auto_creation_enabled=True)
+    assert answer.partitions == partitions
+    assert ask(peer.broker, "DELETE", f"{NAMESPACE}/autoTopicCreation")[0] == 204
+
+
+# Schemas
+
+
+def record(*fields: str) -> bytes:
+    listed = [{"name": one.rstrip("?"), "type": "string", **({"default": ""} if one.endswith("?") else {})} for one in fields]
+    return json.dumps({"type": "record", "name": "R", "fields": listed}).encode()
+
+
+# the order of versions, and the strategies that take them
+FITS = [
+    (["a b", "a"], {"BACKWARD", "BACKWARD_TRANSITIVE"}),
+    (["a", "a b"], {"FORWARD", "FORWARD_TRANSITIVE"}),
+    (["a", "a b?"], {"BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "UNDEFINED"}),
+    (["a", "a b?", "a b"], {"FORWARD", "FORWARD_TRANSITIVE", "BACKWARD", "FULL", "UNDEFINED"}),
+    (["a b", "a b?", "a"], {"BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FULL", "UNDEFINED"}),
+]
+
+
+@pytest.mark.parametrize(("versions", "taken_by"), FITS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_how_a_new_schema_has_to_fit(peer, strategy, versions, taken_by):
+    give(peer, f"{NAMESPACE}/schemaCompatibilityStrategy", strategy, "PUT")
+    for number, fields in enumerate(versions):
+        schema = Schema(name="s", type=Schema.Avro, schema_data=record(*fields.split()))
+        answer = peer.producer(producer_id=number, schema=schema)
+    taken = strategy in taken_by | {"ALWAYS_COMPATIBLE"}
+    assert answer.schema_version == (len(versions) - 1).to_bytes(8, "big") if taken else answer.error == IncompatibleSchema
+
+
+def test_clients_may_be_forbidden_to_bring_schemas(peer):
+    give(peer, f"{NAMESPACE}/isAllowAutoUpdateSchema", False)
+    schema = Schema(name="s", type=Schema.String, schema_data=b"")
+    assert peer.producer(schema=schema).message == "Schema not found and schema auto updating is disabled."
+    assert peer.subscribe(schema=schema).error == IncompatibleSchema
+    body = {"type": "STRING", "schema": "", "properties": {}}
+    assert ask(peer.broker, "POST", "/admin/v2/schemas/public/default/t/schema", body)[0] == 200
+    assert peer.producer(schema=schema).producer_ready
+
+
+def test_producers_may_need_a_schema(peer):
+    schema = Schema(name="s", type=Schema.String, schema_data=b"")
+    give(peer, f"{NAMESPACE}/schemaValidationEnforced", True)
+    assert peer.producer(producer_id=7).producer_ready
+    assert peer.producer(producer_id=8, schema=schema).producer_ready
+    refused = peer.producer(producer_id=9)
+    assert (refused.error, "without a schema" in refused.message) == (IncompatibleSchema, True)
+    give(peer, f"{ADMIN_TOPIC}/schemaValidationEnforced", False)
+    assert peer.producer(producer_id=9).producer_ready
+
+
+def test_topics_may_have_no_policies_of_their_own():
+    broker = make_broker(topicLevelPoliciesEnabled="false")
+    ask(broker, "PUT", ADMIN_TOPIC)
+    reason = "Topic level policies is disabled, to enable the topic level policy and retry."
+    assert ask(broker, "POST", f"{ADMIN_TOPIC}/deduplicationEnabled", True) == (405, {"reason": reason})
+    assert ask(broker, "GET", f"{ADMIN_TOPIC}/deduplicationEnabled") == (405, {"reason": reason})
+
+
+# The backlog quota
+
+
+def test_a_backlog_quota(peer):
+    give(peer, f"{NAMESPACE}/backlogQuota", {"limitSize": 100, "policy": "producer_exception"})
+    peer.subscribe()
+    peer.producer()
+    peer.publish("x" * 101)
+    peer.frames()
+    assert peer.producer(producer_id=2).error == ProducerBlockedQuotaExceededException
+    give(peer, f"{ADMIN_TOPIC}/backlogQuota", {"limitSize": 1000, "policy": "producer_exception"})
+    assert peer.producer(producer_id=2).producer_ready
+    assert ask(peer.broker, "DELETE", f"{ADMIN_TOPIC}/backlogQuota")[0] == 204
+    peer.broker.tick(60.0)
+    assert [one.DESCRIPTOR.name for one in peer.answers()] == ["CommandCloseProducer"] * 2
+    assert ask(peer.broker, "DELETE", f"{NAMESPACE}/backlogQuota")[0] == 204
+    assert peer.producer().producer_ready
+
+
+# Bundles
+
+
+def test_bundles_are_those_of_pulsar():
+    four = bundles.divided(4)
+    assert bundles.texts(four) == ["0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff"]
+    assert bundles.bundle_of("persistent://acme/n/t", four) == "0x40000000_0x80000000"
+    assert bundles.parse(["0x00000000", "0xffffffff"]) == (0, 2**32 - 1)
+    assert len(bundles.divided(3)) == 4
+
+
+def test_a_bundle_is_unloaded_alone(peer):
+    peer.broker.admin.create_namespace("public/n", {"bundles": {"numBundles": 2}})
+    topics = [f"persistent://public/n/{number}" for number in range(20)]
+    for number, topic in enumerate(topics):
+        peer.producer(topic, producer_id=number)
+    path = "/admin/v2/namespaces/public/n"
+    assert ask(peer.broker, "PUT", f"{path}/0x00000000_0x80000000/unload")[0] == 204
+    closed = {one.producer_id for one in peer.answers()}
+    ranges = [ask(peer.broker, "GET", f"/lookup/v2/topic/persistent/public/n/{number}/bundle")[1] for number in range(20)]
+    assert closed == {number for number, one in enumerate(ranges) if one == b"0x00000000_0x80000000"}
+    assert 0 < len(closed) < 20
+
+
+# What is taken and what is refused, as on Apache Pulsar 4.2.4
+
+
+SINGLE_ZERO = "Invalid retention policy: both limits have to be 0 to disable retention; -1 ignores one of them"
+CREATION = "Invalid configuration for autoTopicCreationOverride. the detail is "
+REFUSED = [
+    ("POST", "retention", retention(10, 0), 400, SINGLE_ZERO),
+    ("POST", "retention", retention(0, 10), 400, SINGLE_ZERO),
+    ("POST", "retention", {"retentionTimeInMinutes": 5}, 400, SINGLE_ZERO),
+    ("POST", "retention", retention(-2, 10), 400, "Invalid retention policy: time limit must be >= -1"),
+    ("POST", "retention", retention(10, -2), 400, "Invalid retention policy: size limit must be >= -1"),
+    ("POST", "retention", 5, 400, "the value has to be a JSON object"),
+    ("POST", "messageTTL", -1, 412, "Invalid value for message TTL, message TTL must >= 0"),
+    ("POST", "messageTTL", "x", 412, "Invalid value for message TTL, message TTL must >= 0"),
+    ("POST", "deduplication", "x", 400, "the value has to be true or false"),
+    ("POST", "autoTopicCreation", auto_creation(True, "x"), 412, f"{CREATION}Unknown topic type [x]"),
+    ("POST", "autoTopicCreation", auto_creation(True), 412, f"{CREATION}Unknown topic type [None]"),
+    ("POST", "autoTopicCreation", auto_creation(True, "partitioned"), 412, f"{CREATION}[defaultNumPartitions] has to be between 1 and 10000 for partition type."),
+    ("POST", "autoTopicCreation", auto_creation(True, "partitioned", 0), 412, f"{CREATION}[defaultNumPartitions] has to be between 1 and 10000 for partition type."),
+    ("POST", "autoTopicCreation", auto_creation(True, "non-partitioned", 3), 412, f"{CREATION}[defaultNumPartitions] is not allowed to be set when the type is non-partition."),
+    ("PUT", "schemaCompatibilityStrategy", "backward", 400, f"the value has to be one of {', '.join(STRATEGIES)}"),
+    ("POST", "isAllowAutoUpdateSchema", 1, 400, "the value has to be true or false"),
+    ("POST", "replication", [], 412, "ClusterIds should not be null or empty"),
+    ("POST", "replication", ["none"], 403, "Invalid cluster id: none"),
+    ("POST", "backlogQuota", {"limitSize": 1}, 400, "the attribute policy cannot be null"),
+    ("POST", "backlogQuota", {"limitSize": 1, "policy": "consumer_backlog_eviction"}, 405, "The backlog quota policy consumer_backlog_eviction is not supported by this broker"),
+    ("POST", "backlogQuota?backlogQuotaType=message_age", {"limitTime": 1, "policy": "producer_exception"}, 405, "A backlog quota by message_age is not supported by this broker"),
+    ("DELETE", "backlogQuota?backlogQuotaType=message_age", None, 405, "A backlog quota by message_age is not supported by this broker"),
+    ("PUT", "0x00000000_0x30000000/unload", None, 412, "0x00000000_0x30000000 is no bundle of public/default, which has 0x00000000_0xffffffff"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status", "reason"), REFUSED)
+def test_values_that_no_policy_has(peer, method, path, body, status, reason):
+    before = ask(peer.broker, "GET", NAMESPACE)
+    assert ask(peer.broker, method, f"{NAMESPACE}/{path}", body) == (status, {"reason": reason})
+    assert ask(peer.broker, "GET", NAMESPACE) == before
+
+
+KEPT = [
+    ("retention", "POST", retention(-1, -1), b""),
+    ("messageTTL", "POST", 100, b""),
+    ("deduplication", "POST", False, b""),
+    ("autoTopicCreation", "POST", auto_creation(False), b""),
+    ("schemaCompatibilityStrategy", "PUT", "FULL_TRANSITIVE", "UNDEFINED"),
+    ("isAllowAutoUpdateSchema", "POST", False, True),
+    ("schemaValidationEnforced", "POST", True, False),
+]
+
+
+@pytest.mark.parametrize(("path", "method", "value", "unset"), KEPT)
+def test_a_policy_is_set_got_and_removed(peer, path, method, value, unset):
+    place = f"{NAMESPACE}/{path}"
+    assert ask(peer.broker, "GET", place) == (200, unset)
+    give(peer, place, value, method)
+    assert ask(peer.broker, "GET", place) == (200, value)
+    assert value in ask(peer.broker, "GET", NAMESPACE)[1].values()
+    if unset == b"":
+        assert ask(peer.broker, "DELETE", place) == (204, b"")
+        assert ask(peer.broker, "GET", place) == (200, unset)
+    assert ask(peer.broker, "GET", f"/admin/v2/namespaces/public/none/{path}")[0] == 404
+
+
+@pytest.mark.parametrize(("path", "method", "value"), [
+    ("retention", "POST", retention(5, 6)), ("deduplicationEnabled", "POST", True), ("schemaCompatibilityStrategy", "PUT", "BACKWARD"),
+])  # fmt: skip
+def test_a_policy_of_a_topic(peer, path, method, value):
+    place = f"{ADMIN_TOPIC}/{path}"
+    assert ask(peer.broker, "GET", place) == (404, {"reason": f"Topic {TOPIC} not found"})
+    assert ask(peer.broker, method, place, value)[0] == 404
+    ask(peer.broker, "PUT", ADMIN_TOPIC)
+    assert ask(peer.broker, "GET", place) == (200, b"")
+    give(peer, place, value, method)
+    assert ask(peer.broker, "GET", place) == ask(peer.broker, "GET", f"{place}?applied=true") == (200, value)
+    assert ask(peer.broker, "DELETE", place) == (204, b"")
+    assert ask(peer.broker, "GET", place) == (200, b"")
+
+
+# The body that creates a namespace
+
+NOTHING = {
+    "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}}, "replication_clusters": [], "allowed_clusters": [],
+    "bundles": {"numBundles": 4}, "backlog_quota_map": {}, "clusterDispatchRate": {}, "topicDispatchRate": {}, "subscriptionDispatchRate": {},
+    "replicatorDispatchRate": {}, "clusterSubscribeRate": {}, "publishMaxMessageRate": {}, "latency_stats_sample_rate": {}, "deleted": False,
+    "encryption_required": False, "subscription_auth_mode": "None", "offload_threshold": -1, "offload_threshold_in_seconds": -1,
+    "schema_compatibility_strategy": "UNDEFINED", "schema_validation_enforced": False, "subscription_types_enabled": [], "properties": {}, "migrated": False,
+}  # fmt: skip
+"""What pulsar-admin of 4.2.4 sends without any option."""
+NEW = "/admin/v2/namespaces/public/n"
+
+
+@pytest.mark.parametrize("body", [None, {}, NOTHING, {"replication_clusters": ["standalone"]}])
+def test_a_namespace_without_policies(peer, body):
+    give(peer, NEW, body, "PUT")
+    found = ask(peer.broker, "GET", NEW)[1]
+    assert found["bundles"] == {"boundaries": bundles.texts(bundles.divided(4)), "numBundles": 4}
+    assert ask(peer.broker, "GET", f"{NEW}/schemaCompatibilityStrategy") == (200, "UNDEFINED")
+
+
+def test_a_namespace_is_created_with_its_policies(peer):
+    policies = {
+        "retention_policies": retention(1, 2), "message_ttl_in_seconds": 5, "deduplicationEnabled": True, "is_allow_auto_update_schema": False,
+        "autoTopicCreationOverride": auto_creation(True, "partitioned", 3), "schema_compatibility_strategy": "BACKWARD",
+        "backlog_quota_map": {"destination_storage": {"limitSize": 10, "policy": "producer_exception"}},
+    }  # fmt: skip
+    body = {**NOTHING, **policies, "bundles": {"numBundles": 3}, "auth_policies": {"namespace_auth": {"r": ["consume"]}}}
+    give(peer, NEW, body, "PUT")
+    found = ask(peer.broker, "GET", NEW)[1]
+    assert found | policies == found
+    assert found["bundles"] == {"boundaries": ["0x00000000", "0x55555555", "0xaaaaaaaa", "0xffffffff"], "numBundles": 3}
+    assert found["auth_policies"] == {"namespace_auth": {"r": ["consume"]}}
+    answer = peer.ask("partitionMetadata", topic="persistent://public/n/t", request_id=1, metadata_auto_creation_enabled=True)
+    assert answer.partitions == 3
+
+
+@pytest.mark.parametrize(("body", "status", "reason"), [
+    ({"max_producers_per_topic": 3}, 405, "The policy max_producers_per_topic is not supported by this broker"),
+    ({"encryption_required": True}, 405, "The policy encryption_required is not supported by this broker"),
+    ({"persistence": {"bookkeeperEnsemble": 3}}, 405, "The policy persistence is not supported by this broker"),
+    ({"offload_threshold": 0}, 405, "The policy offload_threshold is not supported by this broker"),
+    ({"unknown": 1}, 405, "The policy unknown is not supported by this broker"),
+    ({"auth_policies": {"destination_auth": {"t": {}}}}, 405, "The policy destination_auth is not supported by this broker"),
+    ({"auth_policies": {"namespace_auth": {"r": ["fly"]}}}, 400, "unknown actions fly"),
+    ({"auth_policies": 5}, 400, "auth_policies has to be a JSON object"),
+    ({"retention_policies": retention(1, 0)}, 400, SINGLE_ZERO),
+    ({"message_ttl_in_seconds": -5}, 412, "Invalid value for message TTL, message TTL must >= 0"),
+    ({"replication_clusters": ["none"]}, 403, "Cluster [none] is not in the list of allowed clusters"),
+    ({"allowed_clusters": ["none"]}, 403, "Cluster [none] is not in the list of allowed clusters"),
+    ({"bundles": {"numBundles": 1025}}, 412, "Invalid bundles: the number of bundles has to be between 1 and 1024"),
+    ({"bundles": {"boundaries": ["0x00000000", "0x00000010"]}}, 412, "Invalid bundles: the boundaries have to begin with 0x00000000 and to end with 0xffffffff"),
+    ([], 400, "the body has to be a JSON object"),
+])  # fmt: skip
+def test_a_body_that_is_not_applied_is_refused(peer, body, status, reason):
+    assert ask(peer.broker, "PUT", NEW, body or [1]) == (status, {"reason": reason})
+    assert ask(peer.broker, "GET", NEW)[0] == 404
+
+
+# Message TTL and deduplication
+
+
+@pytest.mark.parametrize("place", [f"{NAMESPACE}/messageTTL", f"{ADMIN_TOPIC}/messageTTL?messageTTL=100"])
+def test_old_messages_are_acknowledged(place):
+    peer = Peer(make_broker(keepAliveIntervalSeconds="1000000", messageExpiryCheckIntervalInMinutes="1"))
+    peer.producer()
+    peer.subscribe()
+    give(peer, place, None if "?" in place else 100)
+    peer.publish("a", at=1000)
+    peer.publish("b", at=90_000)
+    peer.publish("c", at=1000)
+    peer.frames()
+    peer.broker.tick(60.0)
+    assert peer.broker.loaded(TOPIC).subscriptions["s"].backlog == 3
+    peer.broker.tick(120.0)
+    assert peer.flow(5) == ["b", "c"], "messages go in order"
+
+
+def test_deduplication(peer):
+    give(peer, f"{NAMESPACE}/deduplication", True)
+    assert peer.producer(producer_name="x").last_sequence_id == -1
+    peer.subscribe()
+    sent = [0, 1, 1, 0, 2]
+    for number in sent:
+        peer.send("send", encode_payload(METADATA, b"%d" % number), producer_id=1, sequence_id=number)
+    peer.send("send", encode_payload(METADATA, b"3-5"), producer_id=1, sequence_id=3, highest_sequence_id=5, num_messages=3)
+    for number in (4, 5, 6):
+        peer.send("send", encode_payload(METADATA, b"%d" % number), producer_id=1, sequence_id=number)
+    ids = [one.message_id for one in peer.answers()]
+    assert [one.entryId == one.ledgerId == 2**64 - 1 for one in ids] == [False, False, True, True, False, False, True, True, False]
+    assert peer.flow(20) == ["0", "1", "2", "3-5", "6"]
+    assert peer.producer(producer_id=2, producer_name="y").last_sequence_id == -1
+    peer.send("close_producer", producer_id=1, request_id=3)
+    peer.frames()
+    assert peer.producer(producer_name="x").last_sequence_id == 6
+    again = Peer(make_broker(peer.broker.store))
+    assert again.producer(producer_name="x").last_sequence_id == 6
+    give(again, f"{NAMESPACE}/deduplication", False)
+    again.publish("a")
+    assert again.answers()[0].message_id.entryId == 5
+    give(again, f"{NAMESPACE}/deduplication", True)
+    assert again.producer(producer_id=2, producer_name="x2").last_sequence_id == -1
+
+
+def test_chunks_have_one_sequence_id():
+    peer = Peer(make_broker(brokerDeduplicationEnabled="true"))
+    peer.producer(producer_name="x")
+    for chunk in (0, 1, 2, 0, 1, 2):
+        metadata = MessageMetadata(producer_name="x", sequence_id=7, publish_time=0, uuid="u", num_chunks_from_msg=3, chunk_id=chunk)
+        peer.send("send", encode_payload(metadata, b"c"), producer_id=1, sequence_id=7)
+    assert [one.message_id.entryId for one in peer.answers()] == [0, 1, 2, 3, 4, 2**64 - 1]

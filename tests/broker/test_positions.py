@@ -1,0 +1,332 @@
+"""What administrators do to the messages of topics and to the positions of subscriptions, and the end of a topic."""
+
+from __future__ import annotations
+
+import pytest
+
+from refimpl.wire import encode_payload
+from refimpl.wire.pulsar_api_pb2 import MessageMetadata, NotAllowedError, ServiceNotReady, TopicTerminatedError
+from tests.fakes.admin_calls import ask
+from tests.fakes.broker_peer import TOPIC, Peer, make_broker
+
+PATH = "/admin/v2/persistent/public/default/t"
+SUBSCRIPTION = f"{PATH}/subscription/s"
+
+
+@pytest.fixture
+def peer() -> Peer:
+    """A peer that has read and acknowledged five messages, published a second after each other."""
+    peer = Peer(make_broker(keepAliveIntervalSeconds="1000000"))
+    peer.producer()
+    peer.subscribe()
+    for number in range(5):
+        peer.publish(str(number), at=1000 * number)
+    peer.frames()
+    peer.flow(5)
+    peer.acknowledge(4, kind="Cumulative")
+    return peer
+
+
+def position(entry: int, **fields: object) -> dict[str, object]:
+    return {"ledgerId": 1, "entryId": entry, "partitionIndex": -1, **fields}
+
+
+def message_id(entry: int, ledger: int = 1) -> dict[str, int]:
+    return {"ledgerId": ledger, "entryId": entry, "partitionIndex": -1, "batchIndex": -1, "batchSize": 0}
+
+
+RESETS = [
+    ("/1500", None, "234"), ("/0", None, "01234"), ("/2000", None, "234"), ("/9999", None, ""),
+    ("", position(2), "234"), ("", position(2, excluded=True), "34"), ("", position(-1), "01234"), ("", position(4, excluded=True), ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rest", "body", "read"), RESETS)
+def test_a_subscription_is_reset(peer, rest, body, read):
+    assert ask(peer.broker, "POST", f"{SUBSCRIPTION}/resetcursor{rest}", body) == (204, b"")
+    assert [one.DESCRIPTOR.name for one in peer.answers()] == ["CommandCloseConsumer"]
+    peer.subscribe()
+    assert "".join(peer.flow(9)) == read
+
+
+def names(peer: Peer) -> list[str]:
+    return [one.DESCRIPTOR.name.removeprefix("Command") for one in peer.answers()]
+
+
+def test_a_terminated_topic_closes_producers_and_takes_no_new_ones(peer):
+    assert ask(peer.broker, "POST", f"{PATH}/terminate") == (200, message_id(4))
+    assert names(peer) == ["CloseProducer", "ReachedEndOfTopic"]
+    refused = peer.producer()
+    assert (refused.error, refused.message) == (TopicTerminatedError, "Topic was already terminated")
+    assert ask(peer.broker, "POST", f"{PATH}/terminate") == (200, message_id(4))
+    assert ask(make_broker(peer.broker.store), "GET", f"{PATH}/lastMessageId") == (200, message_id(4))
+    assert Peer(make_broker(peer.broker.store)).producer().error == TopicTerminatedError
+
+
+def test_a_send_under_way_is_ignored_when_the_topic_ends(peer):
+    ask(peer.broker, "POST", f"{PATH}/terminate")
+    peer.frames()
+    peer.publish("late")
+    assert (peer.frames(), peer.session.closing) == ([], False)
+    assert ask(peer.broker, "GET", f"{PATH}/lastMessageId") == (200, message_id(4))
+    peer.session.receive(b"", 0.0)
+    other = Peer(peer.broker)
+    other.publish("never opened")
+    assert other.session.closing
+
+
+@pytest.mark.parametrize("kind", ["Exclusive", "Shared"])
+def test_who_has_acknowledged_all_is_told_of_the_end_once(peer, kind):
+    for consumer_id, name in ((2, "half"), (3, "unread")):
+        peer.subscribe(name=name, consumer_id=consumer_id, kind=kind)
+    assert len(peer.flow(9, consumer_id=2)) == 5
+    ask(peer.broker, "POST", f"{PATH}/terminate")
+    assert names(peer) == ["CloseProducer", "ReachedEndOfTopic"]
+    peer.acknowledge(0, 1, 2, 3, consumer_id=2)
+    assert names(peer) == []
+    peer.acknowledge(4, consumer_id=2)
+    (told,) = peer.answers()
+    assert (told.DESCRIPTOR.name, told.consumer_id) == ("CommandReachedEndOfTopic", 2)
+    peer.acknowledge(4, consumer_id=2)
+    peer.send("flow", consumer_id=2, messagePermits=1)
+    assert names(peer) == []
+    assert len(peer.flow(9, consumer_id=3)) == 5
+    peer.ask("close_consumer", consumer_id=2, request_id=9)
+    peer.subscribe(name="half", consumer_id=4, kind=kind)
+    assert names(peer) == [], "only who wants messages is told"
+    peer.send("flow", consumer_id=4, messagePermits=1)
+    assert names(peer) == ["ReachedEndOfTopic"]
+    peer.subscribe(name="new", consumer_id=5, initialPosition="Latest")
+    peer.send("flow", consumer_id=5, messagePermits=1)
+    assert names(peer) == ["ReachedEndOfTopic"]
+
+
+def test_an_empty_topic_is_terminated(peer):
+    ask(peer.broker, "PUT", f"{PATH}2")
+    peer.subscribe(f"{TOPIC}2", consumer_id=7)
+    assert ask(peer.broker, "POST", f"{PATH}2/terminate") == (200, message_id(-1, 2))
+    assert names(peer) == ["ReachedEndOfTopic"]
+
+
+def test_a_truncated_topic_has_no_backlog(peer):
+    for name in ("reading", "idle"):
+        peer.subscribe(name=name, consumer_id=len(name), kind="Shared")
+    assert len(peer.flow(2, consumer_id=7)) == 2
+    assert ask(peer.broker, "DELETE", f"{PATH}/truncate") == (204, b"")
+    assert names(peer) == []
+    assert [one.backlog for one in peer.broker.loaded(TOPIC).subscriptions.values()] == [0, 0, 0]
+    assert peer.flow(9, consumer_id=7) == peer.flow(9, consumer_id=4) == []
+    peer.publish("new")
+    assert peer.texts() == ["new", "new"]
+    peer.subscribe(name="earliest", consumer_id=9)
+    assert len(peer.flow(9, consumer_id=9)) == 6, "as in Pulsar, what the last ledger has can still be read"
+    assert ask(peer.broker, "GET", f"{PATH}/lastMessageId") == (200, message_id(5))
+
+
+@pytest.mark.parametrize(("time", "entry", "ledger"), [(0, -1, -1), (1, 1, 1), (1000, 1, 1), (2500, 3, 1), (99_999, 5, 1)])
+def test_the_first_message_at_a_time(peer, time, entry, ledger):
+    assert ask(peer.broker, "GET", f"{PATH}/messageid/{time}") == (200, message_id(entry, ledger))
+
+
+EXPIRED = [
+    ("", position(2), 204, 2), ("", position(2, excluded=True), 204, 1), ("", position(9), 204, 0), ("/1", None, 204, 0), ("/997", None, 204, 1), ("/2000", None, 204, 5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rest", "body", "status", "left"), EXPIRED)
+def test_messages_expire(peer, rest, body, status, left):
+    subscription = peer.broker.loaded(TOPIC).subscriptions["s"]
+    peer.broker.tick(1000.5)
+    ask(peer.broker, "POST", f"{SUBSCRIPTION}/resetcursor/0")
+    assert ask(peer.broker, "POST", f"{SUBSCRIPTION}/expireMessages{rest}", body)[0] == status
+    assert subscription.backlog == left
+    if not left:
+        assert ask(peer.broker, "POST", f"{SUBSCRIPTION}/expireMessages/1")[0] == 409
+    if rest:
+        ask(peer.broker, "POST", f"{SUBSCRIPTION}/resetcursor/0")
+        assert ask(peer.broker, "POST", f"{PATH}/all_subscription/expireMessages{rest}", body) == (204, b"")
+        assert subscription.backlog == left
+
+
+def test_messages_are_looked_at(peer):
+    earliest, latest = "initialPosition=earliest&messagePosition", "initialPosition=latest&messagePosition"
+    for query, text in (
+        (f"{earliest}=1", b"0"),
+        (f"{earliest}=2", b"1"),
+        (f"{earliest}=99", b"4"),
+        (f"{latest}=1", b"4"),
+        (f"{latest}=2", b"3"),
+        ("", b"4"),
+    ):
+        assert ask(peer.broker, "GET", f"{PATH}/examinemessage?{query}") == (200, text)
+    assert ask(peer.broker, "GET", f"{PATH}/ledger/1/entry/1") == (200, b"1")
+    assert (
+        ask(peer.broker, "GET", f"{PATH}/ledger/1/entry/9")
+        == ask(peer.broker, "GET", f"{PATH}/ledger/9/entry/1")
+        == (404, {"reason": "Message id not found"})
+    )
+    ask(peer.broker, "PUT", f"{PATH}2")
+    assert ask(peer.broker, "GET", f"{PATH}2/examinemessage")[0] == 412
+    assert ask(peer.broker, "GET", f"{PATH}/compaction") == (200, {"status": "NOT_RUN", "lastError": ""})
+    assert ask(peer.broker, "GET", f"{PATH}/internal-info")[1]["cursors"]["s"]["markDelete"] == {"ledgerId": 1, "entryId": 4}
+    assert ask(peer.broker, "GET", f"{SUBSCRIPTION}/properties") == (200, {})
+
+
+ELSEWHERE = " on a partitioned topic is not allowed, please try do it on specific topic partition"
+OF_PARTITIONED_TOPICS = [
+    ("GET", "messageid/0", 405, f"Get message ID by timestamp{ELSEWHERE}"),
+    ("GET", "examinemessage", 405, f"Examine messages{ELSEWHERE}"),
+    ("POST", "terminate", 405, "Termination of a partitioned topic is not allowed"),
+    ("POST", "subscription/s/resetcursor", 405, "Reset-cursor at position on a partitioned topic is not allowed"),
+    ("POST", "subscription/s/expireMessages", 405, "Expire message at position on a partitioned topic is not allowed"),
+    ("POST", "subscription/s/skip/1", 405, "Skip messages on a partitioned topic is not allowed"),
+    ("GET", "subscription/s/position/1", 405, "Peek messages on a partitioned topic is not allowed"),
+    ("POST", "subscription/none/resetcursor/0", 404, "Subscription none not found for topic persistent://public/default/p"),
+    ("GET", "internalStats", 404, "Topic persistent://public/default/p not found"),
+    ("POST", "subscription/s/resetcursor/0", 204, None), ("POST", "subscription/s/skip_all", 204, None), ("DELETE", "truncate", 204, None), ("POST", "trim", 204, None),
+    ("POST", "createMissedPartitions", 204, None), ("GET", "subscription/s/properties", 200, None), ("GET", "internal-info", 200, None), ("GET", "partitioned-internalStats", 200, None),
+]  # fmt: skip
+OF_OTHERS = [
+    (
+        "persistent",
+        "POST",
+        "terminate/partitions",
+        405,
+        "Termination of a non-partitioned topic is not allowed using partitioned-terminate",
+    ),
+    ("persistent", "POST", "createMissedPartitions", 404, "Topic persistent://public/default/x does not exist"),
+    ("non-persistent", "POST", "terminate", 406, "Need to provide a persistent topic name"),
+    ("non-persistent", "GET", "properties", 406, "Need to provide a persistent topic name"),
+    ("non-persistent", "PUT", "properties", 406, "Need to provide a persistent topic name"),
+    ("non-persistent", "DELETE", "truncate", 412, "unsupport truncate"),
+    ("non-persistent", "POST", "trim", 405, "Trim on a non-persistent topic is not allowed"),
+    ("non-persistent", "GET", "lastMessageId", 405, "GetLastMessageId on a non-persistent topic is not allowed"),
+    ("non-persistent", "GET", "messageid/0", 405, "Get message ID by timestamp on a non-persistent topic is not allowed"),
+    ("non-persistent", "PUT", "subscription/s", 400, "Create subscription on non-persistent topic can only be done through client"),
+]
+
+
+@pytest.mark.parametrize(("method", "rest", "status", "reason"), OF_PARTITIONED_TOPICS)
+def test_what_partitioned_topics_can(peer, method, rest, status, reason):
+    path = "/admin/v2/persistent/public/default/p"
+    ask(peer.broker, "PUT", f"{path}/partitions", 2)
+    ask(peer.broker, "PUT", f"{path}/subscription/s", {})
+    found, body = ask(peer.broker, method, f"{path}/{rest}", {} if rest.endswith(("cursor", "expireMessages")) else None)
+    assert (found, body["reason"] if reason else None) == (status, reason)
+
+
+@pytest.mark.parametrize(("domain", "method", "rest", "status", "reason"), OF_OTHERS)
+def test_what_other_topics_cannot(peer, domain, method, rest, status, reason):
+    path = f"/admin/v2/{domain}/public/default/x"
+    ask(peer.broker, "PUT", path)
+    assert ask(peer.broker, method, f"{path}/{rest}", {}) == (status, {"reason": reason})
+
+
+def test_partitions_are_terminated_together(peer):
+    path = "/admin/v2/persistent/public/default/p"
+    ask(peer.broker, "PUT", f"{path}/partitions", 2)
+    ids = {str(number): {**message_id(-1, 2 + number), "partitionIndex": number} for number in range(2)}
+    assert ask(peer.broker, "POST", f"{path}/terminate/partitions") == (200, ids)
+    assert peer.producer("persistent://public/default/p-partition-1", producer_id=5).error == TopicTerminatedError
+
+
+def test_properties_of_topics(peer):
+    path, part = "/admin/v2/persistent/public/default/p", "/admin/v2/persistent/public/default/p-partition-0"
+    assert ask(peer.broker, "PUT", f"{PATH}2", {"a": "b"}) == (204, b"")
+    assert ask(peer.broker, "PUT", f"{PATH}2/properties", {"c": "d", "a": "x"}) == (204, b"")
+    assert ask(peer.broker, "GET", f"{PATH}2/properties") == (200, {"a": "x", "c": "d"})
+    for key in ("a", "none"):
+        assert ask(peer.broker, "DELETE", f"{PATH}2/properties?key={key}") == (204, b"")
+    assert ask(peer.broker, "GET", f"{PATH}2/properties") == (200, {"c": "d"})
+    assert ask(peer.broker, "GET", f"{PATH}3/properties") == (404, {"reason": f"Topic {TOPIC}3 not found"})
+    for body in ([1], "x", {"a": 1}):
+        assert ask(peer.broker, "PUT", f"{PATH}2/properties", body)[0] == 400
+        assert ask(peer.broker, "PUT", f"{PATH}3", body)[0] == 400
+    assert ask(peer.broker, "PUT", f"{path}/partitions", {"partitions": 2, "properties": {"k": "v"}}) == (204, b"")
+    assert ask(peer.broker, "GET", f"{path}/partitions") == (200, {"partitions": 2, "deleted": False, "properties": {"k": "v"}})
+    assert ask(peer.broker, "PUT", f"{part}/properties", {"in": "part"}) == (204, b"")
+    assert [ask(peer.broker, "GET", f"{one}/properties")[1] for one in (path, part)] == [{"k": "v"}, {"in": "part"}]
+    assert ask(peer.broker, "DELETE", f"{path}/partitions")[0] == 204
+    ask(peer.broker, "PUT", f"{path}/partitions", 2)
+    assert ask(peer.broker, "GET", f"{path}/properties") == (200, {})
+
+
+def test_missed_partitions_are_created(peer):
+    path = "/admin/v2/persistent/public/default/p"
+    ask(peer.broker, "PUT", f"{path}/partitions", 2)
+    ask(peer.broker, "DELETE", f"{path}-partition-1")
+    assert ask(peer.broker, "POST", f"{path}/createMissedPartitions") == (204, b"")
+    assert ask(peer.broker, "GET", f"{path}-partition-1/stats")[0] == 200
+
+
+def test_schemas_are_deleted(peer):
+    path = "/admin/v2/schemas/public/default/t"
+    body = {"type": "STRING", "schema": "", "properties": {}}
+    assert ask(peer.broker, "DELETE", f"{path}/schema") == (200, {"version": 0})
+    assert ask(peer.broker, "POST", f"{path}/schema", body) == (200, {"version": {"version": 0}})
+    assert [one["version"] for one in ask(peer.broker, "GET", f"{path}/schemas")[1]["getSchemaResponses"]] == [0]
+    assert ask(peer.broker, "DELETE", f"{path}/schema") == (200, {"version": 1})
+    assert ask(peer.broker, "GET", f"{path}/schema") == (404, {"reason": "Schema not found"})
+    assert ask(peer.broker, "GET", f"{path}/schemas") == (200, {"getSchemaResponses": []})
+
+
+def test_the_backlog_of_a_namespace_is_cleared(peer):
+    for path in ("clearBacklog/other", "clearBacklog"):
+        ask(peer.broker, "POST", f"{SUBSCRIPTION}/resetcursor/0")
+        assert ask(peer.broker, "POST", f"/admin/v2/namespaces/public/default/{path}") == (204, b"")
+        assert peer.broker.loaded(TOPIC).subscriptions["s"].backlog == (5 if "other" in path else 0)
+
+
+# What commands ask for beside
+
+
+def test_a_subscription_may_begin_some_time_ago():
+    broker = make_broker()
+    broker.wall_clock_offset = 1000.0
+    peer = Peer(broker)
+    peer.producer()
+    for at in (900_000, 950_000, 999_000):
+        peer.publish(str(at), at=at)
+    peer.frames()
+    for number, fields in enumerate(
+        ({"initialPosition": "Latest"}, {}, {"durable": False, "start_message_id": {"ledgerId": 2**64 - 1, "entryId": 2**64 - 1}})
+    ):
+        peer.subscribe(name=f"s{number}", consumer_id=number, start_message_rollback_duration_sec=60, **fields)
+        assert peer.flow(9, consumer_id=number) == ["950000", "999000"]
+
+
+def test_who_may_read_what_is_compacted(peer):
+    texts = {
+        ("persistent", "Shared"): "readCompacted only allowed on failover or exclusive subscriptions",
+        ("non-persistent", "Exclusive"): "readCompacted only valid on persistent topics",
+    }
+    for (domain, kind), text in texts.items():
+        answer = peer.subscribe(f"{domain}://public/default/c", consumer_id=5, kind=kind, read_compacted=True)
+        assert (answer.error, answer.message) == (NotAllowedError, text)
+    assert peer.subscribe(f"{TOPIC}2", consumer_id=5, read_compacted=True).DESCRIPTOR.name == "CommandSuccess"
+
+
+def test_nothing_is_sent_or_acknowledged_in_a_transaction(peer):
+    transaction = {"txnid_least_bits": 1, "txnid_most_bits": 2}
+    sent = peer.ask(
+        "send",
+        encode_payload(MessageMetadata(producer_name="p", sequence_id=9, publish_time=0), b"x"),
+        producer_id=1,
+        sequence_id=9,
+        **transaction,
+    )
+    assert (sent.error, sent.message) == (NotAllowedError, "Sending in a transaction is not supported by this broker")
+    ask(peer.broker, "POST", f"{SUBSCRIPTION}/resetcursor/0")
+    peer.frames()
+    peer.subscribe()
+    peer.flow(1)
+    ids = [{"ledgerId": 1, "entryId": 0}]
+    answer = peer.ask("ack", consumer_id=1, ack_type="Individual", message_id=ids, request_id=4, **transaction)
+    assert (answer.error, answer.message) == (NotAllowedError, "Acknowledging in a transaction is not supported by this broker")
+    peer.send("ack", consumer_id=1, ack_type="Individual", message_id=ids, **transaction)
+    assert (peer.frames(), peer.broker.loaded(TOPIC).subscriptions["s"].backlog) == ([], 5)
+
+
+def test_a_listener_that_is_not_there(peer):
+    answer = peer.ask("lookupTopic", topic=TOPIC, request_id=1, advertised_listener_name="internal")
+    assert (answer.error, answer.message) == (ServiceNotReady, "the broker do not have internal listener")

@@ -1,0 +1,171 @@
+"""What goes wrong around a run: another web server, a broker that goes away, two runs at once."""
+
+import asyncio
+import http.server
+import threading
+from dataclasses import replace
+
+import pytest
+
+from conformance.engine import log
+from conformance.engine.verdict import Verdict
+from conformance.judging.results import judge_log, read_log
+from conformance.running.runner import Options, Silent, run_suite
+from conformance.suite import load_suite
+from conformance.targets import AttachedTarget, Endpoint, TargetError
+from refimpl.net.embedded import EmbeddedBroker
+from refimpl.wire import command_name
+from tests.fakes.peers import PLAIN, PONG, Peer, running
+from tests.fakes.runs import judged
+
+OWN_NAMESPACE = """\
+format: 1
+id: test/own
+title: it has a namespace of its own
+tests: [broker]
+clauses: [test.pong]
+vars: {ns: {$fresh: namespace}}
+ambient: []
+matrix: {number: [1, 2, 3, 4]}
+steps:
+  - admin: {create_topic: "persistent://${ns}/t"}
+  - open: c
+  - client: {ping: {}}
+  - broker: {pong: {}}
+    within: 20
+end: none
+"""
+
+
+class _Site(http.server.BaseHTTPRequestHandler):
+    status, body = 404, b"<html><title>Not here</title><p>No such page</p></html>"
+
+    def do_GET(self):
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def site():
+    """Serve a web server that answers everything alike; yield a function that starts it."""
+    servers = []
+
+    def serve(status, body):
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Site", (_Site,), {"status": status, "body": body}))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (404, _Site.body, "with 404, 'Not here No such page' (is it another web server?"),
+        (200, b"<html>welcome</html>", "with 200, 'welcome'"),
+        (200, b'{"status": "up"}', "with 200, 'no list'"),
+        (404, b'{"error": "not found"}', "with 404, "),
+    ],
+)
+def test_an_admin_url_of_another_web_server_is_noticed_before_the_run(add, site, status, body, words):
+    url = site(status, body)
+    with pytest.raises(TargetError, match="is no admin interface of a broker") as caught:
+        judged(add(), Peer(), replace(PLAIN, admin_url=url))
+    assert str(caught.value).startswith(url)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(("status", "body"), [(401, b"who?"), (403, b""), (404, b'{"reason": "Tenant does not exist"}'), (200, b"[]")])
+def test_a_broker_that_refuses_or_has_nothing_is_no_other_web_server(add, site, status, body):
+    results, _, stopped = judged(add(), Peer(), replace(PLAIN, admin_url=site(status, body)))
+    assert (stopped, [one.verdict for one in results]) == (None, [Verdict.PASS])
+
+
+class _DiesAtThird(Peer):
+    """Answers one PING, waits for two more, and dies of the third."""
+
+    server: asyncio.Server
+
+    def __init__(self):
+        self.pings, self.writers = 0, []
+
+    async def answer(self, frame, writer):
+        if command_name(frame.command) != "ping":
+            await super().answer(frame, writer)
+            return
+        self.pings += 1
+        self.writers.append(writer)
+        if self.pings == 1:
+            writer.write(PONG)
+        elif self.pings == 3:
+            self.server.close()
+            for each in self.writers:
+                each.transport.abort()
+
+
+def test_what_was_in_flight_when_the_broker_went_away_does_not_count(add, ping):
+    for name in ("b", "c"):
+        add(ping.replace("id: test/ping", f"id: test/{name}"), f"test/{name}")
+    first = ping.replace("within: 20", "within: 10").replace("id: test/ping", "id: test/a")
+    home = add(first.replace("ambient: []", "ambient: []\nmatrix: {number: [1, 2, 3]}"), "test/a")
+    results, records, stopped = judged(home, _DiesAtThird(), select=["test/a"], jobs=2)
+    assert [(one.case, one.cell, one.verdict) for one in results] == [("test/a", {"number": 1}, Verdict.PASS)]
+    assert stopped is not None
+    assert "the broker went away at 0." in stopped
+    assert " s during test/a[number=" in stopped
+    assert stopped.endswith("it and 1 more at that time do not count")
+    assert len({one.key for one in records if isinstance(one, log.TrialStarted)}) == 3
+
+
+def test_a_log_of_a_broker_that_went_away_is_judged_again_in_the_same_way(add, ping):
+    home = add(ping.replace("within: 20", "within: 10"))
+    suite = load_suite(home)
+    records = []
+
+    async def go():
+        async with running(_DiesAtOnce()) as target:
+            return await run_suite(suite, target, Options(), records.append, Silent())
+
+    run, stopped = asyncio.run(go())
+    assert run.footer is not None
+    assert run.footer.in_flight == ["test/ping#0"]
+    read = read_log([*records, run.footer], "x")
+    assert judge_log(suite, read).results == judge_log(suite, run).results == []
+    assert read.footer is not None
+    assert read.footer.stopped == stopped
+
+
+class _DiesAtOnce(Peer):
+    server: asyncio.Server
+
+    async def answer(self, frame, writer):
+        if command_name(frame.command) == "ping":
+            self.server.close()
+            writer.transport.abort()
+        else:
+            await super().answer(frame, writer)
+
+
+def test_two_runs_with_one_seed_do_not_collide(add):
+    suite = load_suite(add(OWN_NAMESPACE, "test/own"))
+
+    async def go():
+        async with EmbeddedBroker() as broker:
+            target = AttachedTarget(Endpoint(name="attached", service_url=broker.service_url, admin_url=broker.admin_url))
+            runs = (run_suite(suite, target, Options(select=["test/own"], seed=5), lambda _: None, Silent()) for _ in range(2))
+            return await asyncio.gather(*runs)
+
+    done = asyncio.run(go())
+    assert [stopped for _, stopped in done] == [None, None]
+    assert [[one.verdict for one in judge_log(suite, run).results] for run, _ in done] == [[Verdict.PASS] * 4] * 2
+    names = [name for run, _ in done for one in run.trial_logs.values() for name in one.begin.fresh.values()]
+    assert len(set(names)) == len(names) == 8

@@ -1,0 +1,218 @@
+"""Which broker of a cluster a case is held at: look-ups are followed as clients do, and only to hosts that the user named."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import pytest
+
+from conformance.running import owners as module
+from conformance.running.owners import Owners, look_up, owners
+from conformance.targets import AdminResult, Endpoint, TargetError
+from refimpl.wire import command, command_name, encode_frame
+from tests.fakes.peers import Peer, running
+
+REDIRECT, CONNECT, FAILED = 0, 1, 2
+NOT_READY, REFUSED = 6, 10
+
+
+class Broker(Peer):
+    """A broker that answers look-ups by a table of namespaces, else with Connect; it is told where the others are."""
+
+    def __init__(self):
+        self.url = ""
+        self.answers = {}
+        self.asked = []
+        self.proxied_to = []
+
+    async def answer(self, frame, writer):
+        if command_name(frame.command) == "connect":
+            self.proxied_to.append(frame.command.connect.proxy_to_broker_url)
+        if command_name(frame.command) != "lookupTopic":
+            await super().answer(frame, writer)
+            return
+        request = frame.command.lookupTopic
+        namespace = request.topic.removeprefix("persistent://").rpartition("/")[0]
+        self.asked.append((namespace, request.authoritative, request.advertised_listener_name))
+        given = self.answers.get(namespace, [{"response": CONNECT}])
+        fields = given.pop(0) if len(given) > 1 else given[0]
+        fields = {"brokerServiceUrl": self.url, **fields} if fields["response"] != FAILED else fields
+        writer.write(encode_frame(command("lookupTopicResponse", request_id=request.request_id, **fields)))
+
+
+class Unloading:
+    """An admin interface that only unloads, and what happens then."""
+
+    def __init__(self, happens):
+        self.happens = happens
+        self.calls = []
+
+    async def call(self, op, args=None):
+        self.calls.append((op, args))
+        self.happens(args)
+        return AdminResult(204, None, "")
+
+    async def remove_namespace(self, namespace):
+        return await self.call("remove_namespace", namespace)
+
+
+class NoCluster:
+    """An admin interface of one broker."""
+
+    async def call(self, op, args=None):
+        return AdminResult(200, ["one:8080"], "")
+
+
+def with_two(work):
+    """Run `work` with two brokers and the endpoint of the first one."""
+
+    async def main():
+        async with AsyncExitStack() as stack:
+            brokers = Broker(), Broker()
+            endpoints = [(await stack.enter_async_context(running(broker))).endpoint for broker in brokers]
+            for broker, endpoint in zip(brokers, endpoints, strict=True):
+                broker.url = endpoint.service_url
+            return await work(*brokers, endpoints[0])
+
+    return asyncio.run(main())
+
+
+def test_a_redirect_is_followed_with_what_it_says():
+    async def work(first, second, endpoint):
+        first.answers["t/n"] = [{"response": REDIRECT, "brokerServiceUrl": second.url, "authoritative": True}]
+        found = await look_up(replace(endpoint, listener="outside"), "t/n")
+        return found.service_url == second.url, first.asked, second.asked
+
+    assert with_two(work) == (True, [("t/n", False, "outside")], [("t/n", True, "outside")])
+
+
+def test_connect_may_name_another_broker():
+    async def work(first, second, endpoint):
+        first.answers["t/n"] = [{"response": CONNECT, "brokerServiceUrl": second.url}]
+        return (await look_up(endpoint, "t/n")).service_url == second.url
+
+    assert with_two(work)
+
+
+def test_a_broker_may_call_itself_by_another_name():
+    async def work(first, _, endpoint):
+        first.answers["t/n"] = [{"response": CONNECT, "brokerServiceUrl": endpoint.service_url.replace("127.0.0.1", "localhost")}]
+        return (await look_up(endpoint, "t/n")).service_url == endpoint.service_url
+
+    assert with_two(work)
+
+
+def test_a_broker_that_is_not_ready_is_asked_again(monkeypatch):
+    monkeypatch.setattr(module, "_PAUSE", 0.0)
+
+    async def work(first, _, endpoint):
+        first.answers["t/n"] = [{"response": FAILED, "error": NOT_READY}, {"response": FAILED, "error": NOT_READY}, {"response": CONNECT}]
+        return (await look_up(endpoint, "t/n")) is endpoint, len(first.asked)
+
+    assert with_two(work) == (True, 3)
+
+
+def test_a_proxy_is_told_the_broker_in_connect():
+    async def work(first, second, endpoint):
+        proxied = {"response": CONNECT, "brokerServiceUrl": "pulsar://inside:6650", "proxy_through_service_url": True}
+        first.answers["t/n"] = first.answers["public/default"] = [proxied]
+        found = await look_up(endpoint, "t/n")
+        assert (found.service_url, found.proxy_to, found.broker) == (endpoint.service_url, "inside:6650", "pulsar://inside:6650")
+        assert await owners(endpoint, NoCluster()) is not None
+        first.answers["t/n"] = [{"response": CONNECT, "brokerServiceUrl": "pulsar://inside-2:6650"}]  # the broker knows of no proxy
+        again = await look_up(found, "t/n")
+        return again.service_url == endpoint.service_url, again.proxy_to, first.proxied_to[-1]
+
+    assert with_two(work) == (True, "inside-2:6650", "inside:6650")
+
+
+def test_a_standalone_broker_is_no_proxy():
+    async def work(first, _, endpoint):
+        first.answers["public/default"] = [{"response": CONNECT, "proxy_through_service_url": True}]
+        return await owners(endpoint, NoCluster())
+
+    assert with_two(work) is None
+
+
+def test_another_broker_is_looked_for_in_the_bundles_of_a_new_namespace():
+    async def work(first, second, endpoint):
+        first.answers["public/pc-brokers"] = [{"response": CONNECT}, {"response": CONNECT, "brokerServiceUrl": second.url}]
+        admin = Unloading(lambda _: None)
+        found = Owners(endpoint, admin)
+        other = await found.other(endpoint)
+        assert other.service_url == second.url
+        assert (await found.other(other)).service_url == endpoint.service_url
+        return [op for op, _ in admin.calls]
+
+    assert with_two(work) == ["create_namespace", "remove_namespace"]
+
+
+def test_a_cluster_whose_other_brokers_take_nothing_is_told():
+    async def work(_, __, endpoint):
+        with pytest.raises(TargetError, match="no other broker of the cluster"):
+            await Owners(endpoint, Unloading(lambda _: None)).other(endpoint)
+
+    with_two(work)
+
+
+def test_a_loop_ends():
+    async def work(first, second, endpoint):
+        first.answers["t/n"] = [{"response": REDIRECT, "brokerServiceUrl": second.url}]
+        second.answers["t/n"] = [{"response": REDIRECT, "brokerServiceUrl": first.url}]
+        with pytest.raises(TargetError, match="redirected more than 8 times"):
+            await look_up(endpoint, "t/n")
+        return len(first.asked) + len(second.asked)
+
+    assert with_two(work) == 8
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"response": FAILED, "error": REFUSED, "message": "no"}, "the look-up of .*t/n/.* fails: .* no"),
+        ({"response": REDIRECT, "brokerServiceUrl": "pulsar://elsewhere:6650"}, "pulsar://elsewhere:6650.*--allow-host elsewhere"),
+    ],
+)
+def test_what_leads_nowhere_is_told(answer, words):
+    async def work(first, _, endpoint):
+        first.answers["t/n"] = [answer]
+        with pytest.raises(TargetError, match=words):
+            await look_up(endpoint, "t/n")
+
+    with_two(work)
+
+
+def test_namespaces_of_a_case_are_brought_together():
+    async def work(first, second, endpoint):
+        first.answers["t/a"] = [{"response": REDIRECT, "brokerServiceUrl": second.url}]
+        second.answers["t/b"] = [{"response": REDIRECT, "brokerServiceUrl": first.url}]
+        admin = Unloading(second.answers.pop)
+        owner = await Owners(endpoint, admin).of(["t/a", "t/b"])
+        return owner.service_url == second.url, admin.calls
+
+    assert with_two(work) == (True, [("unload_namespace", "t/b")])
+
+
+def test_namespaces_that_stay_apart_are_told():
+    async def work(first, second, endpoint):
+        first.answers["t/b"] = [{"response": REDIRECT, "brokerServiceUrl": second.url}]
+        with pytest.raises(TargetError, match="t/b stays at another broker"):
+            await Owners(endpoint, Unloading(lambda _: None)).of(["t/a", "t/b"])
+
+    with_two(work)
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("pulsar://broker-1:6651", True),
+        ("http://admin:8080", True),
+        ("pulsar://broker-2:6650", True),
+        ("pulsar://broker-3:6650", False),
+        ("pulsar://localhost:6650", False),
+    ],
+)
+def test_only_named_hosts_are_allowed(url, allowed):
+    endpoint = Endpoint(name="c", service_url="pulsar://broker-1", admin_url="http://admin", allow_hosts=("broker-2",))
+    assert endpoint.allows(url) is allowed
+    assert Endpoint(name="c", service_url="pulsar://127.0.0.1:1").allows("http://localhost:2")
