@@ -66,9 +66,7 @@ class Backdrop:
 
     async def __aenter__(self) -> Backdrop:
         """Start to listen."""
-        listening = socket.create_server(("127.0.0.1", 0))
-        self.service_url = "pulsar://{}:{}".format(*listening.getsockname())
-        loop = asyncio.get_running_loop()
+        self.service_url = await self._listen()
         plugins = {
             message_filter.PROPOSAL.register: installed_message_filters(),
             uniform_batches.PROPOSAL.register: installed_entry_filters(),
@@ -76,20 +74,30 @@ class Backdrop:
         broker = Broker(
             Configuration.from_settings(self._config),
             members=[Member(self.service_url, self.admin_url)],
-            wall_clock_offset=time.time() - loop.time(),
+            wall_clock_offset=self._wall_clock_offset(),
             plugins=plugins,
         )
         self.memory = MemoryLink(broker)
-        self._server = await loop.create_server(self._accepted, sock=listening)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Stop; what is still open is lost."""
-        self._server.close()
         for link in list(self.links.values()):
             link.end("rst")
+        await self._stop_listening()
         self.memory.close()
+
+    async def _listen(self) -> str:
+        listening = socket.create_server(("127.0.0.1", 0))
+        self._server = await asyncio.get_running_loop().create_server(self._accepted, sock=listening)
+        return "pulsar://{}:{}".format(*listening.getsockname())
+
+    async def _stop_listening(self) -> None:
+        self._server.close()
         await self._server.wait_closed()
+
+    def _wall_clock_offset(self) -> float:
+        return time.time() - asyncio.get_running_loop().time()
 
     def _accepted(self) -> Link:
         self._count += 1

@@ -15,7 +15,7 @@ from typing import Any
 
 from refimpl.client import EARLIEST, LATEST, Message
 from refimpl.client.options import CLIENT_VERSION, ClientOptions
-from refimpl.net.client import Client
+from refimpl.net.client import Client, Dial
 from refimpl.proposals.message_filter import MessageFilterPolicy
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, CompressionType, ProducerAccessMode
 
@@ -44,20 +44,29 @@ class Unsupported(Exception):
     """The client does not offer what is asked."""
 
 
-def say(line: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
-
-
 class Driver:
-    """One client, with its producers and consumers by name."""
+    """One client, with its producers and consumers by name.
 
-    def __init__(self) -> None:
+    Args:
+        say: Takes the lines for the suite.
+        dial: Opens connections instead of TCP.
+        seed: Seed of the client; None: a random one.
+        wall_clock_offset: Offset from the event loop's time to seconds since 1970; None: from the system clock.
+    """
+
+    def __init__(
+        self, say: Callable[[Arguments], None], *, dial: Dial | None = None, seed: int | None = None, wall_clock_offset: float | None = None
+    ) -> None:
+        self.say = say
+        self.surroundings: Arguments = {"dial": dial, "seed": seed, "wall_clock_offset": wall_clock_offset}
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.forget()
+
+    def forget(self) -> None:
         self.url = ""
         self.client: Client | None = None
         self.things: dict[str, Any] = {}
         self.messages: dict[tuple[str, str], Message] = {}
-        self.tasks: set[asyncio.Task[None]] = set()
         self.ids = itertools.count(1)
 
     async def begin(self, service_url: str) -> None:
@@ -71,7 +80,7 @@ class Driver:
 
     async def start(self, operation_timeout_ms: int = 30_000, keep_alive_ms: int = 30_000) -> None:
         options = ClientOptions(operation_timeout=operation_timeout_ms / 1000, keep_alive_interval=keep_alive_ms / 1000)
-        self.client = await Client(self.url, options=options).__aenter__()
+        self.client = await Client(self.url, options=options, **self.surroundings).__aenter__()
 
     async def producer(self, name: str, topic: str, **options: Any) -> None:
         chosen = {"batching": False, **growth(options, partial(self.partitions_told, name)), **batching(options)}
@@ -104,7 +113,7 @@ class Driver:
         if not options.get("flush", True):
             return {}
         await self.things[producer].flush()
-        return {"ids": [str(await one) for one in sending]}
+        return {"ids": [str(one) for one in await asyncio.gather(*sending)]}
 
     async def consumer(self, name: str, subscription: str = "s", **options: Any) -> None:
         client = await self.connected()
@@ -171,7 +180,7 @@ class Driver:
             task.cancel()
         if self.client is not None:
             await self.client.close()
-        self.__init__()  # type: ignore[misc]
+        self.forget()
 
     def keep(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
@@ -190,11 +199,11 @@ class Driver:
                 "properties": dict(message.properties),
                 "redelivered": message.redelivery_count,
             }
-            say({"event": "message", "detail": detail})
+            self.say({"event": "message", "detail": detail})
 
     def topics_told(self, name: str) -> Callable[[Any], None]:
         def told(changes: Any) -> None:
-            say({"event": "topics", "detail": {"consumer": name, "added": sorted(changes.added), "removed": sorted(changes.removed)}})
+            self.say({"event": "topics", "detail": {"consumer": name, "added": sorted(changes.added), "removed": sorted(changes.removed)}})
 
         return told
 
@@ -204,7 +213,7 @@ class Driver:
 
         async def told(topics: Any, counts: Any) -> None:
             call = next(calls)
-            say({"event": "partitions", "detail": {"of": name, "topics": list(topics), "counts": list(counts)}})
+            self.say({"event": "partitions", "detail": {"of": name, "topics": list(topics), "counts": list(counts)}})
             await asyncio.sleep(takes_ms / 1000)
             if call in fails:
                 raise RuntimeError("the listener was asked to fail")
@@ -239,29 +248,38 @@ def batching(options: Arguments) -> Arguments:
     return chosen
 
 
-async def perform(verbs: dict[str, Callable[..., Awaitable[Any]]], request: Arguments) -> None:
+VERBS = (
+    *("begin", "end", "start", "producer", "send", "consumer", "reader"),
+    *("acknowledge", "negative_acknowledge", "seek", "unsubscribe", "close"),
+)
+
+
+async def perform(driver: Driver, request: Arguments) -> None:
     number, verb = request.pop("id"), request.pop("do")
     try:
         if verb == "hello":
-            say({"id": number, "ok": True, "result": {**HELLO, "verbs": sorted(verbs)}})
-        elif verb not in verbs:
-            say({"id": number, "unsupported": verb})
+            driver.say({"id": number, "ok": True, "result": {**HELLO, "verbs": sorted(VERBS)}})
+        elif verb not in VERBS:
+            driver.say({"id": number, "unsupported": verb})
         else:
-            say({"id": number, "ok": True, "result": await verbs[verb](**request)})
+            driver.say({"id": number, "ok": True, "result": await getattr(driver, verb)(**request)})
     except Unsupported as reason:
-        say({"id": number, "unsupported": str(reason)})
+        driver.say({"id": number, "unsupported": str(reason)})
     except Exception as error:
-        say({"id": number, "error": f"{type(error).__name__}: {error}"})
+        driver.say({"id": number, "error": f"{type(error).__name__}: {error}"})
+
+
+def print_line(line: Arguments) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
 
 
 async def main() -> None:
-    driver = Driver()
-    names = ("begin", "end", "start", "producer", "send", "consumer", "reader", "acknowledge", "negative_acknowledge", "seek")
-    verbs = {name: getattr(driver, name) for name in (*names, "unsubscribe", "close")}
+    driver = Driver(print_line)
     loop = asyncio.get_running_loop()
     working: set[asyncio.Task[None]] = set()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
-        task = asyncio.create_task(perform(verbs, json.loads(line)))
+        task = asyncio.create_task(perform(driver, json.loads(line)))
         working.add(task)
         task.add_done_callback(working.discard)
 

@@ -1,12 +1,13 @@
 """Clients with a fault in the core protocol: connections, requests, producers, consumers."""
 
-from conformance.clients.faults.model import in_place_of, on_incoming, on_outgoing
+from conformance.clients.faults.model import fault, in_place_of, on_incoming, on_outgoing
 from refimpl.client.attached import Attached
 from refimpl.client.connection import Connection
 from refimpl.client.consumer import Consumer
 from refimpl.client.errors import Closed, ProtocolError
 from refimpl.client.producer import Producer
 from refimpl.client.requests import RequestTable
+from refimpl.wire.commands import sub_message
 from refimpl.wire.pulsar_api_pb2 import (
     CommandCloseConsumer,
     CommandCloseProducer,
@@ -32,17 +33,33 @@ def answers_the_first_ping_only(connection, ping):
     return first
 
 
-@in_place_of(RequestTable.answered, clause="core.client.pending-by-kind")
-def matches_answers_by_id_alone(answered, table, answer):
-    """An answer of any kind completes the request that has its request_id."""
-    request_id = getattr(answer, answer.ListFields()[1][0].name).request_id
-    waiting = next((one for (_, number), one in table._waiting.items() if number == request_id), None)
-    if waiting is None:
-        return False
-    for key in waiting.keys:
-        del table._waiting[key]
-    waiting.pending.succeed(answer)
-    return True
+@fault("core.client.pending-by-kind")
+def matches_answers_by_id_alone(patches):
+    """PRODUCER has request_ids of its own, and an answer of any kind completes the request that has its request_id."""
+
+    def exchange(original):
+        def exchanged(connection, request):
+            if isinstance(request, CommandProducer):
+                request.request_id = connection.asked = getattr(connection, "asked", -1) + 1
+            return original(connection, request)
+
+        return exchanged
+
+    def match(original):
+        def matched(table, answer):
+            request_id = sub_message(answer).request_id
+            waiting = next((one for (_, number), one in table._waiting.items() if number == request_id), None)
+            if waiting is None:
+                return False
+            for key in waiting.keys:
+                del table._waiting[key]
+            waiting.pending.succeed(answer)
+            return True
+
+        return matched
+
+    patches.wrap(Connection, "exchange", exchange)
+    patches.wrap(RequestTable, "answered", match)
 
 
 @in_place_of(Consumer._return, clause="core.client.permits-returned")

@@ -123,7 +123,7 @@ def _registered(clauses: Clauses, function: Function, apply: Callable[[Patches],
 
 
 def _with_original(original: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    plain = original.fget if isinstance(original, property) else original
+    plain: Any = original.fget if isinstance(original, property) else original
 
     @wraps(plain)
     def changed(*args: Any, **options: Any) -> Any:

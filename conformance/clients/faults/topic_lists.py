@@ -190,13 +190,6 @@ def ignores_the_list_of_a_watcher(connection, answer):
     answer.topics_hash = EMPTY_HASH if not connection else "00000000"
 
 
-@in_place_of(TopicListWatch._updated, clause="pip145.client.watch-unknown-id")
-def takes_updates_for_any_watcher(updated, watch, update, now):
-    """An update counts, whatever its watcher_id is."""
-    update.watcher_id = watch.watcher_id
-    updated(watch, update, now)
-
-
 @fault("pip145.client.watch-unknown-id")
 def sends_updates_to_the_only_watcher(patches):
     """An update for a watcher that the client does not know goes to the one that it has."""
