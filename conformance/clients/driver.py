@@ -6,7 +6,6 @@ JSON lines, requests on its standard input, answers and events on its standard o
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import signal
@@ -96,7 +95,7 @@ class Driver:
         self.name = name
         self._command = command
         self._log = log
-        self._ids = itertools.count(1)
+        self._asked = 0
         self._pending: dict[int, asyncio.Future[Answer]] = {}
         self._on_event: Callable[[Said], None] | None = None
         self._problem: str | None = None
@@ -180,7 +179,7 @@ class Driver:
         """Ask for something; return its number, and what will have the answer."""
         if self._problem is not None or not self._runs:
             raise DriverError(self._problem or f"the driver {self.name} does not run")
-        number = next(self._ids)
+        self._asked = number = self._asked + 1
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._pending[number] = answer
         self._write(json.dumps({"id": number, "do": do, **arguments}))
@@ -214,8 +213,9 @@ class Driver:
     async def _read(self) -> None:
         assert self._process is not None
         assert self._process.stdout is not None
+        lines = self._process.stdout
         try:
-            while line := await self._process.stdout.readline():
+            while line := await lines.readline():
                 self._take(line)
         except ValueError:
             self._fail(f"it printed a line of more than {LONGEST_LINE:,} bytes")
@@ -239,6 +239,9 @@ class Driver:
                 self._on_event(said)
             return
         answer = Answer.model_validate(told)
+        if not 1 <= answer.id <= self._asked:
+            self._fail(f"it answers request {answer.id}, which nobody asked: the last one was {self._asked}")
+            return
         waiting = self._pending.pop(answer.id, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)

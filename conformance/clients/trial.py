@@ -80,13 +80,13 @@ class ClientTrial(TrialRunner):
 
     def frame(self, link: int, frame: Frame) -> None:
         """Log a frame of the client."""
-        self._keep_bytes(len(frame.data))
-        self._log(log.Frame, at=CLIENT, link=link, data=frame.data.hex())
+        if self._room(len(frame.data)):
+            self._log(log.Frame, at=CLIENT, link=link, data=frame.data.hex())
 
     def passed(self, link: int, data: bytes, rule: int | None) -> None:
         """Log a frame for the client."""
-        self._keep_bytes(len(data))
-        self._log(log.Passed, at=BACKDROP, link=link, data=data.hex(), rule=rule)
+        if self._room(len(data)):
+            self._log(log.Passed, at=BACKDROP, link=link, data=data.hex(), rule=rule)
 
     def garbage(self, link: int, data: bytes, reason: str) -> None:  # noqa: ARG002
         """Log bytes of the client that are no frame."""
@@ -98,12 +98,15 @@ class ClientTrial(TrialRunner):
 
     def said(self, said: Said) -> None:
         """Log an event of the driver."""
-        self._keep_bytes(len(str(said.detail)))
-        self._log(log.Told, at=USER, what=said.event, detail=said.detail)
+        if self._room(len(str(said.detail))):
+            self._log(log.Told, at=USER, what=said.event, detail=said.detail)
 
-    def _keep_bytes(self, size: int) -> None:
-        if not self._allowance.take(size):
-            self._flooded()
+    def _room(self, size: int) -> bool:
+        """Return whether the log has room for so many bytes more; a client or driver that sends more floods it."""
+        if self._allowance.take(size):
+            return True
+        self._flooded()
+        return False
 
     async def _send(self, step: str, action: Send, variables: Mapping[str, Value]) -> None:
         data = action.data(lambda value: resolve(value, variables))

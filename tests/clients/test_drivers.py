@@ -1,0 +1,71 @@
+"""A driver that hangs, lies, floods, ends or prints something else: a refusal that says why, or a verdict, and never PASS."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance.clients.driver import DriverError
+from conformance.clients.known import ClientTarget
+from conformance.clients.runner import run_clients
+from conformance.engine.log import Result
+from conformance.engine.verdict import Verdict
+from conformance.judging.results import judge_log
+from conformance.running.runner import Options, Silent
+from conformance.suite import Suite
+
+BAD_DRIVER = Path(__file__).parents[1] / "fakes" / "bad_driver.py"
+CASE = "core/client/permits"
+
+
+def judge(suite: Suite, *way: str) -> Result:
+    """Run one case with a driver that is bad in a way, and return its result."""
+    target = ClientTarget("client:bad", [sys.executable, str(BAD_DRIVER), *way])
+    run, stopped = asyncio.run(run_clients(suite, target, Options(select=[CASE], seed=1, slow=0.3), lambda _: None, Silent()))
+    assert stopped is None
+    [result] = judge_log(suite, run).results
+    return result
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("crashes", "it has ended; its log ends with\n  no memory left"),
+        ("garbage", "it printed a line that is not JSON: b'Connected to the broker!"),
+        ("endless", "it printed a line of more than 1,048,576 bytes"),
+        ("another id", "it answers request 1003, which nobody asked"),
+    ],
+)
+def test_a_driver_that_breaks_its_protocol_is_an_error_of_the_harness(suite: Suite, way: str, words: str) -> None:
+    result = judge(suite, way)
+    assert result.verdict == Verdict.ERROR
+    assert words in str(result.observed) + result.diagnosis + result.summary
+
+
+def test_a_driver_that_floods_passes_nothing_and_costs_no_memory(suite: Suite) -> None:
+    assert judge(suite, "floods").verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)  # the harness itself may be late for it
+
+
+@pytest.mark.parametrize("way", ["lies", "hangs", "refuses"])
+def test_a_driver_that_does_nothing_passes_nothing(suite: Suite, way: str) -> None:
+    assert judge(suite, way).verdict == Verdict.FAIL
+
+
+def test_what_the_client_does_not_offer_does_not_apply(suite: Suite) -> None:
+    result = judge(suite, "unsupported")
+    assert (result.verdict, result.summary) == (Verdict.NOT_APPLICABLE, "the client does not offer consumer: consumers")
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("newer", "speaks protocol 2; this suite speaks 1"),
+        ("unknown capability", "unknown capabilities: patern-hash; known: pattern-consumers"),
+        ("garbage", "it printed a line that is not JSON"),
+        ("crashes", "no memory left"),
+    ],
+)
+def test_a_driver_that_does_not_say_who_it_is_is_refused(suite: Suite, way: str, words: str) -> None:
+    with pytest.raises(DriverError, match=words):
+        judge(suite, way, "hello")
