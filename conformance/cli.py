@@ -21,6 +21,7 @@ from conformance.interruption import ending_soon, signals_alike
 
 if TYPE_CHECKING:
     from conformance.clients.known import ClientTarget
+    from conformance.running.doctor import Finding
     from conformance.targets import Target
 
 
@@ -51,6 +52,8 @@ app = typer.Typer(
 )
 baseline_app = typer.Typer(no_args_is_help=True, help="Known failures of a target.")
 app.add_typer(baseline_app, name="baseline")
+driver_app = typer.Typer(no_args_is_help=True, help="Drivers of clients.")
+app.add_typer(driver_app, name="driver")
 
 TargetArgument = Annotated[
     str, typer.Argument(help="reference, in-process, apache-pulsar@VERSION, pulsar://host:port, a target file (.toml); or client:NAME")
@@ -393,9 +396,32 @@ def doctor(
         findings = asyncio.run(ending_soon(examine(chosen, claims=claim or (), clean=clean)))
     except TargetError as error:
         stop(EXIT_COULD_NOT_RUN, str(error))
+    _print_findings(findings)
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
     for finding in findings:
         out.print(f"{'ok  ' if finding.good else 'look'}  {finding.text}", highlight=False, markup=False, soft_wrap=True)
     raise typer.Exit(0 if all(finding.good for finding in findings) else 1)
+
+
+@driver_app.command("lint")
+def driver_lint(
+    client: Annotated[str, typer.Argument(help="the program, or client:NAME")],
+) -> None:
+    """Check that a driver keeps to its protocol; the suite's own broker is all that it needs."""
+    import asyncio
+
+    from conformance.clients.known import PREFIX, parse_client
+    from conformance.clients.lint import lint
+    from conformance.targets import TargetError
+
+    try:
+        chosen = parse_client(client if client.startswith(PREFIX) else f"{PREFIX}{client if '/' in client else f'./{client}'}")
+        findings = asyncio.run(ending_soon(lint(chosen, lambda text: print(text, file=sys.stderr))))
+    except TargetError as error:
+        stop(EXIT_COULD_NOT_RUN, str(error))
+    _print_findings(findings)
 
 
 @app.command()
@@ -429,14 +455,16 @@ def broker(
 
 
 @app.command()
-def schema(kind: Annotated[str, typer.Argument(help="transcript, fragment, register, baseline or log")]) -> None:
+def schema(kind: Annotated[str, typer.Argument(help="transcript, fragment, register, baseline, log or driver")]) -> None:
     """Print the JSON Schema of a file format."""
+    from conformance.clients import driver
     from conformance.engine import log
     from conformance.engine import model as m
 
     kinds: dict[str, Any] = {"transcript": m.Transcript, "fragment": m.Fragment, "register": m.Register, "baseline": m.Baseline}
-    check_choice("KIND", kind, (*kinds, "log"))
-    print(json.dumps(log.json_schema() if kind == "log" else kinds[kind].model_json_schema(), indent=2))
+    lines = {"log": log.json_schema, "driver": driver.json_schema}
+    check_choice("KIND", kind, (*kinds, *lines))
+    print(json.dumps(lines[kind]() if kind in lines else kinds[kind].model_json_schema(), indent=2))
 
 
 @app.command()

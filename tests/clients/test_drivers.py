@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from conformance.clients.driver import DriverError
-from conformance.clients.known import ClientTarget
+from conformance.clients.known import ClientTarget, parse_client
+from conformance.clients.lint import lint
 from conformance.clients.runner import run_clients
 from conformance.engine.log import Result
 from conformance.engine.verdict import Verdict
@@ -69,3 +70,24 @@ def test_what_the_client_does_not_offer_does_not_apply(suite: Suite) -> None:
 def test_a_driver_that_does_not_say_who_it_is_is_refused(suite: Suite, way: str, words: str) -> None:
     with pytest.raises(DriverError, match=words):
         judge(suite, way, "hello")
+
+
+@pytest.mark.parametrize("name", ["reference", "python"])
+def test_the_drivers_of_the_suite_keep_to_their_protocol(name: str) -> None:
+    findings = asyncio.run(lint(parse_client(f"client:{name}"), print))
+    assert [one.text for one in findings if not one.good] == []
+    assert len(findings) > 20
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("lies", ["the verbs begin, end, producer, send, consumer, acknowledge, close; missing: send, acknowledge, close"]),
+        ("unknown capability", ["the capability 'patern-hash' is unknown; did you mean 'pattern-hash'?"]),
+        ("crashes", ["it has ended; its log ends with\n  no memory left"]),
+    ],
+)
+def test_what_is_wrong_with_a_driver_is_named(way: str, words: list[str]) -> None:
+    target = ClientTarget("client:bad", [sys.executable, str(BAD_DRIVER), way, "consumer" if way == "lies" else "hello"])
+    found = "\n".join(one.text for one in asyncio.run(lint(target, print)) if not one.good)
+    assert [one for one in words if one not in found] == []
