@@ -198,7 +198,7 @@ class Link(asyncio.Protocol):
             self._write_out(data)
 
     def _write_out(self, data: bytes) -> None:
-        if not self._ended and self._transport is not None:
+        if not self._ended and self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     def _deliver(self, data: bytes) -> None:

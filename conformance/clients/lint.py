@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,8 +29,11 @@ _HELD_UP = 1.0
 """Seconds that the backdrop takes for one answer, to see whether the driver does something else meanwhile."""
 
 
-class _Silent:
-    """A listener that does nothing: what the broker sees is not judged here."""
+class _Listener:
+    """A listener that knows when the client has closed a connection; what the broker sees is not judged here."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
 
     def opened(self, link: int) -> None: ...
 
@@ -39,7 +43,8 @@ class _Silent:
 
     def garbage(self, link: int, data: bytes, reason: str) -> None: ...
 
-    def closed(self, link: int, how: Literal["fin", "rst"]) -> None: ...
+    def closed(self, link: int, how: Literal["fin", "rst"]) -> None:  # noqa: ARG002
+        self.ended.set()
 
 
 async def lint(client: ClientTarget, progress: Progress) -> list[Finding]:
@@ -84,14 +89,14 @@ async def _examine(driver: Driver, findings: list[Finding]) -> None:
 
 async def _conversation(driver: Driver, findings: list[Finding], time: str) -> None:
     """Let the client do something with a backdrop of its own; the second time shows that nothing is left of the first."""
-    events = asyncio.Queue[Said]()
+    listener, events = _Listener(), asyncio.Queue[Said]()
 
     async def check(what: str, verb: str, arguments: Mapping[str, Any], good: Callable[[Answer], bool] = lambda told: told.ok) -> None:
         answer = await driver.request(verb, arguments, _SECONDS)
         findings.append(Finding(good(answer), f"{what} ({time} case){'' if good(answer) else _but(answer)}"))
 
     driver.listen(events.put_nowait)
-    async with driver.backdrop(_Silent(), {}) as backdrop:
+    async with driver.backdrop(listener, {}) as backdrop:
         await check("begin", "begin", {"service_url": backdrop.service_url})
         await check("a consumer", "consumer", {"name": "c", "topic": _TOPIC, "subscription": "s"})
         await check("a producer", "producer", {"name": "p", "topic": _TOPIC})
@@ -108,6 +113,11 @@ async def _conversation(driver: Driver, findings: list[Finding], time: str) -> N
         await check("a producer is closed", "close", {"name": "p"})
         answer = await driver.request("end", {}, END_SECONDS)
         findings.append(Finding(answer.ok, f"end ({time} case){'' if answer.ok else _but(answer)}"))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SECONDS):
+                while backdrop.links:
+                    listener.ended.clear()
+                    await listener.ended.wait()
         findings.append(Finding(not backdrop.links, f"end closes all connections ({time} case)"))
     driver.listen(None)
 
