@@ -17,8 +17,7 @@ from conformance.clients.rules import Passing, Rules
 from refimpl.broker import Broker, Configuration
 from refimpl.broker.members import Member
 from refimpl.net.memory_link import MemoryConnection, MemoryLink
-from refimpl.net.serving import installed_entry_filters, installed_message_filters
-from refimpl.proposals import message_filter, uniform_batches
+from refimpl.net.serving import installed_plugins
 from refimpl.wire import Frame, FrameDecoder, WireError
 
 LARGEST_FRAME = 8 << 20
@@ -67,15 +66,11 @@ class Backdrop:
     async def __aenter__(self) -> Backdrop:
         """Start to listen."""
         self.service_url = await self._listen()
-        plugins = {
-            message_filter.PROPOSAL.register: installed_message_filters(),
-            uniform_batches.PROPOSAL.register: installed_entry_filters(),
-        }
         broker = Broker(
             Configuration.from_settings(self._config),
             members=[Member(self.service_url, self.admin_url)],
             wall_clock_offset=self._wall_clock_offset(),
-            plugins=plugins,
+            plugins=installed_plugins(),
         )
         self.memory = MemoryLink(broker)
         return self

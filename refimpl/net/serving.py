@@ -92,8 +92,6 @@ async def serving(
         service_url, admin_url = _url("pulsar", service), _url("http", admin)
         service_url_tls = _url("pulsar+ssl", service_tls) if service_tls else None
         admin_url_tls = _url("https", admin_tls) if admin_tls else None
-        registry = filter_registry or installed_message_filters(log)
-        filters = {**installed_entry_filters(log), **(entry_filters or {})}
         members = [
             Member(service_url, admin_url, service_url_tls),
             *(Member(_url("pulsar", one), _url("http", two)) for one, two in others),
@@ -105,7 +103,7 @@ async def serving(
             members=members,
             log=log,
             wall_clock_offset=time.time() - asyncio.get_running_loop().time(),
-            plugins={message_filter.PROPOSAL.register: registry, uniform_batches.PROPOSAL.register: filters},
+            plugins=installed_plugins(filter_registry, entry_filters, log),
         )
         driver = Driver(broker, log=log, faults=faults)
         stack.callback(driver.close)
@@ -120,6 +118,23 @@ async def serving(
             if member is members[0] and admin_tls is not None:
                 await admin_server.listen(admin_tls, context)
         yield Serving(driver, service_url, admin_url, service_url_tls, admin_url_tls, members)
+
+
+def installed_plugins(
+    filter_registry: FilterRegistry | None = None,
+    entry_filters: Mapping[str, EntryFilterFactory] | None = None,
+    log: Callable[[str], None] | None = None,
+) -> Mapping[str, Any]:
+    """Return what proposals take from installed distributions, by their registers: the `plugins` of a broker.
+
+    Args:
+        filter_registry: The available message filters; None: `installed_message_filters`.
+        entry_filters: Entry filters by name, behind those of installed distributions.
+        log: Called with a line for each that can't be loaded.
+    """
+    registry = filter_registry or installed_message_filters(log)
+    filters = {**installed_entry_filters(log), **(entry_filters or {})}
+    return {message_filter.PROPOSAL.register: registry, uniform_batches.PROPOSAL.register: filters}
 
 
 def installed_message_filters(log: Callable[[str], None] | None = None) -> FilterRegistry:

@@ -254,7 +254,7 @@ class World:
         async def settle(_: Player) -> None:
             await asyncio.sleep(0)
 
-        endpoint = Endpoint(name="comes and goes", members=[Member(URL)], admin_url="http://broker:8080", in_process=self)  # type: ignore[arg-type]
+        endpoint = Endpoint(name="comes and goes", service_url=URL, admin_url="http://broker:8080", in_process=self)  # type: ignore[arg-type]
         async with AdminClient(endpoint) as admin:
             player = Player(endpoint, admin, self.scenario.world, NAMES, settle, Allowance(1 << 40))  # it asks for weeks
             player.steps.append(Step(None))
