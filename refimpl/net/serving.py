@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from typing import Any
 
 from refimpl.broker import Broker, Configuration, Member
 from refimpl.net.admin_http import AdminServer
