@@ -70,7 +70,7 @@ class Outcome:
         return "BROKEN" if self.broken else "holds" if self.checked else "nothing"
 
     def __add__(self, other: Outcome) -> Outcome:
-        examples = [*self.examples, *other.examples][:EXAMPLES]
+        examples = (*self.examples, *other.examples)[:EXAMPLES]
         return Outcome(self.name, self.text, self.checked + other.checked, self.broken + other.broken, examples)
 
 

@@ -12,7 +12,7 @@ from conformance.corpus.batching.contents import with_contents
 from conformance.corpus.batching.sent import SENT, sent_batches
 from conformance.corpus.batching.settings import Setting
 from conformance.corpus.delivering.columns import with_columns
-from conformance.corpus.delivering.laws import LAWS, with_numbers
+from conformance.corpus.delivering.laws import LAWS, judge, with_numbers
 from conformance.corpus.delivering.reference import RESULT, judged_batches
 from conformance.corpus.delivering.stored import EVERY, KINDS, STORED, stored_batches, with_records
 from conformance.corpus.delivering.subscriptions import subscriptions
@@ -167,6 +167,13 @@ def test_faults_of_columns_break_just_the_laws_that_speak_of_them(spark, entries
         with planted(one):
             every.append(with_columns(judged, ASKED).withColumn("topic", sql.lit(one.name)))
     assert laws_broken(reduce(DataFrame.unionByName, every)) == {one.name: one.laws for one in IN_COLUMNS}
+
+
+def test_slices_tell_together_what_all_entries_tell(spark, entries):
+    rows = spark.createDataFrame(entries.combine_chunks()).localCheckpoint()
+    first, others = (rows.where(sql.expr(condition)) for condition in ("producer_name = '0'", "producer_name != '0'"))
+    asked = ASKED[:2]
+    assert judge(first, asked) + judge(others, asked) == judge(rows, asked)
 
 
 def test_entries_of_all_kinds_occur(entries):

@@ -71,6 +71,16 @@ class Delivered:
     outcomes: Sequence[Outcome]
     counters: Mapping[tuple[str, ...], Mapping[str, int]]
 
+    def __add__(self, other: Delivered) -> Delivered:
+        """Add what came out of other entries, for the same subscriptions."""
+        outcomes = [one + two for one, two in zip(self.outcomes, other.outcomes, strict=True)]
+        keys = dict.fromkeys([*self.counters, *other.counters])
+        sums = {
+            key: {name: self.counters.get(key, {}).get(name, 0) + other.counters.get(key, {}).get(name, 0) for name in COUNTED}
+            for key in keys
+        }
+        return Delivered(outcomes, sums)
+
 
 def delivered(entries: DataFrame, subscriptions: Sequence[Subscription]) -> DataFrame:
     """Judge entries in both formulations.

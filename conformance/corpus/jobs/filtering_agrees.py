@@ -8,16 +8,18 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.storagelevel import StorageLevel
 
 from conformance.corpus.batching.contents import with_contents
 from conformance.corpus.batching.sent import sent
 from conformance.corpus.batching.settings import MOST_OF_ONE, Setting, frequent_values, wanted_values
+from conformance.corpus.batching.slices import number_of_slices, slices
 from conformance.corpus.corpora import check_messages, check_topics
 from conformance.corpus.corpora import messages as read_messages
 from conformance.corpus.delivering.laws import LAWS as OF_ENTRIES
@@ -158,14 +160,17 @@ def _entries(run: Run, corpus: str) -> Delivered:
     """Let the reference send messages in uniform batches, and judge the entries."""
     options = run.options
     producers = max(4, options.rows // MOST_OF_ONE)
-    read = with_contents(read_messages(run.spark, corpus, options.rows, options.seed, producers=producers)).persist(StorageLevel.DISK_ONLY)
-    names = read.select(F.explode(F.map_keys("properties")).alias("name")).groupBy("name").count()
+    messages = read_messages(run.spark, corpus, options.rows, options.seed, producers=producers)
+    count = options.rows if corpus == "synthetic" else messages.count()
+    parts = slices(with_contents(messages), number_of_slices(messages, count))
+    names = parts.whole.select(F.explode(F.map_keys("properties")).alias("name")).groupBy("name").count()
     first = names.sort(F.col("name") != "region", F.desc("count"), "name").first()
     name = first["name"] if first else "region"
-    values = wanted_values(frequent_values(read, [name], VALUES)[name]) or ["none"]
+    values = wanted_values(frequent_values(parts.whole, [name], VALUES)[name]) or ["none"]
     setting = Setting("entries", {name: tuple(values)}, delay=100)
-    found = judge(stored(sent(with_records(read, name), setting)), subscriptions(values[0], values[-1], name))
-    read.unpersist()
+    wanted = subscriptions(values[0], values[-1], name)
+    found = reduce(add, (judge(stored(sent(with_records(part, name), setting)), wanted) for part in parts))
+    parts.unpersist()
     return found
 
 
