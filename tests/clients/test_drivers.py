@@ -45,7 +45,8 @@ def test_a_driver_that_breaks_its_protocol_is_an_error_of_the_harness(suite: Sui
 
 
 def test_a_driver_that_floods_passes_nothing_and_costs_no_memory(suite: Suite) -> None:
-    assert judge(suite, "floods").verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)  # the harness itself may be late for it
+    # the deadline of the case may come before the bound on what it may say, or the harness may be late
+    assert judge(suite, "floods").verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.FAIL)
 
 
 @pytest.mark.parametrize("way", ["lies", "hangs", "refuses"])

@@ -243,7 +243,7 @@ class World:
         """Open a connection to the broker of this moment, as a link does."""
         return self._present.connect(*callbacks)
 
-    def admin(self, request: AdminRequest) -> AdminResponse:
+    def admin(self, request: AdminRequest, _: str | None = None) -> AdminResponse:
         """Answer an admin call, as a link does."""
         return self._present.admin(request)
 
