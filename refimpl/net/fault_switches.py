@@ -47,7 +47,7 @@ class FaultSwitches:
         Raises:
             ValueError: It can't be understood.
         """
-        self._add(read_switch(fault))
+        self.add(read_switch(fault))
 
     def refuse(self, command: str, error: str = "ServiceNotReady", *, message: str = REFUSED, times: int = 1) -> None:
         """Refuse the next requests; the broker does not see them.
@@ -61,7 +61,7 @@ class FaultSwitches:
         Raises:
             ValueError: There is no such command or code, or the command has no answer.
         """
-        self._add(refusing(command, error, message, times))
+        self.add(refusing(command, error, message, times))
 
     def drop(self, command: str, *, times: int = 1) -> None:
         """Lose the next commands, requests or answers.
@@ -69,7 +69,7 @@ class FaultSwitches:
         Raises:
             ValueError: There is no such command.
         """
-        self._add(Switch(field_of(command), "drop", times))
+        self.add(Switch(field_of(command), "drop", times))
 
     def twice(self, command: str, *, times: int = 1) -> None:
         """Send the next commands twice, requests or answers.
@@ -77,7 +77,7 @@ class FaultSwitches:
         Raises:
             ValueError: There is no such command.
         """
-        self._add(Switch(field_of(command), "twice", times))
+        self.add(Switch(field_of(command), "twice", times))
 
     def delay(self, command: str, seconds: float, *, times: int = 1) -> None:
         """Hold the next commands back, with all that follows them in their direction.
@@ -85,7 +85,7 @@ class FaultSwitches:
         Raises:
             ValueError: There is no such command, or the time is negative.
         """
-        self._add(Switch(field_of(command), "delay", times, seconds))
+        self.add(Switch(field_of(command), "delay", times, seconds))
 
     def cut(self, command: str, *, after: int = 1, times: int = 1) -> None:
         """End the connection behind each so many of the next commands, requests or answers.
@@ -93,7 +93,7 @@ class FaultSwitches:
         Raises:
             ValueError: There is no such command.
         """
-        self._add(Switch(field_of(command), "cut", times, after=after))
+        self.add(Switch(field_of(command), "cut", times, after=after))
 
     def disconnect(self) -> None:
         """Drop all connections."""
@@ -154,7 +154,8 @@ class FaultSwitches:
                 return found
         return None
 
-    def _add(self, switch: Switch) -> None:
+    def add(self, switch: Switch) -> None:
+        """Switch on a fault."""
         with self._lock:
             self._switches.append(switch)
 
