@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 HELD = 1 << 20
 """While so many bytes wait because of a delay, nothing more is read from their sender."""
-SEEN = 1 << 20
+SEEN = 64 << 10
 """Bytes of the largest command that is shown; a larger one goes on unseen."""
 COLLECTED = 256 << 20
 """Bytes that all lanes of a proxy collect together; frames beyond that go on unseen."""
@@ -132,8 +132,8 @@ class Lane:
     def end(self, then: Callable[[], None]) -> None:
         """Pass on what is left, and do something behind it: the sender has ended."""
         unfinished = len(self._start) + len(self._taken or b"")
-        if unfinished or self._left:
-            self._relay.note(f"{arrow(self.direction)} the connection ends inside a frame")
+        if (unfinished or self._left) and not self._over:
+            self._relay.note(f"{arrow(self.direction)} the connection ends inside a frame", unseen=True)
         if self._taken is not None:
             self._emit(self._release())
         self._emit(bytes(self._start))
@@ -162,13 +162,14 @@ class Lane:
         if not 4 <= total <= MAX_FRAME_SIZE - 4:
             self._opaque = True
             reason = f"a frame of {total + 4:,} bytes" if total >= 4 else f"total size {total} leaves no room for the command size"
-            self._relay.note(f"{arrow(self.direction)} no frame, passed on as it is, with all that follows: {reason}")
+            self._relay.note(f"{arrow(self.direction)} no frame, passed on as it is, with all that follows: {reason}", unseen=True)
             return 0
         if there < min(_TYPE_KNOWN, total + 4):
             return min(_TYPE_KNOWN, total + 4)
         name = self._name(data, place, size, there)
         head = _HEADER + min(size, total - 4)
-        if not self._proxy.taken(name, self.direction):
+        waits = self.direction == "broker" and self._holding()  # so that it is told when the client gets it
+        if not waits and not self._proxy.taken(name, self.direction):
             if self._proxy.seen(name):
                 if head > SEEN:
                     self._relay.note(f"{arrow(self.direction)} {name or 'a command'} of {head:,} bytes, too large to be shown")
@@ -209,7 +210,9 @@ class Lane:
         self._taken += piece
         self._proxy.collected.size += len(piece)
         if self._proxy.collected.size > COLLECTED:
-            self._relay.note(f"{arrow(self.direction)} a frame passed on unseen: others of {COLLECTED >> 20} MiB wait for their ends")
+            self._relay.note(
+                f"{arrow(self.direction)} a frame passed on unseen: others of {COLLECTED >> 20} MiB wait for their ends", unseen=True
+            )
             self._emit(self._release())
 
     def _release(self) -> bytes:
@@ -220,7 +223,7 @@ class Lane:
         return data
 
     def _refused(self, error: WireError) -> None:
-        self._relay.note(f"{arrow(self.direction)} a frame whose contents are none, passed on as it is: {error}")
+        self._relay.note(f"{arrow(self.direction)} a frame whose contents are none, passed on as it is: {error}", unseen=True)
 
     def _act(self, data: bytes) -> None:
         """Do with a frame what is to be done."""
@@ -267,7 +270,7 @@ class Lane:
 
     def _emit(self, data: bytes | memoryview, then: Callable[[], None] | None = None) -> None:
         """Send bytes and do something, behind what is held."""
-        if self._waiting or self._until > self._loop.time():
+        if self._holding():
             self._waiting.append((self._until, bytes(data), then))
             self.held += len(data)
             self._relay.balance()
@@ -278,6 +281,9 @@ class Lane:
             self._relay.write(self.direction, data)
         if then is not None:
             then()
+
+    def _holding(self) -> bool:
+        return bool(self._waiting) or self._until > self._loop.time()
 
     def _due(self) -> None:
         self._timer = None

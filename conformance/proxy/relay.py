@@ -29,13 +29,15 @@ LINGER_SECONDS = 5.0
 """Seconds for a peer to read the last bytes of a connection."""
 BUFFERED = 256 * 1024
 """Bytes that wait for a peer that does not read, before the other side is no longer read."""
+TURN = 64 * 1024
+"""Bytes of one side that are passed on before others have their turn."""
 _OTHER: dict[Direction, Direction] = {"client": "broker", "broker": "client"}
 
 Change = Callable[[BaseCommand], BaseCommand | None]
 """What becomes of a command; None: it is dropped."""
 
 
-class Side(asyncio.Protocol):
+class Side(asyncio.BufferedProtocol):
     """One end of a relay.
 
     Args:
@@ -51,6 +53,7 @@ class Side(asyncio.Protocol):
         self.ended = False
         self.lost = False
         self._closing = False
+        self._buffer = bytearray(TURN)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -58,15 +61,19 @@ class Side(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=BUFFERED)
         self._relay.made(self._direction)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002
+        """Return where the next bytes go."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Pass bytes on."""
-        self._relay.received(self._direction, data)
+        self._relay.received(self._direction, bytes(memoryview(self._buffer)[:nbytes]))
 
     def eof_received(self) -> bool:
-        """Pass the end on; this side may still be written to."""
+        """Pass the end on; this side may still be written to, unless that has ended before."""
         self.ended = True
         self._relay.eof(self._direction)
-        return self.transport is not None and self.transport.can_write_eof()
+        return self.transport is not None and self.transport.can_write_eof() and not self._closing
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """End the other side."""
@@ -94,7 +101,7 @@ class Side(asyncio.Protocol):
         """Tell that nothing more comes."""
         if self.transport is None or self._closing or self.transport.is_closing():
             return
-        if self.transport.can_write_eof():
+        if self.transport.can_write_eof() and not self.ended:
             self._closing = True
             self.transport.write_eof()
         else:
@@ -140,6 +147,7 @@ class Relay:
         self.sides: dict[Direction, Side] = {"client": Side(self, "client"), "broker": Side(self, "broker")}
         self.lanes: dict[Direction, Lane] = {side: Lane(side, self) for side in self.sides}
         self._connecting: asyncio.Task[None] | None = None
+        self._cut = False
         self._over = False
 
     # what the sides tell
@@ -175,10 +183,10 @@ class Relay:
     def lost(self, direction: Direction, *, told: bool) -> None:
         """End the other side behind what is on its way there; forget the connection when both are lost."""
         other = self.sides[_OTHER[direction]]
-        if not told and not self._over:
+        if not told and not self._cut:
             for watcher in self.proxy.watchers:
                 watcher.ended(self.number, direction, self.proxy.now())
-        if not other.lost:
+        if not other.lost and not self._cut:
             self.lanes[direction].end(other.close)
             self.lanes[_OTHER[direction]].close()
         if direction == "client" and self._connecting is not None:
@@ -222,14 +230,17 @@ class Relay:
             if watcher.commands is None or name in watcher.commands:
                 watcher.frame(passed)
 
-    def note(self, text: str) -> None:
-        """Tell the watchers of what is out of the ordinary."""
+    def note(self, text: str, *, unseen: bool = False) -> None:
+        """Tell the watchers of what is out of the ordinary, and whether a frame may have gone on unseen."""
         for watcher in self.proxy.watchers:
             watcher.note(self.number, self.proxy.now(), text)
+            if unseen:
+                watcher.unseen(self.number)
 
     def cut(self) -> None:
         """End the connection behind what is written."""
         self.note("cut")
+        self._cut = True
         for side in self.sides.values():
             side.close()
 
@@ -241,6 +252,7 @@ class Relay:
 
     def abort(self) -> None:
         """End the connection at once."""
+        self._cut = True
         if self._connecting is not None:
             self._connecting.cancel()
         for side in self.sides.values():

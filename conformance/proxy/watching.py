@@ -60,6 +60,9 @@ class Watcher:
     def note(self, connection: int | None, time: float, text: str) -> None:
         """Take note of what is out of the ordinary; None: on no connection in particular."""
 
+    def unseen(self, connection: int) -> None:
+        """Take note that bytes of a connection have gone on that nobody could read; a note has told it."""
+
     def ended(self, connection: int, direction: Direction, time: float) -> None:
         """Take note that one side has ended a connection."""
 
