@@ -81,6 +81,14 @@ class Monitor:
         found = {name: method for base in reversed(cls.__mro__) for method, one in vars(base).items() for name in getattr(one, "hears", ())}
         cls.ears = found
 
+    def closed(self, time: float) -> Iterator[Judged]:  # noqa: ARG002
+        """Judge what the end of the connection leaves open.
+
+        Args:
+            time: When it has ended, in seconds.
+        """
+        return iter(())
+
 
 _Method = TypeVar("_Method", bound=Callable[..., Iterator[Judged]])
 
