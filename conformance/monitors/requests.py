@@ -57,17 +57,17 @@ class _Open:
     def has(self, kind: str, request: Any) -> bool:
         return (kind, request.request_id) in self._counts
 
-    def answer(self, seen: Seen) -> bool:
-        """Take an answer; return whether a request waited for it."""
+    def answer(self, seen: Seen) -> list[tuple[str, int]]:
+        """Return what an answer may belong to: an ERROR does not say which of several requests with its id it refuses."""
         kinds = dict.fromkeys(ANSWERS.values()) if seen.name == "error" else (seen.name,)
-        key = next((key for kind in kinds if (key := (kind, seen.command.request_id)) in self._counts), None)
-        if key is None:
-            return False
-        if not (seen.name == "producer_success" and not seen.command.producer_ready):  # another answer follows
+        return [key for kind in kinds if (key := (kind, seen.command.request_id)) in self._counts]
+
+    def settle(self, key: tuple[str, int], answer: Seen) -> None:
+        """Note an answer; after that to a producer which still has to wait, another one follows."""
+        if answer.name != "producer_success" or answer.command.producer_ready:
             self._counts[key] -= 1
             if not self._counts[key]:
                 del self._counts[key]
-        return True
 
 
 class RequestIds(Monitor):
@@ -93,7 +93,8 @@ class RequestIds(Monitor):
     @hears(*_SUCCESSES, "<- error")
     def answer(self, seen: Seen) -> Iterator[Judged]:
         """Note that a request has its answer."""
-        self._open.answer(seen)
+        for key in self._open.answer(seen):
+            self._open.settle(key, seen)
         return iter(())
 
 
@@ -102,7 +103,7 @@ class AnsweredOnce(Monitor):
 
     name = "answered-once"
     side = "broker"
-    clauses = ("core.request.answered-once",)
+    clauses = ("core.request.id-echoed",)
 
     def __init__(self, link: Link) -> None:
         super().__init__(link)
@@ -118,10 +119,12 @@ class AnsweredOnce(Monitor):
     def answer(self, seen: Seen) -> Iterator[Judged]:
         """Judge an answer."""
         asked = self._open.answer(seen)
+        if len(asked) == 1:
+            self._open.settle(asked[0], seen)
         if seen.name == "error" and seen.command.request_id == _OF_THE_CONNECTION:
             return
         if seen.name == "ackResponse" and not seen.command.HasField("request_id"):
             return
         if asked or self.link.whole:
             number = seen.command.request_id
-            yield "core.request.answered-once", None if asked else f"{seen.name} with request_id {number}, for which no request waits"
+            yield "core.request.id-echoed", None if asked else f"{seen.name} with request_id {number}, for which no request waits"

@@ -104,9 +104,7 @@ class SequenceIds(Monitor):
         if last is not None and not (sent.sequence_id > last or (sent.is_chunk and sent.sequence_id == last)):
             problem = f"sequence_id {sent.sequence_id} of producer_id {sent.producer_id} after {last}"
         elif sent.HasField("highest_sequence_id") and 0 < sent.highest_sequence_id < sent.sequence_id:
-            problem = (
-                f"highest_sequence_id {sent.highest_sequence_id} of producer_id {sent.producer_id} below sequence_id {sent.sequence_id}"
-            )
+            problem = f"highest_sequence_id {sent.highest_sequence_id} for sequence_id {sent.sequence_id} of producer_id {sent.producer_id}"
         yield "core.client.sequence-grows", problem
 
 

@@ -54,12 +54,22 @@ class TopicListHashes(Monitor):
 
     name = "topic-list-hashes"
     side = "broker"
-    clauses = ("pip145.watch.success-carries-hash", "pip145.update.hash")
+    clauses = ("pip145.hash.value", "pip145.watch.success-carries-hash", "pip145.update.hash")
 
     def __init__(self, link: Link) -> None:
         super().__init__(link)
         self._asked: dict[int, str] = {}
         self._sets: dict[int, TopicSet] = {}
+
+    @hears("<- getTopicsOfNamespaceResponse")
+    def listed(self, seen: Seen) -> Iterator[Judged]:
+        """Judge the hash of a list, which a watch may be asked with."""
+        told = seen.command
+        if told.changed and told.HasField("topics_hash"):
+            found = TopicSet(told.topics)
+            problem = f"topics_hash {told.topics_hash} for a list whose hash is {found.hash}"
+            yield "pip145.hash.value", None if found.hash == told.topics_hash else problem
+            self.link.conversation.sets.add(found, found.hash)
 
     @hears("-> watchTopicList")
     def asked(self, seen: Seen) -> Iterator[Judged]:
