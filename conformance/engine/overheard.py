@@ -45,7 +45,7 @@ def overhear(events: Iterable[log.Event], role: Role) -> Overheard:
 
 class _Heard:
     def __init__(self) -> None:
-        self.monitors = Monitors()
+        self.monitors = Monitors(whole=True)
         self.breaches: list[Breach] = []
 
     def take(self, event: log.Event) -> None:

@@ -58,13 +58,13 @@ class Monitors:
 
     Args:
         kinds: The monitors.
-        whole: All connections of the client are seen. Otherwise, what it says of others than those that are seen is not judged.
+        whole: All connections that the clients have ever had are seen. Only then what a client knows from an earlier one can be judged.
 
     Attributes:
         judged: How often each clause was looked at, broken or not.
     """
 
-    def __init__(self, kinds: tuple[type[Monitor], ...] = MONITORS, *, whole: bool = True) -> None:
+    def __init__(self, kinds: tuple[type[Monitor], ...] = MONITORS, *, whole: bool = False) -> None:
         self.judged: Counter[str] = Counter()
         self._kinds = kinds
         self._conversation = Conversation(whole)

@@ -119,6 +119,7 @@ class Receipts(Monitor):
         super().__init__(link)
         self._waiting: dict[int, deque[int]] = {}
         self._passed_over: dict[int, Counter[int]] = {}
+        self._of_before: dict[int, Counter[int]] = {}
 
     @hears("-> send")
     def send(self, seen: Seen) -> Iterator[Judged]:
@@ -128,9 +129,9 @@ class Receipts(Monitor):
 
     @hears("-> producer")
     def producer(self, seen: Seen) -> Iterator[Judged]:
-        """Note that what has no receipt may get none any more."""
+        """Note that what has no receipt may get none any more, or a late one."""
         number = seen.command.producer_id
-        self._passed_over.setdefault(number, Counter()).update(self._waiting.pop(number, ()))
+        self._of_before.setdefault(number, Counter()).update(self._waiting.pop(number, ()))
         return iter(())
 
     @hears("<- send_error")
@@ -146,12 +147,14 @@ class Receipts(Monitor):
         """Judge a receipt."""
         number, sequence_id = seen.command.producer_id, seen.command.sequence_id
         waiting = self._waiting.setdefault(number, deque())
-        over = self._passed_over.setdefault(number, Counter())
+        over, before = self._passed_over.setdefault(number, Counter()), self._of_before.setdefault(number, Counter())
         if sequence_id in waiting:
             while (passed := waiting.popleft()) != sequence_id:
                 over[passed] += 1
             yield "core.send.ids-unchanged", None
             yield "core.send.receipts-in-order", None
+        elif before[sequence_id] > 0:
+            before[sequence_id] -= 1
         elif over[sequence_id] > 0:
             over[sequence_id] -= 1
             problem = f"a receipt for sequence_id {sequence_id} of producer_id {number} after that of a later SEND"
