@@ -74,6 +74,7 @@ SelectOption = Annotated[list[str] | None, typer.Option("--select", help="glob o
 FilterOption = Annotated[
     list[str] | None, typer.Option("--filter", help="list only this command, such as SEND or watchTopicUpdate; may be repeated")
 ]
+JudgeOption = Annotated[bool, typer.Option("--judge", help="judge what both sides say, by the monitors; exit 1 if they break a clause")]
 
 DEFAULT_TARGET = "reference"
 LEVELS = ("MUST", "SHOULD", "MAY")
@@ -471,27 +472,29 @@ def proxy(
         list[str] | None, typer.Option("--allow-host", help="a host besides that of the broker to which the proxy may go; may be repeated")
     ] = None,
     tls_trust_certs: TrustOption = None,
+    judge: JudgeOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="list no frames")] = False,
 ) -> None:
     """Stand between clients and a broker until SIGINT, SIGTERM or SIGHUP; the address is printed as one line of JSON when it is ready."""
     from conformance.commands import proxying
 
-    proxying.proxy(
-        proxying.asked_or_stop(
-            to, listen, filter_ or (), fault or (), record, allow_hosts=allow_host or (), tls_trust_certs=tls_trust_certs, quiet=quiet
-        )
+    hosts = allow_host or ()
+    asked = proxying.asked_or_stop(
+        to, listen, filter_ or (), fault or (), record, allow_hosts=hosts, tls_trust_certs=tls_trust_certs, quiet=quiet, judged=judge
     )
+    proxying.proxy(asked)
 
 
 @app.command()
 def read(
     file: Annotated[Path, typer.Argument(help="a capture of packets, a raw capture, an event log, or a folder with some")],
     filter_: FilterOption = None,
+    judge: JudgeOption = False,
 ) -> None:
     """List the frames of a capture, as far as there are any."""
     from conformance.commands import reading
 
-    reading.read(file, filter_ or ())
+    reading.read(file, filter_ or (), judged=judge)
 
 
 @app.command()

@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import time
 
+import typer
+
 from conformance.captures.errors import CaptureError
 from conformance.captures.recording import Recording
 from conformance.captures.rows import Direction
+from conformance.commands.overhearing import Judge
 from conformance.console import err, stop
-from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_USAGE
+from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_USAGE
+from conformance.monitors import Breach
 from conformance.proxy import Passed, Proxy, Watcher, proxying
-from conformance.report.listing import frame_text, line
+from conformance.report.listing import breach_text, frame_text, line
 from conformance.targets.inputs import check_service_url, existing_trust_file
 from conformance.targets.model import Endpoint, TargetError
 from refimpl.net.faults import Switch, field_of, read_switch
@@ -39,6 +43,7 @@ class Asked:
         commands: The commands that are listed, as fields of `BaseCommand`; None: all; empty: none.
         faults: Harm that is done.
         record: Folder of the recording.
+        judged: Whether the monitors judge what passes.
     """
 
     to: Endpoint
@@ -47,6 +52,7 @@ class Asked:
     commands: Collection[str] | None
     faults: Sequence[Switch]
     record: Path | None
+    judged: bool
 
 
 def asked_or_stop(
@@ -59,6 +65,7 @@ def asked_or_stop(
     allow_hosts: Sequence[str],
     tls_trust_certs: Path | None,
     quiet: bool,
+    judged: bool,
 ) -> Asked:
     """Check what was asked for; what can't be is one line and the end."""
     try:
@@ -73,7 +80,7 @@ def asked_or_stop(
     if port and (host, port) == (endpoint.host, endpoint.port):
         stop(EXIT_USAGE, f"--listen {listen} is the address of the broker itself: choose another port, or 0 for a free one")
     shown = () if quiet else commands_or_stop(commands)
-    return Asked(endpoint, host, port, shown, [_fault(text) for text in faults], record)
+    return Asked(endpoint, host, port, shown, [_fault(text) for text in faults], record, judged)
 
 
 def commands_or_stop(names: Sequence[str]) -> frozenset[str] | None:
@@ -122,6 +129,10 @@ class Listing(Watcher):
     def note(self, connection: int | None, time: float, text: str) -> None:
         """List what is out of the ordinary, whatever is asked for."""
         self._print(line(time, connection, None, text))
+
+    def breach(self, breach: Breach) -> None:
+        """List a breach, whatever is asked for."""
+        self._print(line(breach.time, int(breach.connection), breach.side, breach_text(breach.clause, breach.text)))
 
     def ended(self, connection: int, direction: Direction, time: float) -> None:
         """List the end of one side."""
@@ -199,6 +210,37 @@ class Recorder(Watcher):
         err.print(self.problem, style="bold red", highlight=False, markup=False, soft_wrap=True)
 
 
+class Judging(Watcher):
+    """Judges what passes, as the client lives through it.
+
+    Args:
+        listing: Shows what is found.
+    """
+
+    commands = None
+    whole = True
+
+    def __init__(self, listing: Listing) -> None:
+        self.judge = Judge(lambda _, found: listing.breach(found))
+
+    def opened(self, connection: int, time: float, client: str, broker: str) -> None:  # noqa: ARG002
+        """Take note of a connection."""
+        self.judge.opened("", str(connection))
+
+    def frame(self, passed: Passed) -> None:
+        """Judge a frame, unless it is one of the broker that the client does not get."""
+        if passed.direction == "client" or not passed.dropped:
+            self.judge.frame("", str(passed.connection), passed.direction, passed.frame, passed.time)
+
+    def unseen(self, connection: int) -> None:
+        """Take note of a gap."""
+        self.judge.gap("", str(connection))
+
+    def closed(self, connection: int, time: float) -> None:
+        """Judge what the end of a connection leaves open."""
+        self.judge.closed("", str(connection), time)
+
+
 class Counting(Watcher):
     """Counts what was out of the ordinary, for the end."""
 
@@ -213,35 +255,40 @@ class Counting(Watcher):
 def proxy(asked: Asked) -> None:
     """Stand between clients and a broker until SIGINT, SIGTERM or SIGHUP; the address is printed as one line of JSON when it is ready."""
     try:
-        problem = asyncio.run(_proxy(asked))
+        problem, code = asyncio.run(_proxy(asked))
     except CaptureError as error:
         stop(EXIT_USAGE, f"--record: {error}")
     except OSError as error:
         stop(EXIT_USAGE, f"--listen: {error.filename}: {error.strerror}: choose another address, or port 0 for a free one")
     if problem is not None:
         stop(EXIT_COULD_NOT_RUN, problem)
+    raise typer.Exit(code)
 
 
-async def _proxy(asked: Asked) -> str | None:
-    """Run it; return why it could not be carried out as it was asked for."""
+async def _proxy(asked: Asked) -> tuple[str | None, int]:
+    """Run it; return why it could not be carried out as it was asked for, and the exit code if it could."""
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, ended.set)  # as which the others come, too
     listing, counting = Listing(asked.commands), Counting()
     recorder = Recorder(Recording(asked.record, asked.to.service_url)) if asked.record is not None else None
-    watchers = [listing, counting, *([recorder] if recorder is not None else [])]
+    judging = Judging(listing) if asked.judged else None
+    watchers = [listing, counting, *(one for one in (recorder, judging) if one is not None)]
     async with proxying(asked.to, watchers, asked.faults, host=asked.host, port=asked.port) as running:
         print(json.dumps({"service_url": running.service_url, "to": asked.to.service_url, "pid": os.getpid()}), flush=True)
         waiting = {asyncio.ensure_future(one.wait()) for one in (ended, listing.broken)}
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for one in waiting:
             one.cancel()
+    if judging is not None:
+        judging.judge.ended()
     listing.flush()
     if recorder is not None:
         recorder.flush()
     print(_summary(running, counting, recorder), file=sys.stderr, flush=True)
-    if listing.broken.is_set():
-        return "nobody reads the listing: the proxy ends"
-    return recorder.problem if recorder is not None else None
+    if judging is not None:
+        print(judging.judge.summary(), file=sys.stderr, flush=True)
+    problem = "nobody reads the listing: the proxy ends" if listing.broken.is_set() else recorder.problem if recorder is not None else None
+    return problem, judging.judge.code() if judging is not None else EXIT_CONFORMANT
 
 
 def _summary(proxy: Proxy, counting: Counting, recorder: Recorder | None) -> str:

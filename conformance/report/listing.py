@@ -49,3 +49,8 @@ def frame_text(frame: Frame, payload: int, remark: str = "") -> str:
     else:
         text = line_notation(frame.command) + (f" + {payload} bytes" if payload else "")
     return f"{text}  ({remark})" if remark else text
+
+
+def breach_text(clause: str, text: str) -> str:
+    """Write what breaks a clause."""
+    return f"BREACH of {clause}: {text}"
