@@ -25,14 +25,21 @@ class Judge:
         self._show = show
         self._monitors: dict[str, Monitors] = {}
         self._breaches: Counter[tuple[str, str]] = Counter()
+        self._begun: set[tuple[str, str]] = set()
         self._gaps: set[tuple[str, str]] = set()
 
     def opened(self, conversation: str, connection: str) -> None:
         """Note that a connection begins."""
+        self._begun.add((conversation, connection))
         self._of(conversation).opened(connection)
 
     def frame(self, conversation: str, connection: str, direction: Direction, frame: Frame, time: float) -> None:
-        """Judge a frame."""
+        """Judge a frame. If it is the first one of its connection and no CONNECT, others were not seen."""
+        key = conversation, connection
+        if key not in self._begun:
+            self._begun.add(key)
+            if not frame.command.HasField("connect"):
+                self._gaps.add(key)
         self._found(conversation, self._of(conversation).frame(connection, _ARROWS[direction], frame, time))  # type: ignore[arg-type]
 
     def gap(self, conversation: str, connection: str) -> None:
@@ -42,6 +49,7 @@ class Judge:
 
     def closed(self, conversation: str, connection: str, time: float) -> None:
         """Note the end of a connection."""
+        self._begun.discard((conversation, connection))
         self._found(conversation, self._of(conversation).closed(connection, time))
 
     def ended(self) -> None:
