@@ -7,6 +7,7 @@ filters      decisions of message filters, and the bytes that they save
 partitions   a changed number of partitions on its way to those who watch it
 scalable     a watch over scalable topics, also beside Apache Pulsar 5.0.0-M1
 attacks      a well-behaved client beside each attack on the reference broker
+proxy        what the proxy adds to a frame, and how much it carries
 corpus       the filters of the Spark side, beside a pipeline without Spark
 peers        the reference broker beside a real one
 """
@@ -21,6 +22,7 @@ import corpus
 import filters
 import partitions
 import peers
+import proxy
 import rules
 import scalable
 import suite as of_suite
@@ -28,7 +30,7 @@ import suite as of_suite
 from conformance.running import recorder
 from conformance.suite import load_suite
 
-PARTS = ("suite", "rules", "batches", "filters", "partitions", "scalable", "attacks", "corpus", "peers")
+PARTS = ("suite", "rules", "batches", "filters", "partitions", "scalable", "attacks", "proxy", "corpus", "peers")
 
 
 def main() -> None:
@@ -71,6 +73,8 @@ def main() -> None:
             asyncio.run(scalable.beside())
     if "attacks" in parts:
         asyncio.run(attacks.measure(None if arguments.no_run else version))
+    if "proxy" in parts:
+        asyncio.run(proxy.measure())
     if "corpus" in parts:
         corpus.measure(arguments.large, arguments.plot)
 

@@ -71,6 +71,10 @@ ClaimOption = Annotated[
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="every failure in full, with the last frames, and what was observed")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 SelectOption = Annotated[list[str] | None, typer.Option("--select", help="glob on case or clause ids; !GLOB leaves out; may be repeated")]
+FilterOption = Annotated[
+    list[str] | None, typer.Option("--filter", help="list only this command, such as SEND or watchTopicUpdate; may be repeated")
+]
+JudgeOption = Annotated[bool, typer.Option("--judge", help="judge what both sides say, by the monitors; exit 1 if they break a clause")]
 
 DEFAULT_TARGET = "reference"
 LEVELS = ("MUST", "SHOULD", "MAY")
@@ -452,6 +456,45 @@ def broker(
         stop(EXIT_USAGE, str(error))
     except OSError as error:
         stop(EXIT_USAGE, f"{error.filename}: {error.strerror}: choose another port, or 0 for a free one")
+
+
+@app.command()
+def proxy(
+    to: Annotated[str, typer.Option(help="the broker: pulsar://HOST:PORT or pulsar+ssl://HOST:PORT")],
+    listen: Annotated[str, typer.Option(help="HOST:PORT that clients are given; port 0: a free one")] = "127.0.0.1:0",
+    filter_: FilterOption = None,
+    record: Annotated[Path | None, typer.Option(help="folder for a raw capture of what passes, a new one")] = None,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(help="harm: 'drop COMMAND', 'twice COMMAND', 'delay TIME COMMAND', 'refuse COMMAND CODE', 'cut after N COMMAND'"),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option("--allow-host", help="a host besides that of the broker to which the proxy may go; may be repeated")
+    ] = None,
+    tls_trust_certs: TrustOption = None,
+    judge: JudgeOption = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="list no frames")] = False,
+) -> None:
+    """Stand between clients and a broker until SIGINT, SIGTERM or SIGHUP; the address is printed as one line of JSON when it is ready."""
+    from conformance.commands import proxying
+
+    hosts = allow_host or ()
+    asked = proxying.asked_or_stop(
+        to, listen, filter_ or (), fault or (), record, allow_hosts=hosts, tls_trust_certs=tls_trust_certs, quiet=quiet, judged=judge
+    )
+    proxying.proxy(asked)
+
+
+@app.command()
+def read(
+    file: Annotated[Path, typer.Argument(help="a capture of packets, a raw capture, an event log, or a folder with some")],
+    filter_: FilterOption = None,
+    judge: JudgeOption = False,
+) -> None:
+    """List the frames of a capture, as far as there are any."""
+    from conformance.commands import reading
+
+    reading.read(file, filter_ or (), judged=judge)
 
 
 @app.command()

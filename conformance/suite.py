@@ -50,6 +50,11 @@ class Suite:
         return tuple((clause.id, rule) for clause in self.clauses.values() for rule in clause.soon)
 
     @cached_property
+    def observed(self) -> frozenset[str]:
+        """Return the clauses that only monitors judge."""
+        return frozenset(clause.id for clause in self.clauses.values() if clause.observed_by)
+
+    @cached_property
     def cases_of(self) -> dict[str, list[str]]:
         """Return the cases that cite each clause."""
         citing: dict[str, list[str]] = {clause: [] for clause in self.clauses}

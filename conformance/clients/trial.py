@@ -110,8 +110,9 @@ class ClientTrial(TrialRunner):
 
     async def _send(self, step: str, action: Send, variables: Mapping[str, Value]) -> None:
         data = action.data(lambda value: resolve(value, variables))
-        self._log(log.Begin, step=step, what="send", at=CLIENT, data=data.hex(), size=len(data))
-        link = self._backdrop.links.get(variables.get(LINK, 0))
+        number = variables.get(LINK, 0)
+        self._log(log.Begin, step=step, what="send", at=CLIENT, data=data.hex(), size=len(data), detail={"link": number})
+        link = self._backdrop.links.get(number)
         if link is not None:
             link.inject(data)
         self._log(log.End, step=step)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from conformance.engine.machine import Machine, MachineError, State, Taken
 from conformance.engine.matching import match_frame, see
 from conformance.engine.model import Level, Transcript
 from conformance.engine.node import expected, walk
+from conformance.engine.overheard import overhear
 from conformance.engine.program import Program
 from conformance.engine.values import Value, ValueProblem
 
@@ -83,6 +84,10 @@ class Outcome:
     taken: tuple[Taken, ...] = field(default=(), repr=False)
     """The steps that took its events, as far as it went."""
     late: Mapping[str, Diagnosis] = field(default_factory=dict)
+    overheard: Mapping[str, Verdict] = field(default_factory=dict)
+    """What monitors say of clauses, whether the case cites them or not."""
+    breaches: tuple[Diagnosis, ...] = ()
+    """What they found, the first breach of each clause."""
 
     @property
     def missing(self) -> str | None:
@@ -137,6 +142,11 @@ def resume(program: Program, machine: Machine, events: Iterable[log.Event], tria
         trial_log: The trial; its events are shown where it failed.
         levels: The level of every clause.
     """
+    outcome = _resumed(program, machine, events, trial_log, levels)
+    return _with_monitors(outcome, trial_log, levels) if program.role == "client" else outcome
+
+
+def _resumed(program: Program, machine: Machine, events: Iterable[log.Event], trial_log: TrialLog, levels: Mapping[str, Level]) -> Outcome:
     try:
         for event in events:
             machine.feed(event)
@@ -149,6 +159,21 @@ def resume(program: Program, machine: Machine, events: Iterable[log.Event], tria
     if machine.failure is None and machine.done:
         return _passed(program, trial_log, machine)
     return _failed(program, trial_log, machine, levels)
+
+
+def _with_monitors(outcome: Outcome, trial_log: TrialLog, levels: Mapping[str, Level]) -> Outcome:
+    """Add what monitors say of the client. A breach is one whatever the case is about, and whether it came to its end or not."""
+    heard = overhear(trial_log.events, "client")
+    breaches = {one.clause: Diagnosis("monitor", f"{one.text} ({one.connection})", clause=one.clause) for one in reversed(heard.breaches)}
+    broken = {clause: _BY_LEVEL[levels.get(clause, "MUST")] for clause in breaches}
+    return replace(
+        outcome,
+        verdict=worst([outcome.verdict, *broken.values()]),
+        clauses={clause: worst([verdict, broken.get(clause, verdict)]) for clause, verdict in outcome.clauses.items()},
+        diagnosis=outcome.diagnosis or next(reversed(breaches.values()), None),
+        overheard={**dict.fromkeys(heard.judged, Verdict.PASS), **broken},
+        breaches=tuple(reversed(breaches.values())),
+    )
 
 
 def _furthest(machine: Machine) -> tuple[Taken, ...]:
@@ -275,12 +300,15 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return max(verdicts, key=SEVERITY.__getitem__, default=Verdict.UNTESTABLE)
 
 
-def sum_up(transcript: Transcript, cell: Mapping[str, Value], outcomes: Sequence[Outcome]) -> log.Result:
+def sum_up(
+    transcript: Transcript, cell: Mapping[str, Value], outcomes: Sequence[Outcome], observed: Collection[str] = frozenset()
+) -> log.Result:
     """Sum up all trials of one cell of a case.
 
     A trial that fails counts against `trials.fail_over`. One that says nothing about the target, or fails because a command did not
     come in its time, is replaced by its last attempt.
     A clause about how soon frames come is a WARN if they come late in each run of a trial.
+    What monitors found counts for its clause. Of what they found kept, only clauses that no case cites (`observed`) are in the result.
     """
     last: dict[str, Outcome] = {}
     runs: dict[str, list[Outcome]] = {}
@@ -297,9 +325,12 @@ def sum_up(transcript: Transcript, cell: Mapping[str, Value], outcomes: Sequence
     clauses = {clause: worst(o.clauses[clause] for o in judged) for clause in transcript.clauses}
     late = {clause: found for some in runs.values() for clause, found in always_late(some).items()}
     clauses |= {clause: worst([clauses.get(clause, Verdict.PASS), Verdict.WARN]) for clause in late}
+    heard = {clause for o in judged for clause, found in o.overheard.items() if found is not Verdict.PASS or clause in observed}
+    clauses |= {clause: worst(o.overheard.get(clause, Verdict.UNTESTABLE) for o in judged) for clause in sorted(heard - clauses.keys())}
     verdict = worst([*(o.verdict for o in judged), *(Verdict.WARN for _ in late)])
     diagnoses = [*(o.diagnosis for o in bad if o.verdict is verdict), *late.values(), *(o.diagnosis for o in bad)]
     shown = next(filter(None, diagnoses), None)
+    more = dict.fromkeys(one for o in bad for one in o.breaches if shown is None or one.summary != shown.summary)
     summary = shown.summary if shown else ""
     if transcript.trials is not None:
         summary = _rate(len(bad), len(final)) + (f": {summary}" if summary else "")
@@ -314,7 +345,7 @@ def sum_up(transcript: Transcript, cell: Mapping[str, Value], outcomes: Sequence
         failed_trials=len(bad),
         branches=sorted({branch for o in final for branch in o.branches}),
         observed={name: value for o in final for name, value in o.observed.items()},
-        diagnosis=shown.text() if shown else "",
+        diagnosis="\n".join([shown.text() if shown else "", *(f"{one.clause}: {one.summary}" for one in more)]).strip(),
     )
 
 

@@ -85,7 +85,7 @@ def judge_log(suite: Suite, run: RunLog) -> Judged:
         grouped.setdefault(place, []).append(outcome)
         cell_of[place] = dict(trial_log.begin.cell)
     for place, outcomes in grouped.items():
-        judged.results.append(sum_up(suite.transcripts[place[0]], cell_of[place], outcomes))
+        judged.results.append(sum_up(suite.transcripts[place[0]], cell_of[place], outcomes, suite.observed))
     judged.results += [skipped_result(suite, one) for one in run.skipped if one.case in suite.transcripts]
     judged.results = apply_controls(suite, sorted(judged.results, key=lambda one: (one.case, json.dumps(one.cell))))
     return judged

@@ -6,6 +6,8 @@ Fields that are present, in the order of their numbers; text quoted as in JSON, 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from functools import cache
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -36,7 +38,7 @@ def line_notation(command: Frame | BaseCommand) -> str:
 
 def message_notation(message: Message) -> str:
     """Write a message as `{field: value, ..}`."""
-    return "{" + ", ".join(f"{field.name}: {_field(field, value)}" for field, value in message.ListFields()) + "}"
+    return "{" + ", ".join([f"{_shape(field)[0]}: {_field(field, value)}" for field, value in message.ListFields()]) + "}"
 
 
 def value_notation(field: FieldDescriptor, value: object) -> str:
@@ -47,14 +49,22 @@ def value_notation(field: FieldDescriptor, value: object) -> str:
         return f"0x{value.hex()}"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
-    if field.type == FieldDescriptor.TYPE_BOOL:
-        return "true" if value else "false"
-    if field.enum_type is not None and isinstance(value, int) and value in field.enum_type.values_by_number:
-        return str(field.enum_type.values_by_number[value].name)
-    return str(value)
+    names = _shape(field)[2]
+    return str(value) if names is None or value not in names else names[value]
 
 
 def _field(field: FieldDescriptor, value: object) -> str:
-    if is_repeated(field):
-        return "[" + ", ".join(value_notation(field, item) for item in value) + "]"  # type: ignore[attr-defined]
+    if _shape(field)[1]:
+        return "[" + ", ".join([value_notation(field, item) for item in value]) + "]"  # type: ignore[attr-defined]
     return value_notation(field, value)
+
+
+@cache
+def _shape(field: FieldDescriptor) -> tuple[str, bool, Mapping[object, str] | None]:
+    """Return the name of a field, whether it is repeated, and how its values are called; to ask the schema each time takes longer."""
+    names: dict[object, str] | None = None
+    if field.type == FieldDescriptor.TYPE_BOOL:
+        names = {True: "true", False: "false"}
+    elif field.enum_type is not None:
+        names = {number: str(one.name) for number, one in field.enum_type.values_by_number.items()}
+    return str(field.name), is_repeated(field), names

@@ -12,9 +12,11 @@ import pytest
 import typer
 
 from conformance.cli import app
+from conformance.report.listing import line
 from conformance.site.sources import REPOSITORY
 from refimpl.net.client import Client
 from refimpl.net.embedded import EmbeddedBroker
+from refimpl.net.faults import read_switch
 from refimpl.proposals.message_filter import ENTRY_POINT_GROUP, Candidate, FilterRegistry, SchemaAccess
 from refimpl.wire import command, command_name, decode_frame, encode_frame
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata
@@ -134,3 +136,13 @@ def test_commands_and_options_that_the_pages_name_exist():
             known = [option for one in (inner or {"": found}).values() for parameter in one.params for option in parameter.opts]
             assert inner is None or rest[0] in inner, (path.name, words)
             assert [word for word in rest if word.startswith("--") and word.rstrip(".,") not in known] == [], (path.name, words)
+
+
+def test_faults_and_lines_of_the_proxy_are_written_as_the_page_says():
+    page = (DOCS / "proxy.md").read_text()
+    faults = [*re.findall(r"--fault '([a-z][^']+)'", page), *re.findall(r"^\| `'(.+?)'` \|", page, re.MULTILINE)]
+    assert {read_switch(text).kind for text in faults} == {"drop", "twice", "delay", "refuse", "cut"}
+    shown = re.findall(r"^ +([\d.]+) #(\d+) +(->|<-|  ) (.+)$", page, re.MULTILINE)
+    assert len(shown) == 7
+    arrows = {"->": "client", "<-": "broker", "  ": None}
+    assert all(line(float(time), int(number), arrows[arrow], text) in page for time, number, arrow, text in shown)

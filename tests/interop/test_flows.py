@@ -181,7 +181,7 @@ def test_a_clean_end_leaves_nothing_behind(client: Client, proxy: FrameProxy, ad
     stats = admin("topic_stats", topic)
     assert len(stats["publishers"]) == len(stats["subscriptions"]["s"]["consumers"]) == 1
     client.end()
-    proxy.wait_for_end("->")
+    proxy.wait_for_end("client")
     for close in ("close_consumer", "close_producer"):
         (request,) = proxy.seen(close)
         proxy.wait_for_answer("success", request)

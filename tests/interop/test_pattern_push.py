@@ -150,7 +150,7 @@ def test_a_clean_end_closes_the_watch(client: Client, proxy: FrameProxy, admin: 
     assert len(proxy.seen("close_consumer", mark)) == 2
     admin("create_topic", orders[2])  # nobody is told
     client.end()
-    proxy.wait_for_end("->")
+    proxy.wait_for_end("client")
     assert not proxy.seen("watchTopicUpdate")
     assert len(proxy.seen("close_producer", mark)) == 2
     for topic in orders[:2]:

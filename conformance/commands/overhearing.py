@@ -1,0 +1,86 @@
+"""Judging for commands that follow conversations: what the monitors say, and what it comes to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from conformance.captures.rows import Direction
+from conformance.exit_codes import EXIT_CONFORMANT, EXIT_INCONCLUSIVE, EXIT_NOT_CONFORMANT
+from conformance.monitors import Breach, Monitors
+from refimpl.wire import Frame
+
+_ARROWS: Final = {"client": "->", "broker": "<-"}
+
+
+class Judge:
+    """Judges conversations, each of which has any number of connections.
+
+    Args:
+        show: Shows a breach when it is found: the conversation, and the breach.
+    """
+
+    def __init__(self, show: Callable[[str, Breach], None]) -> None:
+        self._show = show
+        self._monitors: dict[str, Monitors] = {}
+        self._breaches: Counter[tuple[str, str]] = Counter()
+        self._begun: set[tuple[str, str]] = set()
+        self._gaps: set[tuple[str, str]] = set()
+
+    def opened(self, conversation: str, connection: str) -> None:
+        """Note that a connection begins."""
+        self._begun.add((conversation, connection))
+        self._of(conversation).opened(connection)
+
+    def frame(self, conversation: str, connection: str, direction: Direction, frame: Frame, time: float) -> None:
+        """Judge a frame. If it is the first one of its connection and no CONNECT, others were not seen."""
+        key = conversation, connection
+        if key not in self._begun:
+            self._begun.add(key)
+            if not frame.command.HasField("connect"):
+                self._gaps.add(key)
+        self._found(conversation, self._of(conversation).frame(connection, _ARROWS[direction], frame, time))  # type: ignore[arg-type]
+
+    def gap(self, conversation: str, connection: str) -> None:
+        """Note that bytes of a connection were not seen."""
+        self._gaps.add((conversation, connection))
+        self._of(conversation).gap(connection)
+
+    def closed(self, conversation: str, connection: str, time: float) -> None:
+        """Note the end of a connection."""
+        self._begun.discard((conversation, connection))
+        self._found(conversation, self._of(conversation).closed(connection, time))
+
+    def ended(self) -> None:
+        """Note that nothing more is seen."""
+        for conversation, monitors in self._monitors.items():
+            self._found(conversation, monitors.ended())
+
+    def summary(self) -> str:
+        """Say in a few words what was found."""
+        judged = sum((one.judged for one in self._monitors.values()), Counter[str]())
+        parts = [f"{len(judged):,} clauses judged, {sum(judged.values()):,} times: {sum(self._breaches.values()):,} breaches"]
+        parts += [f"{clause}, by the {side}: {count:,}" for (clause, side), count in sorted(self._breaches.items())]
+        if self.code() == EXIT_INCONCLUSIVE:
+            lacks = f"bytes of {len(self._gaps):,} connections were not seen" if judged else "there was nothing to judge"
+            parts.append(f"inconclusive: {lacks}")
+        return "\n".join(parts)
+
+    def code(self) -> int:
+        """Return the exit code: what was not seen whole, or had nothing to judge, does not conform."""
+        if self._breaches:
+            return EXIT_NOT_CONFORMANT
+        if self._gaps or not any(one.judged for one in self._monitors.values()):
+            return EXIT_INCONCLUSIVE
+        return EXIT_CONFORMANT
+
+    def _of(self, conversation: str) -> Monitors:
+        if conversation not in self._monitors:
+            self._monitors[conversation] = Monitors()
+        return self._monitors[conversation]
+
+    def _found(self, conversation: str, breaches: Iterable[Breach]) -> None:
+        for breach in breaches:
+            self._breaches[breach.clause, breach.side] += 1
+            self._show(conversation, breach)

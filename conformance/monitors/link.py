@@ -1,0 +1,82 @@
+"""What several monitors know: of a connection, and of all connections of a conversation."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from conformance.monitors.sets import KnownSets
+
+NO_ENTRY = (1 << 63) - 1
+"""Ledger and entry ids from here on mean no entry: the first message, the last one, or the one before the first."""
+
+
+class Entries:
+    """Ids of entries, kept as ranges: what is delivered in order takes no room."""
+
+    def __init__(self) -> None:
+        self._ledgers: dict[int, list[list[int]]] = {}
+
+    def add(self, ledger: int, entry: int) -> None:
+        """Add an entry, which may be there already."""
+        ranges = self._ledgers.setdefault(ledger, [])
+        place = bisect_right(ranges, entry, key=_first)
+        if place and entry <= ranges[place - 1][1]:
+            return
+        before = bool(place) and ranges[place - 1][1] == entry - 1
+        after = place < len(ranges) and ranges[place][0] == entry + 1
+        if before and after:
+            ranges[place - 1][1] = ranges.pop(place)[1]
+        elif before:
+            ranges[place - 1][1] = entry
+        elif after:
+            ranges[place][0] = entry
+        else:
+            ranges.insert(place, [entry, entry])
+
+    def has(self, ledger: int, entry: int) -> bool:
+        """Tell whether an entry is there."""
+        ranges = self._ledgers.get(ledger, [])
+        place = bisect_right(ranges, entry, key=_first)
+        return bool(place) and entry <= ranges[place - 1][1]
+
+    def reach(self, ledger: int, entry: int) -> bool:
+        """Tell whether an entry is there that is this one or comes after it."""
+        ranges = self._ledgers.get(ledger)
+        return any(other > ledger for other in self._ledgers) or (ranges is not None and ranges[-1][1] >= entry)
+
+
+def _first(one: list[int]) -> int:
+    return one[0]
+
+
+@dataclass
+class Conversation:
+    """What all connections of a conversation share.
+
+    Attributes:
+        whole: All connections were seen, each from its first frame on and without gaps.
+        consumers: The consumer_ids of all SUBSCRIBE commands.
+        entries: The entries that the broker has named.
+        sets: The sets of topics that the broker has announced, by their hash.
+    """
+
+    whole: bool = True
+    consumers: set[int] = field(default_factory=set)
+    entries: Entries = field(default_factory=Entries)
+    sets: KnownSets = field(default_factory=KnownSets)
+
+
+@dataclass
+class Link:
+    """What the frames of a connection have told so far.
+
+    Attributes:
+        name: The connection.
+        whole: All its frames were seen, from its first on.
+        conversation: What all connections share.
+    """
+
+    name: str
+    whole: bool
+    conversation: Conversation

@@ -1,0 +1,221 @@
+"""The command `proxy`: what it prints, records and judges, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from conformance.captures import check_capture
+from conformance.captures.recording import Recording
+from conformance.cli import app
+from conformance.commands.proxying import Recorder
+from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_INCONCLUSIVE, EXIT_NOT_CONFORMANT, EXIT_USAGE
+from refimpl.net.embedded import EmbeddedBroker
+from refimpl.wire import command, encode_frame
+from tests.fakes.link_peers import DEADLINE, SocketPeer
+from tests.proxy.stand import PING, PONG, TOPIC, Kept, Stand, at_stand, send
+from tests.samples.captured import everything
+
+CONNECT = encode_frame(command("connect", client_version="test", protocol_version=21))
+PRODUCER = encode_frame(command("producer", topic=TOPIC, producer_id=1, request_id=1))
+
+
+class Running:
+    """A proxy in a process of its own.
+
+    Attributes:
+        url: What clients are given.
+    """
+
+    def __init__(self, *arguments: str) -> None:
+        words = [sys.executable, "-m", "conformance.cli", "proxy", *arguments]
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.ready = json.loads(self.process.stdout.readline())
+        self.url = self.ready["service_url"]
+
+    def line(self, part: str) -> str:
+        """Wait for a line of the listing."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if part in line:
+                return line.rstrip()
+        raise AssertionError(f"{part} was not listed")
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, list[str], str]:
+        """End it; return exit code, the rest of the listing, and standard error."""
+        self.process.send_signal(number)
+        out, end = self.process.communicate(timeout=DEADLINE)
+        return self.process.returncode, out.splitlines(), end
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[Running]:
+    proxy = Running(*arguments)
+    try:
+        yield proxy
+    finally:
+        proxy.process.kill()
+        proxy.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as started:
+        yield started
+
+
+def talk(url: str) -> None:
+    """Produce a message, and end."""
+    peer = SocketPeer(url)
+    with peer.socket:
+        peer.send(CONNECT)
+        assert peer.receive() == "connected"
+        peer.send(PRODUCER)
+        assert peer.receive() == "producer_success"
+        peer.send(send(0))
+        assert peer.receive() == "send_receipt"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_it_lists_records_judges_and_ends(broker, tmp_path, number):
+    with running("--to", broker.service_url, "--record", str(tmp_path / "c"), "--judge") as proxy:
+        assert (proxy.ready["to"], proxy.ready["pid"]) == (broker.service_url, proxy.process.pid)
+        talk(proxy.url)
+        proxy.line("<- ends the connection")
+        open_ = SocketPeer(proxy.url)
+        open_.send(CONNECT)
+        assert open_.receive() == "connected"
+        code, _, end = proxy.end(number)
+        open_.socket.close()
+    assert code == EXIT_CONFORMANT, end
+    assert "2 connections: 4 frames" in end
+    assert "times: 0 breaches" in end
+    check_capture(str(tmp_path / "c"))
+    rows = everything(tmp_path / "c")
+    assert {row.corrupt for row in rows} == {None}
+    assert [row.command for row in rows if row.origin.direction == "client"] == ["connect", "producer", "send", "connect"]
+    assert f"recorded in {tmp_path / 'c'}: 4 files, {sum(len(row.data) for row in rows):,} bytes" in end
+
+
+def test_a_filter_lists_its_commands_and_what_is_out_of_the_ordinary(broker):
+    with running("--to", broker.service_url, "--filter", "SEND_RECEIPT", "--fault", "twice CONNECTED") as proxy:
+        peer = SocketPeer(proxy.url)
+        peer.send(b"\xff" * 8)
+        assert peer.receive() is None
+        peer.socket.close()
+        peer = SocketPeer(proxy.url)
+        with peer.socket:
+            peer.send(CONNECT)
+            assert [peer.receive(), peer.receive()] == ["connected"] * 2
+            peer.send(PRODUCER + send(0))
+            assert [peer.receive(), peer.receive()] == ["producer_success", "send_receipt"]
+        code, lines, end = proxy.end()
+    assert code == EXIT_CONFORMANT
+    assert [line[13:].split("{")[0] for line in lines] == [
+        "#1      -> no frame, passed on as it is, with all that follows: a frame of 4,294,967,299 bytes",
+        "#2   <- SEND_RECEIPT",
+    ]
+    assert "1 lines about what is out of the ordinary" in end
+    assert "still switched on: twice connected" in end
+
+
+def test_quiet_lists_no_frames(broker):
+    with running("--to", broker.service_url, "--quiet") as proxy:
+        talk(proxy.url)
+        code, lines, _ = proxy.end()
+    assert (code, lines) == (EXIT_CONFORMANT, [])
+
+
+def test_a_breach_is_listed_and_is_the_exit_code(broker):
+    with running("--to", broker.service_url, "--judge", "--quiet") as proxy:
+        peer = SocketPeer(proxy.url)
+        with peer.socket:
+            peer.send(PRODUCER + CONNECT)
+            assert peer.receive() is None
+        code, lines, end = proxy.end()
+    assert code == EXIT_NOT_CONFORMANT, end
+    assert any("#1   -> BREACH of core." in line for line in lines)
+
+
+def test_nothing_and_garbage_are_no_pass(broker):
+    with running("--to", broker.service_url, "--judge") as proxy:
+        code, _, end = proxy.end()
+    assert (code, "inconclusive: there was nothing to judge" in end) == (EXIT_INCONCLUSIVE, True)
+    with running("--to", broker.service_url, "--judge") as proxy:
+        talk(proxy.url)
+        peer = SocketPeer(proxy.url)
+        with peer.socket:
+            peer.send(b"GET / HTTP/1.1\r\n\r\n")
+            assert peer.receive() is None
+        code, _, end = proxy.end()
+    assert (code, "inconclusive: bytes of 1 connections were not seen" in end) == (EXIT_INCONCLUSIVE, True)
+
+
+def test_it_ends_when_nobody_reads(broker):
+    with running("--to", broker.service_url) as proxy:
+        assert proxy.process.stdout is not None
+        proxy.process.stdout.close()
+        peer = SocketPeer(proxy.url)
+        with peer.socket:
+            assert proxy.process.wait(DEADLINE) == EXIT_COULD_NOT_RUN
+        assert proxy.process.stderr is not None
+        assert "nobody reads the listing" in proxy.process.stderr.read()
+        proxy.process.stdout = None
+
+
+def test_what_it_can_not_do_says_why(tmp_path):
+    (tmp_path / "x").write_text("")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        used = f"127.0.0.1:{taken.getsockname()[1]}"
+        to = ("--to", "pulsar://127.0.0.1:6650")
+        for arguments, words in [
+            (("--to", "http://a:1"), "--to 'http://a:1' is not a service URL"),
+            (("--to", "pulsar+ssl://a:1", "--tls-trust-certs", "/gone"), "TLS trust file /gone does not exist"),
+            ((*to, "--listen", "6650"), "--listen '6650': it has the form HOST:PORT"),
+            ((*to, "--listen", "127.0.0.1:6650"), "is the address of the broker itself"),
+            ((*to, "--listen", used), f"--listen: {used}: Address already in use: choose another address"),
+            ((*to, "--filter", "SENT"), "--filter: no command is called 'SENT'; did you mean 'SEND'?"),
+            ((*to, "--fault", "break SEND"), "--fault: 'break SEND' is no fault; there are: drop COMMAND"),
+            ((*to, "--fault", "refuse SEND Bussy"), "--fault: no error is called 'Bussy'"),
+            ((*to, "--record", str(tmp_path)), f"--record: {tmp_path}: is not empty"),
+        ]:
+            done = CliRunner().invoke(app, ["proxy", *arguments])
+            assert (done.exit_code, words in done.stderr) == (EXIT_USAGE, True), (arguments, done.stderr)
+            assert done.stdout == ""
+
+
+def test_a_recording_that_can_not_be_written_hinders_nobody(tmp_path, capsys):
+    recorders = []
+
+    async def test(stand: Stand) -> None:
+        client, broker = await stand.pair()
+        client.write(PING)
+        assert await broker.bytes(len(PING)) == PING
+        recorders[0].flush()
+        (tmp_path / "c" / "00001.client").unlink()
+        (tmp_path / "c" / "00001.client").mkdir()
+        client.write(PING)
+        assert await broker.bytes(len(PING)) == PING
+        recorders[0].flush()
+        assert recorders[0].problem == f"{tmp_path / 'c'}: the recording is not complete: Is a directory"
+        broker.write(PONG)
+        assert await client.bytes(len(PONG)) == PONG
+        await asyncio.sleep(0)
+
+    def recorder() -> list[Recorder]:
+        recorders.append(Recorder(Recording(Path(tmp_path / "c"))))
+        return recorders
+
+    at_stand(test, watchers=recorder, kept=lambda: Kept(()))
+    assert capsys.readouterr().err.count("the recording is not complete") == 1

@@ -1,0 +1,1 @@
+"""Monitors: what keeps a clause, what breaks it, and what is never accused."""
