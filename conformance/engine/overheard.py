@@ -66,8 +66,7 @@ class _OfClient(_Heard):
             if frame is None:
                 self.monitors.gap(_link(event.link))
             else:
-                direction = "->" if isinstance(event, log.Frame) else "<-"
-                self.breaches += self.monitors.frame(_link(event.link), direction, frame, event.t)
+                self.breaches += self.monitors.frame(_link(event.link), "->" if isinstance(event, log.Frame) else "<-", frame, event.t)
         elif isinstance(event, log.Begin) and event.what == "send" and event.data is not None:
             self._injected(event, event.data)
         elif isinstance(event, log.Closed):

@@ -112,6 +112,7 @@ class DeliveredFirst(Monitor):
     name = "delivered-first"
     side = "client"
     clauses = ("core.client.acks-delivered",)
+    of_all_connections = True
 
     @hears("<- message", "<- send_receipt")
     def named(self, seen: Seen) -> Iterator[Judged]:

@@ -65,11 +65,13 @@ class Monitor:
         name: What `observed_by` of a clause says.
         side: Whom it judges.
         clauses: The clauses that it judges.
+        of_all_connections: It judges what a client knows from other connections: only where all of them are seen.
     """
 
     name: ClassVar[str]
     side: ClassVar[Side]
     clauses: ClassVar[tuple[str, ...]]
+    of_all_connections: ClassVar[bool] = False
     ears: ClassVar[Mapping[str, str]] = {}
     """The method for each command."""
 

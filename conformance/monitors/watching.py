@@ -260,6 +260,7 @@ class ScalableHashes(Monitor):
     name = "scalable-hashes"
     side = "client"
     clauses = ("pr25648.client.hash-on-reconnect",)
+    of_all_connections = True
 
     def __init__(self, link: Link) -> None:
         super().__init__(link)

@@ -9,6 +9,7 @@ from conformance.corpus.jobs.__main__ import RUNS
 
 MODULES = {
     "round_trip": ["round_trip"],
+    "conversations_hold": ["conversations"],
     "filtering_agrees": ["filtering", "delivering"],
     "hashes_agree": ["hashes"],
     "batches_agree": ["batching"],

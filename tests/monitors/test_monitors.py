@@ -43,6 +43,7 @@ def test_each_clause_of_each_monitor_is_broken_by_a_breach() -> None:
 
 def test_monitors_have_names_of_their_own_and_clauses_of_their_side(suite: Suite) -> None:
     assert len({kind.name for kind in MONITORS}) == len(MONITORS)
+    assert len(JUDGED) == sum(len(kind.clauses) for kind in MONITORS)
     assert {(kind.side, suite.clauses[clause].side) for kind in MONITORS for clause in kind.clauses} == {
         ("client", "client"),
         ("broker", "broker"),

@@ -30,6 +30,7 @@ class Planned:
 
 RUNS: Mapping[str, Planned] = {
     "round_trip": Planned(),
+    "conversations_hold": Planned(),
     "filtering_agrees-jars": Planned(["--corpus", "jars"]),
     "filtering_agrees-synthetic": Planned(["--corpus", "synthetic", "--patterns", "30"]),
     "hashes_agree-jars": Planned(["--corpus", "jars"]),
