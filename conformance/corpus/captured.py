@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from conformance.corpus.captures import defect_class
+from conformance.captures import defect_class
 from conformance.corpus.inputs.names import topic_name
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.scalable_topics.layout import SCALABLE, SEGMENT

@@ -24,13 +24,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from conformance.captures import check_capture, unread_files
 from conformance.corpus import captured
 from conformance.corpus.columns import MAY_HAVE, MESSAGE_COLUMNS, TOPIC_COLUMNS
 from conformance.corpus.errors import CorpusError, reason_of
 from conformance.corpus.inputs import text
 from conformance.corpus.inputs.parquet import check_parquet
 from conformance.corpus.sources.jar_topics import MESSAGES, OF_JAR, TOPICS, jar_folder, jar_paths
-from conformance.corpus.sources.pulsar_capture import check_capture, unread_files
 
 NAMES = "synthetic, jars, jars:FOLDER, capture:PATH, PATH.parquet, PATH.txt or PATH.jsonl"
 

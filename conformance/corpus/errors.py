@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from conformance.captures.errors import CaptureError
+
 _ON_A_CLUSTER = "on a cluster with --driver-memory and --executor-memory, on the standalone one of this machine with --worker-memory"
 OUT_OF_MEMORY = f"Spark has too little memory; give it more with --memory MIB ({_ON_A_CLUSTER})"
 EXECUTORS_LOST = f"the executors have ended, most likely because memory ran out; give them more ({_ON_A_CLUSTER})"
@@ -43,12 +45,13 @@ class SparkError(Exception):
 def reason_of(error: Exception) -> str | None:
     """Return the message of an error that the user can fix, in one line; None for any other error.
 
-    That is the message of a `CorpusError` that was raised here, or in a worker and reported by Spark, or that there is too little memory.
+    That is the message of a `CorpusError` or `CaptureError` that was raised here, or in a worker and reported by Spark, or that there is
+    too little memory.
     """
-    if isinstance(error, CorpusError):
+    if isinstance(error, CorpusError | CaptureError):
         return "".join(one if one.isprintable() else repr(one)[1:-1] for one in str(error))  # files and columns may have any names
-    marker = f"{CorpusError.__name__}: "
-    found = [line.partition(marker)[2].strip() for line in _text(error).splitlines() if marker in line]
+    markers = [f"{kind.__name__}: " for kind in (CorpusError, CaptureError)]
+    found = [line.partition(marker)[2].strip() for line in _text(error).splitlines() for marker in markers if marker in line]
     if found:
         return found[-1]
     from py4j.protocol import Py4JNetworkError  # noqa: PLC0415

@@ -17,8 +17,8 @@ from typing import Any, cast
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from conformance.captures import MAX_FRAME_SIZE, FrameRow, Origin, borders, part_rows
 from conformance.corpus.batching.opened import Unreadable, decompressed, header_of, read_messages
-from conformance.corpus.captures import MAX_FRAME_SIZE, FrameRow, Origin, borders, part_rows
 from refimpl.wire import (
     Frame,
     FrameDecoder,

@@ -14,53 +14,16 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 from google.protobuf.message import Message
 
-from refimpl.broker.requests import refusal
-from refimpl.proposals.refused import Refused
-from refimpl.wire import FIELD_BY_TYPE, Frame, FrameDecoder, WireError, command_name, encode_frame, sub_message, wrap
-from refimpl.wire.commands import did_you_mean
-from refimpl.wire.pulsar_api_pb2 import (
-    BaseCommand,
-    CommandAck,
-    CommandAckResponse,
-    CommandConnect,
-    CommandError,
-    CommandSend,
-    CommandSendError,
-    ServerError,
-)
+from refimpl.net.faults import REFUSED, Switch, field_of, read_switch, refusal_of, refusing
+from refimpl.wire import Frame, FrameDecoder, WireError, command_name, encode_frame, wrap
 
 _LARGEST = 1 << 30
 """Bytes of a frame; the broker judges sizes, not the switches."""
-_NO_REQUEST = 2**64 - 1
-"""The request_id of the ERROR that refuses CONNECT."""
-_SPELLINGS = {
-    spelling.replace("_", "").lower(): name for number, name in FIELD_BY_TYPE.items() for spelling in (name, BaseCommand.Type.Name(number))
-}
-"""The field of each command in `BaseCommand`, by this name and by that of its type, in lower case and without underscores."""
-
-
-@dataclass
-class Switch:
-    """What happens to the next commands of a kind.
-
-    Attributes:
-        command: The field in `BaseCommand`.
-        kind: What happens.
-        left: How many times.
-        seconds: For how long a command is delayed.
-        refused: How it is refused.
-    """
-
-    command: str
-    kind: Literal["refuse", "drop", "repeat", "delay"]
-    left: int
-    seconds: float = 0.0
-    refused: Refused | None = None
+_CUT = b""
+"""Stands among what is held where the connection ends."""
 
 
 class FaultSwitches:
@@ -78,7 +41,15 @@ class FaultSwitches:
         self.reading = True
         """Whether the broker reads from its clients."""
 
-    def refuse(self, command: str, error: str = "ServiceNotReady", *, message: str = "refused by a test", times: int = 1) -> None:
+    def switch(self, fault: str) -> None:
+        """Switch on a fault that is written in words, such as `delay 200ms watchTopicUpdate`; see `refimpl.net.faults`.
+
+        Raises:
+            ValueError: It can't be understood.
+        """
+        self._add(read_switch(fault))
+
+    def refuse(self, command: str, error: str = "ServiceNotReady", *, message: str = REFUSED, times: int = 1) -> None:
         """Refuse the next requests; the broker does not see them.
 
         Args:
@@ -90,13 +61,7 @@ class FaultSwitches:
         Raises:
             ValueError: There is no such command or code, or the command has no answer.
         """
-        if error not in ServerError.keys():  # noqa: SIM118 (an enum has no `in`)
-            raise ValueError(f"no error is called {error!r}{did_you_mean(error, ServerError.keys())}")
-        name = _field_of(command)
-        request = getattr(BaseCommand(), name)
-        if "request_id" not in request.DESCRIPTOR.fields_by_name and not isinstance(request, CommandConnect | CommandSend):
-            raise ValueError(f"{command} has no answer that could refuse it; drop it instead")
-        self._add(Switch(name, "refuse", times, refused=Refused(ServerError.Value(error), message)))
+        self._add(refusing(command, error, message, times))
 
     def drop(self, command: str, *, times: int = 1) -> None:
         """Lose the next commands, requests or answers.
@@ -104,15 +69,15 @@ class FaultSwitches:
         Raises:
             ValueError: There is no such command.
         """
-        self._add(Switch(_field_of(command), "drop", times))
+        self._add(Switch(field_of(command), "drop", times))
 
-    def repeat(self, command: str, *, times: int = 1) -> None:
+    def twice(self, command: str, *, times: int = 1) -> None:
         """Send the next commands twice, requests or answers.
 
         Raises:
             ValueError: There is no such command.
         """
-        self._add(Switch(_field_of(command), "repeat", times))
+        self._add(Switch(field_of(command), "twice", times))
 
     def delay(self, command: str, seconds: float, *, times: int = 1) -> None:
         """Hold the next commands back, with all that follows them in their direction.
@@ -120,9 +85,15 @@ class FaultSwitches:
         Raises:
             ValueError: There is no such command, or the time is negative.
         """
-        if seconds < 0:
-            raise ValueError(f"a delay is at least 0 s, not {seconds:g}")
-        self._add(Switch(_field_of(command), "delay", times, seconds))
+        self._add(Switch(field_of(command), "delay", times, seconds))
+
+    def cut(self, command: str, *, after: int = 1, times: int = 1) -> None:
+        """End the connection behind each so many of the next commands, requests or answers.
+
+        Raises:
+            ValueError: There is no such command.
+        """
+        self._add(Switch(field_of(command), "cut", times, after=after))
 
     def disconnect(self) -> None:
         """Drop all connections."""
@@ -148,7 +119,7 @@ class FaultSwitches:
     def armed(self) -> list[str]:
         """Return what is still switched on, such as `refuse producer, times: 2`."""
         with self._lock:
-            return [f"{one.kind} {one.command}, times: {one.left}" for one in self._switches]
+            return [str(one) for one in self._switches]
 
     def link(self, take: Callable[[bytes], None], pump: Callable[[], None], abort: Callable[[], None]) -> FaultyLink:
         """Return the switches' part of a new connection, on the broker's event loop; it has to be closed.
@@ -170,16 +141,20 @@ class FaultSwitches:
     def met(self, command: str) -> Switch | None:
         """Use the first switch for a command once, if there is one."""
         with self._lock:
-            found = next((one for one in self._switches if one.command == command), None)
-            if found is not None:
-                found.left -= 1
+            for found in self._switches:
+                if found.command != command:
+                    continue
+                found.counted += 1
+                if found.counted % found.after:
+                    continue
+                if found.left is not None:
+                    found.left -= 1
                 if found.left == 0:
                     self._switches.remove(found)
-            return found
+                return found
+        return None
 
     def _add(self, switch: Switch) -> None:
-        if switch.left < 1:
-            raise ValueError(f"times is at least 1, not {switch.left}")
         with self._lock:
             self._switches.append(switch)
 
@@ -207,8 +182,8 @@ class FaultyLink:
     def __init__(self, switches: FaultSwitches, take: Callable[[bytes], None], pump: Callable[[], None], abort: Callable[[], None]) -> None:
         self._switches = switches
         self._ready = bytearray()
-        self._to_broker = _Lane(switches, take, self._refuse)
-        self._to_client = _Lane(switches, self._ready.extend, self._refuse, pump)
+        self._to_broker = _Lane(switches, take, self._refuse, abort)
+        self._to_client = _Lane(switches, self._ready.extend, self._refuse, abort, pump)
         self.pump = pump
         self.abort = abort
 
@@ -245,11 +220,13 @@ class _Lane:
         switches: FaultSwitches,
         deliver: Callable[[bytes], None],
         refuse: Callable[[Message], None],
+        abort: Callable[[], None],
         delivered_later: Callable[[], None] = lambda: None,
     ) -> None:
         self._switches = switches
         self._deliver = deliver
         self._refuse = refuse
+        self._abort = abort
         self._delivered_later = delivered_later
         self._loop = asyncio.get_running_loop()
         self._decoder: FrameDecoder | None = FrameDecoder(_LARGEST)
@@ -283,16 +260,22 @@ class _Lane:
         switch = self._switches.met(command_name(frame.command))
         kind = switch.kind if switch else None
         if switch is not None and switch.refused is not None:
-            self._refuse(_refusal(sub_message(frame.command), switch.refused))
+            self._refuse(refusal_of(frame.command, switch.refused))
         if kind in ("refuse", "drop"):
             return
         self._last = max(self._last, now + (switch.seconds if switch else 0.0))
-        self._held.extend([(self._last, frame.data)] * (2 if kind == "repeat" else 1))
+        self._held.extend([(self._last, frame.data)] * (2 if kind == "twice" else 1))
+        if kind == "cut":
+            self._held.append((self._last, _CUT))
 
     def _deliver_due(self) -> None:
         due = bytearray()
         while self._held and self._held[0][0] <= self._loop.time():
-            due += self._held.popleft()[1]
+            data = self._held.popleft()[1]
+            if data == _CUT:
+                self._held.clear()
+                self._loop.call_soon(self._abort)  # behind what is delivered now
+            due += data
         if self._held and self._timer is None:
             self._timer = self._loop.call_at(self._held[0][0], self._later)
         if due:
@@ -302,22 +285,3 @@ class _Lane:
         self._timer = None
         self._deliver_due()
         self._delivered_later()
-
-
-def _refusal(request: Message, refused: Refused) -> Message:
-    if isinstance(request, CommandConnect):
-        return CommandError(request_id=_NO_REQUEST, error=refused.code, message=refused.message)  # type: ignore[arg-type]
-    if isinstance(request, CommandSend):
-        numbers = {"producer_id": request.producer_id, "sequence_id": request.sequence_id}
-        return CommandSendError(**numbers, error=refused.code, message=refused.message)  # type: ignore[arg-type]
-    if isinstance(request, CommandAck):
-        numbers = {"consumer_id": request.consumer_id, "request_id": request.request_id}
-        return CommandAckResponse(**numbers, error=refused.code, message=refused.message)  # type: ignore[arg-type]
-    return refusal(request, refused)
-
-
-def _field_of(command: str) -> str:
-    name = _SPELLINGS.get(command.replace("_", "").lower())
-    if name is None:
-        raise ValueError(f"no command is called {command!r}{did_you_mean(command.upper(), map(BaseCommand.Type.Name, FIELD_BY_TYPE))}")
-    return name

@@ -6,31 +6,32 @@ import random
 
 import pytest
 
-from conformance.corpus.captures import (
+from conformance.captures import (
     MAX_FRAME_SIZE,
+    RECORDINGS,
+    CaptureError,
     FrameRow,
     Origin,
     Stream,
     Written,
     borders,
+    capture_path,
+    check_capture,
+    find_pieces,
     index_flows,
     log_rows,
     part_rows,
     read_index,
+    unread_files,
     write_capture,
 )
 from conformance.corpus.errors import CorpusError, reason_of
 from conformance.corpus.sources.pulsar_capture import (
     COLUMNS,
-    RECORDINGS,
     CaptureSource,
     batches,
     by_mode,
-    check_capture,
-    corpus_path,
     divide,
-    find_pieces,
-    unread_files,
 )
 from conformance.engine import log
 from conformance.running import recorder
@@ -175,7 +176,7 @@ def test_what_is_not_known_is_left_out_of_a_raw_capture(tmp_path):
 
 def test_a_capture_is_not_written_over_something(tmp_path):
     (tmp_path / "x").touch()
-    with pytest.raises(CorpusError, match="is not empty"):
+    with pytest.raises(CaptureError, match="is not empty"):
         write_capture(tmp_path, [])
 
 
@@ -222,7 +223,7 @@ def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
 
 
 def test_of_a_long_rest_little_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("conformance.corpus.captures.raw._PIECE", 64)
+    monkeypatch.setattr("conformance.captures.raw._PIECE", 64)
     path = tmp_path / "f"
     path.write_bytes(PING + TOO_LARGE + bytes(1 << 20))
     rows = list(part_rows(path, ORIGIN, 0, path.stat().st_size))
@@ -272,7 +273,7 @@ def test_files_that_are_missing_and_lines_that_are_wrong(tmp_path):
 
 
 def test_a_folder_without_an_index_is_named(tmp_path):
-    with pytest.raises(CorpusError, match=r"index\.jsonl: No such file or directory; a raw capture needs an index"):
+    with pytest.raises(CaptureError, match=r"index\.jsonl: No such file or directory; a raw capture needs an index"):
         list(read_index(tmp_path))
 
 
@@ -288,13 +289,13 @@ def test_a_folder_without_an_index_is_named(tmp_path):
     ],
 )
 def test_what_can_not_be_read_is_named(tmp_path, make, message):
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(CaptureError, match=message):
         find_pieces(make(tmp_path), 1, MAX_FRAME_SIZE)
 
 
 def test_an_empty_index_and_empty_files_give_no_rows_or_are_named(tmp_path):
     assert everything(raw(tmp_path / "a", ("client", b""))) == []
-    with pytest.raises(CorpusError, match="no capture to read"):
+    with pytest.raises(CaptureError, match="no capture to read"):
         everything(raw(tmp_path / "b"))
 
 
@@ -315,12 +316,12 @@ def test_a_file_of_bytes_is_no_log_whatever_it_is_called(tmp_path):
 
 
 def test_other_file_systems_are_refused():
-    assert str(corpus_path("file:///tmp")) == "/tmp"
-    assert corpus_path("") == RECORDINGS == recorder.HOME
-    with pytest.raises(CorpusError, match=r"/gone/x: there is no such file or folder"):
-        corpus_path("/gone/x")
-    with pytest.raises(CorpusError, match=r"s3://bucket/x: captures are read from the file system"):
-        corpus_path("s3://bucket/x")
+    assert str(capture_path("file:///tmp")) == "/tmp"
+    assert capture_path("") == RECORDINGS == recorder.HOME
+    with pytest.raises(CaptureError, match=r"/gone/x: there is no such file or folder"):
+        capture_path("/gone/x")
+    with pytest.raises(CaptureError, match=r"s3://bucket/x: captures are read from the file system"):
+        capture_path("s3://bucket/x")
 
 
 def test_modes(tmp_path):
@@ -412,7 +413,7 @@ def packed(folder, name, data):
     ],
 )
 def test_what_is_wrong_with_files_is_one_line(tmp_path, make, message):
-    with pytest.raises(CorpusError) as caught:
+    with pytest.raises(CaptureError) as caught:
         check_capture(str(make(tmp_path)))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -460,9 +461,9 @@ def test_the_index_of_a_folder_of_tcpflow(tmp_path):
         ("010.000.000.007:51000", "client", "ping"),
         ("010.000.000.007:51000c1", "client", "connect"),
     ]
-    with pytest.raises(CorpusError, match="no file of a connection to port 6651"):
+    with pytest.raises(CaptureError, match="no file of a connection to port 6651"):
         index_flows(tmp_path, 6651)
-    with pytest.raises(CorpusError, match="there is no such folder"):
+    with pytest.raises(CaptureError, match="there is no such folder"):
         index_flows(tmp_path / "gone")
 
 
@@ -500,7 +501,7 @@ def test_errors_come_back_from_spark_in_one_line(spark, tmp_path):
             f"{folder}/0: at byte {len(PING)} of the client in c0: header: a frame of 1073741828 bytes",
         ),
     ):
-        with pytest.raises(Exception, match=r"CorpusError") as caught:
+        with pytest.raises(Exception, match=r"(Corpus|Capture)Error") as caught:
             spark.read.format("pulsar_capture").options(**options).load().collect()
         assert message in reason_of(caught.value)
         assert "\n" not in reason_of(caught.value)

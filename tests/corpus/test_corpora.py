@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
+from conformance.captures import log_rows, write_capture
 from conformance.corpus import captured, corpora
-from conformance.corpus.captures import log_rows, write_capture
 from conformance.corpus.corpora import MESSAGE_COLUMNS, TOPIC_COLUMNS, add_corpus_option, check_columns, messages, save, topics
 from conformance.corpus.errors import CorpusError
 from conformance.running.recorder import HOME

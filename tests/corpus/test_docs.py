@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.corpus.captures import Entry, rows
+from conformance.captures import Entry, rows
 from conformance.corpus.corpora import MESSAGE_COLUMNS, TOPIC_COLUMNS
 from conformance.corpus.job import Job
 from conformance.corpus.jobs.round_trip import JOB

@@ -8,12 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from conformance.captures import MAX_FRAME_SIZE, find_pieces
 from conformance.corpus import job as jobs
-from conformance.corpus.captures import MAX_FRAME_SIZE
 from conformance.corpus.corpora import NAMES
 from conformance.corpus.job import NOT_RUN
 from conformance.corpus.jobs import batches_agree, filtering_agrees, hashes_agree, replay_watches, round_trip
-from conformance.corpus.sources.pulsar_capture import find_pieces
 from tests.samples.captured import CONNECT, PING, RECORDING, raw
 
 HOME = Path(__file__).parents[1] / "samples" / "captures"

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pytest
 
+from conformance.captures import Origin, log_rows, write_capture
 from conformance.corpus import job as jobs
 from conformance.corpus import round_trip as rules
-from conformance.corpus.captures import Origin, log_rows, write_capture
 from conformance.corpus.jobs import round_trip
 from conformance.corpus.jobs.round_trip import JOB, count_batches
 from conformance.corpus.sources.pulsar_capture import batches

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as sql
 
+from conformance.captures import MAX_FRAME_SIZE, Origin, Stream, find_pieces
 from conformance.corpus import round_trip as rules
-from conformance.corpus.captures import MAX_FRAME_SIZE, Origin, Stream
 from conformance.corpus.jobs import round_trip
 from conformance.corpus.jobs.round_trip import OF_FRAMES, RAW, SPLITS, count_batches
-from conformance.corpus.sources.pulsar_capture import batches, find_pieces
+from conformance.corpus.sources.pulsar_capture import batches
 from refimpl.wire import SingleMessage, WireError, command, compress, encode_batch, encode_frame, encode_payload
 from refimpl.wire.pulsar_api_pb2 import LZ4, SNAPPY, ZLIB, ZSTD, BrokerEntryMetadata, MessageMetadata, SingleMessageMetadata
 from tests.samples.faults import fault, planted
@@ -114,7 +114,7 @@ def doubled(bases):
 
 
 RULES, JOB, READ = "conformance.corpus.round_trip", "conformance.corpus.jobs.round_trip", "conformance.corpus.sources.pulsar_capture"
-NAMED = "conformance.corpus.captures.raw:_named"
+NAMED = "conformance.captures.raw:_named"
 ALL_FAULTS = (
     fault("nothing is wrong", f"{RULES}:encode_frame", lambda right: right),
     fault("fields in another order", f"{RULES}:encode_frame", type_last, "command"),

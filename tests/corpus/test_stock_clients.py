@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from conformance.captures import MAX_FRAME_SIZE, check_capture, find_pieces
 from conformance.corpus import captured, round_trip
-from conformance.corpus.captures import MAX_FRAME_SIZE
-from conformance.corpus.sources.pulsar_capture import check_capture, find_pieces
 from refimpl.wire import decode_frame
 from refimpl.wire.pulsar_api_pb2 import CompressionType
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from conformance.corpus.captures import FrameRow, Origin, Written, write_capture
+from conformance.captures import FrameRow, Origin, Written, write_capture
 from refimpl.wire import (
     DEFAULT_MAX_FRAME_SIZE,
     TYPE_BY_FIELD,

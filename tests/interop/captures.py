@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pulsar
 
-from conformance.corpus.captures import Written
+from conformance.captures import Written
 from conformance.targets import AdminClient, ApachePulsar
 from conformance.targets.reference import ReferenceTarget
 from tests.fakes.frame_proxy import frame_proxy

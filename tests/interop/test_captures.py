@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from conformance.captures import MAX_FRAME_SIZE, check_capture, find_pieces
 from conformance.corpus import captured
-from conformance.corpus.captures import MAX_FRAME_SIZE
-from conformance.corpus.sources.pulsar_capture import check_capture, find_pieces
 from tests.interop.captures import capture
 
 pytestmark = pytest.mark.interop

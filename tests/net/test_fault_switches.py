@@ -10,6 +10,7 @@ import pytest
 
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.net.fault_switches import FaultSwitches
+from refimpl.net.faults import _FORMS, field_of, read_switch
 from refimpl.wire import command, encode_frame, encode_payload, sub_message
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata, ServerError
 from tests.fakes.link_peers import CONNECT, PING, TOPIC, SocketPeer, connected, metadata
@@ -96,7 +97,7 @@ def test_connect_and_send_are_refused(broker):
 def test_commands_of_both_sides_are_lost_or_come_twice(broker):
     broker.faults.drop("SEND")
     broker.faults.drop("SEND_RECEIPT")
-    broker.faults.repeat("SEND_RECEIPT")
+    broker.faults.twice("SEND_RECEIPT")
     with connected(broker.service_url) as peer:
         produced(peer)
         assert peer.receive() == "producer_success"
@@ -152,14 +153,45 @@ def test_malformed_bytes_are_for_the_broker_to_judge(broker):
         assert [peer.receive(), peer.receive()] == ["pong", None]
 
 
+@pytest.mark.parametrize("side", ["SEND", "SEND_RECEIPT"])
+def test_a_connection_is_cut_behind_so_many_commands(broker, side):
+    broker.faults.switch(f"cut after 2 {side} once")
+    with connected(broker.service_url) as peer:
+        produced(peer)
+        assert peer.receive() == "producer_success"
+        peer.send(message(0))
+        assert peer.next().send_receipt.sequence_id == 0
+        peer.send(message(1))
+        with suppress(ConnectionError):
+            while (found := peer.next()) is not None:
+                assert found.send_receipt.sequence_id == 1
+    assert broker.faults.armed == []
+    (stored,) = broker.call(lambda one: [len(topic.entries) for topic in one.store.namespaces["public/default"].topics.values()])
+    assert stored == 2
+
+
+def test_faults_are_written_in_words():
+    assert str(read_switch("drop SEND_RECEIPT")) == "drop send_receipt"
+    assert str(read_switch("twice message 3 times")) == "twice message, times: 3"
+    assert str(read_switch("cut after 2 LOOKUP once")) == "cut after 2 lookupTopic, times: 1"
+    assert (read_switch("delay 200ms watchTopicUpdate").seconds, read_switch("delay 1.5s ping").seconds) == (0.2, 1.5)
+    assert read_switch("refuse PRODUCER ProducerBusy").refused.code == ServerError.Value("ProducerBusy")
+    assert {field_of(name) for name in ("WATCH_TOPIC_LIST", "watch_topic_list", "watchTopicList")} == {"watchTopicList"}
+
+
 @pytest.mark.parametrize(
     ("use", "words"),
     [
         (lambda faults: faults.drop("SENT"), "no command is called 'SENT'; did you mean 'SEND'?"),
         (lambda faults: faults.refuse("PRODUCER", "ProducerBussy"), "no error is called 'ProducerBussy'; did you mean 'ProducerBusy'?"),
         (lambda faults: faults.refuse("FLOW"), "FLOW has no answer that could refuse it; drop it instead"),
-        (lambda faults: faults.repeat("PING", times=0), "times is at least 1, not 0"),
-        (lambda faults: faults.delay("PING", -1), "a delay is at least 0 s, not -1"),
+        (lambda faults: faults.twice("PING", times=0), "times is at least 1, not 0"),
+        (lambda faults: faults.cut("PING", after=0), "a cut comes after at least 1 command, not 0"),
+        (lambda faults: faults.switch("drop it SEND"), f"'drop it SEND' is no fault; there are: {_FORMS}"),
+        (lambda faults: faults.switch("delay 2 SEND"), "'delay 2 SEND': '2' is no time; write 200ms or 1.5s"),
+        (lambda faults: faults.switch("cut after x SEND"), "'cut after x SEND': 'x' is no number"),
+        (lambda faults: faults.switch("drop SEND 0 times"), "times is at least 1, not 0"),
+        (lambda faults: faults.delay("PING", -1), "a delay is at least 0 s and at most 3600 s, not -1"),
     ],
 )
 def test_what_can_not_be_switched_on_says_why(use, words):

@@ -2,8 +2,7 @@
 
 import json
 
-from conformance.corpus.captures import MAX_FRAME_SIZE, Origin, Stream, defect_class
-from conformance.corpus.sources.pulsar_capture import find_pieces
+from conformance.captures import MAX_FRAME_SIZE, Origin, Stream, defect_class, find_pieces
 from conformance.running import recorder
 from refimpl.wire import command, encode_frame
 

@@ -16,12 +16,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from conformance.captures import MAX_FRAME_SIZE, Piece, capture_path, check_capture, defect_class, find_pieces, write_capture
 from conformance.corpus import round_trip as rules
-from conformance.corpus.captures import MAX_FRAME_SIZE, defect_class, write_capture
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.job import Findings, Job, Run
 from conformance.corpus.laws import EXAMPLES, Law, Outcome
-from conformance.corpus.sources.pulsar_capture import Piece, check_capture, corpus_path, find_pieces
 from refimpl.wire import decode_frame
 
 OF_FRAMES = (
@@ -79,7 +78,7 @@ def check(run: Run) -> Findings:
         )
     laws = [_outcome(law, rows) for law in OF_FRAMES]
     if laws[0].checked == 0:
-        raise CorpusError(f"{corpus_path(path)}: there is no frame in it")
+        raise CorpusError(f"{capture_path(path)}: there is no frame in it")
     with run.part("raw capture"):
         raw_laws, raw_counters = _raw(run, path, frames)
     return Findings([*(law for law in laws if law.checked), *raw_laws], {**_counters(rows), "raw capture": raw_counters})
@@ -175,7 +174,7 @@ def _counters(rows: Sequence[Any]) -> dict[str, Any]:
 def _raw(run: Run, path: str, frames: DataFrame) -> tuple[list[Outcome], dict[str, Any]]:
     """Read raw captures divided and whole; what is an event log is written as a raw capture first."""
     limit = run.options.max_frame_size
-    home = corpus_path(path)
+    home = capture_path(path)
     pieces, _ = find_pieces(home, sys.maxsize, limit)
     logs = [piece for piece in pieces if piece.origin.connection is None]
     files = [piece for piece in pieces if piece.origin.connection is not None]

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from conformance.corpus.captures import Origin, defect_class, log_rows
-from conformance.corpus.captures.logs import _LONGEST_LINE
+from conformance.captures import Origin, defect_class, log_rows
+from conformance.captures.logs import _LONGEST_LINE
 from conformance.engine import log
 from conformance.running import recorder
 from refimpl.wire import command, encode_frame

@@ -11,8 +11,8 @@ import json
 import re
 from pathlib import Path
 
-from conformance.corpus.captures.raw import INDEX, Entry
-from conformance.corpus.errors import CorpusError
+from conformance.captures.errors import CaptureError
+from conformance.captures.raw import INDEX, Entry
 
 _END = r"((?:\d{3}\.){3}\d{3})\.(\d{5})"
 _NAME = re.compile(rf"{_END}-{_END}(c\d+)?")
@@ -29,13 +29,13 @@ def index_flows(folder: Path, port: int = 6650) -> int:
         Number of files in the index.
 
     Raises:
-        CorpusError: No file belongs to a connection to or from that port.
+        CaptureError: No file belongs to a connection to or from that port.
     """
     if not folder.is_dir():
-        raise CorpusError(f"{folder}: there is no such folder")
+        raise CaptureError(f"{folder}: there is no such folder")
     entries = [entry for path in sorted(folder.iterdir()) if (entry := _entry(path.name, port)) is not None]
     if not entries:
-        raise CorpusError(
+        raise CaptureError(
             f"{folder}: no file of a connection to port {port}; names are such as 010.000.000.007.51000-010.000.000.001.06650"
         )
     text = "".join(json.dumps(entry.model_dump(exclude_none=True)) + "\n" for entry in entries)

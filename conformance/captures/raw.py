@@ -4,7 +4,7 @@
     {"connection": "10.0.0.7:51000", "direction": "broker", "file": "1.broker", "start": 0.25}
 
 A file holds what one side sent, from the first byte of the connection, without anything between the frames. A large one is divided at the
-borders of frames, which one pass from size to size finds.
+borders of frames, which one pass from size to size finds. When the bytes came may be noted beside it (`times`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from conformance.corpus.captures.rows import (
+from conformance.captures.errors import CaptureError
+from conformance.captures.rows import (
     BAD_INDEX,
     CUT,
     KEPT,
@@ -32,7 +33,7 @@ from conformance.corpus.captures.rows import (
     defect_class,
     header_defect,
 )
-from conformance.corpus.errors import CorpusError
+from conformance.captures.times import with_times
 
 INDEX = "index.jsonl"
 _HEADER = 4
@@ -79,13 +80,13 @@ def read_index(folder: Path, prefix: str = "") -> Iterator[Entry | FrameRow]:
         An entry for each file; a row for each line that is not an entry, names a place outside the folder or repeats a stream.
 
     Raises:
-        CorpusError: There is no index.
+        CaptureError: There is no index.
     """
     path = folder / INDEX
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise CorpusError(f"{path}: {error.strerror}; a raw capture needs an index: a line for each file of bytes") from None
+        raise CaptureError(f"{path}: {error.strerror}; a raw capture needs an index: a line for each file of bytes") from None
     offset = 0
     seen: set[tuple[str, str]] = set()
     files: set[PurePosixPath] = set()
@@ -169,6 +170,10 @@ def part_rows(path: Path, origin: Origin, start: int, end: int, limit: int = MAX
         end: Byte after the part; what the file has grown by since is not read.
         limit: Size of the largest frame, in bytes.
     """
+    yield from with_times(path, _part_rows(path, origin, start, end, limit))
+
+
+def _part_rows(path: Path, origin: Origin, start: int, end: int, limit: int) -> Iterator[FrameRow]:
     stream = Stream(origin, limit, start)
     place = start
     try:
@@ -188,6 +193,20 @@ def part_rows(path: Path, origin: Origin, start: int, end: int, limit: int = MAX
     yield from stream.end(f"{end:,} bytes were there when the read began, and {place:,} are left" if place < end else None)
 
 
+def new_folder(folder: Path) -> None:
+    """Make the folder of a capture.
+
+    Raises:
+        CaptureError: It can't be made, or is not empty.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CaptureError(f"{folder}: can't be made: {error.strerror}") from None
+    if any(folder.iterdir()):
+        raise CaptureError(f"{folder}: is not empty; a capture is written into a folder of its own")
+
+
 def write_capture(folder: Path, rows: Iterable[FrameRow]) -> Written:
     """Write rows as a raw capture, such as those of a recording.
 
@@ -196,14 +215,9 @@ def write_capture(folder: Path, rows: Iterable[FrameRow]) -> Written:
         rows: Those of each stream in their order; streams may be mixed.
 
     Raises:
-        CorpusError: The folder is not empty.
+        CaptureError: The folder is not empty.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CorpusError(f"{folder}: can't be made: {error.strerror}") from None
-    if any(folder.iterdir()):
-        raise CorpusError(f"{folder}: is not empty; a capture is written into a folder of its own")
+    new_folder(folder)
     entries: dict[tuple[str, str | None, str | None], Entry] = {}
     connections: dict[tuple[str, str | None], int] = {}
     frames = left_out = 0

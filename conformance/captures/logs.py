@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, cast
 
-from conformance.corpus.captures.rows import KEPT, LOG, MAX_FRAME_SIZE, MISSING, TRUNCATED, Direction, FrameRow, Limited, Origin, Stream
+from conformance.captures.rows import KEPT, LOG, MAX_FRAME_SIZE, MISSING, TRUNCATED, Direction, FrameRow, Limited, Origin, Stream
 from conformance.engine import log
 
 _LONGEST_LINE = 3 * MAX_FRAME_SIZE

@@ -20,8 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO, cast
 
-from conformance.corpus.captures.packets import ACK, SYN, Damaged, End, Segment, segments
-from conformance.corpus.captures.rows import (
+from conformance.captures.packets import ACK, SYN, Damaged, End, Segment, segments
+from conformance.captures.rows import (
     CUT,
     KEPT,
     MAX_FRAME_SIZE,

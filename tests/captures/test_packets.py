@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from conformance.corpus.captures import connections, packet_rows, write_capture
-from conformance.corpus.captures.connections import packet_defect
+from conformance.captures import connections, packet_rows, write_capture
+from conformance.captures.connections import packet_defect
 from refimpl.wire import command, encode_frame
 from tests.samples import packets
 from tests.samples.captured import CONNECT, LIST, PING, everything
