@@ -263,7 +263,9 @@ def explore(
 @app.command()
 def transcribe(
     capture: Annotated[Path, typer.Argument(help="a raw capture (folder), a capture of packets (.pcap, .pcapng) or an event log (.jsonl)")],
-    connection: Annotated[list[int] | None, typer.Option(help="number of a connection in the capture; all by default; may be repeated")] = None,
+    connection: Annotated[
+        list[int] | None, typer.Option(help="number of a connection in the capture; all by default; may be repeated")
+    ] = None,
     id_: Annotated[str | None, typer.Option("--id", help="id of the case; transcribed/ and the capture's name by default")] = None,
     title: Annotated[str | None, typer.Option(help="one sentence; what the client sends by default")] = None,
     out_: Annotated[Path | None, typer.Option("-o", "--out", help="file; standard output by default")] = None,

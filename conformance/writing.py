@@ -14,6 +14,9 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 HASHES = frozenset({"topics_hash", "current_hash"})
+_WIDTH = 160
+_SHORT = 120
+"""Characters that are written in one line."""
 LISTS_WITHOUT_ORDER = frozenset({"topics", "topic", "new_topics", "deleted_topics", "added", "removed"})
 
 
@@ -71,11 +74,48 @@ def hash_of(value: str, sets: Mapping[str, Sequence[str]]) -> dict[str, Any] | N
     return {"$topics_hash": list(sets[value])} if value in sets else None
 
 
+class _Head(yaml.SafeDumper):
+    """Writes what is short in one line, below the keys of a file."""
+
+    spread = 1
+    """Levels that are written in lines of their own, however short they are."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._level = 0
+
+    def represent_data(self, data: Any) -> yaml.Node:
+        """Count the levels."""
+        self._level += 1
+        try:
+            node: yaml.Node = super().represent_data(data)
+        finally:
+            self._level -= 1
+        if isinstance(node, yaml.CollectionNode):
+            node.flow_style = self._level >= self.spread and len(yaml.safe_dump(data, default_flow_style=True, width=10**9)) <= _SHORT
+        return node
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        """Write what comes again in full."""
+        return True
+
+
+class _Steps(_Head):
+    """The same for a list of steps."""
+
+    spread = 2
+
+
 def dumped(value: Any) -> str:
-    """Write a value as YAML."""
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=160, default_flow_style=None).rstrip()
+    """Write keys of a file as YAML."""
+    return _dumped(value, _Head)
 
 
 def written_steps(steps: Sequence[Mapping[str, Any]]) -> list[str]:
     """Write steps as items of the list below `steps:`."""
-    return ["\n".join(f"  {line}" for line in dumped([step]).splitlines()) for step in steps]
+    return ["\n".join(f"  {line}" for line in _dumped([step], _Steps).splitlines()) for step in steps]
+
+
+def _dumped(value: Any, dumper: type[yaml.SafeDumper]) -> str:
+    text: str = yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
+    return text.rstrip()

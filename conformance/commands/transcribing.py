@@ -17,7 +17,10 @@ def print_transcript(capture: Path, connections: Sequence[int], name: str | None
     """Write the transcript of a capture into a file, or to standard output."""
     name = name or f"transcribed/{re.sub('[^a-z0-9]+', '-', capture.name.partition('.')[0].lower()).strip('-') or 'capture'}"
     if _ID.fullmatch(name) is None:
-        stop(EXIT_USAGE, f"--id: {name!r} is no id of a case: it is a path of small letters, digits and hyphens, such as transcribed/producer")
+        stop(
+            EXIT_USAGE,
+            f"--id: {name!r} is no id of a case: it is a path of small letters, digits and hyphens, such as transcribed/producer",
+        )
     try:
         text = transcribe(read_conversation(capture, connections), name, title)
     except TranscribeProblem as error:

@@ -7,11 +7,11 @@ that say more than the one before.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.transcribing.recorded import Said, TranscribeProblem
+from conformance.transcribing.recorded import TranscribeProblem
 
 _PARTITION = re.compile(r"(.+)-partition-(\d+)", re.DOTALL)
 _BEFORE = 0.5
@@ -43,16 +43,15 @@ class Administration:
 
     Args:
         created: The topics that producers and consumers made, with the number of the frame.
-        sent: What the client sent.
     """
 
-    def __init__(self, created: Mapping[str, int], sent: Sequence[Said]) -> None:
+    def __init__(self, created: Mapping[str, int]) -> None:
         self._created = created
-        self._first = next((number for number, one in enumerate(sent) if one.name != "connect"), 0)
-        self._before = Event(place=self._first - _BEFORE, placed=True)
+        self._before = Event(place=-_BEFORE, placed=True)
         self.events: list[Event] = [self._before]
         self._known: set[str] = set()
         self._counts: dict[str, int] = {}
+        self._assumed: dict[str, dict[str, Any]] = {}
         self._lists: dict[str, set[str]] = {}
         self._ended: dict[str, Event] = {}
         self._growing: dict[str, tuple[Event, int]] = {}
@@ -62,7 +61,12 @@ class Administration:
     def served(self, topic: str) -> None:
         """Take that a producer or consumer of a topic was served."""
         self._unloaded.pop(topic, None)
-        if not self._knows(topic) and topic not in self._created:
+        base = partitioned(topic)
+        if base is not None and not self._knows(topic):
+            self._assumed[base[0]] = {"topic": base[0], "partitions": base[1] + 1}
+            self._before.calls.append({"create_partitioned_topic": self._assumed[base[0]]})
+            self._counts[base[0]] = base[1] + 1
+        elif not self._knows(topic) and topic not in self._created:
             self._before.calls.append({"create_topic": topic})
         self._known.add(topic)
 
@@ -71,6 +75,8 @@ class Administration:
         known = self._counts.get(topic)
         if topic in self._growing:
             self._growing[topic] = self._growing[topic][0], max(count, self._growing[topic][1])
+        elif topic in self._assumed:
+            self._assumed.pop(topic)["partitions"] = max(count, known or 0)
         elif count and known is None:
             self._before.calls.append({"create_partitioned_topic": {"topic": topic, "partitions": count}})
         elif count and known is not None and known < count:

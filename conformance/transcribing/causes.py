@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from conformance.transcribing.administration import Administration, Event
 from conformance.transcribing.recorded import Conversation, Said, TranscribeProblem
-from conformance.transcribing.requests import PUSHED, check_commands, requests_of
+from conformance.transcribing.requests import PUSHED, check_commands, requests_of, without_retries
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, TopicTerminatedError
 
 Subscription = tuple[str, str]
@@ -71,7 +71,7 @@ def actions_of(conversation: Conversation) -> list[Action]:
         TranscribeProblem: A frame belongs to something that began before the capture, or can't be transcribed.
     """
     check_commands(conversation.said)
-    return _Causes(conversation).actions()
+    return _Causes(replace(conversation, said=without_retries(conversation.said))).actions()
 
 
 class _Causes:
@@ -90,15 +90,18 @@ class _Causes:
         self._producers: dict[tuple[int, int], str] = {}
         self._delivered: defaultdict[Subscription, dict[MessageId, tuple[Consumer, float]]] = defaultdict(dict)
         self._sought: set[int] = set()
+        self._answered: set[int] = set()
 
     def actions(self) -> list[Action]:
-        administration = Administration(self._created(), self._sent)
+        administration = Administration(self._created())
         heard: list[tuple[int, float | Event]] = []
         before = -1.0
         latest = -1
         for place, one in enumerate(self._said):
             if one.by_client:
                 latest = self._numbers[place]
+                continue
+            if one.name == "active_consumer_change":  # it may come at any time
                 continue
             cause = self._cause(place, one, before, administration)
             if isinstance(cause, float):
@@ -158,7 +161,10 @@ class _Causes:
 
     def _cause(self, place: int, one: Said, before: float, administration: Administration) -> float | Event:
         if one.name not in PUSHED:
-            return self._answer(self._requests[place], one, administration)
+            number = self._requests[place]
+            waited = self._turn(number) if one.name == "producer_success" and number in self._answered else None
+            self._answered.add(number)
+            return self._answer(number, one, administration) if waited is None else waited
         if place in self._acknowledged:
             return float(self._acknowledged[place])
         message = one.message
@@ -171,16 +177,30 @@ class _Causes:
         consumer = self._consumers.get((one.connection, message.consumer_id))
         if consumer is None:
             raise TranscribeProblem(f"connection {one.connection}: {one.name} is for consumer {message.consumer_id}, which nobody opened")
-        if one.name == "active_consumer_change":
-            return float(max(before, consumer.place))
         if one.name == "reachedEndOfTopic":
             return administration.ended(consumer.subscription[0])
         return self._seek(consumer) or administration.closed(consumer.subscription[0])
 
+    def _turn(self, number: int) -> float | None:
+        """Return what gave a producer its turn: the next one of its topic that left."""
+        topics: dict[tuple[int, int], str] = {}
+        for place, one in enumerate(self._sent):
+            key = one.connection, getattr(one.message, "producer_id", -1)
+            if one.name == "producer":
+                topics[key] = one.message.topic
+            elif one.name == "close_producer" and place > number and topics.get(key) == self._sent[number].message.topic:
+                return float(place)
+        return None
+
     def _seek(self, consumer: Consumer) -> float | None:
         for number, one in enumerate(self._sent):
             sought = self._consumers.get((one.connection, getattr(one.message, "consumer_id", -1))) if one.name == "seek" else None
-            if sought is not None and sought.subscription == consumer.subscription and number not in self._sought and number > consumer.place:
+            if (
+                sought is not None
+                and sought.subscription == consumer.subscription
+                and number not in self._sought
+                and number > consumer.place
+            ):
                 self._sought.add(number)
                 return float(number)
         return None
@@ -252,6 +272,8 @@ class _Causes:
             one = self._sent[number]
             if (one.connection, getattr(one.message, "consumer_id", -1)) != earlier.of:
                 continue
+            if one.name == "subscribe":
+                break
             named = one.name == "redeliverUnacknowledgedMessages" and [(each.ledgerId, each.entryId) for each in one.message.message_ids]
             if one.name in ("close_consumer", "unsubscribe") or named == [] or (named and key in named):
                 return float(number)

@@ -19,7 +19,7 @@ ANSWERS: Mapping[tuple[str, str], str] = {
     ("lookupTopic", "lookupTopicResponse"): "core.lookup.connect",
     ("consumerStats", "consumerStatsResponse"): "core.consumer.stats",
     ("getTopicsOfNamespace", "getTopicsOfNamespaceResponse"): "pip145.list.answered",
-    ("watchTopicList", "watchTopicListSuccess"): "pip145.watch.answered",
+    ("watchTopicList", "watchTopicListSuccess"): "pip145.watch.success",
     ("getSchema", "getSchemaResponse"): "core.schema.of-version",
     ("getOrCreateSchema", "getOrCreateSchemaResponse"): "core.schema.get-or-create",
 }

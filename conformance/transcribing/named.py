@@ -40,10 +40,11 @@ class Names:
         self._ids: dict[tuple[int, str, int], str] = {}
         self._counts: dict[str, int] = {}
         self._positions: dict[MessageId, tuple[int, int, int]] = {}
+        self._told: dict[str, list[str]] = {}
         self._watched: dict[tuple[int, int], set[str]] = {}
         self._consumers = _ranks(one.message.consumer_name for one in said if one.by_client and one.name == "subscribe")
         self._versions: dict[bytes, str] = {}
-        self._chosen: dict[MessageId, str] = {}
+        self._chosen: dict[MessageId, tuple[str, Any]] = {}
 
     def _find_names(self, said: Sequence[Said], actions: Sequence[Action]) -> None:
         """Find namespaces and topics."""
@@ -94,7 +95,7 @@ class Names:
     def _plain(self, text: str) -> str:
         for name in sorted(self._texts, key=len, reverse=True):
             behind = r"(?=/|$)" if "/" in name else r"(?!\d)"
-            text = re.sub(re.escape(name) + behind, lambda _, written=self._texts[name]: written, text)
+            text = re.sub(re.escape(name) + behind, self._texts[name], text)
         return text
 
     def made(self, name: str) -> str:
@@ -128,14 +129,19 @@ class Names:
         """Tell whether a field is an id that the client chooses."""
         return field in _OWN
 
-    def one_of(self, key: MessageId, written: Sequence[str]) -> dict[str, Any]:
-        """Write the id of a consumer that the broker chooses for a message."""
-        variable = self._chosen[key] = self._new("k")
+    def one_of(self, key: MessageId, subscription: Any, written: Sequence[str]) -> dict[str, Any]:
+        """Write the id of a consumer that the broker chooses for a message of a subscription."""
+        variable = self._new("k")
+        self._chosen[key] = variable, subscription
         return {"$in": list(written), "$bind": variable}
 
-    def chosen(self, value: MessageId) -> str | None:
-        """Return the consumer that the broker has chosen for a message."""
-        return self._chosen.get(value)
+    def acknowledged(self, key: MessageId) -> str | None:
+        """Take that a message is acknowledged; return the consumer that the broker has chosen for it, if it has."""
+        return self._chosen.pop(key, (None, None))[0]
+
+    def unacknowledged(self, subscription: Any) -> bool:
+        """Tell whether a consumer of a subscription that the broker has chosen has something left to acknowledge."""
+        return any(one == subscription for _, one in self._chosen.values())
 
     def told_position(self, value: Any, moment: int, connection: int) -> dict[str, Any]:
         """Write the id of a message where the broker tells it: bound the first time, the same later."""
@@ -194,8 +200,7 @@ class Names:
             self._know(message.topics)
         elif one.name == "watchTopicListSuccess":
             key = one.connection, message.watcher_id
-            if message.topic or key not in self._watched:
-                self._watched[key] = set(message.topic)
+            self._watched[key] = set(message.topic or self._told.get(message.topics_hash, ()))
             self._know(message.topic)
         elif one.name == "watchTopicUpdate":
             watched = self._watched.setdefault((one.connection, message.watcher_id), set())
@@ -205,6 +210,7 @@ class Names:
 
     def _know(self, topics: Iterable[str]) -> None:
         listed = sorted(topics)
+        self._told[topics_hash(listed)] = listed
         self.sets[topics_hash(listed)] = [self.text(topic) for topic in listed]
 
     def _new(self, prefix: str) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from conformance.captures import INDEX, MAX_FRAME_SIZE, CaptureError, Entry, FrameRow, log_rows, packet_rows, part_rows, read_index
+from conformance.captures import MAX_FRAME_SIZE, CaptureError, FrameRow, capture_path, find_pieces
 from refimpl.wire import Frame, command_name, decode_frame, sub_message
 
 _LOGS = (".jsonl", ".jsonl.gz")
-_PACKETS = tuple(f"{kind}{packed}" for kind in (".pcap", ".pcapng", ".cap") for packed in ("", ".gz"))
 _BACKGROUND = frozenset({"ping", "pong"})
 _FENCE = 2**62 + 1
 """The request id of the suite's own fences, which are in its event logs."""
@@ -75,61 +75,56 @@ def read_conversation(path: Path, chosen: Sequence[int] = (), limit: int = MAX_F
     Raises:
         TranscribeProblem: The capture can't be read, lacks something, or has what is never written into a file.
     """
-    timed = not path.is_dir()
-    names: dict[str, int] = {}
+    names: dict[tuple[str, str], int] = {}
     rows: list[tuple[int, FrameRow]] = []
-    for row in _rows(path, limit):
+    for place, row in _rows(path, limit):
         if row.origin.connection is None:
             raise TranscribeProblem(f"{path}: {row.corrupt}")
-        rows.append((names.setdefault(row.origin.connection, len(names) + 1), row))
-    wanted = _wanted(path, {number: name for name, number in names.items()}, chosen, timed=timed)
-    said = list(_said(path, ((number, row) for number, row in rows if number in wanted)))
+        rows.append((names.setdefault((place, row.origin.connection), len(names) + 1), row))
+    wanted = _wanted(path, {number: name for (_, name), number in names.items()}, chosen)
+    rows = [(number, row) for number, row in rows if number in wanted]
+    timed = all(row.time is not None for _, row in rows)
+    if timed and path.is_dir():
+        rows.sort(key=lambda one: one[1].time or 0.0)
+    if not timed and len(wanted) > 1:
+        raise TranscribeProblem(
+            f"{path}: the capture does not tell which connection spoke first: choose one with --connection, of {_listed(wanted)}; "
+            "or give a capture with times, such as one of packets, an event log, or one that `proxy` made"
+        )
+    said = list(_said(path, rows))
     _check(path, said, wanted)
     return Conversation([one for one in said if not _is_background(one)], timed, wanted)
 
 
-def _rows(path: Path, limit: int) -> Iterator[FrameRow]:
-    if path.is_dir():
-        try:
-            yield from _raw_rows(path, limit)
-        except CaptureError as error:
-            raise TranscribeProblem(str(error)) from None
-    elif not path.exists():
-        raise TranscribeProblem(f"{path}: there is no such file or folder")
-    elif path.name.endswith(_LOGS):
-        yield from log_rows(path, path.name, limit=limit)
-    elif path.name.endswith(_PACKETS):
-        yield from packet_rows(path, path.name, limit=limit)
-    else:
-        known = f"an event log ({', '.join(_LOGS)}), a capture of packets ({', '.join(_PACKETS[::2])}), or a folder with {INDEX}"
-        raise TranscribeProblem(f"{path}: is no capture: give {known}")
+def _rows(path: Path, limit: int) -> Iterator[tuple[str, FrameRow]]:
+    """Yield the rows, each with the capture that it is of."""
+    try:
+        pieces, rows = find_pieces(capture_path(str(path)), sys.maxsize, limit)
+    except CaptureError as error:
+        raise TranscribeProblem(str(error)) from None
+    for row in rows:
+        yield "", row
+    for piece in pieces:
+        place = piece.origin.file if piece.origin.connection is None else str(PurePosixPath(piece.origin.file).parent)
+        yield from ((place, row) for row in piece.rows(limit))
 
 
-def _raw_rows(path: Path, limit: int) -> Iterator[FrameRow]:
-    for entry in read_index(path):
-        if isinstance(entry, Entry):
-            file = path / entry.file
-            yield from part_rows(file, entry.origin(), 0, file.stat().st_size if file.exists() else 0, limit)
-        else:
-            yield entry
-
-
-def _wanted(path: Path, names: dict[int, str], chosen: Sequence[int], *, timed: bool) -> dict[int, str]:
-    listed = ", ".join(f"{number} ({name})" for number, name in list(names.items())[:_SHOWN]) + (", .." if len(names) > _SHOWN else "")
+def _wanted(path: Path, names: dict[int, str], chosen: Sequence[int]) -> dict[int, str]:
     if not names:
         raise TranscribeProblem(f"{path}: there are no frames in it")
     for number in chosen:
         if number not in names:
-            raise TranscribeProblem(f"{path}: there is no connection {number}; there are {listed}")
+            raise TranscribeProblem(f"{path}: there is no connection {number}; there are {_listed(names)}")
     wanted = {number: name for number, name in names.items() if not chosen or number in chosen}
-    if not timed and len(wanted) > 1:
-        raise TranscribeProblem(
-            f"{path}: a raw capture does not tell which connection spoke first: choose one with --connection, of {listed}; "
-            "or give a capture of packets or an event log"
-        )
     if path.name.endswith(_LOGS) and len({match[1] if (match := _OF_LOG.fullmatch(name)) else name for name in wanted.values()}) > 1:
-        raise TranscribeProblem(f"{path}: holds several conversations: choose the connections of one with --connection, of {listed}")
+        raise TranscribeProblem(
+            f"{path}: holds several conversations: choose the connections of one with --connection, of {_listed(names)}"
+        )
     return wanted
+
+
+def _listed(names: dict[int, str]) -> str:
+    return ", ".join(f"{number} ({name})" for number, name in list(names.items())[:_SHOWN]) + (", .." if len(names) > _SHOWN else "")
 
 
 def _said(path: Path, rows: Iterable[tuple[int, FrameRow]]) -> Iterator[Said]:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from conformance.transcribing.recorded import Said, TranscribeProblem
+from refimpl.wire.pulsar_api_pb2 import ServiceNotReady
 
 _ANSWERS = {
     "connect": ("connected",),
@@ -69,6 +70,23 @@ def requests_of(said: Sequence[Said]) -> dict[int, int]:
         if one.name != "producer_success" or one.message.producer_ready:
             asked[key].remove(request)
     return found
+
+
+def without_retries(said: Sequence[Said]) -> list[Said]:
+    """Leave out requests that the broker was not ready for, with their refusals: the client asks again.
+
+    Raises:
+        TranscribeProblem: There is an answer without a request.
+    """
+    pairs = [(place, asked) for place, asked in requests_of(said).items() if _is_transient(said[place])]
+    left_out = {place for pair in pairs for place in pair}
+    return [one for place, one in enumerate(said) if place not in left_out]
+
+
+def _is_transient(one: Said) -> bool:
+    return (one.name == "error" and one.message.error == ServiceNotReady) or (
+        one.name in ("lookupTopicResponse", "partitionMetadataResponse") and one.message.error == ServiceNotReady
+    )
 
 
 def _key(one: Said) -> tuple[int, int | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -13,13 +13,19 @@ from conformance.transcribing.causes import Action, actions_of, several
 from conformance.transcribing.cited import clause_of
 from conformance.transcribing.named import Names
 from conformance.transcribing.payloads import delay_of, expected_payload, fields_of, sent_payload
-from conformance.transcribing.recorded import Conversation, Said
+from conformance.transcribing.recorded import Conversation, Said, TranscribeProblem
 from conformance.writing import HASHES, Patterns, dumped, hash_of, written_steps
 from refimpl.wire import type_name
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe
 
 _FREE = (
-    *("CONNECTED.feature_flags", "CONNECTED.max_message_size", "LOOKUP_RESPONSE.*", "!LOOKUP_RESPONSE.request_id", "!LOOKUP_RESPONSE.response"),
+    *(
+        "CONNECTED.feature_flags",
+        "CONNECTED.max_message_size",
+        "LOOKUP_RESPONSE.*",
+        "!LOOKUP_RESPONSE.request_id",
+        "!LOOKUP_RESPONSE.response",
+    ),
     *("!LOOKUP_RESPONSE.error", "PRODUCER_SUCCESS.last_sequence_id", "PRODUCER_SUCCESS.topic_epoch", "*.consumer_epoch", "SUCCESS.schema"),
     *("CONSUMER_STATS_RESPONSE.*", "!CONSUMER_STATS_RESPONSE.request_id", "*.consumer_mark_delete_position", "CLOSE_*.request_id"),
     *("CLOSE_*.assigned*", "GET_SCHEMA_RESPONSE.schema.name", "GET_SCHEMA_RESPONSE.schema.properties"),
@@ -53,6 +59,8 @@ def transcribe(conversation: Conversation, name: str, title: str | None = None) 
     steps = [step for number, action in enumerate(written.actions) for step in written.steps(number, action)]
     head: dict[str, Any] = {"format": 1, "id": name, "title": title or written.title(), "tests": ["broker"]}
     head |= {"clauses": list(written.clauses), "requires": written.requires(), "origin": written.origin(), "vars": written.names.variables}
+    if written.has(lambda one: one.name == "watchTopicListClose"):
+        head["profiles"] = ["default"]  # the text has another answer
     if written.has(lambda one: one.name == "active_consumer_change" or _is_failover(one)):
         head["ambient"] = _AMBIENT
     return "\n".join([dumped(head), "steps:", *written_steps(steps)]) + "\n"
@@ -68,7 +76,7 @@ class _Written:
         self._connection = 0
         self._kinds: dict[tuple[int, int], Any] = {}
         self._labels = 0
-        self._sent_late: dict[tuple[int, int, int], tuple[str, float]] = {}
+        self._sent_late: dict[tuple[str, int, int], tuple[str, float]] = {}
         self._patterns = Patterns(self.names.text, self.names.sets, _is_free, self._position)
 
     def has(self, fits: Any) -> bool:
@@ -105,7 +113,12 @@ class _Written:
         at = _at(said.connection)
         if said.name == "connect":
             yield {"open": at.get("at", "c")}
-        step: dict[str, Any] = {**at, "client": {said.name: self._fields(said)}}
+        fields = self._fields(said)
+        if said.name == "ack":
+            yield from ({**at, "client": {"ack": one}} for one in self._acknowledgements(said, fields))
+            yield from self._heard(action, said)
+            return
+        step: dict[str, Any] = {**at, "client": {said.name: fields}}
         if said.name == "send":
             step["payload"] = self._versioned(sent_payload(said.frame, self._text), said)
             step |= self._late(said)
@@ -116,10 +129,9 @@ class _Written:
         """Write what came of an action: what its streams get in order, between them in any order."""
         lanes: defaultdict[int, dict[Any, list[dict[str, Any]]]] = defaultdict(dict)
         for place, one in enumerate(action.heard):
-            if one.name != "active_consumer_change":
-                self._connection = one.connection
-                lanes[one.connection].setdefault(self._lane(one, place), []).append(self._expectation(cause, one))
-                self.names.tell(one)
+            self._connection = one.connection
+            self.names.tell(one)
+            lanes[one.connection].setdefault(self._lane(one, place), []).append(self._expectation(cause, one))
         for streams in lanes.values():
             if len(streams) == 1:
                 yield from next(iter(streams.values()))
@@ -171,10 +183,10 @@ class _Written:
         mine = one.connection, one.message.consumer_id
         kind = self._kinds[mine]
         others = [key for key, other in self._kinds.items() if other == kind and key[0] == one.connection]
-        if not several(kind[0]) or len(others) < 2:  # noqa: PLR2004
+        if not several(kind[0]) or len(others) < 2:
             return {}
         place = one.message.message_id.ledgerId, one.message.message_id.entryId
-        return {"consumer_id": self.names.one_of(place, [self.names.echoed(one, "consumer_id", key[1]) for key in others])}
+        return {"consumer_id": self.names.one_of(place, kind, [self.names.echoed(one, "consumer_id", key[1]) for key in others])}
 
     def _fields(self, said: Said) -> dict[str, Any]:
         fields = fields_of(said.message, self._text)
@@ -190,10 +202,7 @@ class _Written:
             if "consumer_name" in fields:
                 fields["consumer_name"] = self.names.consumer_name(said.message.consumer_name)
         elif said.name in ("close_consumer", "unsubscribe"):
-            self._kinds.pop((said.connection, said.message.consumer_id), None)
-        elif said.name == "ack":
-            chosen = self.names.chosen((said.message.message_id[0].ledgerId, said.message.message_id[0].entryId))
-            fields["consumer_id"] = f"${chosen}" if chosen else fields["consumer_id"]
+            self._leave(said)
         for name in ("message_id", "message_ids", "start_message_id"):
             if name in fields and said.name != "send":
                 ids = getattr(said.message, name)
@@ -208,13 +217,33 @@ class _Written:
             payload["metadata"]["schema_version"] = self.names.version(one.frame.payload().metadata.schema_version)
         return payload
 
+    def _acknowledgements(self, said: Said, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Let each consumer acknowledge what the broker chooses for it."""
+        chosen = [self.names.acknowledged((one.ledgerId, one.entryId)) for one in said.message.message_id]
+        if not any(chosen):
+            yield fields
+            return
+        for variable, one in zip(chosen, fields["message_id"], strict=True):
+            yield {**fields, "consumer_id": f"${variable}" if variable else fields["consumer_id"], "message_id": [one]}
+
+    def _leave(self, said: Said) -> None:
+        left = self._kinds.pop((said.connection, said.message.consumer_id), None)
+        if left is not None and self.names.unacknowledged(left):
+            raise TranscribeProblem(
+                f"connection {said.connection}: consumer {said.message.consumer_id} leaves before all messages are acknowledged, and which "
+                "consumer has them is the broker's choice: let them acknowledge all before one leaves"
+            )
+
     def _late(self, said: Said) -> dict[str, Any]:
         payload = said.frame.payload()
         if payload is None or not payload.metadata.HasField("deliver_at_time"):
             return {}
         self._labels += 1
         label = f"sent{self._labels}"
-        self._sent_late[payload.metadata.producer_name, payload.metadata.sequence_id, payload.metadata.publish_time] = label, delay_of(payload.metadata)
+        self._sent_late[payload.metadata.producer_name, payload.metadata.sequence_id, payload.metadata.publish_time] = (
+            label,
+            delay_of(payload.metadata),
+        )
         return {"label": label}
 
     def _window(self, one: Said) -> dict[str, Any]:
@@ -259,7 +288,3 @@ def _is_failover(one: Said) -> bool:
 
 def _at(connection: int) -> dict[str, str]:
     return {} if connection == 1 else {"at": f"c{connection}"}
-
-
-__all__ = ["transcribe"]
-Sequence

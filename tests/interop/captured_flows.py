@@ -1,7 +1,7 @@
 """Flows of stock clients that became cases: `python -m tests.interop.captured_flows FOLDER [TARGET] [FLOW ..]`.
 
-FOLDER gets a raw capture for each flow, made by the proxy, which `pulsar-conformance transcribe` takes; the cases in
-conformance/transcripts/transcribed were made like this. TARGET is `apache-pulsar@VERSION`, or `reference`. Each flow has a namespace of
+FOLDER gets a raw capture for each flow, made by the proxy, and the transcript of it; the cases in conformance/transcripts/transcribed were
+made like this. TARGET is `apache-pulsar@VERSION`, or `reference`. Each flow has a namespace of
 its own.
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 
 from conformance.targets import AdminClient, ApachePulsar
 from conformance.targets.reference import ReferenceTarget
+from conformance.transcribing import read_conversation, transcribe
 from tests.fakes.frame_proxy import FrameProxy, frame_proxy
 from tests.interop.stock_clients import Client, ClientProcess, received_by
 
@@ -104,6 +105,7 @@ def shared_by_two(kind: str) -> Flow:
         world.client.producer(world.topic).send(*TEXTS, keys=list(TEXTS))
         for consumer, messages in zip(consumers, received_by(consumers, len(TEXTS)), strict=True):
             consumer.ack(messages)
+        _acknowledged(world, len(TEXTS))
 
     return flow
 
@@ -121,13 +123,11 @@ def failover(world: World) -> None:
 
 
 def read_from_the_beginning(world: World) -> None:
-    """A reader asks whether there is more, and reads all messages."""
+    """A reader reads all messages, and asks whether there is more."""
     world.client.producer(world.topic).send(*TEXTS)
     reader = world.client.reader(world.topic, "Earliest")
-    for _ in TEXTS:
-        assert reader.has_more()
-        reader.receive()
-    assert not reader.has_more()
+    reader.receive_all(len(TEXTS))
+    reader.has_more()
     reader.close()
 
 
@@ -264,18 +264,17 @@ def terminated(world: World) -> None:
 
 
 def unloaded(world: World) -> None:
-    """A topic is unloaded: producer and consumer come again, and go on."""
+    """A topic is unloaded: producer and consumer come again, get what was not acknowledged, and go on."""
     consumer = world.client.consumer(world.topic)
     producer = world.client.producer(world.topic)
     producer.send("one")
-    consumer.ack([consumer.receive()])
-    world.proxy.wait("ack")
+    consumer.receive()
     mark = world.proxy.mark
     world.admin("unload_topic", world.topic)
     world.proxy.wait("flow", mark)
     world.proxy.wait("producer_success", mark)
     producer.send("two")
-    consumer.ack([consumer.receive()])
+    consumer.ack(consumer.receive_all(2))
     consumer.close()
 
 
@@ -311,51 +310,78 @@ def turns(world: World) -> None:
     second.close()
 
 
-FLOWS: Mapping[str, tuple[str, Flow]] = {
-    "python-single": ("python", produced_singly),
-    "java-single": ("java", produced_singly),
-    "python-batches": ("python", produced_in_batches),
-    "java-batches": ("java", produced_in_batches),
-    **{f"python-compressed-{kind.lower()}": ("python", compressed(kind)) for kind in ("LZ4", "ZLib", "ZSTD", "SNAPPY")},
-    "java-compressed-zstd": ("java", compressed("ZSTD")),
-    "python-partitioned": ("python", partitioned),
-    "java-partitioned": ("java", partitioned),
-    "java-exclusive": ("java", one_after_the_other("Exclusive")),
-    "python-shared": ("python", one_after_the_other("Shared")),
-    "python-shared-by-two": ("python", shared_by_two("Shared")),
-    "java-key-shared": ("java", shared_by_two("Key_Shared")),
-    "python-key-shared": ("python", shared_by_two("Key_Shared")),
-    "java-failover": ("java", failover),
-    "python-failover": ("python", failover),
-    "python-reader": ("python", read_from_the_beginning),
-    "java-reader": ("java", read_from_the_beginning),
-    "python-reader-from": ("python", read_from_a_message),
-    "python-seek": ("python", sought),
-    "java-seek": ("java", sought),
-    "python-cumulative": ("python", acknowledged_cumulatively),
-    "python-negative": ("python", refused_once("Shared")),
-    "java-negative": ("java", refused_once("Exclusive")),
-    "java-pattern": ("java", by_pattern),
-    "python-pattern": ("python", by_pattern),
-    "python-schema": ("python", with_schema("JSON")),
-    "java-schema": ("java", with_schema("AVRO")),
-    "python-dead-letter": ("python", dead_letter),
-    "java-dead-letter": ("java", dead_letter),
-    "python-chunks": ("python", in_chunks),
-    "python-delayed": ("python", delayed),
-    "python-unsubscribe": ("python", unsubscribed),
-    "python-terminated": ("python", terminated),
-    "java-unloaded": ("java", unloaded),
-    "python-unloaded": ("python", unloaded),
-    "java-parts": ("java", parts_acknowledged),
-    "python-grown": ("python", grown),
-    "python-turns": ("python", turns),
+def _acknowledged(world: World, count: int) -> None:
+    """Wait until so many acknowledgements have passed: who closes sooner gives messages back."""
+    acks = 0
+    while sum(len(one.message_id) for one in world.proxy.seen("ack")) < count:
+        acks += 1
+        world.proxy.wait("ack", count=acks)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A flow of a client: `python` or `java`, what it does, and the title of the case."""
+
+    language: str
+    flow: Flow
+    title: str
+
+
+def _named(language: str, flow: Flow, title: str = "") -> Named:
+    client = {"python": "PyPI", "java": "Java"}[language]
+    return Named(language, flow, f"{title or (flow.__doc__ or '').strip().rstrip('.')} ({client} client)")
+
+
+_COMPRESSED = "A batch and a single message, compressed with {}, come to a consumer"
+FLOWS: Mapping[str, Named] = {
+    "python-single": _named("python", produced_singly),
+    "python-batches": _named("python", produced_in_batches),
+    "java-batches": _named("java", produced_in_batches),
+    **{
+        f"python-compressed-{kind.lower()}": _named("python", compressed(kind), _COMPRESSED.format(kind))
+        for kind in ("LZ4", "ZLib", "ZSTD", "SNAPPY")
+    },
+    "python-partitioned": _named("python", partitioned),
+    "java-exclusive": _named(
+        "java",
+        one_after_the_other("Exclusive"),
+        "An exclusive consumer acknowledges two of four messages, and the next one gets the others",
+    ),
+    "python-shared": _named(
+        "python", one_after_the_other("Shared"), "A shared consumer acknowledges two of four messages, and the next one gets the others"
+    ),
+    "python-shared-by-two": _named("python", shared_by_two("Shared"), "Two shared consumers get four messages between them"),
+    "java-key-shared": _named(
+        "java", shared_by_two("Key_Shared"), "Two consumers of a key-shared subscription get four messages between them"
+    ),
+    "java-failover": _named("java", failover),
+    "python-reader": _named("python", read_from_the_beginning),
+    "python-reader-from": _named("python", read_from_a_message),
+    "python-seek": _named("python", sought),
+    "java-seek": _named("java", sought),
+    "python-cumulative": _named("python", acknowledged_cumulatively),
+    "python-negative": _named("python", refused_once("Shared"), "A shared consumer acknowledges a message negatively, and gets it again"),
+    "java-pattern": _named("java", by_pattern),
+    "python-pattern": _named(
+        "python", by_pattern, "A consumer of a pattern lists the topics of the namespace, and subscribes to those that match"
+    ),
+    "python-schema": _named("python", with_schema("JSON"), "A producer and a consumer of records in JSON bring their schema"),
+    "java-schema": _named("java", with_schema("AVRO"), "A producer and a consumer of records in Avro bring their schema"),
+    "python-dead-letter": _named("python", dead_letter),
+    "python-chunks": _named("python", in_chunks),
+    "python-delayed": _named("python", delayed),
+    "python-unsubscribe": _named("python", unsubscribed),
+    "python-terminated": _named("python", terminated),
+    "python-unloaded": _named("python", unloaded),
+    "java-parts": _named("java", parts_acknowledged),
+    "python-grown": _named("python", grown),
+    "python-turns": _named("python", turns),
 }
-"""Flows by name: the client, and what it does."""
+"""Flows by name."""
 
 
 async def capture(folder: Path, target: str = "reference", chosen: tuple[str, ...] = tuple(FLOWS)) -> None:
-    """Write a capture of each flow."""
+    """Write a capture of each flow, and its transcript."""
     for small in (False, True):
         names = [name for name in chosen if ("chunks" in name) == small]
         config = {"maxMessageSize": SMALL} if small else {}
@@ -369,7 +395,14 @@ async def capture(folder: Path, target: str = "reference", chosen: tuple[str, ..
                             print(name, str(error)[:300], flush=True)
                             continue
                         proxy.capture(folder / name, target.partition("@")[2] or None)
+                    transcribed(folder, name)
                     print(name, flush=True)
+
+
+def transcribed(folder: Path, name: str) -> None:
+    """Write the transcript of a capture beside it."""
+    text = transcribe(read_conversation(folder / name), f"transcribed/{name}", FLOWS[name].title)
+    (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
 
 
 def _target(target: str) -> ApachePulsar | ReferenceTarget:
@@ -379,7 +412,7 @@ def _target(target: str) -> ApachePulsar | ReferenceTarget:
 
 async def _flow(name: str, proxy: FrameProxy, admin: AdminClient) -> None:
     loop = asyncio.get_running_loop()
-    language, flow = FLOWS[name]
+    flow = FLOWS[name]
 
     async def call(operation: str, arguments: object) -> Any:
         result = await admin.call(operation, arguments)
@@ -388,11 +421,11 @@ async def _flow(name: str, proxy: FrameProxy, admin: AdminClient) -> None:
 
     def play() -> None:
         with tempfile.TemporaryDirectory() as place:
-            process = ClientProcess(language, Path(place) / "log")
+            process = ClientProcess(flow.language, Path(place) / "log")
             try:
                 client = Client(process, proxy.service_url)
                 topic = f"persistent://public/{name}/t"
-                flow(World(client, topic, proxy, lambda *given: asyncio.run_coroutine_threadsafe(call(*given), loop).result(30)))
+                flow.flow(World(client, topic, proxy, lambda *given: asyncio.run_coroutine_threadsafe(call(*given), loop).result(30)))
                 client.end()
                 proxy.wait_for_end("->")
             finally:
