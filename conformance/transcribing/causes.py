@@ -89,7 +89,7 @@ class _Causes:
         self._consumers: dict[tuple[int, int], Consumer] = {}
         self._producers: dict[tuple[int, int], str] = {}
         self._delivered: defaultdict[Subscription, dict[MessageId, tuple[Consumer, float]]] = defaultdict(dict)
-        self._sought: set[int] = set()
+        self._sought: set[tuple[int, tuple[int, int]]] = set()
         self._answered: set[int] = set()
 
     def actions(self) -> list[Action]:
@@ -201,7 +201,7 @@ class _Causes:
                 and number not in self._sought
                 and number > consumer.place
             ):
-                self._sought.add(number)
+                self._sought.add((number, consumer.of))
                 return float(number)
         return None
 

@@ -153,7 +153,7 @@ class _Written:
                 fields[field] = self.names.echoed(one, field, getattr(one.message, field))
         step: dict[str, Any] = {**_at(one.connection), "broker": {one.name: fields}}
         if one.name == "connected":
-            fields["server_version"] = {"$any": True}
+            fields |= {"server_version": {"$any": True}, "protocol_version": {"$lt": one.message.protocol_version + 1}}
         elif one.name == "producer_success":
             self._producer(cause, one, fields)
         elif one.name == "message":
