@@ -198,7 +198,7 @@ class _Causes:
             if (
                 sought is not None
                 and sought.subscription == consumer.subscription
-                and number not in self._sought
+                and (number, consumer.of) not in self._sought
                 and number > consumer.place
             ):
                 self._sought.add((number, consumer.of))

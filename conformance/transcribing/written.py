@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -37,9 +37,7 @@ _NOT_SENT = frozenset(
     }
 )
 """Fields of CONNECT that say who the client is, and where."""
-_ACTIVE = {"frame": {"active_consumer_change": {}}, "cite": "core.subscribe.active-consumer-change"}
-_AMBIENT = [{"frame": {"ping": {}}, "answer": {"pong": {}}}, {"frame": {"pong": {}}}, _ACTIVE]
-_HOLDS_LONG = 5.0
+_KEPT_ALIVE: list[dict[str, Any]] = [{"frame": {"ping": {}}, "answer": {"pong": {}}}, {"frame": {"pong": {}}}]
 _EARLY, _LATE = 1.5, 10.0
 """Seconds by which a delayed message may come too early, as brokers count in steps, and too late."""
 
@@ -61,8 +59,9 @@ def transcribe(conversation: Conversation, name: str, title: str | None = None) 
     head |= {"clauses": list(written.clauses), "requires": written.requires(), "origin": written.origin(), "vars": written.names.variables}
     if written.has(lambda one: one.name == "watchTopicListClose"):
         head["profiles"] = ["default"]  # the text has another answer
-    if written.has(lambda one: one.name == "active_consumer_change" or _is_failover(one)):
-        head["ambient"] = _AMBIENT
+    ambient = [frame for frame, fits in _AMBIENT if written.has(fits)]
+    if ambient:
+        head["ambient"] = [*_KEPT_ALIVE, *ambient]
     return "\n".join([dumped(head), "steps:", *written_steps(steps)]) + "\n"
 
 
@@ -79,7 +78,7 @@ class _Written:
         self._sent_late: dict[tuple[str, int, int], tuple[str, float]] = {}
         self._patterns = Patterns(self.names.text, self.names.sets, _is_free, self._position)
 
-    def has(self, fits: Any) -> bool:
+    def has(self, fits: Callable[[Said], bool]) -> bool:
         return any(fits(one) for one in self._said)
 
     def title(self) -> str:
@@ -93,15 +92,16 @@ class _Written:
 
     def requires(self) -> list[str]:
         wanted = {"admin"}
-        found = {
+        found: dict[str, Callable[[Said], bool]] = {
             "auto-creation": lambda one: one.name in ("producer", "subscribe"),
             "topic-list-filter": lambda one: one.name == "getTopicsOfNamespace",
             "topic-list-watch": lambda one: one.name == "watchTopicList",
             "key-shared": lambda one: one.name == "subscribe" and one.message.subType == CommandSubscribe.Key_Shared,
             "waiting-producers": lambda one: one.name == "producer" and one.message.producer_access_mode == 2,
-            "delayed-delivery": lambda one: one.name == "send" and one.frame.payload().metadata.HasField("deliver_at_time"),
+            "delayed-delivery": _is_delayed,
         }
-        return sorted(wanted.union(name for name, fits in found.items() if self.has(lambda one, fits=fits: one.by_client and fits(one))))
+        sent = [one for one in self._said if one.by_client]
+        return sorted(wanted.union(name for name, fits in found.items() if any(map(fits, sent))))
 
     def steps(self, number: int, action: Action) -> Iterator[dict[str, Any]]:
         self._moment = number
@@ -236,7 +236,7 @@ class _Written:
 
     def _late(self, said: Said) -> dict[str, Any]:
         payload = said.frame.payload()
-        if payload is None or not payload.metadata.HasField("deliver_at_time"):
+        if payload is None or not _is_delayed(said):
             return {}
         self._labels += 1
         label = f"sent{self._labels}"
@@ -282,8 +282,20 @@ def _is_free(path: str) -> bool:
     return is_selected((path,), [*listed, "*.error_message"]) or is_selected((path,), _FREE)
 
 
-def _is_failover(one: Said) -> bool:
-    return one.by_client and one.name == "subscribe" and one.message.subType == CommandSubscribe.Failover
+def _is_delayed(one: Said) -> bool:
+    payload = one.frame.payload() if one.name in ("send", "message") else None
+    return payload is not None and payload.metadata.HasField("deliver_at_time")
+
+
+def _may_be_active(one: Said) -> bool:
+    return one.name == "active_consumer_change" or (one.name == "subscribe" and one.message.subType == CommandSubscribe.Failover)
+
+
+_AMBIENT: Sequence[tuple[dict[str, Any], Callable[[Said], bool]]] = (
+    ({"frame": {"active_consumer_change": {}}, "cite": "core.subscribe.active-consumer-change"}, _may_be_active),
+    ({"frame": {"reachedEndOfTopic": {}}, "cite": "core.terminate.end-told"}, lambda one: one.name == "reachedEndOfTopic"),
+)
+"""What may come at any time, or more than once, and the frames that tell when."""
 
 
 def _at(connection: int) -> dict[str, str]:
