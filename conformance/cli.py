@@ -264,6 +264,22 @@ def explore(
     explore_and_report(chosen, plan, report)
 
 
+@app.command()
+def transcribe(
+    capture: Annotated[Path, typer.Argument(help="a raw capture (folder), a capture of packets (.pcap, .pcapng) or an event log (.jsonl)")],
+    connection: Annotated[
+        list[int] | None, typer.Option(help="number of a connection in the capture; all by default; may be repeated")
+    ] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="id of the case; transcribed/ and the capture's name by default")] = None,
+    title: Annotated[str | None, typer.Option(help="one sentence; what the client sends by default")] = None,
+    out_: Annotated[Path | None, typer.Option("-o", "--out", help="file; standard output by default")] = None,
+) -> None:
+    """Make a transcript of a recorded conversation, which `run --case` plays against any broker."""
+    from conformance.commands.transcribing import print_transcript
+
+    print_transcript(capture, connection or (), id_, title, out_)
+
+
 @app.command("list")
 def list_(
     select: SelectOption = None,

@@ -9,9 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import yaml
-from google.protobuf.message import Message
-
 from conformance.engine.step import listed, walk_steps
 from conformance.explore.actions import KINDS
 from conformance.explore.difference import Difference
@@ -19,10 +16,10 @@ from conformance.explore.lines import Line, is_free
 from conformance.explore.player import LOOKUP_REQUEST
 from conformance.explore.world import NAMESPACES
 from conformance.suite import Suite
+from conformance.writing import HASHES, Patterns, dumped, hash_of, written_steps
 from refimpl.wire import Frame, command_name, decode_batch, is_batch, parse_payload, sub_message, type_name
 
-_HASHES = frozenset({"topics_hash", "current_hash"})
-_LISTS_WITHOUT_ORDER = frozenset({"topics", "topic", "new_topics", "deleted_topics", "added", "removed"})
+_NO_ENTRY = 2**64 - 1
 
 
 def name_of(difference: Difference) -> str:
@@ -41,10 +38,10 @@ def transcript(difference: Difference, target: str, suite: Suite) -> str:
     lines = [f"# What the reference says is expected. {target} differs after the last action:"]
     lines += [f"#   it does not say   {line}" for line in difference.missing]
     lines += [f"#   it says as well   {line}" for line in difference.extra]
-    lines += ["# The clauses are those that speak of these commands: keep the one that decides.", _dumped(head), "steps:"]
+    lines += ["# The clauses are those that speak of these commands: keep the one that decides.", dumped(head), "steps:"]
     for comment, steps in written.steps():
         lines.append(f"  # {comment}")
-        lines += [_indented(_dumped([step])) for step in steps]
+        lines += written_steps(steps)
     return "\n".join(lines) + "\n"
 
 
@@ -77,6 +74,7 @@ class _Written:
         self._names = {name: f"${{{variable}}}" for variable, name in self._told.concrete.items()}
         self._sets = {key: [self._symbolic(topic) for topic in sorted(topics)] for key, topics in self._told.sets.items()}
         self._positions: dict[tuple[int, int], int] = {}
+        self._patterns = Patterns(self._symbolic, self._sets, is_free, self._bound)
         self._missing = Counter(difference.missing)
         text = json.dumps([self._plain(step) for one in difference.steps[1:] for step in one.steps])
         self._namespaces = [name for name in NAMESPACES if re.search(re.escape(name) + r"(?![\w-])", text)] or [NAMESPACES[0]]
@@ -121,8 +119,8 @@ class _Written:
         return [self._plain(one) for one in value] if isinstance(value, list | tuple) else self._symbolic(value)
 
     def _known(self, key: str, value: Any) -> Any:
-        if key in _HASHES and value in self._sets:
-            return {"$topics_hash": self._sets[value]}
+        if key in HASHES and (known := hash_of(value, self._sets)) is not None:
+            return known
         if key == "message_id" and isinstance(value, list):
             return [self._position(one) for one in value]
         return self._plain(value)
@@ -146,7 +144,7 @@ class _Written:
                 step["closed"] = {"at": at}
             else:
                 message = sub_message(frame.command)
-                step["broker"] = {command_name(frame.command): self._pattern(message, type_name(frame.command))}
+                step["broker"] = {command_name(frame.command): self._patterns.of(message, type_name(frame.command))}
                 if line.name == "message":
                     step |= {"payload": _payload(frame)}
             if self._missing[line]:
@@ -154,31 +152,14 @@ class _Written:
                 step["label"] = "differs"
             yield step
 
-    def _pattern(self, message: Message, path: str) -> dict[str, Any]:
-        fields: dict[str, Any] = {name: [] for name in message.DESCRIPTOR.fields_by_name if name in _LISTS_WITHOUT_ORDER}
-        for descriptor, value in message.ListFields():
-            place = f"{path}.{descriptor.name}"
-            if descriptor.name == "message_id":
-                if path == "MESSAGE":
-                    number = self._positions.setdefault((value.ledgerId, value.entryId), len(self._positions) + 1)
-                    fields["message_id"] = {"ledgerId": {"$bind": f"l{number}"}, "entryId": {"$bind": f"e{number}"}}
-            elif not is_free(place):
-                fields[descriptor.name] = self._value(descriptor, value, place)
-        return fields
-
-    def _value(self, descriptor: Any, value: Any, place: str) -> Any:
-        if descriptor.name in _HASHES:
-            return {"$topics_hash": self._sets[value]} if value in self._sets else {"$any": True}
-        if isinstance(value, Message):
-            return self._pattern(value, place)
-        if isinstance(value, bytes):
-            return {"hex": value.hex()}
-        if descriptor.enum_type is not None and isinstance(value, int):
-            return descriptor.enum_type.values_by_number[value].name
-        if isinstance(value, str | bool | int | float):
-            return self._symbolic(value)
-        items = [self._value(descriptor, one, place) for one in value]
-        return {"$bag": items} if descriptor.name in _LISTS_WITHOUT_ORDER else items
+    def _bound(self, path: str, value: Any) -> dict[str, Any] | None:
+        """Bind the ids of messages; of the last one, tell whether there is one. Elsewhere they are left free."""
+        if path.endswith(".last_message_id"):
+            return {"entryId": _NO_ENTRY if value.entryId == _NO_ENTRY else {"$not": _NO_ENTRY}, "batch_index": value.batch_index}
+        if path != "MESSAGE.message_id":
+            return None
+        number = self._positions.setdefault((value.ledgerId, value.entryId), len(self._positions) + 1)
+        return {"ledgerId": {"$bind": f"l{number}"}, "entryId": {"$bind": f"e{number}"}}
 
 
 def _payload(frame: Frame) -> dict[str, Any]:
@@ -188,11 +169,3 @@ def _payload(frame: Frame) -> dict[str, Any]:
         singles = decode_batch(payload.body, payload.metadata.num_messages_in_batch)
         return {"batch": [{"body": one.body.decode(errors="replace")} for one in singles]}
     return {"body": payload.body.decode(errors="replace")}
-
-
-def _dumped(value: Any) -> str:
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=160, default_flow_style=None).rstrip()
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())

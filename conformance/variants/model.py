@@ -47,7 +47,7 @@ class Variant:
         return patched(self.apply)
 
 
-MESSAGES = ("core/*", "pip191/*", "pr7629/*")
+MESSAGES = ("core/*", "pip191/*", "pr7629/*", "transcribed/*")
 """The cases in which messages are sent: globs for variants that nothing else can notice."""
 
 VARIANTS: dict[str, Variant] = {}
