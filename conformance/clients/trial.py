@@ -13,7 +13,7 @@ from conformance.engine.actions import Action, Send
 from conformance.engine.client_steps import BACKDROP, CLIENT, DRIVER, RESULT, USER
 from conformance.engine.machine import LINK
 from conformance.engine.program import Program
-from conformance.engine.values import Value, resolve
+from conformance.engine.values import Value, resolve, variables_of
 from conformance.running.conversation import Surroundings, TrialRunner
 from conformance.targets.admin import AdminClient
 from conformance.targets.model import TargetError
@@ -111,7 +111,9 @@ class ClientTrial(TrialRunner):
     async def _send(self, step: str, action: Send, variables: Mapping[str, Value]) -> None:
         data = action.data(lambda value: resolve(value, variables))
         self._log(log.Begin, step=step, what="send", at=CLIENT, data=data.hex(), size=len(data))
-        link = self._backdrop.links.get(variables.get(LINK, 0))
+        named = (variables.get(f"{LINK} {name}") for name in sorted(variables_of(action.spec.get("frame"))))
+        open_ = (self._backdrop.links.get(number) for number in (*named, variables.get(LINK)) if number is not None)
+        link = next((one for one in open_ if one is not None), None)
         if link is not None:
             link.inject(data)
         self._log(log.End, step=step)

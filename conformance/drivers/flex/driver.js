@@ -123,7 +123,7 @@ const runCase = (serviceUrl) => {
 };
 
 const VERBS = ['begin', 'end', ...Object.keys(newCase('', say))].sort();
-const HELLO = { protocol: 1, client: 'pulsar-flex', version, language: 'JavaScript', capabilities: [], verbs: VERBS };
+const HELLO = { protocol: 1, client: 'pulsar-flex', version, language: 'JavaScript', capabilities: ['without-flags'], verbs: VERBS };
 
 /** The process that the suite talks to: has a process for each case. */
 const main = () => {

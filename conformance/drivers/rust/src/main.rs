@@ -101,7 +101,7 @@ impl Driver {
             let verbs: Vec<&str> = VERBS.iter().map(|(name, _)| *name).collect();
             return Ok(json!({
                 "protocol": 1, "client": "pulsar-rs", "version": VERSION, "language": "Rust",
-                "capabilities": ["pattern-consumers"], "verbs": verbs,
+                "capabilities": ["pattern-consumers", "without-flags"], "verbs": verbs,
             }));
         }
         let (_, takes) = VERBS.iter().find(|(name, _)| *name == verb).ok_or(Unsupported(verb.to_string()))?;
