@@ -54,9 +54,9 @@ def client_result_page(sources: Sources) -> Page:
         f"# {CLIENT_TITLE}",
         "",
         "Each column is a client as it is published, driven by the suite, which plays the broker: "
-        f"{link(CLIENT_PATH, 'test-your-client.md', 'Test your client')} says how. The recorded conversations are part of the suite, and are",
-        "judged again each time this page is built. The same table for a terminal: `pulsar-conformance matrix --clients`. Defects have a page",
-        f"under {link(CLIENT_PATH, 'findings/README.md', 'Findings')}.",
+        f"{link(CLIENT_PATH, 'test-your-client.md', 'Test your client')} says how. The recorded conversations are part of the suite,",
+        "and are judged again each time this page is built. The same table for a terminal: `pulsar-conformance matrix --clients`.",
+        f"Defects have a page under {link(CLIENT_PATH, 'findings/README.md', 'Findings')}.",
         "",
         *_measured(sources.clients, "client"),
         "",
