@@ -354,15 +354,16 @@ def report(
 
 @app.command("matrix")
 def matrix_(
-    events: Annotated[list[Path] | None, typer.Argument(help="event logs; all recordings of the suite by default")] = None,
+    events: Annotated[list[Path] | None, typer.Argument(help="event logs; all recordings of brokers in the suite by default")] = None,
     form: Annotated[str, typer.Option("--format", help="text, html, csv or json")] = "text",
+    clients: Annotated[bool, typer.Option(help="the recorded clients instead of the recorded brokers")] = False,
 ) -> None:
     """Set several implementations side by side, clause by clause."""
     check_choice("--format", form, ("text", "html", "csv", "json"))
 
     from conformance.commands.judging import print_matrix
 
-    print_matrix(events or (), form)
+    print_matrix(events or (), form, clients=clients)
 
 
 @app.command()

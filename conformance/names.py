@@ -46,6 +46,11 @@ def _fits(ids: list[str], patterns: list[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for name in ids for pattern in patterns)
 
 
+def file_name(target: str) -> str:
+    """Return what the files and folders of a target are called: "client-python" for "client:python"."""
+    return target.replace(":", "-", 1) if target.startswith("client:") else target
+
+
 def is_file_name(target: str) -> bool:
     """Tell whether a target's name can be that of a file or folder, and of nothing outside of it."""
     return _FILE_NAME.fullmatch(target) is not None

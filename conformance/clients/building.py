@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -117,7 +120,7 @@ class GoClient:
         Raises:
             TargetError: It is missing.
         """
-        _find_go()
+        _find("go", "Go 1.24 or newer")
 
     async def build(self, progress: Progress | None = None) -> Sequence[str]:
         """Return the command that starts its driver, which is built if it was not yet.
@@ -125,7 +128,7 @@ class GoClient:
         Raises:
             TargetError: Go is missing, or can't build it.
         """
-        go, folder = _find_go(), DRIVERS / self.name
+        go, folder = _find("go", "Go 1.24 or newer"), DRIVERS / self.name
         program = cache_folder() / "clients" / self.name / f"driver-{_digest(sorted(folder.glob('*.*')))}"
         async with locked(program.with_name("driver.lock"), f"building the driver of client:{self.name}", progress):
             if not program.is_file():
@@ -137,10 +140,103 @@ class GoClient:
         return [str(program)]
 
 
-def _find_go() -> str:
-    program = shutil.which("go")
+@dataclass(frozen=True)
+class RustClient:
+    """A client in Rust, whose driver is a package."""
+
+    name: str
+
+    def check(self) -> None:
+        """Find the tools that it needs.
+
+        Raises:
+            TargetError: One is missing.
+        """
+        _find("cargo", "Rust 1.85 or newer")
+        _protoc()
+
+    async def build(self, progress: Progress | None = None) -> Sequence[str]:
+        """Return the command that starts its driver, which is built if it was not yet.
+
+        Raises:
+            TargetError: A tool is missing, or can't build it.
+        """
+        cargo, protoc, folder = _find("cargo", "Rust 1.85 or newer"), _protoc(), DRIVERS / self.name
+        home = cache_folder() / "clients" / self.name
+        program = home / f"driver-{_digest([*sorted(folder.glob('*.*')), *sorted(folder.glob('src/*'))])}"
+        async with locked(program.with_name("driver.lock"), f"building the driver of client:{self.name}", progress):
+            if not program.is_file():
+                if progress:
+                    progress(f"building the driver of client:{self.name} (minutes, once)")
+                half, what = _half(program), f"the driver of client:{self.name}"
+                compiler = half / "protoc"  # the client's build script starts one by its path
+                compiler.write_text(f'#!/bin/sh\nexec {shlex.join(protoc)} "$@"\n', encoding="utf-8")
+                compiler.chmod(0o755)
+                command = [cargo, "build", "--locked", "--target-dir", str(home / "target")]
+                await _run(["env", f"PROTOC={compiler}", *command], folder, half.with_suffix(".log"), what)
+                shutil.copy(home / "target" / "debug" / "driver", half / "driver")
+                (half / "driver").rename(program)
+        return [str(program)]
+
+
+def _protoc() -> list[str]:
+    """Return the command of the compiler of protocol buffers: that of the machine, else that of Python's gRPC tools."""
+    program = shutil.which("protoc")
+    if program is not None:
+        return [program]
+    if find_spec("grpc_tools") is None:
+        raise TargetError("protoc was not found, which builds the client for Rust", hint="pip install grpcio-tools, or put protoc on PATH")
+    return [sys.executable, "-m", "grpc_tools.protoc"]
+
+
+@dataclass(frozen=True)
+class NpmClient:
+    """A client in JavaScript, whose driver is a package of npm."""
+
+    name: str
+
+    def check(self) -> None:
+        """Find the tools that it needs.
+
+        Raises:
+            TargetError: One is missing.
+        """
+        _find("node", "Node.js 20 or newer")
+        _find("npm", "Node.js 20 or newer")
+
+    async def build(self, progress: Progress | None = None) -> Sequence[str]:
+        """Return the command that starts its driver, whose packages are fetched if they were not yet.
+
+        Raises:
+            TargetError: A tool is missing, or can't fetch them.
+        """
+        node, npm = _find("node", "Node.js 20 or newer"), _find("npm", "Node.js 20 or newer")
+        files = sorted((DRIVERS / self.name).glob("*.*"))
+        home = cache_folder() / "clients" / self.name / f"driver-{_digest(files)}"
+        async with locked(home.with_name("driver.lock"), f"building the driver of client:{self.name}", progress):
+            if not home.is_dir():
+                half = _half(home)
+                for file in files:
+                    shutil.copy(file, half)
+                fetch = [npm, "ci", "--silent", "--ignore-scripts"]
+                await _run(fetch, half, half.with_suffix(".log"), f"the driver of client:{self.name}")
+                half.rename(home)
+        return [node, str(home / "driver.js")]
+
+
+def _find(tool: str, what: str) -> str:
+    """Return the path of a tool.
+
+    Args:
+        tool: Its program.
+        what: What to install to have it.
+
+    Raises:
+        TargetError: It is missing.
+    """
+    program = shutil.which(tool)
     if program is None:
-        raise TargetError("Go was not found", hint="install Go 1.24 or newer and put go on PATH; it fetches and builds the client once")
+        raise TargetError(f"{tool} was not found", hint=f"install {what} and put {tool} on PATH; it fetches and builds the client once")
     return program
 
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Protocol
 
-from conformance.clients.building import DRIVERS, GoClient, JavaClient
+from conformance.clients.building import DRIVERS, GoClient, JavaClient, NpmClient, RustClient
 from conformance.java import JavaError
 from conformance.names import did_you_mean
 from conformance.targets.model import Progress, TargetError
@@ -80,11 +80,14 @@ class Package:
 
 JAVA: Final = JavaClient("java", "pulsar-client", "4.2.4", 47)
 JAVA_V5: Final = JavaClient("java_v5", "pulsar-client-v5", "5.0.0-M1", 38)
-KNOWN: Final[Mapping[str, Package | JavaClient | GoClient]] = {
+KNOWN: Final[Mapping[str, Package | JavaClient | GoClient | RustClient | NpmClient]] = {
     "reference": Package("reference.py", "refimpl", "pulsar-conformance"),
     "python": Package("python.py", "pulsar", "pulsar-client"),
     "java": JAVA,
+    "java_v5": JAVA_V5,
     "go": GoClient("go"),
+    "rust": RustClient("rust"),
+    "flex": NpmClient("flex"),
 }
 """By name: what their drivers need."""
 

@@ -13,7 +13,7 @@ from conformance.engine.actions import Action, Send
 from conformance.engine.client_steps import BACKDROP, CLIENT, DRIVER, RESULT, USER
 from conformance.engine.machine import LINK
 from conformance.engine.program import Program
-from conformance.engine.values import Value, resolve
+from conformance.engine.values import Value, resolve, variables_of
 from conformance.running.conversation import Surroundings, TrialRunner
 from conformance.targets.admin import AdminClient
 from conformance.targets.model import TargetError
@@ -110,11 +110,12 @@ class ClientTrial(TrialRunner):
 
     async def _send(self, step: str, action: Send, variables: Mapping[str, Value]) -> None:
         data = action.data(lambda value: resolve(value, variables))
-        number = variables.get(LINK, 0)
-        self._log(log.Begin, step=step, what="send", at=CLIENT, data=data.hex(), size=len(data), detail={"link": number})
-        link = self._backdrop.links.get(number)
-        if link is not None:
-            link.inject(data)
+        named = (variables.get(f"{LINK} {name}") for name in sorted(variables_of(action.spec.get("frame"))))
+        numbers = [number for number in (*named, variables.get(LINK)) if number in self._backdrop.links]
+        detail = {"link": numbers[0]} if numbers else {}
+        self._log(log.Begin, step=step, what="send", at=CLIENT, data=data.hex(), size=len(data), detail=detail)
+        if numbers:
+            self._backdrop.links[numbers[0]].inject(data)
         self._log(log.End, step=step)
 
     async def _close(self, step: str, action: Action, variables: Mapping[str, Value]) -> None:  # noqa: ARG002

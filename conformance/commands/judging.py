@@ -24,9 +24,10 @@ def judge_again(recordings: Sequence[Path], *, accept: bool, as_json: bool) -> N
     """Judge recordings again; all of the suite's if none is named."""
     given = [log_or_stop(path) for path in recordings]
     suite = suite_or_stop()
-    for path in sorted(recorder.HOME.glob("*/*.jsonl.gz")) if accept else ():
+    homes = (recorder.HOME, recorder.CLIENT_HOME)
+    for path in sorted(path for home in homes for path in home.glob("*/*.jsonl.gz")) if accept else ():
         recorder.accept(suite, path)
-    runs = given or recorder.load_completed(suite)
+    runs = given or [run for home in homes for run in recorder.load_completed(suite, home)]
     if not runs:
         stop(EXIT_USAGE, "there is nothing to judge: no recordings")
     reports = []
@@ -60,11 +61,11 @@ def print_report(events: Path, form: str, baseline: Path | None, *, verbose: boo
     raise typer.Exit(report.exit_code)
 
 
-def print_matrix(events: Sequence[Path], form: str) -> None:
-    """Set logs side by side; all recordings of the suite if none is named."""
+def print_matrix(events: Sequence[Path], form: str, *, clients: bool = False) -> None:
+    """Set logs side by side; all recordings of brokers in the suite if none is named, or of clients."""
     given = [log_or_stop(path) for path in events]
     suite = suite_or_stop()
-    runs = given or recorder.load_completed(suite)
+    runs = given or recorder.load_completed(suite, recorder.CLIENT_HOME if clients else recorder.HOME)
     reports = [report_of(suite, run) for run in runs]
     renderers: dict[str, Callable[[Sequence[Report]], str]] = {
         "text": lambda some: matrix.render_matrix_text(some, out.width if out.is_terminal else None),
@@ -93,7 +94,8 @@ def check_baselines() -> None:
             problems += error.problems
             continue
         problems += [f"{path.name}: there is no case {name}" for name in unknown_cases(known, suite.transcripts)]
-        recorded = recorder.load_target(path.stem)
+        home = recorder.CLIENT_HOME if known.target.startswith("client:") else recorder.HOME
+        recorded = recorder.load_target(path.stem, home)
         if recorded is not None:
             problems += [f"{path.name}: {line}" for line in report_of(suite, recorded).stale]
     if problems:

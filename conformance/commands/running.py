@@ -25,7 +25,7 @@ from conformance.engine.step import Role
 from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_USAGE
 from conformance.interruption import deaf, ending_soon
 from conformance.judging.results import RunLog, judge_log
-from conformance.names import is_file_name
+from conformance.names import file_name, is_file_name
 from conformance.report import badge, html, junit, terminal
 from conformance.report.model import Report, build_report
 from conformance.running import recorder
@@ -64,7 +64,7 @@ def run_and_report(
     role: Role = "client" if isinstance(target, ClientTarget) else "broker"
     if not suite.select(options.select, options.level, options.profile, role):
         stop(EXIT_USAGE, f"nothing is selected by {' '.join(options.select) or 'these options'}: `list` shows the cases")
-    if record and not is_file_name(target.name):
+    if record and not is_file_name(file_name(target.name)):
         stop(EXIT_USAGE, f"--record: {target.name!r} can't name a folder of recordings: give the target another name, in a target file")
     with alone_or_stop(folder), _events(folder) as write:
         try:

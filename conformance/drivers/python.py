@@ -25,7 +25,7 @@ HELLO = {
     "client": "pulsar-client",
     "version": version("pulsar-client"),
     "language": "Python",
-    "capabilities": ["pattern-consumers", "partition-polling"],
+    "capabilities": ["pattern-consumers", "partition-polling", "without-flags"],
 }
 _output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
 _writing = threading.Lock()

@@ -35,6 +35,7 @@ HELLO = {
         "namespace-consumers",
         "message-filters",
         "own-filtering",
+        "without-flags",
         "uniform-batches",
     ],
 }

@@ -139,6 +139,8 @@ def _nearest(program: Program, failure: Failure, seen: Seen, common: dict[str, A
 def _what(seen: Seen) -> str:
     if isinstance(seen.event, log.Closed):
         return f"the peer closed connection {seen.event.at}" + (" with a reset" if seen.event.how == "rst" else "")
+    if isinstance(seen.event, log.Told):
+        return f"{seen.event.at}: {seen.event.what}{show(seen.event.detail)}"
     return line_notation(seen.frame) if seen.frame is not None else "bytes that are no frame"
 
 

@@ -30,7 +30,8 @@ from conformance.engine.values import NotSet, Value
 
 STATE_LIMIT: Final = 2000
 LINK: Final = "@link"
-"""The variable with the connection of the last frame of a client under test that a step took."""
+"""The variable with the connection of the last frame of a client under test that a step took; `@link NAME` has that of the frame which
+bound a variable."""
 
 
 @dataclass(frozen=True)
@@ -258,8 +259,7 @@ class Machine:
         for nodes, found, step in take(state.nodes, seen, state.bindings, Clock(seen.event.t, since, self.slow)):
             delay = 0.0 if due is None or step.has_own_limit else seen.event.t - due
             taken = Taken(step.path, seen.event.n, step.clause, delay)
-            link = {LINK: seen.event.link} if isinstance(seen.event, log.Frame | log.Opened) and seen.event.link is not None else {}
-            bound = {**state.bindings, **dict(found.bindings), **link}
+            bound = {**state.bindings, **dict(found.bindings), **_links(seen.event, dict(found.bindings))}
             yield State(nodes, bound, (*state.taken, taken), state.branches, state.observed)
 
     def _acting(self) -> bool:
@@ -275,6 +275,13 @@ class Machine:
         if len(merged) > STATE_LIMIT:
             raise MachineError(f"more than {STATE_LIMIT} live states: make the alternatives differ earlier")
         return list(merged.values())
+
+
+def _links(event: log.Event, bindings: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the connection of a client's frame: as that of the last one, and as that of each variable that it has bound."""
+    if not isinstance(event, log.Frame | log.Opened) or event.link is None:
+        return {}
+    return {LINK: event.link, **{f"{LINK} {name}": event.link for name in bindings if not name.startswith("@")}}
 
 
 def _deadline(state: State, last_action: float, slow: float) -> float:

@@ -13,7 +13,7 @@ from conformance.engine import log
 from conformance.engine.model import Baseline, BaselineEntry
 from conformance.engine.source import parse, read_source
 from conformance.engine.verdict import Verdict
-from conformance.names import is_file_name
+from conformance.names import file_name, is_file_name
 
 HOME = Path(__file__).parents[1] / "baselines"
 _SAYS_NOTHING = (Verdict.UNTESTABLE, Verdict.NOT_APPLICABLE, Verdict.INCONCLUSIVE)
@@ -30,7 +30,7 @@ def load_baseline(target: str, path: Path | None = None) -> Baseline:
     Raises:
         SourceProblem: The file is not a baseline.
     """
-    release = target.partition("?")[0]
+    release = file_name(target.partition("?")[0])
     where = path or HOME / f"{release}.yaml"
     if path is None and not (is_file_name(release) and where.is_file()):
         return Baseline(format=1, target=target)

@@ -1,6 +1,7 @@
 """Recordings: conversations with real implementations, kept with the suite and judged again without a network.
 
-`recordings/TARGET/REGISTER.jsonl.gz` is an event log with the conversations of one register, in the order of their names.
+`recordings/TARGET/REGISTER.jsonl.gz` is an event log with the conversations of one register, in the order of their names;
+`client_recordings/client-NAME/` has those of clients.
 Of trials, the failures, second attempts and the first ten are kept, with the verdict of all of them.
 """
 
@@ -21,10 +22,11 @@ from conformance.engine.verdict import TrialLog, Verdict
 from conformance.judging.applicability import capabilities_of, completed
 from conformance.judging.baseline import case_name
 from conformance.judging.results import Judged, RunLog, judge_log, read_log
-from conformance.names import is_file_name
+from conformance.names import file_name, is_file_name
 from conformance.suite import Suite
 
 HOME = Path(__file__).parents[1] / "recordings"
+CLIENT_HOME = HOME.with_name("client_recordings")
 SHOWN_TARGET = "apache-pulsar@4.2.4"
 """Whose conversations illustrate the cases; another target stands in where this one has none."""
 _TRIALS_KEPT = 10
@@ -32,20 +34,27 @@ _MOST_RECORDS = 2_000_000
 """Records of a log that are read: a whole run writes a hundred thousand, and each takes a kilobyte of memory."""
 
 
-def save(run: RunLog, judged: Judged, home: Path = HOME) -> list[Path]:
+def save(run: RunLog, judged: Judged, home: Path | None = None) -> list[Path]:
     """Write the conversations of a run and their verdicts, one file for each register.
 
     Conversations of cases that were not part of this run stay in the file.
 
+    Args:
+        run: The run.
+        judged: What it came to.
+        home: Has a folder for each target; None: that of the suite for targets of this kind.
+
     Returns:
         The files written.
     """
-    if not is_file_name(run.header.target):
+    folder = file_name(run.header.target)
+    if not is_file_name(folder):
         raise ValueError(f"{run.header.target!r} can't name a folder of recordings")
+    where = (home or (CLIENT_HOME if run.header.role == "client" else HOME)) / folder
     touched = {trial.begin.case for trial in run.trial_logs.values()} | {one.case for one in run.skipped}
     written = []
     for register in sorted({case.partition("/")[0] for case in touched}):
-        path = home / run.header.target / f"{register}.jsonl.gz"
+        path = where / f"{register}.jsonl.gz"
         kept = without(load(path), touched) if path.is_file() else RunLog(run.header, {})
         trial_logs = {
             key: trial_log

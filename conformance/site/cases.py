@@ -87,7 +87,7 @@ def _case(sources: Sources, path: str, case: Transcript) -> Iterator[str]:
     yield f"- Clauses: {', '.join(clause_link(sources, path, clause) for clause in case.clauses)}"
     yield from _conditions(path, case)
     yield ""
-    results = [(released, released.by_case.get(case.id, [])) for released in sources.released]
+    results = [(released, released.by_case.get(case.id, [])) for released in sources.recorded(case.role)]
     if results:
         marks = (verdict_mark(*_worst(members, released)) for released, members in results)
         yield f'<p class="pc-verdicts">{" ".join(marks)}</p>'

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.engine.model import Clause, Register
-from conformance.report.matrix import Cell, Matrix, build_matrix
+from conformance.engine.step import Role
+from conformance.report.matrix import Cell, build_matrix
 from conformance.report.wording import number_of, section_words
 from conformance.site.markup import (
     Page,
@@ -20,7 +21,7 @@ from conformance.site.markup import (
     table,
     verdict_mark,
 )
-from conformance.site.sources import Sources
+from conformance.site.sources import Released, Sources
 from refimpl.proposals import PROPOSALS
 
 HOME = "reference/clauses/index.md"
@@ -47,9 +48,10 @@ def register_path(name: str) -> str:
 
 def clause_pages(sources: Sources) -> list[Page]:
     """Return the page that lists the registers, and one page for each."""
-    matrix = build_matrix([one.report for one in sources.released])
-    cells = {row.clause: row.cells for row in matrix.rows}
-    return [_index(sources), *(_register(sources, name, matrix, cells) for name in sources.registers)]
+    sides: tuple[Role, ...] = ("broker", "client")
+    rows = {side: build_matrix([one.report for one in sources.recorded(side)]).rows for side in sides}
+    cells = {row.clause: row.cells for side in sides for row in rows[side] if sources.suite.clauses[row.clause].side == side}
+    return [_index(sources), *(_register(sources, name, cells) for name in sources.registers)]
 
 
 def _index(sources: Sources) -> Page:
@@ -70,7 +72,7 @@ def _index(sources: Sources) -> Page:
         "# Clauses",
         "",
         "What must hold, one checkable statement at a time, in our own words. Each clause says where it comes from, what a peer",
-        "suffers without it, which cases test it, and what six recorded releases of Apache Pulsar do.",
+        "suffers without it, which cases test it, and what six recorded releases of Apache Pulsar, or six recorded clients, do.",
         "",
         *table(["register", "source", "clauses", "tested", "families"], rows),
         "",
@@ -88,7 +90,7 @@ def _source(register: Register) -> str:
     return f"[{title}]({register.address})" if register.address else title
 
 
-def _register(sources: Sources, name: str, matrix: Matrix, cells: Mapping[str, object]) -> Page:
+def _register(sources: Sources, name: str, cells: Mapping[str, Sequence[Cell]]) -> Page:
     register = sources.registers[name]
     path = register_path(name)
     lines = [f"# Clauses: {register_title(name)}", ""]
@@ -101,11 +103,11 @@ def _register(sources: Sources, name: str, matrix: Matrix, cells: Mapping[str, o
     for family, clauses in sources.families(name).items():
         lines += [f"## {family} {{ #{family.replace('.', '-')} }}", ""]
         for clause in clauses:
-            lines += [*_clause(sources, path, clause, matrix, cells), ""]
+            lines += [*_clause(sources, path, clause, cells), ""]
     return Page(path, register_title(name), joined(lines))
 
 
-def _clause(sources: Sources, path: str, clause: Clause, matrix: Matrix, cells: Mapping[str, object]) -> Iterator[str]:
+def _clause(sources: Sources, path: str, clause: Clause, cells: Mapping[str, Sequence[Cell]]) -> Iterator[str]:
     yield f"### {clause.id} {{ #{clause.id} .pc-id }}"
     yield ""
     facts = [level_mark(clause.level), f"for the {clause.side}"]
@@ -129,8 +131,8 @@ def _clause(sources: Sources, path: str, clause: Clause, matrix: Matrix, cells: 
     row = cells.get(clause.id)
     if clause.excluded:
         yield f"**Not tested:** {prose(clause.excluded)}"
-    elif isinstance(row, list | tuple):
-        yield from verdict_row(sources, path, matrix, row)
+    elif row is not None:
+        yield from verdict_row(sources.recorded(clause.side), path, row)
     elif clause.profiles == ["as-written"]:
         yield "**Results:** none; real releases are judged in the profile default."
 
@@ -183,25 +185,24 @@ def _doubt(sources: Sources, path: str, clause: Clause) -> Iterator[str]:
         yield f"- A broker with a fault, {code(name)}: {prose(mutant.fault.rstrip('.'))}. Found by {killers}{others}"
 
 
-def verdict_row(sources: Sources, path: str, matrix: Matrix, cells: list[Cell] | tuple[Cell, ...]) -> Iterator[str]:
-    """Write the verdict of each release on one clause: a row of marks, then the reasons, equal ones together.
+def verdict_row(recorded: Sequence[Released], path: str, cells: Sequence[Cell]) -> Iterator[str]:
+    """Write the verdict of each release or client on one clause: a row of marks, then the reasons, equal ones together.
 
     The reason of a NOT-APPLICABLE is only in a tool tip.
 
     Args:
-        sources: Everything.
+        recorded: Whose columns the cells belong to.
         path: The page.
-        matrix: Whose columns the cells belong to.
         cells: One for each column.
     """
     marks = [
         verdict_mark(cell.verdict, released.name, "; ".join(dict.fromkeys(one.text for one in cell.reasons if one.text)))
-        for released, cell in zip(sources.released, cells, strict=True)
+        for released, cell in zip(recorded, cells, strict=True)
     ]
     yield f'<p class="pc-verdicts">{" ".join(marks)}</p>'
     yield ""
     alike: dict[tuple[str, str, str], list[str]] = {}
-    for released, cell in zip(sources.released, cells, strict=True):
+    for released, cell in zip(recorded, cells, strict=True):
         if cell.verdict in _QUIET:
             continue
         for text in dict.fromkeys(one.text for one in cell.reasons if one.text):
@@ -209,7 +210,7 @@ def verdict_row(sources: Sources, path: str, matrix: Matrix, cells: list[Cell] |
             alike.setdefault((cell.verdict, text, link_), []).append(released.name)
     for (verdict, text, target), names in alike.items():
         yield f"- {', '.join(names)}, {_WORDS.get(verdict, verdict.lower())}: {plain(text)}{_source_of(path, target)}"
-    if not matrix.columns:
+    if not recorded:
         yield "**Results:** none are recorded."
 
 

@@ -8,19 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from conformance.site.markup import Page, code, joined, link, plain, table
+from conformance.site.sources import CLIENTS as TITLES
 from conformance.site.sources import REPOSITORY
 
 RESULTS: Final = REPOSITORY / "conformance" / "interop.json"
 PATH: Final = "reference/interop.md"
 TITLE: Final = "Stock clients"
-CLIENTS: Final = {
-    "java": "Java 4.2.4",
-    "java_v5": "Java V5 5.0.0-M1",
-    "python": "Python 3.13.0",
-    "go": "Go 0.19.0",
-    "flex": "pulsar-flex 1.1.1",
-    "rust": "Rust 6.9.1",
-}
+_VERSIONS: Final = {"java": "4.2.4", "java_v5": "5.0.0-M1", "python": "3.13.0", "go": "0.19.0", "flex": "1.1.1", "rust": "6.9.1"}
+CLIENTS: Final = {name: f"{title} {_VERSIONS[name]}" for name, title in TITLES.items()}
 """The clients, in the order of the columns."""
 REFERENCE: Final = "reference"
 _SIGNS: Final = {"passed": "yes", "not offered": "–", "skipped": "skipped", "failed": "**no**"}

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from conformance import mutation
 from conformance.engine import log
 from conformance.engine.model import Baseline, Clause, Register
+from conformance.engine.step import Role
 from conformance.judging.baseline import load_baseline
 from conformance.names import HOME
 from conformance.report.model import Report, build_report
@@ -23,6 +24,8 @@ from conformance.suite import Suite, load_suite
 
 REPOSITORY = HOME.parent
 KILLED = HOME / "mutants" / "killed"
+CLIENTS = {"java": "Java", "java_v5": "Java V5", "python": "Python", "go": "Go", "flex": "pulsar-flex", "rust": "Rust"}
+"""What the clients that the suite drives are called, in the order of columns."""
 
 
 class Mutant(BaseModel):
@@ -90,6 +93,7 @@ class Sources:
         released: The recorded implementations, oldest release first.
         texts: The text of each transcript as it stands in its file, by case.
         doubt: How the cases themselves were tested, if that is to be shown.
+        clients: The recorded clients.
     """
 
     suite: Suite
@@ -97,6 +101,11 @@ class Sources:
     released: Sequence[Released]
     texts: Mapping[str, str]
     doubt: Doubt | None = None
+    clients: Sequence[Released] = ()
+
+    def recorded(self, side: Role) -> Sequence[Released]:
+        """Return the recorded implementations of one side."""
+        return self.clients if side == "client" else self.released
 
     @cached_property
     def illustrating(self) -> list[Released]:
@@ -143,29 +152,39 @@ class Sources:
         return grouped
 
 
-def load_sources(home: Path = HOME, recordings: Path = recorder.HOME, doubted: bool = False) -> Sources:
+def load_sources(
+    home: Path = HOME, recordings: Path = recorder.HOME, doubted: bool = False, client_recordings: Path = recorder.CLIENT_HOME
+) -> Sources:
     """Read everything.
 
     Args:
         home: A folder that holds `clauses` and `transcripts`.
         recordings: A folder with a folder for each recorded target.
         doubted: Show also how the cases themselves were tested; damaging the logs takes half a minute.
+        client_recordings: A folder with a folder for each recorded client.
     """
     suite = load_suite(home)
     names = [path.stem for path in sorted((home / "clauses").glob("*.yaml"))]
-    released = []
-    for run in recorder.load_completed(suite, recordings):
-        target = run.header.target
-        baseline = load_baseline(target)
-        day = date.fromisoformat(run.header.started[:10])
-        released.append(Released(run.header.release or target, build_report(suite, run, baseline, day), baseline))
+    clients = {one.report.run.header.target.removeprefix("client:"): one for one in _released(suite, client_recordings)}
     return Sources(
         suite,
         dict(zip(names, suite.registers, strict=True)),
-        released,
+        _released(suite, recordings),
         {case: (home / "transcripts" / f"{case}.yaml").read_text(encoding="utf-8") for case in suite.transcripts},
         load_doubt(suite) if doubted else None,
+        [clients[name] for name in sorted(clients, key=[*CLIENTS, *clients].index)],
     )
+
+
+def _released(suite: Suite, recordings: Path) -> list[Released]:
+    released = []
+    for run in recorder.load_completed(suite, recordings):
+        target, version = run.header.target, run.header.server_version.rpartition(" ")[2]
+        baseline = load_baseline(target)
+        day = date.fromisoformat(run.header.started[:10])
+        title = f"{CLIENTS.get(target.removeprefix('client:'), target)} {version}" if run.header.role == "client" else target
+        released.append(Released(run.header.release or title, build_report(suite, run, baseline, day), baseline))
+    return released
 
 
 def load_doubt(suite: Suite) -> Doubt:

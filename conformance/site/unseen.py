@@ -22,22 +22,19 @@ TITLE: Final = "Unseen, in lists"
 def unseen_page(sources: Sources) -> Page:
     """Return the page."""
     clauses = sources.suite.clauses.values()
-    untested = [clause for clause in clauses if clause.excluded and clause.side == "broker"]
-    of_clients = [clause for clause in clauses if clause.excluded and clause.side == "client"]
+    untested = sorted((clause for clause in clauses if clause.excluded), key=lambda one: one.side)
     freedoms, fields = load_freedoms(), load_differences().fields
     lines = [
         f"# {TITLE}",
         "",
         f"What {link(PATH, 'unseen.md', 'What remains unseen')} speaks of, as it is today.",
         "",
-        "## Clauses of the broker without a case",
+        "## Clauses without a case",
         "",
         *table(
-            ["clause", "level", "why"],
-            ((clause_link(sources, PATH, one.id), level_mark(one.level), prose(one.excluded or "")) for one in untested),
+            ["clause", "side", "level", "why"],
+            ((clause_link(sources, PATH, one.id), one.side, level_mark(one.level), prose(one.excluded or "")) for one in untested),
         ),
-        "",
-        f"No run tests {len(of_clients)} clauses about clients, since clients can't be targets yet.",
         "",
         "## Commands that no case sends or expects",
         "",

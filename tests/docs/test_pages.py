@@ -109,7 +109,7 @@ def test_published_rows_of_mutants_are_read(tmp_path):
 
 
 def test_pages_without_recordings(tmp_path):
-    made = pages(load_sources(recordings=tmp_path))
+    made = pages(load_sources(recordings=tmp_path, client_recordings=tmp_path))
     assert all("pc-verdicts" not in page.text for page in made if page.path.startswith("reference/c"))
 
 

@@ -178,7 +178,7 @@ func hello() any {
 	slices.Sort(names)
 	return map[string]any{
 		"protocol": 1, "client": "pulsar-client-go", "version": version, "language": "Go",
-		"capabilities": []string{"pattern-consumers", "partition-polling"}, "verbs": names,
+		"capabilities": []string{"pattern-consumers", "partition-polling", "without-flags"}, "verbs": names,
 	}
 }
 

@@ -150,7 +150,8 @@ public class Driver {
     private Object hello() {
         return Map.of(
             "protocol", 1, "client", "pulsar-client", "version", PulsarVersion.getVersion(), "language", "Java",
-            "capabilities", List.of("pattern-consumers", "pattern-hash", "pattern-watch", "pattern-reconcile", "partition-polling"),
+            "capabilities", List.of(
+                "pattern-consumers", "pattern-hash", "pattern-watch", "pattern-reconcile", "partition-polling", "without-flags"),
             "verbs", verbs.keySet());
     }
 
