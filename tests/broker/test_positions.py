@@ -129,7 +129,7 @@ def test_the_first_message_at_a_time(peer, time, entry, ledger):
 
 
 EXPIRED = [
-    ("", position(2), 204, 2), ("", position(2, excluded=True), 204, 1), ("", position(9), 204, 0), ("/1", None, 204, 0), ("/997", None, 204, 1), ("/2000", None, 204, 5),
+    ("", position(2), 204, 2), ("", position(2, excluded=True), 204, 1), ("", position(9), 409, 5), ("/1", None, 204, 0), ("/997", None, 204, 1), ("/2000", None, 204, 5),
 ]  # fmt: skip
 
 

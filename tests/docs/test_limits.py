@@ -138,6 +138,7 @@ PROVOKED: Mapping[str, Callable[[], Answer]] = {
     "permissions on topics or subscriptions in that body": lambda: admin(
         "PUT", "namespaces/public/n", {"auth_policies": {"destination_auth": {"t": {"r": ["consume"]}}}}
     ),
+    "a policy of a topic for all clusters": lambda: admin("GET", "persistent/public/default/t/retention", isGlobal="true"),
     "a backlog quota by time": lambda: admin("POST", "namespaces/public/default/backlogQuota", QUOTA, backlogQuotaType="message_age"),
     "a backlog quota that drops messages": lambda: admin("POST", "namespaces/public/default/backlogQuota", QUOTA),
     "a connection beyond `brokerMaxConnections`": lambda: connected("a", "b", brokerMaxConnections="1"),

@@ -131,12 +131,18 @@ class NamespaceAdmin(AdminPart):
         boundaries = bundles.texts(self._namespace(namespace).bundles)
         return {"boundaries": boundaries, "numBundles": len(boundaries) - 1}
 
-    def unload_bundle(self, namespace: str, bundle: str) -> None:
-        """Disconnect the producers and consumers of all topics of a bundle; in a cluster another broker gets it."""
+    def unload_bundle(self, namespace: str, bundle: str, *, destination: str | None = None) -> None:
+        """Disconnect the producers and consumers of all topics of a bundle; in a cluster another broker gets it, or the named one."""
         boundaries = self._namespace(namespace).bundles
         if bundle not in bundles.ranges(boundaries):
             raise AdminRefused(412, f"{bundle} is no bundle of {namespace}, which has {', '.join(bundles.ranges(boundaries))}")
-        self._broker.members.release(namespace, bundle)
+        members = self._broker.members
+        chosen = next((one for one in members.running if one.broker_id == destination), None)
+        if destination and chosen is None:
+            raise AdminRefused(409, "Not allowed unload namespace bundle to inactive destination broker")
+        members.release(namespace, bundle)
+        if chosen is not None:
+            members.give(namespace, bundle, chosen)
         for topic in self._all_topics(namespace):
             if bundles.bundle_of(topic, boundaries) == bundle:
                 self._broker.unload(parse_topic(topic))
