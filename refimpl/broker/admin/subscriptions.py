@@ -82,17 +82,25 @@ class SubscriptionAdmin(AdminPart):
 
     def expire_old_messages(self, topic: str, subscription: str, seconds: int) -> None:
         """Acknowledge what was published that many seconds ago, or earlier."""
-        for found in self._subscriptions(topic, subscription):
-            if next(found.unacknowledged(), None) is None:
-                raise AdminRefused(
-                    409, f"Expire message by timestamp not issued on topic {found.topic.name.full}: {subscription} has no backlog"
-                )
-            self._broker.upkeep.expire(found, seconds)
+        self._expire(self._subscriptions(topic, subscription), seconds)
 
     def expire_in_all_subscriptions(self, topic: str, seconds: int) -> None:
         """Do the same in all subscriptions."""
-        for found in [one for part in self._topics(topic) for one in part.subscriptions.values()]:
+        if not self._name(topic).persistent:
+            raise AdminRefused(405, "Expire messages for all subscriptions on a non-persistent topic is not allowed")
+        self._expire([one for part in self._topics(topic) for one in part.subscriptions.values()], seconds)
+
+    def _expire(self, subscriptions: list[Subscription], seconds: int) -> None:
+        """Let messages expire in subscriptions. One without a backlog is refused, and does not keep others from it."""
+        refused = [one for one in subscriptions if next(one.unacknowledged(), None) is None]
+        for found in subscriptions:
             self._broker.upkeep.expire(found, seconds)
+        for found in refused:
+            raise AdminRefused(
+                409,
+                f"Expire message by timestamp not issued on topic {found.topic.name.full} for subscription {found.name} "
+                "due to ongoing message expiration not finished or subscription almost catch  up.",
+            )
 
     def reset_cursor(
         self, topic: str, subscription: str, position: tuple[int, int], *, batch_index: int = -1, excluded: bool = False

@@ -195,6 +195,8 @@ class TopicAdmin(AdminPart):
 
     def last_message_id(self, topic: str) -> dict[str, int]:
         """Return the id of the last message of a topic."""
+        if self._name(topic).persistent:
+            self._existing(topic)  # which a partitioned topic does not, but its partitions
         found = self._stored(topic, "GetLastMessageId")
         return _id(found, len(found.entries) - 1)
 
