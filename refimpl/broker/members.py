@@ -119,6 +119,10 @@ class Members:
         self._turns[namespace, bundle] += 1
         return self._candidate(namespace, bundle)
 
+    def give(self, namespace: str, bundle: str, member: Member) -> None:
+        """Make a broker the owner of a bundle."""
+        self._owners[namespace][bundle] = member
+
     def forget(self, namespace: str) -> None:
         """Forget the bundles of a namespace that is deleted."""
         for bundle in self._owners.pop(namespace, {}):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from refimpl.broker.unsupported import unsupported
+from refimpl.configuration import Configuration
 from refimpl.names import TopicName
 from refimpl.proposals.refused import AdminRefused
 from refimpl.store import FullLedger
@@ -42,6 +43,7 @@ class Policy:
         method: The method that sets it.
         removable: Whether there is a method that removes it from a namespace.
         unset: What a namespace without it has.
+        default: What counts for a topic if nobody has set it, by the settings of the broker; None: there is no such value.
     """
 
     key: str
@@ -51,6 +53,7 @@ class Policy:
     method: str = "POST"
     removable: bool = True
     unset: Any = None
+    default: Callable[[Configuration], Any] | None = None
 
 
 def _check_retention(value: Any) -> None:
@@ -119,9 +122,29 @@ def _number(value: Any, name: str) -> int:
     return found
 
 
-RETENTION = Policy("retention_policies", _check_retention, "retention", "retention")
-TTL = Policy("message_ttl_in_seconds", _check_seconds, "messageTTL", "messageTTL")
-DEDUPLICATION = Policy("deduplicationEnabled", _check_flag, "deduplication", "deduplicationEnabled")
+def _no_quotas(settings: Configuration) -> dict[str, Any]:
+    limit, policy = settings.backlog_quota_default_limit_bytes, settings.backlog_quota_default_retention_policy
+    return {
+        QUOTA: {"limit": limit, "limitSize": limit, "limitTime": -1, "policy": policy},
+        "message_age": {"limit": -1, "limitSize": -1, "limitTime": -1, "policy": policy},
+    }
+
+
+RETENTION = Policy(
+    "retention_policies",
+    _check_retention,
+    "retention",
+    "retention",
+    default=lambda _: {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0},
+)
+TTL = Policy("message_ttl_in_seconds", _check_seconds, "messageTTL", "messageTTL", default=lambda _: 0)
+DEDUPLICATION = Policy(
+    "deduplicationEnabled",
+    _check_flag,
+    "deduplication",
+    "deduplicationEnabled",
+    default=lambda settings: settings.broker_deduplication_enabled,
+)
 AUTO_CREATION = Policy("autoTopicCreationOverride", _check_auto_creation, "autoTopicCreation")
 AUTO_UPDATE = Policy("is_allow_auto_update_schema", _check_flag, "isAllowAutoUpdateSchema", removable=False, unset=True)
 COMPATIBILITY = Policy(
@@ -132,11 +155,18 @@ COMPATIBILITY = Policy(
     method="PUT",
     removable=False,
     unset="UNDEFINED",
+    default=lambda _: "FULL",
 )
 VALIDATION = Policy(
-    "schema_validation_enforced", _check_flag, "schemaValidationEnforced", "schemaValidationEnforced", removable=False, unset=False
+    "schema_validation_enforced",
+    _check_flag,
+    "schemaValidationEnforced",
+    "schemaValidationEnforced",
+    removable=False,
+    unset=False,
+    default=lambda _: False,
 )
-BACKLOG_QUOTA = Policy("backlog_quota_map", _check_backlog_quota, "backlogQuota", "backlogQuota", unset={})
+BACKLOG_QUOTA = Policy("backlog_quota_map", _check_backlog_quota, "backlogQuota", "backlogQuota", unset={}, default=_no_quotas)
 
 POLICIES = (RETENTION, TTL, DEDUPLICATION, AUTO_CREATION, AUTO_UPDATE, COMPATIBILITY, VALIDATION, BACKLOG_QUOTA)
 
@@ -154,6 +184,15 @@ class Policies:
             return None
         own = namespace.topic_policies.get(name.partitioned, {}).get(policy.key)
         return namespace.policies.get(policy.key) if own is None else own
+
+    def applied(self, name: TopicName, policy: Policy) -> Any:
+        """Return what counts for a topic, whoever has set it."""
+        return self.with_defaults(policy, self.of(name, policy))
+
+    def with_defaults(self, policy: Policy, value: Any) -> Any:
+        """Complete the value of a policy, None if it is not set, by what the broker does by default."""
+        default = policy.default(self._broker.configuration) if policy.default else None
+        return {**default, **(value or {})} if isinstance(default, dict) else default if value is None else value
 
     def auto_creation(self, name: TopicName) -> int | None:
         """Return with how many partitions a missing topic is created, 0: without any; None: it is not created."""

@@ -17,10 +17,9 @@ from refimpl.broker.admin import Admin
 from refimpl.broker.broker import Broker
 from refimpl.broker.members import Member, Members
 from refimpl.broker.policies import BACKLOG_QUOTA, POLICIES, TTL, VALIDATION, Policy
-from refimpl.broker.rest_arguments import ARGUMENTS
+from refimpl.broker.rest_arguments import ARGUMENTS, MODES
 from refimpl.broker.rest_messages import message_response
 from refimpl.broker.unsupported import UNSUPPORTED_BY_LENGTH, unsupported
-from refimpl.names import DOMAINS
 from refimpl.proposals.administration import Access, AdminPath, AdminRequest, AdminResponse, ExtensionRoute
 from refimpl.proposals.refused import AdminRefused
 
@@ -46,7 +45,7 @@ class Route(AdminPath):
         namespace = ARGUMENTS["namespace"](path, request) if "namespace" in path else ""
         if "bundle" in self.arguments:
             return members.owner(namespace, path["bundle"])
-        named = next((one for one in ("topic", "schema_topic") if one in self.arguments), None)
+        named = next((one for one in ("topic", "policy_topic", "schema_topic") if one in self.arguments), None)
         return None if named is None else members.owner_of(namespace, ARGUMENTS[named](path, request))
 
     def carry_out(self, admin: Admin, path: Mapping[str, str], request: AdminRequest) -> object:
@@ -57,8 +56,7 @@ class Route(AdminPath):
 
 
 def _namespace_topics(admin: Admin, namespace: str, mode: str, *, include_system: bool) -> list[str]:
-    domains = {"NON_PERSISTENT": DOMAINS[1:], "ALL": DOMAINS}.get(mode, DOMAINS[:1])
-    return [topic for domain in domains for topic in admin.topics(namespace, domain, include_system=include_system)]
+    return [topic for domain in MODES[mode] for topic in admin.topics(namespace, domain, include_system=include_system)]
 
 
 def _health(admin: Admin) -> AdminResponse:
@@ -109,10 +107,10 @@ def _policy_routes() -> Iterator[Route]:
             yield Route("DELETE", path, Admin.set_policy, ("namespace", one, nothing))
         if one.topic_path is not None:
             path = f"{_TOPIC}/{one.topic_path}"
-            yield Route("GET", f"{path}{ending}", _topic_policy, ("topic", one), ("applied",))
-            yield Route(one.method, path, Admin.set_topic_policy, ("topic", one, "message_ttl" if one is TTL else body))
+            yield Route("GET", f"{path}{ending}", _topic_policy, ("policy_topic", one), ("applied",))
+            yield Route(one.method, path, Admin.set_topic_policy, ("policy_topic", one, "message_ttl" if one is TTL else body))
             if one is not VALIDATION:
-                yield Route("DELETE", path, Admin.set_topic_policy, ("topic", one, nothing))
+                yield Route("DELETE", path, Admin.set_topic_policy, ("policy_topic", one, nothing))
 
 
 _BY_ANY_BROKER = (
@@ -160,7 +158,7 @@ ROUTES = (
     Route("DELETE", _NAMESPACE, Admin.delete_namespace, _NS, ("force",)),
     Route("PUT", f"{_NAMESPACE}/unload", Admin.unload_namespace, _NS),
     Route("GET", f"{_NAMESPACE}/bundles", Admin.bundles, _NS),
-    Route("PUT", f"{_NAMESPACE}/{{bundle}}/unload", Admin.unload_bundle, ("namespace", "bundle")),
+    Route("PUT", f"{_NAMESPACE}/{{bundle}}/unload", Admin.unload_bundle, ("namespace", "bundle"), ("destination",)),
     Route("POST", f"{_NAMESPACE}/clearBacklog", Admin.clear_backlog, _NS),
     Route("POST", f"{_NAMESPACE}/clearBacklog/{{subscription}}", Admin.clear_backlog, ("namespace", "subscription")),
     Route("GET", f"{_NAMESPACE}/replication", Admin.replication_clusters, _NS),
@@ -170,12 +168,12 @@ ROUTES = (
     Route("POST", f"{_NAMESPACE}/permissions/{{role}}", Admin.grant_permission, ("namespace", "role", "actions")),
     Route("DELETE", f"{_NAMESPACE}/permissions/{{role}}", Admin.revoke_permission, ("namespace", "role")),
     *_policy_routes(),
-    Route("GET", _TOPICS, Admin.topics, ("namespace", "domain"), ("include_system",)),
+    Route("GET", _TOPICS, Admin.topics, ("namespace", "domain"), ("include_system", "in_bundle")),
     Route("GET", f"{_TOPICS}/partitioned", Admin.partitioned_topics, ("namespace", "domain"), ("include_system",)),
     Route("PUT", _TOPIC, Admin.create_topic, ("topic", "new_properties")),
     Route("DELETE", _TOPIC, Admin.delete_topic, _T, ("force",)),
     Route("PUT", f"{_TOPIC}/unload", Admin.unload_topic, _T),
-    Route("GET", f"{_TOPIC}/partitions", Admin.partitioned_metadata, _T, access="lookup"),
+    Route("GET", f"{_TOPIC}/partitions", Admin.partitioned_metadata, _T, ("create",), access="lookup"),
     Route("PUT", f"{_TOPIC}/partitions", Admin.create_partitioned_topic, ("topic", "partitions", "metadata_properties")),
     Route("POST", f"{_TOPIC}/partitions", Admin.update_partitioned_topic, ("topic", "partitions")),
     Route("DELETE", f"{_TOPIC}/partitions", Admin.delete_partitioned_topic, _T, ("force",)),
@@ -206,7 +204,7 @@ ROUTES = (
     Route("POST", f"{_SUBSCRIPTION}/expireMessages", Admin.expire_messages, (*_S, "position"), ("excluded",)),
     Route("POST", f"{_SUBSCRIPTION}/expireMessages/{{seconds}}", Admin.expire_old_messages, (*_S, "seconds")),
     Route("POST", f"{_TOPIC}/all_subscription/expireMessages/{{seconds}}", Admin.expire_in_all_subscriptions, ("topic", "seconds")),
-    Route("POST", f"{_SUBSCRIPTION}/resetcursor", Admin.reset_cursor, (*_S, "position"), ("excluded",)),
+    Route("POST", f"{_SUBSCRIPTION}/resetcursor", Admin.reset_cursor, (*_S, "position"), ("batch_index", "excluded")),
     Route("POST", f"{_SUBSCRIPTION}/resetcursor/{{timestamp}}", Admin.reset_cursor_to_time, (*_S, "timestamp")),
     Route("GET", f"{_SUBSCRIPTION}/position/{{count}}", _peek_message, (*_S, "count")),
     Route("GET", f"{_SCHEMAS}/schema", Admin.schema, ("schema_topic", "nothing")),
@@ -214,7 +212,7 @@ ROUTES = (
     Route("GET", f"{_SCHEMAS}/schemas", Admin.schemas, ("schema_topic",)),
     Route("POST", f"{_SCHEMAS}/schema", Admin.add_schema, ("schema_topic", "schema_type", "schema_definition", "properties")),
     Route("DELETE", f"{_SCHEMAS}/schema", Admin.delete_schema, ("schema_topic",)),
-    Route("GET", _LOOKUP, Admin.lookup, _T, access="lookup"),
+    Route("GET", _LOOKUP, Admin.lookup, _T, ("listener",), access="lookup"),
     Route("GET", f"{_LOOKUP}/bundle", _topic_bundle, _T, access="lookup"),
 )
 """All routes of the interface."""

@@ -9,9 +9,12 @@ from typing import Any
 from refimpl.broker.policies import QUOTA
 from refimpl.broker.topic import LATEST
 from refimpl.broker.unsupported import unsupported
+from refimpl.names import DOMAINS
 from refimpl.proposals.administration import AdminRequest
 from refimpl.proposals.refused import AdminRefused
 
+MODES = {"PERSISTENT": DOMAINS[:1], "NON_PERSISTENT": DOMAINS[1:], "ALL": DOMAINS}
+"""The domains of the topics in a list, by its mode."""
 _DIGITS = 19
 """Number of digits from which a number may be too large for Java."""
 
@@ -58,11 +61,35 @@ def _partitions(_: Mapping[str, str], request: AdminRequest) -> int:
 
 
 def _position(_: Mapping[str, str], request: AdminRequest) -> tuple[int, int]:
-    body = request.table()
-    place = body.get("ledgerId", LATEST), body.get("entryId", LATEST)
-    if not all(type(one) is int and -1 <= one <= LATEST for one in place):
-        raise AdminRefused(HTTPStatus.BAD_REQUEST, f"ledgerId and entryId have to be numbers from -1 to {LATEST}")
+    default = LATEST if request.json() is None else 0
+    return _place("ledgerId", default)(_, request), _place("entryId", default)(_, request)
+
+
+def _place(name: str, default: int) -> Callable[[Mapping[str, str], AdminRequest], int]:
+    def place(_: Mapping[str, str], request: AdminRequest) -> int:
+        found = request.table().get(name, default)
+        if type(found) is not int or not -1 <= found <= LATEST:
+            raise AdminRefused(HTTPStatus.BAD_REQUEST, f"{name} has to be a number from -1 to {LATEST}")
+        return found
+
     return place
+
+
+def _mode(_: Mapping[str, str], request: AdminRequest) -> str:
+    found = request.query.get("mode") or "PERSISTENT"
+    if found not in MODES:
+        raise AdminRefused(HTTPStatus.NOT_FOUND, f"{found!r} is none of {', '.join(MODES)}")
+    return found
+
+
+def _policy_topic(found: Mapping[str, str], request: AdminRequest) -> str:
+    if _flag("isGlobal")(found, request):
+        raise unsupported("A policy of all clusters")
+    return _topic(found, request)
+
+
+def _topic(found: Mapping[str, str], _: AdminRequest) -> str:
+    return f"{found['domain']}://{found['tenant']}/{found['namespace']}/{found['topic']}"
 
 
 def _properties(found: object) -> dict[str, str]:
@@ -91,7 +118,8 @@ def _text(value: object, what: str) -> str:
 ARGUMENTS: Mapping[str, Callable[[Mapping[str, str], AdminRequest], Any]] = {
     **{name: _segment(name) for name in ("bundle", "cluster", "domain", "role", "subscription", "tenant")},
     "namespace": lambda found, _: f"{found['tenant']}/{found['namespace']}",
-    "topic": lambda found, _: f"{found['domain']}://{found['tenant']}/{found['namespace']}/{found['topic']}",
+    "topic": _topic,
+    "policy_topic": _policy_topic,
     "count": lambda found, _: _number(found["count"], "a number of messages"),
     "timestamp": lambda found, _: _number(found["timestamp"].removeprefix("-"), "a time") * (-1 if found["timestamp"][0] == "-" else 1),
     "seconds": lambda found, _: _number(found["seconds"], "a number of seconds"),
@@ -100,7 +128,11 @@ ARGUMENTS: Mapping[str, Callable[[Mapping[str, str], AdminRequest], Any]] = {
     "version": lambda found, _: _number(found["version"], "a schema version"),
     "nothing": lambda _, __: None,
     "body": lambda _, request: request.json(),
-    "mode": lambda _, request: request.query.get("mode", "PERSISTENT"),
+    "mode": _mode,
+    "in_bundle": lambda _, request: request.query.get("bundle"),
+    "destination": lambda _, request: request.query.get("destinationBroker"),
+    "listener": lambda _, request: request.query.get("listenerName"),
+    "create": _flag("checkAllowAutoCreation"),
     "force": _flag("force"),
     "applied": _flag("applied"),
     "include_system": _flag("includeSystemTopic"),
@@ -115,12 +147,13 @@ ARGUMENTS: Mapping[str, Callable[[Mapping[str, str], AdminRequest], Any]] = {
     "actions": lambda _, request: _texts(request.json(), "the body"),
     "partitions": _partitions,
     "position": _position,
+    "batch_index": _place("batchIndex", -1),
     "excluded": lambda _, request: bool(request.table().get("excluded")),
     "properties": lambda _, request: _properties(request.table().get("properties") or {}),
     "metadata_properties": _metadata_properties,
     "new_properties": lambda _, request: _properties(request.table()),
     "key": lambda _, request: request.query.get("key", ""),
-    "latest": lambda _, request: request.query.get("initialPosition", "latest") == "latest",
+    "latest": lambda _, request: request.query.get("initialPosition") != "earliest",
     "message_position": lambda _, request: _number(request.query.get("messagePosition", "1"), "a number of messages"),
     "schema_topic": lambda found, _: f"persistent://{found['tenant']}/{found['namespace']}/{found['topic']}",
     "schema_type": lambda _, request: _text(request.table().get("type"), "type"),

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from refimpl.broker import Member
+from refimpl.broker.log import Log
 from refimpl.broker.rest import refusal
 from refimpl.net.driver import Driver
 from refimpl.net.listener import Listener, Room
@@ -28,7 +29,20 @@ _JSON_TYPE = re.compile(r"application/([-.a-z]+\+)?json")
 _SHUTDOWN_SECONDS = 1.0
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 
-_SILENT = logging.Logger("refimpl.net.admin_http", logging.CRITICAL + 1)
+
+class _Unreadable(logging.Handler):
+    """Writes what can't be read as HTTP into the log of the broker, where all other refusals are."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        whose = str(*record.args) if isinstance(record.args, tuple) and len(record.args) == 1 else ""
+        if error is not None:
+            reason = str(getattr(error, "message", error)).partition("\n")[0].rstrip(":")
+            self._log.refused("an HTTP request", str(getattr(error, "code", 500)), reason or type(error).__name__, whose)
 
 
 class _Counting(web.Server):
@@ -63,7 +77,9 @@ class AdminServer:
         self._local = True
         self._room = Room(settings.max_http_server_connections)
         sizes = {"max_line_size": 2 * self._head, "max_field_size": 2 * self._head}
-        server = _Counting(self._room, self._answer, access_log=None, logger=_SILENT, keepalive_timeout=self._idle, **sizes)
+        logger = logging.Logger(__name__)
+        logger.addHandler(_Unreadable(driver.broker.log))
+        server = _Counting(self._room, self._answer, access_log=None, logger=logger, keepalive_timeout=self._idle, **sizes)
         self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
 
     async def listen(self, listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:

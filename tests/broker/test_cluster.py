@@ -96,6 +96,19 @@ def test_an_unload_moves_a_bundle_with_what_is_unacknowledged(broker: Broker):
     assert first.subscribe(topic).error == ServiceNotReady
 
 
+@pytest.mark.parametrize("destination", [LEADER, SECOND])
+def test_a_bundle_is_unloaded_to_a_broker_that_is_named(broker: Broker, destination: Member):
+    topic = topic_of(broker, SECOND)
+    path = f"/admin/v2/namespaces/{topic.removeprefix('persistent://').removesuffix('/t')}/0x00000000_0xffffffff/unload"
+    producer = Peer(broker, member=SECOND)
+    producer.producer(topic)
+    assert ask(broker, SECOND, "PUT", path, destinationBroker="nowhere:1")[0] == 409
+    assert producer.answers() == []
+    assert ask(broker, SECOND, "PUT", path, destinationBroker=destination.broker_id)[0] == 204
+    assert [type(one).__name__ for one in producer.answers()] == ["CommandCloseProducer"]
+    assert look_up(broker, LEADER, topic) == (CONNECT, destination.service_url, True)
+
+
 @pytest.mark.parametrize(
     ("method", "rest", "moved"),
     [

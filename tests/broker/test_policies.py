@@ -331,6 +331,43 @@ def test_a_namespace_without_policies(peer, body):
     assert ask(peer.broker, "GET", f"{NEW}/schemaCompatibilityStrategy") == (200, "UNDEFINED")
 
 
+QUOTAS = {
+    kind: {"limit": size, "limitSize": size, "limitTime": -1, "policy": "producer_exception"}
+    for kind, size in (("destination_storage", 5), ("message_age", -1))
+}
+SMALL = {"limitSize": 1, "limitTime": -1, "policy": "producer_request_hold"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "default", "value"),
+    [
+        ("retention", {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}, {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1}),
+        ("messageTTL", 0, 60),
+        ("deduplication", True, False),
+        ("schemaCompatibilityStrategy", "FULL", "BACKWARD"),
+        ("schemaValidationEnforced", False, True),
+        ("backlogQuota", QUOTAS, {**QUOTAS, "destination_storage": SMALL}),
+    ],
+)
+def test_what_counts_for_a_topic_is_told(policy, default, value):
+    settings = {"backlogQuotaDefaultLimitBytes": "5", "backlogQuotaDefaultRetentionPolicy": "producer_exception"}
+    broker = make_broker(brokerDeduplicationEnabled="true", **settings)
+    ask(broker, "PUT", ADMIN_TOPIC)
+    place = f"{ADMIN_TOPIC}/{'deduplicationEnabled' if policy == 'deduplication' else policy}{'Map' * (policy == 'backlogQuota')}"
+    assert ask(broker, "GET", f"{place}?applied=true") == (200, default)
+    method = "PUT" if policy == "schemaCompatibilityStrategy" else "POST"
+    assert ask(broker, method, f"{NAMESPACE}/{policy}", SMALL if policy == "backlogQuota" else value)[0] == 204
+    assert ask(broker, "GET", f"{place}?applied=true") == (200, value)
+    if policy == "backlogQuota":
+        assert ask(broker, "GET", f"{NAMESPACE}/backlogQuotaMap") == (200, value)
+
+
+@pytest.mark.parametrize(("number", "bundles"), [(-1, 4), (0, 4), (1, 1), (3, 3)])
+def test_a_namespace_has_as_many_bundles_as_it_is_given(peer, number, bundles):
+    give(peer, "/admin/v2/namespaces/public/n", {"bundles": {"numBundles": number}}, "PUT")
+    assert ask(peer.broker, "GET", "/admin/v2/namespaces/public/n/bundles")[1]["numBundles"] == bundles
+
+
 def test_a_namespace_is_created_with_its_policies(peer):
     policies = {
         "retention_policies": retention(1, 2), "message_ttl_in_seconds": 5, "deduplicationEnabled": True, "is_allow_auto_update_schema": False,

@@ -129,7 +129,7 @@ def test_the_first_message_at_a_time(peer, time, entry, ledger):
 
 
 EXPIRED = [
-    ("", position(2), 204, 2), ("", position(2, excluded=True), 204, 1), ("", position(9), 204, 0), ("/1", None, 204, 0), ("/997", None, 204, 1), ("/2000", None, 204, 5),
+    ("", position(2), 204, 2), ("", position(2, excluded=True), 204, 1), ("", position(9), 409, 5), ("/1", None, 204, 0), ("/997", None, 204, 1), ("/2000", None, 204, 5),
 ]  # fmt: skip
 
 
@@ -183,6 +183,7 @@ OF_PARTITIONED_TOPICS = [
     ("GET", "subscription/s/position/1", 405, "Peek messages on a partitioned topic is not allowed"),
     ("POST", "subscription/none/resetcursor/0", 404, "Subscription none not found for topic persistent://public/default/p"),
     ("GET", "internalStats", 404, "Topic persistent://public/default/p not found"),
+    ("GET", "lastMessageId", 404, "Topic persistent://public/default/p not found"),
     ("POST", "subscription/s/resetcursor/0", 204, None), ("POST", "subscription/s/skip_all", 204, None), ("DELETE", "truncate", 204, None), ("POST", "trim", 204, None),
     ("POST", "createMissedPartitions", 204, None), ("GET", "subscription/s/properties", 200, None), ("GET", "internal-info", 200, None), ("GET", "partitioned-internalStats", 200, None),
 ]  # fmt: skip
@@ -200,10 +201,31 @@ OF_OTHERS = [
     ("non-persistent", "PUT", "properties", 406, "Need to provide a persistent topic name"),
     ("non-persistent", "DELETE", "truncate", 412, "unsupport truncate"),
     ("non-persistent", "POST", "trim", 405, "Trim on a non-persistent topic is not allowed"),
+    (
+        "non-persistent",
+        "POST",
+        "all_subscription/expireMessages/1",
+        405,
+        "Expire messages for all subscriptions on a non-persistent topic is not allowed",
+    ),
     ("non-persistent", "GET", "lastMessageId", 405, "GetLastMessageId on a non-persistent topic is not allowed"),
     ("non-persistent", "GET", "messageid/0", 405, "Get message ID by timestamp on a non-persistent topic is not allowed"),
     ("non-persistent", "PUT", "subscription/s", 400, "Create subscription on non-persistent topic can only be done through client"),
 ]
+
+
+def test_messages_expire_in_all_subscriptions_that_have_some(peer):
+    peer.broker.tick(1000.5)
+    ask(peer.broker, "POST", f"{SUBSCRIPTION}/resetcursor/0")
+    ask(peer.broker, "PUT", f"{PATH}/subscription/a-caught-up")
+    status, body = ask(peer.broker, "POST", f"{PATH}/all_subscription/expireMessages/1")
+    assert (status, "for subscription a-caught-up due to" in body["reason"]) == (409, True)
+    assert peer.broker.loaded(TOPIC).subscriptions["s"].backlog == 0
+
+
+@pytest.mark.parametrize("path", ["namespaces/public/a%20b/bundles", "persistent/public/a%20b", "namespaces/public/a%2Fb/topics"])
+def test_a_name_that_no_namespace_has(peer, path):
+    assert ask(peer.broker, "GET", f"/admin/v2/{path}") == (412, {"reason": "Namespace name is not valid"})
 
 
 @pytest.mark.parametrize(("method", "rest", "status", "reason"), OF_PARTITIONED_TOPICS)

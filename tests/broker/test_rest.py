@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from itertools import pairwise
 from urllib.parse import quote
 
 import jwt
@@ -165,7 +166,7 @@ def publish(broker: Broker, *metadata: MessageMetadata) -> None:
     session.receive(encode_frame(command("connect", client_version="x", protocol_version=21)), 0.0)
     session.receive(encode_frame(command("producer", topic=T, producer_id=1, request_id=1)), 0.0)
     for number, one in enumerate(metadata):
-        send = command("send", producer_id=1, sequence_id=number, num_messages=1)
+        send = command("send", producer_id=1, sequence_id=number, num_messages=one.num_messages_in_batch)
         session.receive(encode_frame(send, encode_payload(one, b"hello %d" % number)), 0.0)
     session.eof(0.0)
 
@@ -341,17 +342,161 @@ def test_poison_is_refused_and_changes_nothing(broker, method, path, body):
     assert [ask(broker, "GET", f"/admin/v2/{place}") for place in places] == before
 
 
-@pytest.mark.parametrize(("position", "expected"), [(-1, ["a", "b"]), (0, ["b"]), (1, []), (2**63 - 1, [])])
-def test_positions_from_the_first_to_beyond_the_last(broker, position, expected):
+SUBSCRIPTION = f"/admin/v2/persistent/{NS}/t/subscription/s"
+EARLIEST, END = {"ledgerId": -1, "entryId": -1}, {"ledgerId": 2**63 - 1, "entryId": 2**63 - 1}
+OWN = "the ledger of the topic"
+
+
+def own(broker: Broker, body: dict[str, object] | None) -> dict[str, object] | None:
+    """Put the id of the topic's ledger, to which a number may be added, into a position."""
+    if body is None or not isinstance(body.get("ledgerId"), tuple):
+        return body
+    return {**body, "ledgerId": broker.loaded(T).stored.ledger_id + body["ledgerId"][1]}
+
+
+def place(entry: int, ledger: int = 0, **more: object) -> dict[str, object]:
+    return {"ledgerId": (OWN, ledger), "entryId": entry, **more}
+
+
+def with_messages(broker: Broker) -> Peer:
     call(broker, "create_topic", {"topic": T})
     peer = Peer(broker)
     peer.producer()
-    peer.publish("a", "b")
+    peer.publish("a", "b", "c")
     peer.frames()
-    body = {"ledgerId": broker.loaded(T).stored.ledger_id, "entryId": position}
-    assert ask(broker, "PUT", f"/admin/v2/persistent/{NS}/t/subscription/s", body)[0] == 204
+    return peer
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (None, ""),
+        ({}, "abc"),
+        (EARLIEST, "abc"),
+        (END, ""),
+        (place(-1), "abc"),
+        (place(0), "abc"),
+        (place(1), "bc"),
+        (place(1, excluded=True), "bc"),
+        (place(3), ""),
+        (place(2**63 - 1), ""),
+        (place(1, ledger=-1), "abc"),
+        (place(0, ledger=1), ""),
+    ],
+)
+def test_a_subscription_begins_with_the_message_that_an_administrator_names(broker, body, expected):
+    peer = with_messages(broker)
+    assert ask(broker, "PUT", SUBSCRIPTION, own(broker, body))[0] == 204
     peer.subscribe()
-    assert peer.flow(10) == expected
+    assert peer.flow(10) == [*expected]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, "abc"),
+        (EARLIEST, "abc"),
+        (END, ""),
+        (place(-1), "abc"),
+        (place(-1, excluded=True), "abc"),
+        (place(1), "bc"),
+        (place(1, batchIndex=3), "bc"),
+        (place(1, excluded=True), "c"),
+        (place(2, excluded=True), ""),
+        (place(99), ""),
+        (place(1, ledger=-1), "abc"),
+        (place(0, ledger=1), ""),
+    ],
+)
+def test_a_reset_to_a_message(broker, body, expected):
+    peer = with_messages(broker)
+    assert ask(broker, "PUT", SUBSCRIPTION, own(broker, place(1)))[0] == 204
+    assert ask(broker, "POST", f"{SUBSCRIPTION}/resetcursor", own(broker, body))[0] == 204
+    peer.subscribe()
+    assert peer.flow(10) == [*expected]
+
+
+@pytest.mark.parametrize(
+    ("index", "excluded", "expected"),
+    [(-1, False, [[], []]), (0, False, [[], []]), (0, True, [[0b110], []]), (1, False, [[0b110], []]), (2, False, [[0b100], []]),
+     (2, True, [[]]), (3, False, [[]])],
+)  # fmt: skip
+def test_a_reset_into_a_batch(broker, index, excluded, expected):
+    call(broker, "create_topic", T)
+    publish(broker, MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, num_messages_in_batch=3), MessageMetadata(
+        producer_name="p", sequence_id=3, publish_time=1))  # fmt: skip
+    assert ask(broker, "PUT", SUBSCRIPTION, EARLIEST)[0] == 204
+    body = own(broker, place(0, batchIndex=index, excluded=excluded))
+    assert ask(broker, "POST", f"{SUBSCRIPTION}/resetcursor", body)[0] == 204
+    peer = Peer(broker)
+    peer.subscribe()
+    peer.send("flow", consumer_id=1, messagePermits=10)
+    assert [list(frame.command.message.ack_set) for frame in peer.frames()] == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [(EARLIEST, "abc"), ({}, "abc"), (place(-1), "abc"), (place(0), "bc"), (place(0, excluded=True), "c"), (place(2), ""),
+     (place(1, ledger=-1), "abc"), (place(3), None), (END, None), (place(0, ledger=1), None)],
+)  # fmt: skip
+def test_messages_expire_up_to_one_that_is_there(broker, body, expected):
+    peer = with_messages(broker)
+    assert ask(broker, "PUT", SUBSCRIPTION, EARLIEST)[0] == 204
+    status, answer = ask(broker, "POST", f"{SUBSCRIPTION}/expireMessages", own(broker, body))
+    peer.subscribe()
+    if expected is None:
+        assert (status, "invalid message position" in answer["reason"]) == (409, True)
+    else:
+        assert status == 204
+    assert peer.flow(10) == [*("abc" if expected is None else expected)]
+
+
+def test_whoever_looks_up_over_http_may_create_topics(broker):
+    path = f"/admin/v2/persistent/{NS}/t/partitions"
+    assert ask(broker, "GET", path)[0] == 404
+    assert ask(broker, "GET", f"{path}?checkAllowAutoCreation=false")[0] == 404
+    assert ask(broker, "GET", f"{path}?checkAllowAutoCreation=true")[1]["partitions"] == 0
+    assert ask(broker, "GET", f"/admin/v2/persistent/{NS}") == (200, [])
+    broker = Broker(Configuration(allow_auto_topic_creation_type="partitioned", default_num_partitions=3))
+    assert ask(broker, "GET", path)[0] == 404
+    assert ask(broker, "GET", f"{path}?checkAllowAutoCreation=true")[1]["partitions"] == 3
+    assert ask(broker, "GET", path)[1]["partitions"] == 3
+
+
+def test_a_listener_that_there_is_not(broker):
+    path = f"/lookup/v2/topic/persistent/{NS}/t"
+    assert ask(broker, "GET", f"{path}?listenerName=")[0] == 200
+    assert ask(broker, "GET", f"{path}?listenerName=none") == (500, {"reason": "the broker do not have none listener"})
+
+
+def test_topics_of_a_bundle(broker):
+    call(broker, "create_namespace", "public/n")
+    for name in "abcdef":
+        call(broker, "create_topic", f"persistent://public/n/{name}")
+    boundaries = ask(broker, "GET", "/admin/v2/namespaces/public/n/bundles")[1]["boundaries"]
+    found = {}
+    for bundle in map("_".join, pairwise(boundaries)):
+        for topic in ask(broker, "GET", f"/admin/v2/persistent/public/n?bundle={bundle}")[1]:
+            found[topic] = bundle
+            assert ask(broker, "GET", f"/lookup/v2/topic/{topic.replace('://', '/')}/bundle") == (200, bundle.encode())
+    assert sorted(found) == [f"persistent://public/n/{name}" for name in "abcdef"]
+    assert len({*found.values()}) > 1
+    assert ask(broker, "GET", "/admin/v2/persistent/public/n?bundle=none") == (200, [])
+
+
+@pytest.mark.parametrize(("mode", "status"), [("", 200), ("ALL", 200), ("NON_PERSISTENT", 200), ("all", 404), ("NONE", 404)])
+def test_modes_of_a_list(broker, mode, status):
+    assert ask(broker, "GET", f"/admin/v2/namespaces/{NS}/topics?mode={mode}")[0] == status
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+def test_policies_of_all_clusters_are_refused(broker, method):
+    call(broker, "create_topic", T)
+    path = f"/admin/v2/persistent/{NS}/t/retention"
+    assert ask(broker, "POST", f"{path}?isGlobal=false", {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1})[0] == 204
+    before = ask(broker, "GET", path)
+    assert ask(broker, method, f"{path}?isGlobal=true", {"retentionTimeInMinutes": 5, "retentionSizeInMB": 5})[0] == 405
+    assert ask(broker, "GET", path) == before
 
 
 def test_a_subscription_that_one_partition_has_is_created_on_none(broker):

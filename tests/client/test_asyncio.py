@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from refimpl.client import EARLIEST, BrokerRefused, ClientOptions, Closed, ConnectionLost, MessageId, QueueFull, TimedOut
+from refimpl.client import EARLIEST, BrokerRefused, ClientOptions, Closed, ConnectionLost, MessageId, ProtocolError, QueueFull, TimedOut
 from refimpl.configuration import Configuration
 from refimpl.net.client import Client
 from refimpl.net.memory_link import Faults
 from refimpl.net.serving import serving
+from refimpl.proposals.scalable_topics.broker import ScalableTopicsExtension
 from refimpl.wire.pulsar_api_pb2 import LZ4, CommandSubscribe
 from tests.fakes.certificates import Certificates
 from tests.fakes.client_world import URL, World, eventually, received, virtually
@@ -348,6 +349,19 @@ def test_list_above_the_frame_limit_is_an_error_that_says_so() -> None:
                 TimedOut, match=r"no list .* within 30 s; the last attempt ended so: .* a frame of \d+ bytes, 10340 are allowed"
             ):
                 await client.subscribe_pattern("persistent://public/default/.*", "s")
+            await (await client.create_producer("persistent://public/default/other")).send(b"served")
+
+    virtually(test, max_message_size=100)
+
+
+def test_snapshot_above_the_frame_limit_is_an_error_that_says_so() -> None:
+    async def test(world: World) -> None:
+        scalable = world.broker.extension(ScalableTopicsExtension).admin
+        for number in range(120):
+            scalable.create_scalable_topic(f"topic://public/default/{'x' * 80}-{number}")
+        async with world.client() as client:
+            with pytest.raises(ProtocolError, match=r"a frame of \d+ bytes, 10340 are allowed"):
+                await client.subscribe_namespace("public/default", "s")
             await (await client.create_producer("persistent://public/default/other")).send(b"served")
 
     virtually(test, max_message_size=100)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from conformance.site.sources import REPOSITORY
+from refimpl.broker import Configuration
 from refimpl.broker.rest import handle
 from refimpl.broker.schemas import MOST_VERSIONS
 from refimpl.proposals.administration import AdminRequest
@@ -73,6 +75,61 @@ def test_each_refusal_of_the_code_has_a_row():
 
 def fits(text: str, pattern: str) -> bool:
     return re.fullmatch(".+".join(map(re.escape, pattern.split(".."))), text) is not None
+
+
+# Limits
+
+
+def table(*head: str) -> dict[str, tuple[str, ...]]:
+    """Return all rows of the tables with this head, by their first cells."""
+    line = re.escape(f"| {' | '.join(head)} |")
+    tables = re.findall(rf"^{line}\n[-|]+\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in "".join(tables).splitlines()]
+    return {first: tuple(others) for first, *others in rows}
+
+
+def test_each_setting_that_limits_is_one_with_this_default():
+    defaults = Configuration().settings()
+    found: dict[str, str] = {}
+    for names, (default, _) in table("setting", "default", "beyond it").items():
+        keys = re.findall(r"`(\w+)`", names)
+        values = [re.split("[:;]", one)[0].removesuffix(" ms") for one in default.split(", ")]
+        found |= dict(zip(keys, values * len(keys), strict=False))
+    assert set(found) >= {key for key in defaults if key.startswith(("max", "httpMax", "brokerMax", "backlogQuotaDefaultLimit"))}
+    stated = {key: {"none": "", "off": "false"}.get(value, value) for key, value in found.items() if not key.startswith("tls")}
+    assert stated == {key: defaults[key].removesuffix(".0") for key in stated}
+
+
+LIMITS = {
+    "topic list watchers of a connection": "refimpl.proposals.topic_list.rules.WATCHERS_PER_CONNECTION",
+    "partition update watchers of a connection": "refimpl.proposals.partition_watch.rules.WATCHERS_PER_CONNECTION",
+    "topics of these watchers together": "refimpl.proposals.partition_watch.rules.TOPICS_PER_CONNECTION",
+    "watches of scalable topics on a connection, and look-ups of them": "refimpl.proposals.scalable_topics.rules.WATCHES_PER_CONNECTION",
+    "bytes that a client leaves unread": "refimpl.broker.session.OUTPUT_LIMIT",
+    "partitions of a topic": "refimpl.broker.policies.MOST_PARTITIONS",
+    "segments of a scalable topic": "refimpl.proposals.scalable_topics.admin.MOST_SEGMENTS",
+    "bundles of a namespace": "refimpl.broker.bundles.MOST_BUNDLES",
+    "versions of a schema": "refimpl.broker.schemas.MOST_VERSIONS",
+    "bytes of the body of an admin call": "refimpl.net.admin_http.BODY_LIMIT",
+}
+
+
+def test_each_limit_without_a_setting_has_a_row_with_its_number():
+    found = {limit: int(number.replace(",", "")) for limit, (number, _) in table("limit", "number", "beyond it").items()}
+    assert found == {limit: getattr(importlib.import_module(path), name) for limit, (path, name) in _places()}
+    constants = {
+        f"{str(path.relative_to(REPOSITORY)).removesuffix('.py').replace('/', '.')}.{name}"
+        for part in ("broker", "net", "proposals")
+        for path in (REPOSITORY / "refimpl" / part).rglob("*.py")
+        for name in re.findall(r"^(MOST_\w+|\w+_PER_CONNECTION|\w+_LIMIT) = ", path.read_text(), re.MULTILINE)
+    }
+    assert constants == {*LIMITS.values()}
+
+
+def _places() -> Iterator[tuple[str, tuple[str, str]]]:
+    for limit, place in LIMITS.items():
+        path, _, name = place.rpartition(".")
+        yield limit, (path, name)
 
 
 # How each row comes about
@@ -138,6 +195,7 @@ PROVOKED: Mapping[str, Callable[[], Answer]] = {
     "permissions on topics or subscriptions in that body": lambda: admin(
         "PUT", "namespaces/public/n", {"auth_policies": {"destination_auth": {"t": {"r": ["consume"]}}}}
     ),
+    "a policy of a topic for all clusters": lambda: admin("GET", "persistent/public/default/t/retention", isGlobal="true"),
     "a backlog quota by time": lambda: admin("POST", "namespaces/public/default/backlogQuota", QUOTA, backlogQuotaType="message_age"),
     "a backlog quota that drops messages": lambda: admin("POST", "namespaces/public/default/backlogQuota", QUOTA),
     "a connection beyond `brokerMaxConnections`": lambda: connected("a", "b", brokerMaxConnections="1"),

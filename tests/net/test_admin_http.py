@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -14,8 +15,10 @@ from types import SimpleNamespace
 import pytest
 import trustme
 
+from refimpl.broker import Configuration
 from refimpl.net import admin_http
 from refimpl.net.embedded import EmbeddedBroker
+from refimpl.net.serving import serving
 from tests.fakes.link_peers import DEADLINE
 from tests.samples.tokens import TOKEN_SECRET_KEY
 
@@ -251,3 +254,30 @@ def test_tls_for_those_who_trust_the_authority(certificate):
 def test_settings_that_do_not_fit(settings, words):
     with pytest.raises(ValueError, match=words), EmbeddedBroker(settings):
         pass
+
+
+@pytest.mark.parametrize(
+    ("sent", "line"),
+    [
+        (b"garbage\r\n\r\n", "refused an HTTP request of 127.0.0.1 with 400: Invalid method encountered"),
+        (b"G\xc3T / HTTP/1.1\r\n\r\n", "refused an HTTP request of 127.0.0.1 with 400: "),
+        (request("GET", "/admin/v2/clusters", X="y" * 90_000), "refused an HTTP request of 127.0.0.1 with 400: Got more than 16384 bytes"),
+        (request("GET", "/admin/v2/clusters", Host="elsewhere"), "refused GET /admin/v2/clusters of 127.0.0.1 with 421: "),
+    ],
+)
+def test_what_is_refused_before_the_broker_sees_it_is_logged_in_one_line(sent, line):
+    lines: list[str] = []
+
+    async def ask() -> bytes:
+        async with serving(Configuration(), log=lines.append) as running:
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(running.admin_url.rpartition(":")[2]))
+            writer.write(sent)
+            async with asyncio.timeout(DEADLINE):
+                answer = await reader.readline()
+            writer.close()
+        return answer
+
+    assert int(asyncio.run(ask()).split()[1]) >= 400
+    (found,) = [one for one in lines if one.startswith("refused")]
+    assert found.startswith(line)
+    assert found.isprintable()

@@ -10,7 +10,7 @@ from refimpl.broker.admin.part import AdminPart
 from refimpl.broker.authorization import ACTIONS
 from refimpl.broker.credentials import close_unauthorized
 from refimpl.broker.names import parse_topic
-from refimpl.broker.policies import POLICIES, Policy
+from refimpl.broker.policies import BACKLOG_QUOTA, POLICIES, Policy
 from refimpl.broker.unsupported import unsupported
 from refimpl.names import TopicName, is_namespace, is_system_topic
 from refimpl.proposals.refused import AdminRefused
@@ -131,12 +131,18 @@ class NamespaceAdmin(AdminPart):
         boundaries = bundles.texts(self._namespace(namespace).bundles)
         return {"boundaries": boundaries, "numBundles": len(boundaries) - 1}
 
-    def unload_bundle(self, namespace: str, bundle: str) -> None:
-        """Disconnect the producers and consumers of all topics of a bundle; in a cluster another broker gets it."""
+    def unload_bundle(self, namespace: str, bundle: str, *, destination: str | None = None) -> None:
+        """Disconnect the producers and consumers of all topics of a bundle; in a cluster another broker gets it, or the named one."""
         boundaries = self._namespace(namespace).bundles
         if bundle not in bundles.ranges(boundaries):
             raise AdminRefused(412, f"{bundle} is no bundle of {namespace}, which has {', '.join(bundles.ranges(boundaries))}")
-        self._broker.members.release(namespace, bundle)
+        members = self._broker.members
+        chosen = next((one for one in members.running if one.broker_id == destination), None)
+        if destination and chosen is None:
+            raise AdminRefused(409, "Not allowed unload namespace bundle to inactive destination broker")
+        members.release(namespace, bundle)
+        if chosen is not None:
+            members.give(namespace, bundle, chosen)
         for topic in self._all_topics(namespace):
             if bundles.bundle_of(topic, boundaries) == bundle:
                 self._broker.unload(parse_topic(topic))
@@ -182,7 +188,8 @@ class NamespaceAdmin(AdminPart):
 
     def policy(self, namespace: str, policy: Policy) -> Any:
         """Return a policy of a namespace; None: it is not set."""
-        return self._namespace(namespace).policies.get(policy.key, policy.unset)
+        found = self._namespace(namespace).policies.get(policy.key, policy.unset)
+        return self._broker.policies.with_defaults(policy, found) if policy is BACKLOG_QUOTA else found
 
     def set_policy(self, namespace: str, policy: Policy, value: object) -> None:
         """Set a policy of a namespace; null removes it."""
@@ -192,7 +199,7 @@ class NamespaceAdmin(AdminPart):
         """Return a policy of a topic; with `applied`, that of its namespace if it has none."""
         name = self._with_own_policies(topic)
         if applied:
-            return self._broker.policies.of(name, policy)
+            return self._broker.policies.applied(name, policy)
         own = self._namespace(name.namespace).topic_policies.get(name.partitioned, {})
         return own.get(policy.key, {} if policy.unset == {} else None)
 
@@ -252,7 +259,8 @@ def _boundaries(value: Any) -> tuple[int, ...]:
     try:
         if value.get("boundaries"):
             return bundles.parse(value["boundaries"])
-        return bundles.divided(value.get("numBundles", DEFAULT_BUNDLES))
+        number = value.get("numBundles", 0)
+        return bundles.divided(number if number > 0 else DEFAULT_BUNDLES)
     except (AttributeError, TypeError, ValueError) as error:
         raise AdminRefused(412, f"Invalid bundles: {error}") from None
 

@@ -54,7 +54,8 @@ class AdminPart:
     def _namespace(self, namespace: str) -> StoredNamespace:
         stored = self._store.namespaces.get(namespace)
         if stored is None:
-            raise AdminRefused(404, "Namespace not found" if is_namespace(namespace, lenient=True) else "Namespace does not exist")
+            valid = is_namespace(namespace, lenient=True)
+            raise AdminRefused(404, "Namespace not found") if valid else AdminRefused(412, "Namespace name is not valid")
         return stored
 
     def _name(self, topic: str) -> TopicName:

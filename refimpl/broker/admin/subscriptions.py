@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from refimpl.broker.admin.part import AdminPart
 from refimpl.broker.consuming import disconnect_consumers
 from refimpl.broker.subscription import Subscription
-from refimpl.broker.topic import LATEST, Topic
+from refimpl.broker.topic import Topic
 from refimpl.proposals.refused import AdminRefused, Refused
 from refimpl.store import Entry
 
@@ -28,7 +28,7 @@ class SubscriptionAdmin(AdminPart):
         Args:
             topic: The topic.
             subscription: Its name.
-            position: The ledger id and entry id after which it starts; (2^63-1, 2^63-1) is the end, (-1, -1) the beginning.
+            position: The ledger id and entry id with which it starts; (2^63-1, 2^63-1) is the end, (-1, -1) the beginning.
             properties: The properties of the subscription; they select entry filters.
         """
         try:
@@ -41,7 +41,7 @@ class SubscriptionAdmin(AdminPart):
         if any(subscription in one.subscriptions for one in topics):
             raise AdminRefused(409, "Subscription already exists for topic")
         for one in topics:
-            one.subscribe(subscription, _after(one, position), durable=True, properties=dict(properties or {}))
+            one.subscribe(subscription, _index(one, position), durable=True, properties=dict(properties or {}))
 
     def _made_topics(self, topic: str) -> list[Topic]:
         """Return a topic, or all its partitions; what is missing is created as for a consumer, as on Apache Pulsar 4.2.4."""
@@ -69,29 +69,58 @@ class SubscriptionAdmin(AdminPart):
             found.skip(count)
 
     def expire_messages(self, topic: str, subscription: str, position: tuple[int, int], *, excluded: bool = False) -> None:
-        """Acknowledge all entries up to a position, or with `excluded`, as observed, one more."""
+        """Acknowledge all entries up to a position, which can't be after the last one, or with `excluded`, as observed, one more."""
         for found in self._subscriptions(topic, subscription, "Expire message at position"):
-            end = _after(found.topic, position) + excluded
+            if position[0] >= found.topic.stored.ledger_id and _index(found.topic, position) == found.topic.entries.end:
+                raise AdminRefused(
+                    409,
+                    f"Expire message by position not issued on topic {topic} for subscription {subscription} "
+                    "due to ongoing message expiration not finished or invalid message position provided.",
+                )
+            end = _index(found.topic, position, after=True) + excluded
             found.skip_while(lambda index, end=end: index < end)  # type: ignore[misc]
 
     def expire_old_messages(self, topic: str, subscription: str, seconds: int) -> None:
         """Acknowledge what was published that many seconds ago, or earlier."""
-        for found in self._subscriptions(topic, subscription):
-            if next(found.unacknowledged(), None) is None:
-                raise AdminRefused(
-                    409, f"Expire message by timestamp not issued on topic {found.topic.name.full}: {subscription} has no backlog"
-                )
-            self._broker.upkeep.expire(found, seconds)
+        self._expire(self._subscriptions(topic, subscription), seconds)
 
     def expire_in_all_subscriptions(self, topic: str, seconds: int) -> None:
         """Do the same in all subscriptions."""
-        for found in [one for part in self._topics(topic) for one in part.subscriptions.values()]:
-            self._broker.upkeep.expire(found, seconds)
+        if not self._name(topic).persistent:
+            raise AdminRefused(405, "Expire messages for all subscriptions on a non-persistent topic is not allowed")
+        self._expire([one for part in self._topics(topic) for one in part.subscriptions.values()], seconds)
 
-    def reset_cursor(self, topic: str, subscription: str, position: tuple[int, int], *, excluded: bool = False) -> None:
-        """Close the consumers of a subscription, and let it begin at a position, or with `excluded` after it."""
+    def _expire(self, subscriptions: list[Subscription], seconds: int) -> None:
+        """Let messages expire in subscriptions. One without a backlog is refused, and does not keep others from it."""
+        refused = [one for one in subscriptions if next(one.unacknowledged(), None) is None]
+        for found in subscriptions:
+            self._broker.upkeep.expire(found, seconds)
+        for found in refused:
+            raise AdminRefused(
+                409,
+                f"Expire message by timestamp not issued on topic {found.topic.name.full} for subscription {found.name} "
+                "due to ongoing message expiration not finished or subscription almost catch  up.",
+            )
+
+    def reset_cursor(
+        self, topic: str, subscription: str, position: tuple[int, int], *, batch_index: int = -1, excluded: bool = False
+    ) -> None:
+        """Close the consumers of a subscription, and let it begin at a position, or with `excluded` after it.
+
+        Args:
+            topic: The topic.
+            subscription: The subscription.
+            position: A ledger id and entry id.
+            batch_index: The place of the message in its batch; -1: the whole entry is meant.
+            excluded: Whether the message at the position does not come.
+        """
         for found in self._subscriptions(topic, subscription, "Reset-cursor at position"):
-            _reset(found, _after(found.topic, position) - (not excluded))
+            index = _index(found.topic, position)
+            messages = found.topic.entries[index].messages if index < found.topic.entries.end else 1
+            is_part = messages > 1 and batch_index >= 0
+            _reset(found, index if is_part else _index(found.topic, position, after=excluded))
+            if is_part and (behind := batch_index + excluded):
+                found.cursor.acknowledge_in_part(index, range(behind, messages))
 
     def reset_cursor_to_time(self, topic: str, subscription: str, timestamp: int) -> None:
         """Do the same with what was published at a time or later, in milliseconds since 1970."""
@@ -112,11 +141,13 @@ class SubscriptionAdmin(AdminPart):
         return found.topic, index, found.topic.entries[index]
 
 
-def _after(topic: Topic, position: tuple[int, int]) -> int:
-    """Return the index of the entry after a position: ledger id and entry id."""
+def _index(topic: Topic, position: tuple[int, int], *, after: bool = False) -> int:
+    """Return the index of the first entry at a position, given by ledger id and entry id, or after it."""
     ledger, entry = position
     first, end = topic.entries.first, topic.entries.end
-    return end if ledger == LATEST else min(max(entry + 1, first), end) if ledger == topic.stored.ledger_id else first
+    if ledger != topic.stored.ledger_id:
+        return first if ledger < topic.stored.ledger_id else end
+    return min(max(entry + after, first), end)
 
 
 def _reset(subscription: Subscription, index: int) -> None:

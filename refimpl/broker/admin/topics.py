@@ -23,12 +23,14 @@ _NUMBER = re.compile(r"[+-]?\d{1,18}")
 class TopicAdmin(AdminPart):
     """The operations."""
 
-    def topics(self, namespace: str, domain: str, *, include_system: bool = False) -> list[str]:
-        """List the topics of a namespace, with partitions listed individually."""
-        self._namespace(namespace)
+    def topics(self, namespace: str, domain: str, *, include_system: bool = False, in_bundle: str | None = None) -> list[str]:
+        """List the topics of a namespace, or of one of its bundles, with partitions listed individually."""
+        boundaries = self._namespace(namespace).bundles
         broker = self._broker
         found = broker.persistent_topics(namespace) if domain == DOMAINS[0] else broker.non_persistent_topics(namespace)
-        return [topic for topic in found if include_system or not is_system_topic(topic)]
+        return [
+            topic for topic in found if (include_system or not is_system_topic(topic)) and in_bundle in (None, bundle_of(topic, boundaries))
+        ]
 
     def partitioned_topics(self, namespace: str, domain: str, *, include_system: bool = False) -> list[str]:
         """List the partitioned topics of a namespace."""
@@ -120,12 +122,20 @@ class TopicAdmin(AdminPart):
         self._broker.forget(name)
         self._broker.partitions_changed(name.full)
 
-    def partitioned_metadata(self, topic: str) -> dict[str, Any]:
-        """Return the partition count of a topic; 0: it is not partitioned."""
+    def partitioned_metadata(self, topic: str, *, create: bool = False) -> dict[str, Any]:
+        """Return the partition count of a topic; 0: it is not partitioned.
+
+        Args:
+            topic: The topic.
+            create: Whether it may be missing and is created with partitions, if that is the type of its namespace, as for clients that
+                look topics up over HTTP.
+        """
         name = self._name(topic)
-        partitions = self._namespace(name.namespace).partitioned.get(name.full, 0)
-        if not partitions:
+        partitions = self._broker.partitions(name)
+        if not partitions and not (create and not self._broker.takes_name(name)):
             self._existing(topic)
+        elif not partitions and not self._broker.exists(name):
+            partitions = self._broker.create_by_default(name)
         properties = self._namespace(name.namespace).properties.get(name.full)
         return {"partitions": partitions, "deleted": False, **({"properties": properties} if partitions and properties else {})}
 
@@ -185,6 +195,8 @@ class TopicAdmin(AdminPart):
 
     def last_message_id(self, topic: str) -> dict[str, int]:
         """Return the id of the last message of a topic."""
+        if self._name(topic).persistent:
+            self._existing(topic)  # which a partitioned topic does not, but its partitions
         found = self._stored(topic, "GetLastMessageId")
         return _id(found, len(found.entries) - 1)
 
@@ -211,9 +223,11 @@ class TopicAdmin(AdminPart):
         index = min(max(end - position if latest else first + position - 1, first), end - 1)
         return found, index, found.entries[index]
 
-    def lookup(self, topic: str) -> dict[str, str]:
-        """Return the service URL of the broker that serves a topic."""
+    def lookup(self, topic: str, *, listener: str | None = None) -> dict[str, str]:
+        """Return the service URL of the broker that serves a topic; it has no listeners with names."""
         name = self._name(topic)
+        if listener:
+            raise AdminRefused(500, f"the broker do not have {listener} listener")
         owner = self._broker.members.owner(name.namespace, self.topic_bundle(topic))
         urls = {"brokerUrl": owner.service_url, "httpUrl": owner.admin_url, "nativeUrl": owner.service_url}
         return {**urls, "brokerUrlTls": owner.service_url_tls or "", "brokerUrlSsl": owner.service_url_tls or ""}
