@@ -305,6 +305,7 @@ class _Part:
             fresh=fresh,
             seed=random.Random(f"{self.options.seed} {unit.key}").randrange(1 << 31) if earlier is None else earlier.begin.seed,
             virtual=self.target.virtual_time,
+            broker=None if around.endpoint.proxy_to is None else around.endpoint.broker,
             t=begun,
         )
         conversation = TrialRunner(self.suite.program(begin, around.endpoint.release), begin, around)
