@@ -61,6 +61,9 @@ TargetArgument = Annotated[
 AdminOption = Annotated[str | None, typer.Option("--admin-url", help="base URL of the admin HTTP interface")]
 TokenOption = Annotated[Path | None, typer.Option(help="file with a token for CONNECT and the admin interface")]
 TrustOption = Annotated[Path | None, typer.Option(help="PEM file of the authorities to trust")]
+HostnameOption = Annotated[str | None, typer.Option("--tls-hostname", help="the name that its certificate has to carry")]
+CertificateOption = Annotated[Path | None, typer.Option("--tls-certificate", help="PEM file of the certificate to show to it")]
+KeyOption = Annotated[Path | None, typer.Option("--tls-key", help="PEM file of the key of that certificate, if it is another file")]
 AllowHostOption = Annotated[
     list[str] | None, typer.Option("--allow-host", help="a host to which a cluster may send the suite; may be repeated")
 ]
@@ -132,25 +135,12 @@ def _check_id(kind: str, name: str, known: Sequence[str], listing: str) -> None:
     stop(EXIT_USAGE, f"there is no {kind} {name}{hint}")
 
 
-def _target(
-    text: str,
-    admin_url: str | None,
-    token_file: Path | None,
-    tls_trust_certs: Path | None,
-    allow_hosts: Sequence[str] | None = None,
-    listener: str | None = None,
-) -> Target:
+def _target(text: str, **options: Any) -> Target:
+    """Return the target that a user means, by the options that `parse_target` takes."""
     from conformance.targets import TargetError, parse_target
 
     try:
-        return parse_target(
-            text,
-            admin_url=admin_url,
-            token_file=token_file,
-            tls_trust_certs=tls_trust_certs,
-            allow_hosts=allow_hosts or (),
-            listener=listener,
-        )
+        return parse_target(text, **options)
     except TargetError as error:
         stop(EXIT_USAGE, str(error))
 
@@ -173,6 +163,9 @@ def run(
     admin_url: AdminOption = None,
     token_file: TokenOption = None,
     tls_trust_certs: TrustOption = None,
+    tls_hostname: HostnameOption = None,
+    tls_certificate: CertificateOption = None,
+    tls_key: KeyOption = None,
     allow_host: AllowHostOption = None,
     listener: ListenerOption = None,
     claim: ClaimOption = None,
@@ -201,11 +194,18 @@ def run(
     profile = None if profile is None else _check_profile(profile)
     _check_globs(select or ())
     _check_claims(claim or ())
-    chosen: Target | ClientTarget
-    if target.startswith("client:"):
-        chosen = _client(target, [admin_url, token_file, tls_trust_certs, allow_host, listener, claim])
-    else:
-        chosen = _target(target, admin_url, token_file, tls_trust_certs, allow_host, listener)
+    of_broker = {
+        "admin_url": admin_url,
+        "token_file": token_file,
+        "tls_trust_certs": tls_trust_certs,
+        "tls_hostname": tls_hostname,
+        "tls_certificate": tls_certificate,
+        "tls_key": tls_key,
+        "allow_hosts": allow_host or (),
+        "listener": listener,
+    }
+    of_client = target.startswith("client:")
+    chosen = _client(target, [*of_broker.values(), claim]) if of_client else _target(target, **of_broker)
 
     from conformance.commands.loading import baseline_or_stop
     from conformance.commands.running import run_and_report
@@ -234,6 +234,9 @@ def explore(
     admin_url: AdminOption = None,
     token_file: TokenOption = None,
     tls_trust_certs: TrustOption = None,
+    tls_hostname: HostnameOption = None,
+    tls_certificate: CertificateOption = None,
+    tls_key: KeyOption = None,
     minutes: Annotated[float, typer.Option(min=0, help="for how long new scenarios are drawn")] = 10.0,
     scenarios: Annotated[int | None, typer.Option(min=1, help="how many scenarios at most")] = None,
     seed: Annotated[int | None, typer.Option(help="repeats an exploration; drawn by default")] = None,
@@ -247,7 +250,15 @@ def explore(
     for name in proposal or ():
         check_choice("--proposal", name, names.registers())
     _check_claims(claim or ())
-    chosen = _target(target, admin_url, token_file, tls_trust_certs)
+    chosen = _target(
+        target,
+        admin_url=admin_url,
+        token_file=token_file,
+        tls_trust_certs=tls_trust_certs,
+        tls_hostname=tls_hostname,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+    )
 
     from conformance.commands.exploring import explore_and_report
     from conformance.explore.explorer import Plan
@@ -402,6 +413,9 @@ def doctor(
     admin_url: AdminOption = None,
     token_file: TokenOption = None,
     tls_trust_certs: TrustOption = None,
+    tls_hostname: HostnameOption = None,
+    tls_certificate: CertificateOption = None,
+    tls_key: KeyOption = None,
     claim: ClaimOption = None,
     clean: Annotated[bool, typer.Option(help="remove namespaces that interrupted runs left over")] = False,
 ) -> None:
@@ -412,7 +426,15 @@ def doctor(
     from conformance.targets import TargetError
 
     _check_claims(claim or ())
-    chosen = _target(target, admin_url, token_file, tls_trust_certs)
+    chosen = _target(
+        target,
+        admin_url=admin_url,
+        token_file=token_file,
+        tls_trust_certs=tls_trust_certs,
+        tls_hostname=tls_hostname,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+    )
     try:
         findings = asyncio.run(ending_soon(examine(chosen, claims=claim or (), clean=clean)))
     except TargetError as error:

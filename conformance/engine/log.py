@@ -78,7 +78,7 @@ class TrialStarted(_Record):
         serialization_alias="acts",
         description="digest of everything in the case that decides what is sent",
     )
-    broker: str | None = Field(default=None, description="the broker of a cluster at which it was held")
+    broker: str | None = Field(default=None, description="the broker at which it was held, of a cluster or behind a proxy")
     fresh: dict[str, str] = Field(default={}, description="the fresh names that stood in for variables")
     seed: int = 0
     virtual: bool = Field(default=False, description="it was held in virtual time, so that its `t` is on a clock of its own")

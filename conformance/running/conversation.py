@@ -245,20 +245,20 @@ class TrialRunner:
         self._log(log.End, step=step, problem=problem)
 
     def _with_credentials(self, at: str, data: bytes) -> tuple[bytes, bytes]:
-        """Put the target's token, and the broker behind its proxy, into a CONNECT that has none; return what is sent and what is logged."""
-        token, proxy_to = self._around.endpoint.token, self._brokers.get(at, self._around.endpoint).proxy_to
-        if (token is None and proxy_to is None) or not data.startswith(_CONNECT, 8):
+        """Put our credentials, and the broker behind a proxy, into a CONNECT that has none; return what is sent and what is logged."""
+        credentials, proxy_to = self._around.endpoint.credentials, self._brokers.get(at, self._around.endpoint).proxy_to
+        if (credentials is None and proxy_to is None) or not data.startswith(_CONNECT, 8):
             return data, data
         with contextlib.suppress(ValueError):
             frame = decode_frame(data)
             if proxy_to is not None and not frame.command.connect.HasField("proxy_to_broker_url"):
                 frame.command.connect.proxy_to_broker_url = proxy_to
                 data = encode_frame(frame.command)
-            if token is not None and not frame.command.connect.HasField("auth_data"):
-                frame.command.connect.auth_method_name = "token"
+            if credentials is not None and not frame.command.connect.HasField("auth_data"):
+                frame.command.connect.auth_method_name, secret = credentials
                 sent = []
-                for secret in (token.get_secret_value(), "*" * 8):
-                    frame.command.connect.auth_data = secret.encode()
+                for shown in (secret, "*" * 8 if secret else ""):
+                    frame.command.connect.auth_data = shown.encode()
                     sent.append(encode_frame(frame.command))
                 return sent[0], sent[1]
         return data, data

@@ -73,8 +73,9 @@ class Exchange:
             fields["feature_flags"] = dict.fromkeys(flags, True)
         if self._endpoint.proxy_to is not None:
             fields["proxy_to_broker_url"] = self._endpoint.proxy_to
-        if self._endpoint.token is not None:
-            fields |= {"auth_method_name": "token", "auth_data": self._endpoint.token.get_secret_value()}
+        if self._endpoint.credentials is not None:
+            method, data = self._endpoint.credentials
+            fields |= {"auth_method_name": method, "auth_data": data}
         answer = await self.ask({"connect": fields})
         if answer is None:
             raise TargetError(f"{self._endpoint.service_url} ended the connection after CONNECT", hint="does it need TLS, or a token?")

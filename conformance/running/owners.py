@@ -7,6 +7,7 @@ several namespaces, one that another broker owns is unloaded until the same one 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -100,30 +101,30 @@ class Owners:
 
 
 async def owners(endpoint: Endpoint, admin: AdminClient | None) -> Owners | None:
-    """Return what finds the owners, if the target is a cluster or behind a proxy; None if it is a single broker.
+    """Return what finds the owners, if the target is a cluster; None if it is a single broker.
 
     Args:
-        endpoint: The broker that the user named.
+        endpoint: The broker that the user named, as `behind` gives it.
         admin: Its admin interface.
     """
-    if admin is None:
-        return None
-    return Owners(endpoint, admin) if await is_cluster(admin) or await _is_proxied(endpoint) else None
+    return Owners(endpoint, admin) if admin is not None and await is_cluster(admin) else None
 
 
-async def _is_proxied(endpoint: Endpoint) -> bool:
-    """Tell whether a look-up leads to a broker behind the service URL. A target that does not answer it shows that in its cases."""
+async def behind(endpoint: Endpoint) -> Endpoint:
+    """Return a broker behind the proxy at the service URL, as a look-up names it; without a proxy the endpoint as it is.
+
+    Raises:
+        TargetError: It is not reachable, or does not speak Pulsar.
+    """
     request = {"topic": f"persistent://public/default/{_TOPIC}", "authoritative": False, "request_id": 1}
-    try:
-        async with Exchange(endpoint) as exchange:
-            await exchange.connect()
+    async with Exchange(endpoint) as exchange:
+        await exchange.connect()
+        with contextlib.suppress(TargetError, ValueError):  # such as an address that is none; what is no answer, cases show
             found = await exchange.ask({"lookupTopic": request}, _SECONDS_UNSURE)
-        answer = found[1] if found is not None else None
-        if not isinstance(answer, CommandLookupTopicResponse) or not answer.proxy_through_service_url:
-            return False
-        return _there(endpoint, answer.brokerServiceUrl, proxied=True).proxy_to is not None
-    except (TargetError, ValueError):  # such as an address that is none
-        return False
+            if found is not None and isinstance(found[1], CommandLookupTopicResponse) and found[1].proxy_through_service_url:
+                there = _there(endpoint, _url(endpoint, found[1]), proxied=True)
+                return endpoint if there.proxy_to is None else there
+    return endpoint
 
 
 async def look_up(endpoint: Endpoint, namespace: str, topic: str = _TOPIC, *, authoritative: bool = False) -> Endpoint:
@@ -141,8 +142,7 @@ async def look_up(endpoint: Endpoint, namespace: str, topic: str = _TOPIC, *, au
     at = endpoint
     for _ in range(_HOPS):
         answer = await _answer(at, f"persistent://{namespace}/{topic}", authoritative)
-        url = (answer.brokerServiceUrlTls if endpoint.tls else answer.brokerServiceUrl) or at.service_url
-        there = _there(at, url, proxied=answer.proxy_through_service_url)
+        there = _there(at, _url(at, answer), proxied=answer.proxy_through_service_url)
         at = at if _same(at, there) else there
         if answer.response == CommandLookupTopicResponse.Connect:
             return at
@@ -168,6 +168,11 @@ async def _answer(endpoint: Endpoint, topic: str, authoritative: bool) -> Comman
                 raise TargetError(f"the look-up of {topic} fails: {ServerError.Name(answer.error)} {answer.message}")
             await asyncio.sleep(_PAUSE)
     raise TargetError(f"{endpoint.service_url} does not answer the look-up of {topic}")
+
+
+def _url(at: Endpoint, answer: CommandLookupTopicResponse) -> str:
+    """Return the address that a look-up names: the one with TLS, or without, as the connection is; else where the question was put."""
+    return (answer.brokerServiceUrlTls if at.tls else answer.brokerServiceUrl) or at.service_url
 
 
 def _allowed(endpoint: Endpoint, url: str) -> Endpoint:

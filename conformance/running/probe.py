@@ -24,6 +24,8 @@ _REFUSALS = frozenset({ServerError.UnsupportedVersionError, ServerError.NotAllow
 """Errors by which a broker says that it does not do something at all."""
 _NOWHERE = {"topic": "persistent://public/pulsar-conformance-no-such-namespace/t", "request_id": 1}
 """A topic that nobody can create."""
+_NO_BROKER = "pulsar-conformance-no-such-broker.invalid:6650"
+"""What only a proxy minds: a broker without one also says that there is one if it calls its host by a name that the suite does not know."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ async def probe(endpoint: Endpoint) -> Probed:
         found["regex-look-around"] = answer is not None and answer[0].startswith("getTopics") and found["topic-list-filter"]
     found["scalable-layout"] = found["scalable-topics"] and await _looks_up_layouts(endpoint)
     found["admin"], found["cluster"] = await _admin_answers(endpoint)
+    found["direct"] = endpoint.proxy_to is None or await is_served(replace(endpoint, proxy_to=_NO_BROKER)) is None
     found["config"] = False
     found["auto-creation"] = True
     found["delayed-delivery"] = str((await listed_settings(endpoint)).get("delayedDeliveryEnabled")).lower() == "true"

@@ -27,7 +27,7 @@ from conformance.running.connection import Allowance
 from conformance.running.conversation import NoConnection, Surroundings, TargetLost, TrialRunner, loop_time, watch_lag
 from conformance.running.loss import MAY_BE_GONE, Gone, Loss, loss
 from conformance.running.namespaces import NAMESPACE_PREFIX, Created, create_namespaces, remove_namespaces
-from conformance.running.owners import owners
+from conformance.running.owners import behind, owners
 from conformance.running.probe import Probed, claimed, is_served, probe
 from conformance.running.units import Unit, divided, is_slow, with_controls
 from conformance.suite import Suite
@@ -182,7 +182,7 @@ class _Part:
             named = [*list(config)[:2], *(["more"] if len(config) > 2 else [])]
             self.watcher.note(f"starting {self.target.name}" + (f" with its own {', '.join(named)}" if config else ""))
         async with self.target.run(config, progress=self.watcher.note) as reached, contextlib.AsyncExitStack() as stack:
-            endpoint = claimed(reached, self.options.claims)
+            endpoint = claimed(await behind(reached), self.options.claims)
             if not config:
                 self.header = self._header(endpoint, await probe(endpoint))
                 self.write(self.header)
@@ -305,6 +305,7 @@ class _Part:
             fresh=fresh,
             seed=random.Random(f"{self.options.seed} {unit.key}").randrange(1 << 31) if earlier is None else earlier.begin.seed,
             virtual=self.target.virtual_time,
+            broker=None if around.endpoint.proxy_to is None else around.endpoint.broker,
             t=begun,
         )
         conversation = TrialRunner(self.suite.program(begin, around.endpoint.release), begin, around)

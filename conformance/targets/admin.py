@@ -144,7 +144,10 @@ class AdminClient:
         """Ask, and follow redirects as far as the user allows: brokers of a cluster send to each other what only one of them can do."""
         assert self._session is not None
         for _ in range(_REDIRECTS):
-            async with self._session.request(method, url, data=data, headers=headers, allow_redirects=False) as response:
+            asked = self._session.request(
+                method, url, data=data, headers=headers, allow_redirects=False, server_hostname=self._endpoint.tls_hostname
+            )
+            async with asked as response:
                 text = await _text(response)
                 location = _location(response)
             if location is None:

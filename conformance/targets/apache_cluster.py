@@ -17,6 +17,7 @@ from pydantic import SecretStr
 
 from conformance.targets.admin import AdminClient, AdminUnreachable
 from conformance.targets.apache_pulsar import STOP_SECONDS, USUAL_SETTINGS, Installation, await_ready, installed, java_command, prepared
+from conformance.targets.jars import RELEASES
 from conformance.targets.model import NOTHING, Endpoint, Progress, TargetError, refuse_settings
 from conformance.targets.process import Supervised, free_ports, poll_until, supervised
 from conformance.targets.properties import properties_text
@@ -81,7 +82,7 @@ class ApacheCluster:
             TargetError: Java or Maven is missing, the jars can't be resolved, or a part does not start; with the last lines of its log.
         """
         refuse_settings(self.name, config, hint="only a single broker is started anew for the settings of a case")
-        installation = await installed(self.version, progress)
+        installation = await installed(RELEASES[self.version], progress)
         work = Path(tempfile.mkdtemp(prefix="pulsar-conformance-"))
         try:
             async with AsyncExitStack() as stack:

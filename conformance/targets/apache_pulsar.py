@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from conformance.java import JavaError, find_java
 from conformance.names import did_you_mean
 from conformance.targets.admin import AdminClient, AdminUnreachable, unconfirmed_settings
-from conformance.targets.jars import RELEASES, Release, jars
+from conformance.targets.jars import BROKER_ARTIFACT, RELEASES, Release, jars
 from conformance.targets.model import NOTHING, Endpoint, Progress, TargetError, own_token
 from conformance.targets.process import Supervised, free_ports, poll_until, supervised
 from conformance.targets.properties import properties_text
@@ -94,16 +94,20 @@ class Installation:
     lib: Path
 
 
-async def installed(version: str, progress: Progress | None) -> Installation:
+async def installed(release: Release, progress: Progress | None, artifact: str = BROKER_ARTIFACT) -> Installation:
     """Resolve the jars of a release, if the cache does not have them.
+
+    Args:
+        release: Which one.
+        progress: Gets a line when Maven is asked.
+        artifact: The program that they are for.
 
     Raises:
         TargetError: Java or Maven is missing, or the jars can't be resolved.
     """
-    release = RELEASES[version]
     try:
         java = await find_java()
-        return Installation(release, java.program, await jars(release, java, progress))
+        return Installation(release, java.program, await jars(release, java, progress, artifact))
     except JavaError as error:
         raise TargetError(error.message, hint=error.hint) from None
 
@@ -157,7 +161,7 @@ class ApachePulsar:
             TargetError: Java or Maven is missing, the jars can't be resolved, or it does not start; with the last lines of its log.
         """
         _check_settings(self.name, config)
-        installation = await installed(self.version, progress)
+        installation = await installed(RELEASES[self.version], progress)
         async with AsyncExitStack() as stack:
             began = time.monotonic()
             endpoint = await self._start(stack, installation, config)

@@ -17,21 +17,21 @@ _PROTOCOL_VERSION = 21
 _LARGEST_ANSWER = 5 * 1024 * 1024
 
 
-def connect_frame(token: str | None) -> bytes:
+def connect_frame(credentials: tuple[str, str] | None) -> bytes:
     """Write a CONNECT.
 
     Args:
-        token: What to authenticate with; None: nothing.
+        credentials: The authentication method and its data; None: nothing.
 
     Returns:
         The frame.
     """
     connect = _text(1, "pulsar-conformance")
-    if token is not None:
-        connect += _text(3, token)
+    if credentials is not None:
+        connect += _text(3, credentials[1])
     connect += bytes([4 << 3, _PROTOCOL_VERSION])
-    if token is not None:
-        connect += _text(5, "token")
+    if credentials is not None:
+        connect += _text(5, credentials[0])
     command = bytes([1 << 3, _CONNECT]) + _bytes(_CONNECT, connect)
     return struct.pack(">II", len(command) + 4, len(command)) + command
 
@@ -71,7 +71,7 @@ async def connect_answer(endpoint: Endpoint, *, seconds: float = 2.0) -> Answer:
         async with asyncio.timeout(seconds):
             reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context, server_hostname=hostname)
             try:
-                writer.write(connect_frame(endpoint.token.get_secret_value() if endpoint.token else None))
+                writer.write(connect_frame(endpoint.credentials))
                 return await _answer(reader)
             finally:
                 writer.transport.abort()

@@ -77,11 +77,12 @@ def read_token(path: Path) -> SecretStr:
     return SecretStr(token)
 
 
-def existing_trust_file(path: Path) -> Path:
-    """Check that a trust file is there.
+def existing_pem_file(path: Path, what: str) -> Path:
+    """Check that a file of TLS is there.
 
     Args:
         path: The file.
+        what: What it holds, for the message: "trust", "certificate" or "key".
 
     Returns:
         The same path.
@@ -90,5 +91,5 @@ def existing_trust_file(path: Path) -> Path:
         TargetError: There is no such file.
     """
     if not path.is_file():
-        raise TargetError(f"TLS trust file {path} does not exist")
+        raise TargetError(f"TLS {what} file {path} does not exist")
     return path

@@ -53,16 +53,20 @@ _KNOWN = (
 )
 RELEASES = MappingProxyType({release.version: release for release in _KNOWN})
 """The releases that are known to resolve and start, by version, oldest first."""
+BROKER_ARTIFACT, PROXY_ARTIFACT = "pulsar-broker", "pulsar-proxy"
+PROXY = Release("2.11.0", 130)
+"""The release whose proxy is on Maven Central; brokers of all releases can stand behind it."""
+_FOLDERS = {BROKER_ARTIFACT: "apache-pulsar", PROXY_ARTIFACT: "apache-pulsar-proxy"}
 
 _POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
-  <groupId>pulsar-conformance</groupId><artifactId>broker</artifactId><version>1</version><packaging>pom</packaging>
+  <groupId>pulsar-conformance</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>
   <dependencyManagement><dependencies><dependency>
     <groupId>org.apache.pulsar</groupId><artifactId>{versions_pom}</artifactId><version>{version}</version><type>pom</type><scope>import</scope>
   </dependency></dependencies></dependencyManagement>
   <dependencies><dependency>
-    <groupId>org.apache.pulsar</groupId><artifactId>pulsar-broker</artifactId><version>{version}</version>
+    <groupId>org.apache.pulsar</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
   </dependency></dependencies>
 </project>
 """
@@ -86,13 +90,14 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "pulsar-conformance"
 
 
-async def jars(release: Release, java: Java, progress: Progress | None = None) -> Path:
+async def jars(release: Release, java: Java, progress: Progress | None = None, artifact: str = BROKER_ARTIFACT) -> Path:
     """Return the folder with the jars of a release; resolve them with Maven when the cache does not have them whole.
 
     Args:
         release: Which one.
         java: What Maven runs with.
         progress: Gets a line when Maven has to be asked, or another process is asking it.
+        artifact: The program that they are for.
 
     Returns:
         The folder of the jars.
@@ -101,9 +106,9 @@ async def jars(release: Release, java: Java, progress: Progress | None = None) -
         JavaError: Maven is missing.
         TargetError: Maven can't resolve them.
     """
-    home = cache_folder() / "apache-pulsar" / release.version
-    pom = _POM.format(versions_pom=release.versions_pom, version=release.version)
-    return await resolved(home, pom, f"apache-pulsar {release.version}", release.megabytes, java, progress)
+    folder = _FOLDERS[artifact]
+    pom = _POM.format(versions_pom=release.versions_pom, version=release.version, artifact=artifact)
+    return await resolved(cache_folder() / folder / release.version, pom, f"{folder} {release.version}", release.megabytes, java, progress)
 
 
 async def resolved(home: Path, pom: str, what: str, megabytes: int, java: Java, progress: Progress | None = None) -> Path:

@@ -54,6 +54,8 @@ class Endpoint:
         token: Sent with CONNECT and each admin call.
         tls_trust_certs: PEM file of the authorities to trust; None: those of the system.
         tls_hostname: The name that the certificate has to carry; None: the host of the address.
+        tls_certificate: PEM file of the certificate that is shown to the broker, and its admin interface; None: none.
+        tls_key: PEM file of its private key; None: it is in the same file.
         config: The settings asked for when it was started, on top of the usual ones.
         unconfirmed_config: Keys of `config` that the broker's own listing of its settings does not show (a misspelt one, or one that the
             release does not know yet; those of plugins and of the storage below are not listed either).
@@ -73,6 +75,8 @@ class Endpoint:
     token: SecretStr | None = None
     tls_trust_certs: Path | None = None
     tls_hostname: str | None = None
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
     config: Mapping[str, str] = field(default_factory=dict, repr=False)
     unconfirmed_config: frozenset[str] = frozenset()
     capabilities: Mapping[str, bool] = field(default_factory=dict)
@@ -115,19 +119,34 @@ class Endpoint:
         """Tell whether the service speaks TLS."""
         return urlsplit(self.service_url).scheme == "pulsar+ssl"
 
+    @property
+    def credentials(self) -> tuple[str, str] | None:
+        """Return the authentication method and data for CONNECT: the token, or the certificate, which TLS has shown; else None."""
+        if self.token is not None:
+            return "token", self.token.get_secret_value()
+        return None if self.tls_certificate is None else ("tls", "")
+
     def ssl_context(self) -> ssl.SSLContext:
-        """Make the context that trusts what this endpoint's certificate needs.
+        """Make the context that trusts what this endpoint's certificate needs, and shows our own certificate if there is one.
 
         Returns:
             A client context that checks certificate and name.
 
         Raises:
-            TargetError: The trust file can't be used.
+            TargetError: A file can't be used.
         """
         try:
-            return ssl.create_default_context(cafile=self.tls_trust_certs)
+            context = ssl.create_default_context(cafile=self.tls_trust_certs)
         except OSError as error:
             raise TargetError(f"trust file {self.tls_trust_certs}: {error.strerror or error}", hint="it has to be a PEM file") from None
+        if self.tls_certificate is not None:
+            try:
+                context.load_cert_chain(self.tls_certificate, self.tls_key, password="")
+            except OSError as error:
+                files = " and ".join(str(one) for one in (self.tls_certificate, self.tls_key) if one is not None)
+                hint = "a certificate and its private key in PEM, the key without a password"
+                raise TargetError(f"TLS certificate {files}: {error.strerror or error}", hint=hint) from None
+        return context
 
 
 def _host(url: str) -> str:

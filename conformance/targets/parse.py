@@ -4,14 +4,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from conformance.names import MOST_BROKERS, did_you_mean
 from conformance.targets.apache_cluster import ApacheCluster
+from conformance.targets.apache_proxy import ProxiedPulsar
 from conformance.targets.apache_pulsar import ApachePulsar
-from conformance.targets.inputs import check_admin_url, check_service_url, existing_trust_file, read_token
+from conformance.targets.inputs import check_admin_url, check_service_url, existing_pem_file, read_token
 from conformance.targets.jars import RELEASES
 from conformance.targets.model import AttachedTarget, Endpoint, Target, TargetError
 from conformance.targets.reference import InProcessTarget, ReferenceTarget
@@ -21,8 +23,9 @@ from refimpl.proposals.profiles import PROFILES, profile_name
 
 _APACHE = "apache-pulsar"
 _REFERENCES: Mapping[str, type[ReferenceTarget | InProcessTarget]] = {"reference": ReferenceTarget, "in-process": InProcessTarget}
+_QUERY = {"brokers": re.compile(f"[2-{MOST_BROKERS}]"), "proxy": re.compile("true")}
 _FORMS = (
-    f"{', '.join(_REFERENCES)} or {_APACHE}@VERSION, each with ?brokers=N if a cluster is meant, "
+    f"{', '.join(_REFERENCES)} or {_APACHE}@VERSION, each with ?brokers=N if a cluster is meant, {_APACHE}@VERSION?proxy=true, "
     "pulsar://HOST:PORT, pulsar+ssl://HOST:PORT or a file FILE.toml"
 )
 
@@ -33,6 +36,9 @@ def parse_target(
     admin_url: str | None = None,
     token_file: Path | None = None,
     tls_trust_certs: Path | None = None,
+    tls_hostname: str | None = None,
+    tls_certificate: Path | None = None,
+    tls_key: Path | None = None,
     allow_hosts: Sequence[str] = (),
     listener: str | None = None,
 ) -> Target:
@@ -40,10 +46,14 @@ def parse_target(
 
     Args:
         text: `reference` or `in-process` (with `@as-written` for that profile), `pulsar://HOST:PORT`, `pulsar+ssl://HOST:PORT`,
-            `apache-pulsar@VERSION`, or the path of a `.toml` file; with `?brokers=2` those that are started are a cluster.
+            `apache-pulsar@VERSION`, or the path of a `.toml` file; with `?brokers=2` those that are started are a cluster,
+            with `?proxy=true` those of Apache Pulsar are behind a proxy.
         admin_url: Its admin interface; takes the place of the one in the file.
         token_file: File with the token to authenticate with; takes the place of the one in the file.
         tls_trust_certs: PEM file of the authorities to trust; takes the place of the one in the file.
+        tls_hostname: The name that the certificate has to carry; takes the place of the one in the file.
+        tls_certificate: PEM file of the certificate to show; takes the place of the one in the file, with its key.
+        tls_key: PEM file of the private key of that certificate; None: it is in the same file.
         allow_hosts: Further hosts to which a cluster may send the suite, on top of those in the file.
         listener: The advertised listener to ask for in look-ups; takes the place of the one in the file.
 
@@ -56,15 +66,35 @@ def parse_target(
     token = read_token(token_file) if token_file else None
     if admin_url is not None:
         check_admin_url(admin_url, "the admin URL")
-    trust = existing_trust_file(tls_trust_certs) if tls_trust_certs else None
+    trust = existing_pem_file(tls_trust_certs, "trust") if tls_trust_certs else None
     target = _parsed(text, admin_url, token, trust)
-    if not allow_hosts and listener is None:
+    own = _certificate(tls_certificate, tls_key)
+    if not (allow_hosts or listener or tls_hostname or own):
         return target
     if not isinstance(target, AttachedTarget | StartedTarget):
-        raise TargetError(f"{target.name} takes no allowed hosts and no listener", hint="it is started for the run, on this machine")
+        hint = "it is started for the run, on this machine, without TLS"
+        raise TargetError(f"{target.name} takes no allowed hosts, no listener, no TLS host name and no certificate", hint=hint)
     known = target.endpoint
-    cluster = replace(known, allow_hosts=(*known.allow_hosts, *allow_hosts), listener=listener or known.listener)
-    return replace(target, endpoint=cluster)
+    endpoint = replace(
+        known,
+        allow_hosts=(*known.allow_hosts, *allow_hosts),
+        listener=listener or known.listener,
+        tls_hostname=tls_hostname or known.tls_hostname,
+        **own,
+    )
+    return replace(target, endpoint=endpoint)
+
+
+def _certificate(certificate: Path | None, key: Path | None) -> dict[str, Any]:
+    """Return the fields of an endpoint for a certificate of our own; none without one."""
+    if certificate is None:
+        if key is not None:
+            raise TargetError("a TLS key has no certificate", hint="give --tls-certificate, too")
+        return {}
+    return {
+        "tls_certificate": existing_pem_file(certificate, "certificate"),
+        "tls_key": None if key is None else existing_pem_file(key, "key"),
+    }
 
 
 def _parsed(text: str, admin_url: str | None, token: SecretStr | None, trust: Path | None) -> Target:
@@ -87,7 +117,8 @@ def _reference(text: str, admin_url: str | None, token: SecretStr | None, tls_tr
     if at and profile not in PROFILES:
         raise TargetError(f"{kind} has no profile {profile!r}", hint=f"known: {', '.join(f'{kind}@{known}' for known in PROFILES)}")
     _refuse_addresses(text, admin_url, tls_trust_certs)
-    return _REFERENCES[kind](profile or "default", token, _brokers(named, query) if asked else 1)
+    asked_for = _asked_for(named, query, ("brokers",)) if asked else {}
+    return _REFERENCES[kind](profile or "default", token, int(asked_for.get("brokers", 1)))
 
 
 def _apache_pulsar(version: str, admin_url: str | None, token: SecretStr | None, tls_trust_certs: Path | None) -> Target:
@@ -96,15 +127,18 @@ def _apache_pulsar(version: str, admin_url: str | None, token: SecretStr | None,
     _refuse_addresses(f"{_APACHE}@{version}", admin_url, tls_trust_certs)
     release, asked, query = version.partition("?")
     single = ApachePulsar(release, token=token)
-    return ApacheCluster(release, _brokers(f"{_APACHE}@{version}", query), token) if asked else single
+    asked_for = _asked_for(f"{_APACHE}@{release}", query, ("brokers", "proxy")) if asked else {}
+    brokers = ApacheCluster(release, int(asked_for["brokers"]), token) if "brokers" in asked_for else single
+    return ProxiedPulsar(brokers) if "proxy" in asked_for else brokers
 
 
-def _brokers(text: str, query: str) -> int:
-    """Read how many brokers a cluster has."""
-    key, _, number = query.partition("=")
-    if key != "brokers" or not number.isascii() or not number.isdigit() or not 1 < int(number) <= MOST_BROKERS:
-        raise TargetError(f"{text}: what follows ? is not understood", hint=f"write ?brokers=2, at most {MOST_BROKERS}")
-    return int(number)
+def _asked_for(named: str, query: str, known: Sequence[str]) -> Mapping[str, str]:
+    """Read what follows the question mark: how many brokers a cluster has, and whether a proxy stands in front."""
+    found = dict(part.partition("=")[::2] for part in query.split("&"))
+    if set(found) <= set(known) and all(_QUERY[key].fullmatch(value) for key, value in found.items()):
+        return found
+    hint = f"write ?brokers=2, at most {MOST_BROKERS}" + (", ?proxy=true, or ?brokers=2&proxy=true" if "proxy" in known else "")
+    raise TargetError(f"{named}?{query}: what follows ? is not understood", hint=hint)
 
 
 def _refuse_addresses(name: str, admin_url: str | None, tls_trust_certs: Path | None) -> None:

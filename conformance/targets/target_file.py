@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, StrictBool, Strict
 from conformance.engine.capabilities import CAPABILITIES
 from conformance.files import read_text
 from conformance.names import did_you_mean
-from conformance.targets.inputs import check_admin_url, check_service_url, existing_trust_file, read_token
+from conformance.targets.inputs import check_admin_url, check_service_url, existing_pem_file, read_token
 from conformance.targets.model import AttachedTarget, Endpoint, Target, TargetError
 from conformance.targets.started import PLACEHOLDERS, StartedTarget, split_command
 
@@ -32,6 +32,8 @@ topic-list-watch = true
 token_file = "token.txt"
 tls_trust_certs = "ca.pem"
 tls_hostname = "broker.example"
+tls_certificate = "client.pem"
+tls_key = "client.key"
 """
 """A file with every key."""
 
@@ -60,6 +62,8 @@ class AuthTable(_Table):
     token_file: _Name | None = None
     tls_trust_certs: _Name | None = None
     tls_hostname: _Name | None = None
+    tls_certificate: _Name | None = None
+    tls_key: _Name | None = None
 
 
 class ClusterTable(_Table):
@@ -174,7 +178,9 @@ def _target(path: Path, table: TargetFile, admin_url: str | None, token: SecretS
     if token is None and auth.token_file:
         token = read_token(folder / auth.token_file)
     if tls_trust_certs is None and auth.tls_trust_certs:
-        tls_trust_certs = existing_trust_file(folder / auth.tls_trust_certs)
+        tls_trust_certs = existing_pem_file(folder / auth.tls_trust_certs, "trust")
+    if auth.tls_key and not auth.tls_certificate:
+        raise TargetError("'auth.tls_key' has no certificate", hint="give tls_certificate, too")
     endpoint = Endpoint(
         name=table.name,
         service_url=table.service_url or "pulsar://127.0.0.1:{service_port}",
@@ -183,6 +189,8 @@ def _target(path: Path, table: TargetFile, admin_url: str | None, token: SecretS
         token=token,
         tls_trust_certs=tls_trust_certs,
         tls_hostname=auth.tls_hostname,
+        tls_certificate=existing_pem_file(folder / auth.tls_certificate, "certificate") if auth.tls_certificate else None,
+        tls_key=existing_pem_file(folder / auth.tls_key, "key") if auth.tls_key else None,
         capabilities=table.capabilities,
         allow_hosts=tuple(table.cluster.allow_hosts),
         listener=table.cluster.listener,

@@ -27,6 +27,8 @@ class Peer:
             writer.write(encode_frame(command("partitionMetadataResponse", request_id=message.request_id)))
         elif name == "getTopicsOfNamespace":
             writer.write(encode_frame(command("getTopicsOfNamespaceResponse", request_id=message.request_id)))
+        elif name == "lookupTopic":
+            writer.write(encode_frame(command("lookupTopicResponse", request_id=message.request_id, response=1)))
         elif name in ("subscribe", "producer"):
             writer.write(encode_frame(command("error", request_id=message.request_id, error=TOPIC_NOT_FOUND, message="no such topic")))
 

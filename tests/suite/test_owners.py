@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from conformance.running import owners as module
-from conformance.running.owners import Owners, look_up, owners
+from conformance.running.owners import Owners, behind, look_up, owners
+from conformance.running.probe import probe
 from conformance.targets import AdminResult, Endpoint, TargetError
 from refimpl.wire import command, command_name, encode_frame
 from tests.fakes.peers import Peer, running
@@ -118,7 +119,9 @@ def test_a_proxy_is_told_the_broker_in_connect():
         first.answers["t/n"] = first.answers["public/default"] = [proxied]
         found = await look_up(endpoint, "t/n")
         assert (found.service_url, found.proxy_to, found.broker) == (endpoint.service_url, "inside:6650", "pulsar://inside:6650")
-        assert await owners(endpoint, NoCluster()) is not None
+        reached = await behind(endpoint)
+        assert (reached.service_url, reached.proxy_to) == (endpoint.service_url, "inside:6650")
+        assert await owners(reached, NoCluster()) is None
         first.answers["t/n"] = [{"response": CONNECT, "brokerServiceUrl": "pulsar://inside-2:6650"}]  # the broker knows of no proxy
         again = await look_up(found, "t/n")
         return again.service_url == endpoint.service_url, again.proxy_to, first.proxied_to[-1]
@@ -129,9 +132,28 @@ def test_a_proxy_is_told_the_broker_in_connect():
 def test_a_standalone_broker_is_no_proxy():
     async def work(first, _, endpoint):
         first.answers["public/default"] = [{"response": CONNECT, "proxy_through_service_url": True}]
-        return await owners(endpoint, NoCluster())
+        return await behind(endpoint) is endpoint, await owners(endpoint, NoCluster())
 
-    assert with_two(work) is None
+    assert with_two(work) == (True, None)
+
+
+def test_a_broker_that_minds_a_broker_in_connect_is_behind_a_proxy():
+    class Proxy(Broker):
+        async def answer(self, frame, writer):
+            if frame.command.connect.proxy_to_broker_url not in ("", "inside:6650"):
+                refused = command("error", request_id=0, error=NOT_READY, message="Target broker cannot be validated.")
+                writer.write(encode_frame(refused))
+            else:
+                await super().answer(frame, writer)
+
+    async def direct(peer):
+        proxied = {"response": CONNECT, "brokerServiceUrl": "pulsar://inside:6650", "proxy_through_service_url": True}
+        peer.answers["public/default"] = [proxied]
+        async with running(peer) as target:
+            return (await probe(await behind(target.endpoint))).capabilities["direct"]
+
+    assert asyncio.run(direct(Proxy())) is False
+    assert asyncio.run(direct(Broker())) is True, "a single broker that calls its host by another name"
 
 
 def test_another_broker_is_looked_for_in_the_bundles_of_a_new_namespace():

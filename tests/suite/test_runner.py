@@ -3,7 +3,9 @@
 import asyncio
 import re
 import ssl
+from dataclasses import replace
 from datetime import date
+from typing import ClassVar
 
 import pytest
 import trustme
@@ -21,6 +23,7 @@ from conformance.suite import load_suite
 from conformance.targets import AdminClient, AdminResult, AttachedTarget, Endpoint, InProcessTarget, TargetError
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.wire import command, command_name, encode_frame
+from tests.fakes.certificates import Certificates
 from tests.fakes.peers import (
     BusyAtFirst,
     DiesAtPing,
@@ -198,6 +201,27 @@ def test_tls(add, tmp_path):
     assert results[0].verdict == Verdict.PASS
     with pytest.raises(TargetError, match="certificate verify failed"):
         judged(add(), Peer(), endpoint=Endpoint(name="peer", service_url="pulsar+ssl://x"), tls=server)
+
+
+def test_a_certificate_of_our_own_is_shown_and_named_in_connect(add, tmp_path):
+    class Broker(Peer):
+        methods: ClassVar[set[str]] = set()
+
+        async def answer(self, frame, writer):
+            if frame.command.HasField("connect"):
+                self.methods.add(frame.command.connect.auth_method_name)
+            await super().answer(frame, writer)
+
+    certificates = Certificates(tmp_path, "broker.example")
+    certificate, key = certificates.client
+    url = "pulsar+ssl://x"
+    known = Endpoint(name="peer", service_url=url, tls_trust_certs=certificates.trust_file, tls_hostname="broker.example")
+    own = replace(known, tls_certificate=certificate, tls_key=key)
+    results, _, _ = judged(add(), Broker(), endpoint=own, tls=certificates.asking())
+    assert (results[0].verdict, Broker.methods) == (Verdict.PASS, {"tls"})
+    for wrong in (known, replace(own, tls_hostname=None)):
+        with pytest.raises(TargetError):
+            judged(add(), Broker(), endpoint=wrong, tls=certificates.asking())
 
 
 def test_log_says_everything_in_order(add):

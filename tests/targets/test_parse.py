@@ -9,6 +9,7 @@ from conformance.targets.target_file import EXAMPLE, line_of
 
 FORMS = (
     "a target is reference, in-process or apache-pulsar@VERSION, each with ?brokers=N if a cluster is meant, "
+    "apache-pulsar@VERSION?proxy=true, "
     "pulsar://HOST:PORT, pulsar+ssl://HOST:PORT or a file FILE.toml"
 )
 VERSIONS = "2.10.5, 2.11.0, 3.0.7, 4.0.0, 4.2.4, 5.0.0-M1"
@@ -105,6 +106,35 @@ def test_a_cluster_is_a_release_with_a_number_of_brokers() -> None:
             parse_target(f"reference?{text}")
 
 
+def test_brokers_of_apache_pulsar_may_stand_behind_a_proxy() -> None:
+    for text in ("apache-pulsar@2.11.0?proxy=true", "apache-pulsar@4.2.4?brokers=2&proxy=true"):
+        proxied = parse_target(text)
+        assert (proxied.name, proxied.release, proxied.startable) == (text, text[14:].partition("?")[0], False)
+    for text in ("apache-pulsar@2.11.0?proxy=yes", "reference?proxy=true", "apache-pulsar@2.11.0?brokers=2&prox=true"):
+        with pytest.raises(TargetError, match=r"what follows \? is not understood"):
+            parse_target(text)
+
+
+def test_tls_is_told_by_options_and_file(tmp_path: Path) -> None:
+    for name in ("a.pem", "b.pem", "b.key"):
+        (tmp_path / name).touch()
+    path = tmp_path / "t.toml"
+    path.write_text('name = "t"\nservice_url = "pulsar+ssl://a"\n[auth]\ntls_hostname = "h"\ntls_certificate = "a.pem"\n')
+    told = endpoint_of(parse_target(str(path)))
+    assert (told.tls_hostname, told.tls_certificate, told.tls_key) == ("h", tmp_path / "a.pem", None)
+    certificate, key = tmp_path / "b.pem", tmp_path / "b.key"
+    told = endpoint_of(parse_target(str(path), tls_hostname="other", tls_certificate=certificate, tls_key=key))
+    assert (told.tls_hostname, told.tls_certificate, told.tls_key) == ("other", certificate, key)
+    with pytest.raises(TargetError, match=r"TLS certificate .*b.pem and .*b.key: .*without a password"):
+        told.ssl_context()
+    with pytest.raises(TargetError, match="a TLS key has no certificate"):
+        parse_target("pulsar+ssl://a", tls_key=key)
+    with pytest.raises(TargetError, match="TLS certificate file nowhere does not exist"):
+        parse_target("pulsar+ssl://a", tls_certificate=Path("nowhere"))
+    with pytest.raises(TargetError, match="takes no allowed hosts, no listener, no TLS host name"):
+        parse_target("reference", tls_hostname="h")
+
+
 def test_hosts_of_a_cluster_are_allowed_by_options_and_file(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text('name = "c"\nservice_url = "pulsar://a:1"\n[cluster]\nallow_hosts = ["b"]\nlistener = "inside"\n')
     endpoint = endpoint_of(parse_target(str(tmp_path / "c.toml"), allow_hosts=["c"], listener="outside"))
@@ -160,7 +190,8 @@ def written(folder: Path, text: str) -> str:
 
 def test_the_example_file_is_whole_and_valid(tmp_path: Path) -> None:
     (tmp_path / "token.txt").write_text("top-secret")
-    (tmp_path / "ca.pem").write_text("")
+    for name in ("ca.pem", "client.pem", "client.key"):
+        (tmp_path / name).write_text("")
     text = EXAMPLE.replace('"pulsar://127.0.0.1:6650"', '"pulsar://127.0.0.1:{service_port}"')
     text = text.replace('"http://127.0.0.1:8080"', '"http://127.0.0.1:{admin_port}"')
     target = parse_target(written(tmp_path, text))
@@ -205,7 +236,7 @@ def test_addresses_of_a_started_target_default_to_the_free_ports(tmp_path: Path)
         ),
         (
             'name = "b"\n[auth]\ntoken = "x"\n',
-            ":3: unknown key 'auth.token'; did you mean 'token_file'? (known here: token_file, tls_trust_certs, tls_hostname)",
+            ":3: unknown key 'auth.token'; did you mean 'token_file'? (known here: token_file, tls_trust_certs, tls_hostname, tls_certificate, tls_key)",
         ),
         ('name = "b"\n[start]\n', ":2: 'start.command' is missing"),
         ("name = 3\n", ":1: 'name' has to be a text"),
