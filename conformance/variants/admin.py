@@ -22,7 +22,7 @@ def on_answer(patches: Patches, change: Answer) -> None:
     """Change the answers of the admin interface."""
 
     def make(admin: Callable[..., AdminResponse]) -> Callable[..., AdminResponse]:
-        return lambda link, request: change(request, admin(link, request))
+        return lambda link, request, admin_url=None: change(request, admin(link, request, admin_url))
 
     patches.wrap(MemoryLink, "admin", make)
 
