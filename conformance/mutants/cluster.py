@@ -1,13 +1,14 @@
 """Brokers of a cluster that do not know what the others do. The cases run on several brokers of the reference."""
 
-from conformance.mutants.model import in_place_of, on_outgoing
+from conformance.mutants.model import in_place_of, on_incoming, on_outgoing
 from refimpl.broker import Broker, Session
 from refimpl.broker.members import Directions, Members
 from refimpl.indexes.topics_hash import topics_hash
-from refimpl.names import namespace_of
+from refimpl.names import namespace_of, partitioned_topic_name
 from refimpl.wire.pulsar_api_pb2 import (
     CommandCloseConsumer,
     CommandGetTopicsOfNamespaceResponse,
+    CommandLookupTopic,
     CommandPartitionUpdate,
     CommandWatchScalableTopicsUpdate,
     CommandWatchTopicUpdate,
@@ -22,6 +23,12 @@ def _owns(session: Session, topic: str) -> bool:
 def names_itself(look_up, members, asked, namespace, topic, *, authoritative):
     """Each broker says that a topic is served by itself."""
     return Directions(asked, redirect=False, authoritative=True)
+
+
+@on_incoming(CommandLookupTopic, clause="core.cluster.owner-named")
+def takes_a_partition_for_its_topic(_, request):
+    """LOOKUP of a partition names the broker of the partitioned topic."""
+    request.topic = partitioned_topic_name(request.topic)
 
 
 @in_place_of(Session.check_owner, clause="core.cluster.owner-only")

@@ -3,7 +3,8 @@
 from conformance.mutants.model import in_place_of, mutant, on_request
 from refimpl.broker import key_shared
 from refimpl.broker.key_shared import AutoSplit, KeyShared, Sticky, check_ranges, key_of
-from refimpl.broker.subscription import Subscription, SubType
+from refimpl.broker.non_persistent import NonPersistentSubscription
+from refimpl.broker.subscription import Subscription, SubType, takes
 from refimpl.wire.payload import parse_payload
 from refimpl.wire.pulsar_api_pb2 import CommandAck, KeySharedMeta, MessageMetadata
 
@@ -186,6 +187,17 @@ def acknowledges_keys_of_nobody(taker, keys, index, takes):
     if found is None and keys._consumers[0].subscription.type == SubType.Exclusive:
         keys._consumers[0].subscription.cursor.acknowledge(index)
     return found
+
+
+@in_place_of(NonPersistentSubscription.offer, clause="core.key-shared.non-persistent")
+def gives_keys_to_whoever_has_permits(offer, subscription, entry):
+    """A message on a non-persistent topic goes to another consumer, if the one of its key has no permits."""
+    owner = subscription._keys.owner(entry) if subscription._keys is not None else None
+    other = next(filter(takes, subscription.consumers), None)
+    if owner is None or takes(owner) or other is None:
+        offer(subscription, entry)
+    else:
+        other.send(0, entry, 0, None)
 
 
 # What a Key_Shared subscription has in common with a Shared one

@@ -1,5 +1,7 @@
 """Brokers that take policies for what they are not, or carry out an administrator's call on more or less than it names."""
 
+from dataclasses import replace
+
 from conformance.mutants.model import in_place_of, on_incoming, on_request
 from refimpl.broker import Broker, bundles
 from refimpl.broker.admin import Admin
@@ -334,6 +336,19 @@ def takes_no_schema_later(add, schemas, name, schema, **by):
     if topic is not None and topic.producers and schemas.newest(name) is None:
         raise Refused(IncompatibleSchema, "The topic has no schema")
     return add(schemas, name, schema, **by)
+
+
+@in_place_of(Policies.of, clause="core.policy.of-partitions")
+def looks_for_policies_by_the_name_of_the_partition(of, policies, name, policy):
+    """A policy of a partitioned topic is not found for its partitions."""
+    return of(policies, replace(name, partitioned=name.full), policy)
+
+
+@in_place_of(Broker.delete_topic, clause="core.policy.of-partitions")
+def deletes_policies_with_each_partition(delete_topic, broker, name):
+    """The policies of a partitioned topic go with the first of its partitions that is deleted."""
+    delete_topic(broker, name)
+    broker.namespace(name).topic_policies.pop(name.partitioned, None)
 
 
 # Filters

@@ -23,6 +23,13 @@ def keeps_schemas_for_ever(forget, schemas, name):
     """The schemas of a topic outlast its deletion."""
 
 
+@in_place_of(Broker.delete_topic, clause="core.schema.partition-deleted")
+def deletes_the_schema_with_each_partition(delete_topic, broker, name):
+    """The schema of a partitioned topic goes with the first of its partitions that is deleted."""
+    delete_topic(broker, name)
+    broker.schemas.forget(name)
+
+
 @in_place_of(Schemas.add, clause="core.schema.get-or-create")
 def gives_a_schema_a_version_each_time(add, schemas, name, schema, **by):
     """A schema that a topic has already gets a further version."""

@@ -7,7 +7,7 @@ from conformance.mutants.watches import Update, Watch, drop
 from refimpl.broker import Broker, Session
 from refimpl.indexes.topic_patterns import PatternIndex, compile_pattern
 from refimpl.indexes.topics_hash import EMPTY_HASH, topics_hash
-from refimpl.names import partitioned_topic_name
+from refimpl.names import namespace_of, partitioned_topic_name
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.topic_list.broker import TopicListBroker, TopicListExtension
 from refimpl.proposals.topic_list.rules import visible_topics, without_domain
@@ -27,6 +27,14 @@ def announces_what_a_pattern_fits_at_the_beginning(matching, index, name):
 def decodes_the_names_of_changes(matching, index, name):
     """The name of a topic that is created or deleted is percent-decoded once more before it is matched."""
     return matching(index, unquote(name))
+
+
+@in_place_of(TopicListBroker.deleted, clause="pip145.watch.partition-suffix")
+def deletes_partitions_by_their_own_names(deleted, lists, topic):
+    """When a partition is deleted, the pattern is compared with its name, -partition-N included."""
+    known = lists._indexes.get(namespace_of(topic))
+    told = known.matching(topic.partition("://")[2]) if known is not None else ()
+    return [one for one in deleted(lists, topic) if lists._watchers.find(one[0], one[1].watcher_id).text in told]
 
 
 @in_place_of(TopicListBroker.created, clause="pip145.update.on-create")
