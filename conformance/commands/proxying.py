@@ -24,7 +24,7 @@ from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_USA
 from conformance.monitors import Breach
 from conformance.proxy import Passed, Proxy, Watcher, proxying
 from conformance.report.listing import breach_text, frame_text, line
-from conformance.targets.inputs import check_service_url, existing_trust_file
+from conformance.targets.inputs import check_service_url, existing_pem_file
 from conformance.targets.model import Endpoint, TargetError
 from refimpl.net.faults import Switch, field_of, read_switch
 
@@ -70,7 +70,7 @@ def asked_or_stop(
     """Check what was asked for; what can't be is one line and the end."""
     try:
         check_service_url(to, "--to")
-        trust = existing_trust_file(tls_trust_certs) if tls_trust_certs else None
+        trust = existing_pem_file(tls_trust_certs, "trust") if tls_trust_certs else None
         endpoint = Endpoint(name=to, service_url=to.rstrip("/"), tls_trust_certs=trust, allow_hosts=tuple(allow_hosts))
         if endpoint.tls:
             endpoint.ssl_context()

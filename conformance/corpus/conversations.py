@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from conformance.corpus.captures import defect_class
-from conformance.corpus.captures.rows import CUT, REFUSED
+from conformance.captures import defect_class
+from conformance.captures.rows import CUT, REFUSED
 from conformance.monitors import MONITORS, Breach, Monitors
 from conformance.monitors.explained import is_explained
 from refimpl.wire import decode_frame

@@ -10,12 +10,11 @@ from typing import Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from conformance.corpus.captures import MAX_FRAME_SIZE
+from conformance.captures import MAX_FRAME_SIZE, capture_path, check_capture
 from conformance.corpus.conversations import DDL, FRAMES, of_connection
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.job import Findings, Job, Run
 from conformance.corpus.laws import Law, Outcome
-from conformance.corpus.sources.pulsar_capture import check_capture, corpus_path
 from conformance.monitors import MONITORS
 
 BROKER, CLIENT, BOTH = "broker", "client", "both"
@@ -56,7 +55,7 @@ def check(run: Run) -> Findings:
         sums = (F.sum("checked").alias("checked"), F.sum("broken").alias("broken"), F.min("example").alias("example"))
         rows = found.groupBy("law", "clause", "target").agg(*sums).sort("law", "clause", "target").collect()
     if not any(row["clause"] == FRAMES for row in rows):
-        raise CorpusError(f"{corpus_path(path)}: there is no frame in it")
+        raise CorpusError(f"{capture_path(path)}: there is no frame in it")
     side = options.side or (BOTH if options.corpus else BROKER)
     laws = [_outcome(law, rows) for law in LAWS if side in (BOTH, _SIDES[law.name])]
     return Findings([law for law in laws if law.checked], _counters(rows))
