@@ -71,9 +71,9 @@ def gives_all_messages_one_sequence_id(connection, send):
 
 
 @on_outgoing(CommandAck, clause="core.client.acks-delivered")
-def acknowledges_the_next_entry(connection, ack):
-    """An acknowledgement names the entry behind the one that was taken."""
-    ack.message_id[0].entryId += 1
+def acknowledges_what_is_still_to_come(connection, ack):
+    """An acknowledgement names the hundredth entry behind the one that was taken."""
+    ack.message_id[0].entryId += 100
 
 
 @on_outgoing(CommandWatchTopicList, clause="pip145.client.watch-id-unique")
