@@ -71,7 +71,6 @@ class Monitors:
         self._links: dict[str, Link] = {}
         self._monitors: dict[str, list[Monitor]] = {}
         self._hearing: dict[str, dict[str, list[tuple[Monitor, str]]]] = {}
-        self._time = 0.0
 
     def opened(self, connection: str) -> None:
         """Note that a connection begins: its next frame is its first."""
@@ -94,7 +93,7 @@ class Monitors:
             self._begin(connection, whole=name == "connect" and direction == "->")
         hearing = self._hearing[connection]
         seen = Seen(SENDER[direction], name, sub_message(frame.command), frame, time)
-        self._time = time
+        self._links[connection].time = time
         heard = [*hearing.get(f"{direction} *", ()), *hearing.get(f"{direction} {name}", ())]
         return [one for monitor, method in heard for one in self._breaches(monitor, getattr(monitor, method)(seen), time)]
 
@@ -110,8 +109,8 @@ class Monitors:
         return [one for monitor in found for one in self._breaches(monitor, monitor.closed(time), time)]
 
     def ended(self) -> list[Breach]:
-        """Note that nothing more is seen: all connections end with the last frame. Judge what they leave open."""
-        return [one for connection in list(self._links) for one in self.closed(connection, self._time)]
+        """Note that nothing more is seen, and judge what each connection has left open with its last frame."""
+        return [one for connection, link in list(self._links.items()) for one in self.closed(connection, link.time)]
 
     def _begin(self, connection: str, *, whole: bool) -> None:
         self._conversation.whole = self._conversation.whole and whole

@@ -75,8 +75,10 @@ class Link:
         name: The connection.
         whole: All its frames were seen, from its first on.
         conversation: What all connections share.
+        time: When its last frame was seen, in seconds.
     """
 
     name: str
     whole: bool
     conversation: Conversation
+    time: float = 0.0

@@ -27,7 +27,10 @@ def test_a_case_of_each_clause_that_a_fault_breaks_finds_it(name: str, findings:
     assert not findings[name].missed, f"{name}: {FAULTS[name].fault}"
 
 
-def test_each_fault_breaks_clauses_of_clients_that_cases_cite(suite: Suite) -> None:
-    assert {clause for one in FAULTS.values() for clause in one.clauses} <= {
-        clause for case in suite.select([], role="client") for clause in case.clauses
-    }
+def test_each_fault_breaks_clauses_of_clients_that_cases_cite_or_monitors_observe(suite: Suite) -> None:
+    cited = {clause for case in suite.select([], role="client") for clause in case.clauses}
+    assert {clause for one in FAULTS.values() for clause in one.clauses} <= cited | suite.observed
+
+
+def test_each_clause_that_only_monitors_judge_is_broken_by_a_fault(suite: Suite) -> None:
+    assert suite.observed <= {clause for one in FAULTS.values() for clause in one.clauses}

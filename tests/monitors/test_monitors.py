@@ -128,6 +128,16 @@ def test_a_connection_that_was_seen_to_open_has_to_begin_with_connect() -> None:
     assert [(one.clause, one.text) for one in found] == [("core.client.connect-first", "partitionMetadata before CONNECT")]
 
 
+@pytest.mark.parametrize(("end", "broken"), [(1.0, []), (ANSWER_TIME + 2, ["core.client.answers-ping"])])
+def test_a_ping_that_is_left_at_the_end_counts_if_the_end_came_late(end: float, broken: list[str]) -> None:
+    talk = conversation()
+    monitors = Monitors()
+    for line in talk.timed()[: talk.lines.index(talk.find("Ping")) + 1]:
+        assert monitors.frame(line.connection, line.direction, line.frame(), line.time) == []  # type: ignore[arg-type]
+    assert [one.clause for one in monitors.closed("1", end)] == broken
+    assert monitors.ended() == []
+
+
 def test_a_ping_may_take_its_time() -> None:
     talk = conversation()
     talk.find("Pong", 0).time = ANSWER_TIME - 1

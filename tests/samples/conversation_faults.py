@@ -73,14 +73,6 @@ def leaves_a_ping_without_an_answer(talk: Talk) -> None:
     talk.find("WatchTopicListClose").time = ANSWER_TIME + 2
 
 
-@breach("core.client.answers-ping")
-def leaves_the_last_ping_without_an_answer(talk: Talk) -> None:
-    talk.drop(talk.find("Pong", 0))
-    for line in [line for line in talk.lines if line.connection == "1" and talk.lines.index(line) > talk.lines.index(talk.find("Ping"))]:
-        talk.drop(line)
-    talk.find("Connect", 1).time = ANSWER_TIME + 2
-
-
 @breach("core.keepalive.ping-answered")
 def the_broker_leaves_a_ping_without_an_answer(talk: Talk) -> None:
     talk.drop(talk.find("Pong", 1))

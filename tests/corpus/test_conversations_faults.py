@@ -1,0 +1,112 @@
+"""The job `conversations_hold`: a law for each monitor, which planted breaches break, and what it makes of captures that lack something."""
+
+import pyarrow as pa
+import pytest
+
+from conformance.corpus.conversations import ALONE, EXPLAINED, FRAMES, of_connection
+from conformance.corpus.jobs.conversations_hold import JOB, LAWS
+from conformance.monitors import MONITORS
+from conformance.monitors.explained import explanations
+from tests.samples.conversation import conversation
+from tests.samples.conversation_faults import BREACHES, broken
+from tests.samples.faults import Fault
+
+JUDGED = {clause: kind.name for kind in MONITORS for clause in kind.clauses if not kind.of_all_connections}
+OF_OTHER_CONNECTIONS = {"gives_permits_to_a_consumer_that_is_not_there"}
+"""Only who sees all connections can tell that no other one knows the consumer."""
+ALL_FAULTS = [
+    Fault(name, "", lambda right: right, frozenset({JUDGED[clause]}))
+    for name, (clause, _) in BREACHES.items()
+    if clause in JUDGED and name not in OF_OTHER_CONNECTIONS
+]
+
+
+def table(lines, *, file="log.jsonl", connection="core/some/case#0 c", timed=True, lost=()):
+    """Return the rows of one connection; the frames with the numbers in `lost` are rows without a frame."""
+    offsets = {"client": 0, "broker": 0}
+    rows = []
+    for number, line in enumerate(lines):
+        direction = "client" if line.direction == "->" else "broker"
+        data = line.frame().data
+        rows.append(
+            {
+                "file": file,
+                "connection": connection,
+                "direction": direction,
+                "offset": offsets[direction],
+                "time": line.time if timed and number not in lost else None,
+                "octets": data,
+                "target": "some",
+                "_corrupt": "cut: bytes are missing" if number in lost else None,
+            }
+        )
+        offsets[direction] += len(data)
+    return pa.Table.from_pylist(rows[::-1])  # Spark gives them in any order
+
+
+def judged(talk, **options):
+    """Return, for all connections, the laws that are broken, and the counts."""
+    laws, counts = set(), {}
+    for connection in ("1", "2"):
+        lines = [line for line in talk.timed() if line.connection == connection]
+        for row in of_connection(table(lines, **options)).to_pylist() if lines else ():
+            laws |= {row["law"]} if row["broken"] else set()
+            if not row["law"]:
+                counts[row["clause"]] = counts.get(row["clause"], 0) + row["checked"]
+    return laws, counts
+
+
+def test_the_right_conversation_breaks_nothing_and_all_frames_count():
+    laws, counts = judged(conversation())
+    assert laws == set()
+    assert counts == {FRAMES: len(conversation().lines), ALONE: 0, EXPLAINED: 0}
+
+
+@pytest.mark.parametrize("one", ALL_FAULTS, ids=lambda one: one.name)
+def test_a_breach_breaks_the_law_of_its_monitor(one):
+    assert judged(broken(one.name))[0] == one.laws
+
+
+@pytest.mark.parametrize("name", sorted(OF_OTHER_CONNECTIONS))
+def test_what_other_connections_may_explain_is_no_breach(name):
+    assert judged(broken(name))[0] == set()
+
+
+def test_without_times_each_frame_is_judged_by_itself():
+    laws, counts = judged(broken("sends_a_wrong_checksum"), timed=False)
+    assert laws == {"sent-checksums"}
+    assert counts[ALONE] == counts[FRAMES] == len(conversation().lines)
+
+
+@pytest.mark.parametrize("first", range(0, len(conversation().lines), 4))
+def test_frames_that_are_missing_accuse_nobody(first):
+    assert judged(conversation(), lost=range(first, first + 2))[0] == set()
+
+
+def test_what_is_known_of_a_recording_is_counted_and_no_breach():
+    entry = explanations()[0]
+    talk = broken("the_broker_loses_an_update")
+    laws, counts = judged(talk, connection=f"{entry.case.replace('*', 'create')}#3 c")
+    assert entry.clause == "pip145.update.hash"
+    assert (laws, counts[EXPLAINED]) == (set(), 1)
+    assert judged(talk, connection="pip145/update/create#3 c")[0] == {"topic-list-hashes"}
+
+
+def test_the_job_reads_a_capture(spark, tmp_path, monkeypatch, capsys):  # its session is that of the tests
+    monkeypatch.setattr("conformance.corpus.job.spark_session", lambda *_, **__: _Lent(spark))
+    result = tmp_path / "result.json"
+    assert JOB.main(["--corpus", "tests/samples/captures/python", "--result", str(result)]) == 0
+    assert '"frames that are judged by themselves"' in result.read_text()
+    assert "holds   sent-checksums: 0 of" in capsys.readouterr().out
+    assert {law.name for law in LAWS} == set(JUDGED.values())
+
+
+class _Lent:
+    def __init__(self, session):
+        self.session = session
+
+    def __enter__(self):
+        return self.session
+
+    def __exit__(self, *_):
+        return None
