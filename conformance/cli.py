@@ -537,13 +537,20 @@ def read(
 
 
 @app.command()
-def schema(kind: Annotated[str, typer.Argument(help="transcript, fragment, register, baseline, log or driver")]) -> None:
+def schema(kind: Annotated[str, typer.Argument(help="transcript, fragment, register, baseline, target, log or driver")]) -> None:
     """Print the JSON Schema of a file format."""
     from conformance.clients import driver
     from conformance.engine import log
     from conformance.engine import model as m
+    from conformance.targets.target_file import TargetFile
 
-    kinds: dict[str, Any] = {"transcript": m.Transcript, "fragment": m.Fragment, "register": m.Register, "baseline": m.Baseline}
+    kinds: dict[str, Any] = {
+        "transcript": m.Transcript,
+        "fragment": m.Fragment,
+        "register": m.Register,
+        "baseline": m.Baseline,
+        "target": TargetFile,
+    }
     lines = {"log": log.json_schema, "driver": driver.json_schema}
     check_choice("KIND", kind, (*kinds, *lines))
     print(json.dumps(lines[kind]() if kind in lines else kinds[kind].model_json_schema(), indent=2))

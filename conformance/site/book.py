@@ -15,7 +15,7 @@ from conformance.site.linking import linked, relocated
 from conformance.site.markup import Page
 from conformance.site.programming import programming_pages
 from conformance.site.registers import register_pages
-from conformance.site.results import client_result_page, result_page
+from conformance.site.results import result_pages
 from conformance.site.sources import REPOSITORY, Sources
 from conformance.site.unseen import unseen_page
 from conformance.site.variants import variants_page
@@ -38,8 +38,7 @@ def pages(sources: Sources, home: Path = REPOSITORY) -> list[Page]:
     return [
         *clause_pages(sources),
         *case_pages(sources),
-        result_page(sources),
-        client_result_page(sources),
+        *result_pages(sources),
         corpora_page(),
         interop_page(),
         *register_pages(sources),

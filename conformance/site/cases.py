@@ -53,20 +53,23 @@ def _index(sources: Sources) -> Page:
         "What is sent and what must come back: one file for each case, under `conformance/transcripts/`. The language is described in",
         link(HOME, "transcripts.md", "Transcripts")
         + f"; each case has a recorded conversation. {link(HOME, 'glossary.md', 'Glossary')}: case, cell, trial, fence.",
+        "The search finds a case by its id and its title; the page of a group has all of its cases.",
         "",
-        *table(
-            ["group", "cases", "the first one says"],
-            (
-                (link(HOME, _group_path(group), group), str(len(cases)), plain(sources.suite.transcripts[cases[0]].title))
-                for group, cases in sources.groups.items()
-            ),
-        ),
-        "",
-        "## All cases",
-        "",
-        *(f"- {case_link(HOME, case)} {plain(transcript.title)}" for case, transcript in sources.suite.transcripts.items()),
     ]
+    for register in dict.fromkeys(group.partition("/")[0] for group in sources.groups):
+        lines += [
+            f"## {register_title(register)} {{ #{register} }}",
+            "",
+            *table(["group", "cases", "the first one says"], _groups(sources, register)),
+            "",
+        ]
     return Page(HOME, "Overview", joined(lines))
+
+
+def _groups(sources: Sources, register: str) -> Iterator[tuple[str, str, str]]:
+    for group, cases in sources.groups.items():
+        if group.partition("/")[0] == register:
+            yield link(HOME, _group_path(group), group), str(len(cases)), plain(sources.suite.transcripts[cases[0]].title)
 
 
 def _group(sources: Sources, group: str, cases: Sequence[str]) -> Page:

@@ -1,14 +1,18 @@
-"""Numbers that change with the suite, in texts that are not pages of the site: `make counts` updates them."""
+"""What changes with the suite and its recordings, in texts that are not pages of the site: `make counts` writes it anew."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Final
 
-from conformance.site.sources import REPOSITORY
-from conformance.suite import Suite, load_suite
+from conformance.site.home import readme_parts
+from conformance.site.sources import REPOSITORY, load_sources
+from conformance.suite import Suite
 
-README = REPOSITORY / "README.md"
-_COUNTED = re.compile(r"\d+ clauses in \d+ cases")
+README: Final = REPOSITORY / "README.md"
+_COUNTED: Final = re.compile(r"\d+ clauses in \d+ cases")
+_PART: Final = re.compile(r"(?<=<!-- made: )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def counted(text: str, suite: Suite) -> str:
@@ -21,5 +25,16 @@ def counted(text: str, suite: Suite) -> str:
     return _COUNTED.sub(f"{len(suite.clauses)} clauses in {len(suite.transcripts)} cases", text)
 
 
+def with_parts(text: str, parts: Mapping[str, str]) -> str:
+    """Return a text in which each part between `<!-- made: NAME -->` and `<!-- end -->` is new.
+
+    Args:
+        text: Markdown.
+        parts: The parts by name.
+    """
+    return _PART.sub(lambda found: f"{found[1]}{found[2]}{parts[found[1]]}", text)
+
+
 if __name__ == "__main__":
-    README.write_text(counted(README.read_text(encoding="utf-8"), load_suite()), encoding="utf-8")
+    sources = load_sources()
+    README.write_text(with_parts(counted(README.read_text(encoding="utf-8"), sources.suite), readme_parts(sources)), encoding="utf-8")

@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from conformance.clients import driver
 from conformance.engine import log
 from conformance.engine import model as m
 from conformance.engine.capabilities import CAPABILITIES
 from conformance.site.markup import Page, code, joined, link, prose, table
+from conformance.targets.target_file import TargetFile
 
 PATH = "reference/formats.md"
 KINDS: dict[str, Any] = {
@@ -18,13 +20,18 @@ KINDS: dict[str, Any] = {
     "settings": m.Settings,
     "register": m.Register,
     "baseline": m.Baseline,
+    "target": TargetFile,
 }
-"""The files of the suite, and the class that reads each."""
+"""The files of the suite and of its users, and the class that reads each."""
+
+
+LINES: dict[str, Any] = {"log": log.json_schema, "driver": driver.json_schema}
+"""Files and streams of JSON lines, and what returns the schema of each."""
 
 
 def schemas() -> dict[str, str]:
     """Return the JSON Schemas as files, by path."""
-    found = {kind: cls.model_json_schema() for kind, cls in KINDS.items()} | {"log": log.json_schema()}
+    found = {kind: cls.model_json_schema() for kind, cls in KINDS.items()} | {kind: schema() for kind, schema in LINES.items()}
     return {f"reference/schema/{kind}.json": json.dumps(schema, indent=2) + "\n" for kind, schema in found.items()}
 
 
@@ -36,7 +43,7 @@ def format_page() -> Page:
         "Generated from the classes that read the files. The meaning of the keys of a transcript is described in "
         + link(PATH, "transcripts.md", "Transcripts")
         + ".",
-        "The JSON Schemas: " + ", ".join(f"[{kind}](schema/{kind}.json)" for kind in (*KINDS, "log")) + ".",
+        "The JSON Schemas: " + ", ".join(f"[{kind}](schema/{kind}.json)" for kind in (*KINDS, *LINES)) + ".",
         "An unknown key is an error, with file, line and suggestion.",
         "",
     ]

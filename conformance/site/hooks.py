@@ -15,9 +15,12 @@ from mkdocs.structure.pages import Page as SitePage
 from conformance.site.book import facts, other_files, pages
 from conformance.site.check import problems
 from conformance.site.drawings import FENCE
+from conformance.site.home import filled, home_facts
 from conformance.site.linking import linked
 from conformance.site.markup import Page
 from conformance.site.notebooks import settled
+from conformance.site.publishing import days_of_change, repository_address, repository_name, version_line
+from conformance.site.search import INDEX, thinned
 from conformance.site.sources import REPOSITORY, Sources, load_sources
 
 NOTEBOOKS: Final = REPOSITORY / "notebooks"
@@ -30,12 +33,20 @@ class _Book:
 
     sources: Sources
     pages: list[Page]
+    facts: dict[str, str]
+    changed: dict[str, str]
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Make the pages, put their names where the navigation has a pattern, and register the fence of drawings with Markdown."""
+    address = repository_address()
     _Book.sources = load_sources(doubted=True)
     _Book.pages = pages(_Book.sources)
+    _Book.facts = {**facts(_Book.sources), **home_facts(_Book.sources), "repository": repository_name(address)}
+    _Book.changed = days_of_change()
+    config.repo_url = address
+    config.repo_name = repository_name(address)
+    config.copyright = version_line()
     names = [page.path for page in _Book.pages]
     docs = Path(config.docs_dir)
     written = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md") if ".ipynb_checkpoints" not in path.parts)
@@ -77,9 +88,10 @@ def on_page_markdown(markdown: str, page: SitePage, config: MkDocsConfig, files:
     """Fill in numbers, and link clauses and cases, on pages that are written by hand."""
     if page.file.generated_by is not None:
         return markdown
-    for name, value in facts(_Book.sources).items():
-        markdown = markdown.replace(f"{{{{ {name} }}}}", value)
-    return linked(markdown, page.file.src_uri, _Book.sources)
+    day = _Book.changed.get(f"docs/{page.file.src_uri}")
+    if day is not None:
+        page.meta["revision_date"] = day
+    return filled(linked(markdown, page.file.src_uri, _Book.sources), _Book.facts)
 
 
 def on_page_content(html: str, page: SitePage, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
@@ -88,7 +100,13 @@ def on_page_content(html: str, page: SitePage, config: MkDocsConfig, files: File
     return settled(html, path, _Book.sources) if path.endswith(".ipynb") else html
 
 
-def on_post_build(config: MkDocsConfig) -> None:
-    """Check the site as it was written."""
+def _on_post_build(config: MkDocsConfig) -> None:
+    """Make the index of the search small, and check the site as it was written."""
+    index = Path(config.site_dir) / INDEX
+    if index.is_file():
+        index.write_text(thinned(index.read_text(encoding="utf-8"), _Book.sources), encoding="utf-8")
     for problem in problems(Path(config.site_dir)):
         _LOG.warning(problem)
+
+
+on_post_build = event_priority(-100)(_on_post_build)

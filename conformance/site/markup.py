@@ -70,9 +70,23 @@ def link(origin: str, target: str, text: str) -> str:
         target: Path of a page, with `#` and an anchor if it leads to a place in it.
         text: Markdown.
     """
+    return f"[{text}]({_from(origin, target)})"
+
+
+def address_from(origin: str, target: str) -> str:
+    """Return the address of a place in the site as HTML names it, seen from a page.
+
+    Args:
+        origin: Path of the page that the link stands on.
+        target: Path of a page, with `#` and an anchor if it leads to a place in it.
+    """
+    return re.sub(r"\.md(?=#|$)", ".html", _from(origin, target))
+
+
+def _from(origin: str, target: str) -> str:
     page, hash_, anchor = target.partition("#")
     relative = "" if page == origin else posixpath.relpath(page, posixpath.dirname(origin) or ".")
-    return f"[{text}]({relative}{hash_}{anchor})"
+    return f"{relative}{hash_}{anchor}"
 
 
 def clause_place(sources: Sources, clause: str) -> str:

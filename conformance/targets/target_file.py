@@ -50,40 +50,44 @@ class _Table(BaseModel):
 
 
 class StartTable(_Table):
-    """The table `[start]`."""
+    """The table `[start]`: how the suite starts the broker."""
 
-    command: Annotated[StrictStr, Field(min_length=1)] | Annotated[list[StrictStr], Field(min_length=1)]
-    ready_timeout_seconds: Annotated[float, Field(strict=True, gt=0)] = 60.0
+    command: Annotated[StrictStr, Field(min_length=1)] | Annotated[list[StrictStr], Field(min_length=1)] = Field(
+        description="program and arguments; {service_port}, {admin_port} and {config_file} are filled in"
+    )
+    ready_timeout_seconds: Annotated[float, Field(strict=True, gt=0, description="how long it may take until it accepts connections")] = (
+        60.0
+    )
 
 
 class AuthTable(_Table):
-    """The table `[auth]`."""
+    """The table `[auth]`; paths are relative to the file."""
 
-    token_file: _Name | None = None
-    tls_trust_certs: _Name | None = None
-    tls_hostname: _Name | None = None
-    tls_certificate: _Name | None = None
-    tls_key: _Name | None = None
+    token_file: Annotated[_Name | None, Field(description="file with a token for CONNECT and the admin interface")] = None
+    tls_trust_certs: Annotated[_Name | None, Field(description="PEM file of the authorities to trust")] = None
+    tls_hostname: Annotated[_Name | None, Field(description="the name in the certificate, if it is not the host of the address")] = None
+    tls_certificate: Annotated[_Name | None, Field(description="PEM file of the certificate that the suite shows")] = None
+    tls_key: Annotated[_Name | None, Field(description="PEM file of its key")] = None
 
 
 class ClusterTable(_Table):
     """The table `[cluster]`."""
 
-    allow_hosts: list[_Name] = []
-    listener: _Name | None = None
+    allow_hosts: Annotated[list[_Name], Field(description="further hosts to which a look-up may lead the suite")] = []
+    listener: Annotated[_Name | None, Field(description="the advertised listener to ask for")] = None
 
 
 class TargetFile(_Table):
-    """A whole file."""
+    """A broker to judge: one that runs already, or one that the suite starts."""
 
-    name: _Name
-    service_url: _Name | None = None
-    admin_url: _Name | None = None
-    release: _Name | None = None
-    start: StartTable | None = None
-    capabilities: dict[str, StrictBool] = {}
-    auth: AuthTable = AuthTable()
-    cluster: ClusterTable = ClusterTable()
+    name: _Name = Field(description="what reports call it")
+    service_url: Annotated[_Name | None, Field(description="pulsar://host:port or pulsar+ssl://host:port")] = None
+    admin_url: Annotated[_Name | None, Field(description="base URL of the admin interface")] = None
+    release: Annotated[_Name | None, Field(description="the release of Apache Pulsar that it is")] = None
+    start: Annotated[StartTable | None, Field(description="how to start it; without it, it runs already")] = None
+    capabilities: Annotated[dict[str, StrictBool], Field(description="what it can do and no feature flag tells, as with --claim")] = {}
+    auth: Annotated[AuthTable, Field(description="token and certificates")] = AuthTable()
+    cluster: Annotated[ClusterTable, Field(description="if it has several brokers")] = ClusterTable()
 
 
 def read_target_file(

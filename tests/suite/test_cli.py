@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import threading
+import tomllib
 from pathlib import Path
 
+import jsonschema
 import pytest
 from typer.testing import CliRunner
 
@@ -18,6 +20,7 @@ from conformance.cli import app
 from conformance.judging.results import judge_trial
 from conformance.report import terminal
 from conformance.running import recorder
+from conformance.targets.target_file import EXAMPLE
 from tests.fakes.peers import NoPong, Peer, running
 
 CASE = "core/handshake/connected"
@@ -91,7 +94,7 @@ def run(suite, monkeypatch):
         (["judge", "no-such-file"], 2, "can't be read"),
         (["report", "no-such-file"], 2, "can't be read"),
         (["doctor", "pulsar://127.0.0.1:1"], 3, "no connection to pulsar://127.0.0.1:1"),
-        (["schema", "thing"], 2, "KIND is one of transcript, fragment, register, baseline, log"),
+        (["schema", "thing"], 2, "KIND is one of transcript, fragment, register, baseline, target, log"),
     ],
 )
 def test_wrong_usage_is_explained(run, tmp_path, arguments, code, words):
@@ -347,9 +350,18 @@ def test_file_that_is_not_there_is_told_before_the_suite_is_loaded(run, monkeypa
     assert run(*arguments).exit_code == 2
 
 
-@pytest.mark.parametrize("kind", ["transcript", "fragment", "register", "baseline", "log"])
+@pytest.mark.parametrize("kind", ["transcript", "fragment", "register", "baseline", "target", "log", "driver"])
 def test_schema(run, kind):
     assert json.loads(run("schema", kind).output)
+
+
+def test_the_example_of_a_target_file_fits_its_schema(run):
+    schema = json.loads(run("schema", "target").output)
+    example = tomllib.loads(EXAMPLE)
+    jsonschema.validate(example, schema)
+    for key, value in (("service_urls", "pulsar://127.0.0.1:6650"), ("name", ""), ("start", {"command": []})):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**example, key: value}, schema)
 
 
 def test_progress_is_plain_when_it_is_no_terminal(run, tmp_path):

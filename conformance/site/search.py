@@ -1,0 +1,51 @@
+"""The index of the search, which every page loads: pages of people by their whole text, generated ones by the names on them."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from conformance.site.markup import clause_place
+from conformance.site.sources import Sources
+
+INDEX: Final = "search/search_index.json"
+"""Where the theme looks for it."""
+MOST: Final = 200_000
+"""Bytes of the index, compressed as servers send it."""
+_NAMES: Final = (
+    "decisions/",
+    "reference/cases/",
+    "reference/clauses/",
+    "reference/corpora",
+    "reference/formats",
+    "reference/interop",
+    "reference/variants",
+)
+"""Pages of which the headings are searched; of clauses their statements, too."""
+_TITLES: Final = ("changelog", "reference/client-results", "reference/python/", "reference/results")
+"""Pages of which the title is searched."""
+_NOTEBOOKS: Final = "notebooks/"
+_PARAGRAPH: Final = re.compile(r"<p>.*?</p>", re.DOTALL)
+
+
+def thinned(text: str, sources: Sources) -> str:
+    """Return the index without what makes it large: conversations, transcripts, code, tables of results.
+
+    A case is found by its id, a clause by its id and its statement, a part of a notebook by its heading and first paragraph.
+
+    Args:
+        text: The index as the search plugin writes it, JSON.
+        sources: Whose clauses they are.
+    """
+    statements = {clause_place(sources, one.id).replace(".md#", ".html#"): one.text for one in sources.suite.clauses.values()}
+    index: dict[str, Any] = json.loads(text)
+    index["docs"] = [entry for entry in index["docs"] if not (entry["location"].startswith(_TITLES) and "#" in entry["location"])]
+    for entry in index["docs"]:
+        place = entry["location"]
+        if place.startswith((*_NAMES, *_TITLES)):
+            entry["text"] = statements.get(place, "")
+        elif place.startswith(_NOTEBOOKS):
+            found = _PARAGRAPH.search(entry["text"])
+            entry["text"] = found[0] if found else ""
+    return json.dumps(index, ensure_ascii=False, separators=(",", ":"))
