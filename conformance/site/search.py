@@ -14,12 +14,16 @@ INDEX: Final = "search/search_index.json"
 MOST: Final = 200_000
 """Bytes of the index, compressed as servers send it."""
 _NAMES: Final = (
+    "benchmarks",
+    "contributing",
     "decisions/",
     "reference/cases/",
     "reference/clauses/",
+    "reference/cli",
     "reference/corpora",
     "reference/formats",
     "reference/interop",
+    "reference/unseen",
     "reference/variants",
 )
 """Pages of which the headings are searched; of clauses their statements, too."""
