@@ -42,7 +42,7 @@ ALIKE = (
 QUESTIONS = {
     "hash is equal": "notebooks/pip_145_topic_list_watch.html",
     "baseline": "baselines.html",
-    "workflow for a cluster": "continuous-integration.html",
+    "continuous integration": "continuous-integration.html",
     "pip145.race.same-id": "reference/clauses/pip145-watch.html",
     "driver": "drivers.html",
 }
