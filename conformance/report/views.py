@@ -21,6 +21,8 @@ _MOST_FIELDS = 12
 """Fields of a case that are told."""
 _NOT_AGAIN = frozenset({"--select", "--level", "--report", "--seed"})
 """Options of a run that are left out where one case is run again, with their values."""
+_RECORDING = "--record"
+"""Left out, too: one case would take the place of a whole recording."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,7 @@ def sides(report: Report, result: log.Result) -> tuple[str, str]:
     """
     outcome = shown_outcome(report, result)
     diagnosis = outcome.diagnosis if outcome is not None else None
-    if diagnosis is None or diagnosis.kind in ("harness", "branch"):
+    if diagnosis is None or diagnosis.kind in ("harness", "branch", "monitor"):
         return "", result.summary
     if diagnosis.differences:
         one = diagnosis.differences[0]
@@ -275,6 +277,8 @@ def again(report: Report, result: log.Result) -> str:
     kept: list[str] = []
     for place, word in enumerate(given):
         before = given[place - 1] if place else ""
+        if word == _RECORDING:
+            continue
         if word not in _NOT_AGAIN and before not in _NOT_AGAIN and not word.startswith(tuple(f"{one}=" for one in _NOT_AGAIN)):
             kept.append(word)
     return shlex.join(["pulsar-conformance", *kept, "--select", result.case])

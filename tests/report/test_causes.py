@@ -13,9 +13,10 @@ from conformance.engine.verdict import Outcome, TrialLog, Verdict
 from conformance.judging.causes import attributed, cause_of, groups, relation
 from conformance.judging.results import RunLog
 from conformance.report import known_faults as module
+from conformance.report import views
 from conformance.report.known_faults import likeness
 from conformance.report.terminal import render_text
-from conformance.report.views import again
+from conformance.report.views import again, sides
 from refimpl.wire import command, encode_frame
 from tests.samples.report import bad_records, report
 
@@ -157,7 +158,7 @@ def test_failures_like_those_of_a_known_fault_are_told(monkeypatch):
 
 def test_the_command_that_runs_a_case_again_has_the_options_of_the_run():
     made = report(bad_records())
-    arguments = ["run", "pulsar://h", "--select", "core/**", "--admin-url", "http://h", "--report=x", "--seed", "3"]
+    arguments = ["run", "pulsar://h", "--record", "--select", "core/**", "--admin-url", "http://h", "--report=x", "--seed", "3"]
     header = made.run.header.model_copy(update={"arguments": arguments})
     object.__setattr__(made.run, "header", header)
     assert again(made, made.results[0]).startswith("pulsar-conformance run pulsar://h --admin-url http://h --select ")
@@ -170,3 +171,11 @@ def test_no_broker_gets_more_than_a_hundred_lines():
     out = io.StringIO()
     render_text(made, Console(file=out, width=100))
     assert len(out.getvalue().splitlines()) <= 100
+
+
+def test_what_a_monitor_saw_is_told_in_its_own_words(monkeypatch):
+    made = report(bad_records())
+    failed = next(one for one in made.results if one.verdict == "FAIL")
+    outcome = replace(made.outcomes[failed.keys[0]], diagnosis=Diagnosis("monitor", "a close without a watch"))
+    monkeypatch.setattr(views, "shown_outcome", lambda *_: outcome)
+    assert sides(made, failed) == ("", failed.summary)
