@@ -27,6 +27,8 @@ _LANES, _ADMIN_LANES = 264, 152
 _LETTER, _LINE, _STEP = 6.1, 12, 24
 """Width of a letter of details, distance of their lines, and of rows besides."""
 _TOP, _MOST = 60, 90
+_TEXT_TIME, _TEXT_EDGE = 9, 5
+"""The same for characters: columns of the time, and beyond the first and the last lane."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +68,14 @@ def render_sequence_svg(
     """
     several = len(connections(rows)) > 1
     admin = any(row.way in ("ask", "reply") for row in rows)
-    lanes = _lanes(admin=admin, timed=any(row.t is not None for row in rows))
+    times = _times(rows)
+    lanes = _lanes(admin=admin, timed=any(times))
     names = [(lanes.harness, harness), (lanes.peer, peer)]
     if admin:
         names.insert(0, (lanes.admin, "admin API"))
     drawn, y = [], _TOP
-    for row in rows:
-        part, height = _drawn(row, y, lanes, several=several, standalone=standalone)
+    for row, time in zip(rows, times, strict=True):
+        part, height = _drawn(row, y, lanes, time, several=several, standalone=standalone)
         drawn.append(part)
         y += height
     name_space = ' xmlns="http://www.w3.org/2000/svg"' if standalone else ""
@@ -85,13 +88,23 @@ def render_sequence_svg(
     return "".join([*parts, *drawn, "</svg>"])
 
 
+def _times(rows: Sequence[Row]) -> list[str]:
+    """Return what stands before each row: its time where it differs from the row before, and nothing if all rows have the same."""
+    shown, last = [], ""
+    for row in rows:
+        time = last if row.t is None else f"{row.t:.3f}"
+        shown.append(time if time != last else "")
+        last = time
+    return shown if sum(map(bool, shown)) > 1 else [""] * len(rows)
+
+
 def _lanes(*, admin: bool, timed: bool) -> _Lanes:
     first = _TIME if timed else _EDGE
     harness = first + _ADMIN_LANES if admin else first
     return _Lanes(first, harness, harness + _LANES, harness + _LANES + _EDGE)
 
 
-def _drawn(row: Row, y: int, lanes: _Lanes, *, several: bool, standalone: bool) -> tuple[str, int]:
+def _drawn(row: Row, y: int, lanes: _Lanes, time: str, *, several: bool, standalone: bool) -> tuple[str, int]:
     """Draw one row, with its arrow at `y`; return the drawing and its height."""
     start, end = lanes.ends(row.way)
     middle, columns = (start + end) // 2, int(abs(end - start) / _LETTER)
@@ -104,8 +117,8 @@ def _drawn(row: Row, y: int, lanes: _Lanes, *, several: bool, standalone: bool) 
         where = f"{row.at}: " if several and row.at else ""
         parts.append(f'<path d="M{start} {y}H{end}m{tip} -4l{-tip} 4l{tip} 4"/>')
         parts.append(f'<text class="h" x="{middle}" y="{y - 4}">{escape(one_line(where + row.head))}</text>')
-    if row.t is not None:
-        parts.append(f'<text class="t" x="2" y="{y + 3}">{row.t:.3f} s</text>')
+    if time:
+        parts.append(f'<text class="t" x="2" y="{y + 3}">{time} s</text>')
     if row.failing:
         parts.append(f'<text class="h" x="{middle}" y="{below + _LINE * len(lines) + 1}">fails here</text>')
     height = _STEP + _LINE * max(len(lines) + row.failing, 1)
@@ -127,17 +140,27 @@ def render_sequence_text(rows: Sequence[Row], *, peer: str = "broker", width: in
     """
     several = len(connections(rows)) > 1
     admin = any(row.way in ("ask", "reply") for row in rows)
-    lanes = {"admin": 14, "harness": 14 + width * 3 // 10, "peer": width - 5} if admin else {"harness": 14, "peer": width - 5}
+    times = _times(rows)
+    timed = any(times)
+    first = _TEXT_TIME + _TEXT_EDGE if timed else _TEXT_EDGE
+    lanes = {"admin": first, "harness": first + width * 3 // 10, "peer": width - _TEXT_EDGE}
+    if not admin:
+        lanes = {"harness": first, "peer": width - _TEXT_EDGE}
     heading = [" "] * width
     for lane, place in lanes.items():
         name = one_line({"peer": peer, "harness": harness}.get(lane, lane))[:9]
         begin = place - len(name) // 2
         heading[begin : begin + len(name)] = name
-    return "\n".join([f"{'time':>9}{''.join(heading)[9:].rstrip()}", *(_typed(row, lanes, several=several) for row in rows)])
+    if timed:
+        heading[:_TEXT_TIME] = f"{'time':>{_TEXT_TIME}}"
+    body = [_typed(row, lanes, time, several=several) for row, time in zip(rows, times, strict=True)]
+    return "\n".join(["".join(heading).rstrip(), *body])
 
 
-def _typed(row: Row, lanes: Mapping[str, int], *, several: bool) -> str:
+def _typed(row: Row, lanes: Mapping[str, int], time: str, *, several: bool) -> str:
     line = [" "] * (lanes["peer"] + 1)
+    if time:
+        line[:_TEXT_TIME] = f"{time:>{_TEXT_TIME}}"
     for place in lanes.values():
         line[place] = "|"
     narrow = row.way in ("ask", "reply")
@@ -150,9 +173,7 @@ def _typed(row: Row, lanes: Mapping[str, int], *, several: bool) -> str:
     else:
         body = f"<- {_fitting(row, room - 6, several=several)} ".ljust(room, "-")
     line[start + 1 : end] = body
-    time = "" if row.t is None else f"{row.t:9.3f}"
-    drawn = f"{time:<9}{''.join(line)[9:]}"
-    return drawn + ("  <== fails here" if row.failing else "")
+    return "".join(line) + ("  <== fails here" if row.failing else "")
 
 
 def _fitting(row: Row, room: int, *, several: bool) -> str:

@@ -139,7 +139,7 @@ def render_text(report: Report, console: Console, folder: Path | None = None, *,
         report: The report.
         console: Where to write.
         folder: Where the events and reports were written.
-        verbose: Whether every failure is written in full, with the last frames, and all that was observed.
+        verbose: Whether every failure is written in full, with the last frames, and what was seen but not judged.
     """
     _Printer(report, console, verbose).all(folder)
 
@@ -160,7 +160,7 @@ class _Printer:
         self.section("Stale baseline entries", [one_line(entry) for entry in self.report.stale])
         self.section("Not tested", [untested_line(one) for one in untested(self.report)])
         if self.verbose:
-            self.section("Observed", [fact_line(fact) for fact in census(self.report)])
+            self.section("Seen, not judged", [fact_line(fact) for fact in census(self.report)])
         self.section("Clauses that do not hold", list(self.broken()), _MOST_CLAUSES)
         self.section("Reports", [str(folder / name) for name in FILES] if folder is not None else [])
         conclusion = conclude(self.report)

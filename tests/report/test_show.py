@@ -283,3 +283,35 @@ def test_a_conversation_of_a_cluster_names_its_broker():
     begin = log.TrialStarted(key="k#0", case="c", actions="", broker="pulsar://b:1")
     (first, *_) = trial_rows(TrialLog(begin))
     assert first.text == "held at pulsar://b:1, which owns the namespaces of the case"
+
+
+def timed(*times):
+    return [Row("out", "PING", "{}", t=time) for time in times]
+
+
+def test_a_time_stands_only_where_it_differs_from_the_row_before():
+    assert render_sequence_text(timed(0.0, 0.0004, None, 1.5, 1.5, 0.0), width=40).splitlines() == [
+        "     time  harness              broker",
+        "    0.000     |- PING{} ---------->|",
+        "              |- PING{} ---------->|",
+        "              |- PING{} ---------->|",
+        "    1.500     |- PING{} ---------->|",
+        "              |- PING{} ---------->|",
+        "    0.000     |- PING{} ---------->|",
+    ]
+    assert [one.text for one in drawn(timed(0.0, 0.0004, None, 1.5, 1.5))[1] if one.get("class") == "t"] == ["0.000 s", "1.500 s"]
+
+
+@pytest.mark.parametrize("times", [(0.0, 0.0, 0.0004), (2.5, None, 2.5), (None, None)])
+def test_a_diagram_of_one_instant_has_no_lane_for_times(times):
+    text = render_sequence_text(timed(*times), width=40).splitlines()
+    assert text[:2] == ["  harness                       broker", "     |- PING{} ------------------->|"]
+    root, texts = drawn(timed(*times))
+    assert not [one for one in texts if one.get("class") == "t"]
+    assert int(root.get("width")) < int(drawn(timed(0.0, 1.0))[0].get("width"))
+
+
+def test_a_diagram_of_one_instant_with_admin_calls_begins_at_the_edge():
+    lines = render_sequence_text([Row("ask", "unload", "x", t=0.0), Row("reply", "204", "", t=0.0)], width=80).splitlines()
+    assert lines[0].split() == ["admin", "harness", "broker"]
+    assert lines[1].startswith("     |<- unload x ---")
