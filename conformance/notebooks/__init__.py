@@ -5,9 +5,10 @@ executes the notebooks and brings them into their normal form.
 """
 
 from conformance.notebooks.diagrams import said, sequence
+from conformance.notebooks.duties import duties, to_implement
 from conformance.notebooks.hexdump import frame, framed, hexdump
 from conformance.notebooks.recorded import Recorded
 from conformance.notebooks.shown import Shown, attempt, table
 from conformance.notebooks.state_diagram import states
 
-__all__ = ["Recorded", "Shown", "attempt", "frame", "framed", "hexdump", "said", "sequence", "states", "table"]
+__all__ = ["Recorded", "Shown", "attempt", "duties", "frame", "framed", "hexdump", "said", "sequence", "states", "table", "to_implement"]

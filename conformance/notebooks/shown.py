@@ -51,7 +51,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], *, code: Colle
 
     Args:
         heads: The names of the columns.
-        rows: One value for each column; columns of numbers only are set to the right.
+        rows: One value for each column; columns of numbers only are set to the right. A `Shown` stands in its cell as it is.
         code: The columns to set in a type of fixed width.
     """
     listed = [list(row) for row in rows]
@@ -62,7 +62,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], *, code: Colle
         "<tr>"
         + "".join(f"<td{_side(n)}>{_cell(value, name in code)}</td>" for value, name, n in zip(row, heads, numbers, strict=True))
         + "</tr>\n"
-        for row in texts
+        for row in listed
     )
     html = (
         f'<style>{STYLE}</style>\n<div class="pcn"><table class="pcn"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'
@@ -103,6 +103,8 @@ def _told(value: object) -> str:
 
 
 def _text(value: object) -> str:
+    if isinstance(value, Shown):
+        return value.text
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) and value >= 10_000 else one_line(value)
@@ -112,5 +114,8 @@ def _side(number: bool) -> str:
     return ' class="n"' if number else ""
 
 
-def _cell(text: str, code: bool) -> str:
+def _cell(value: object, code: bool) -> str:
+    if isinstance(value, Shown):
+        return value.html
+    text = _text(value)
     return f"<code>{escape(text)}</code>" if code and text else escape(text)

@@ -158,6 +158,16 @@ def load_target(target: str, home: Path = HOME, only: Collection[str] | None = N
     )
 
 
+def load_results(target: str, home: Path = HOME) -> list[log.Result]:
+    """Read the verdicts that stand in the recordings of one target, without the conversations; empty if there are none."""
+    begin = b'{"record":"result",'
+    found = []
+    for path in sorted((home / target).glob("*.jsonl.gz")):
+        lines = (line for line in files.read_log(path).splitlines(keepends=True) if line.startswith(begin))
+        found += [record for record in log.load(lines, str(path)) if isinstance(record, log.Result)]
+    return found
+
+
 def load_completed(suite: Suite, home: Path = HOME) -> list[RunLog]:
     """Read the recordings of each target, completed with the cases that need no recording: see `applicability.completed`."""
     runs = (load_target(target, home) for target in targets(home))

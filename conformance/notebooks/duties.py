@@ -1,0 +1,123 @@
+"""What the text of a proposal says, what peers must do, who does it, and in which order to implement it: clauses and recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from html import escape
+from itertools import pairwise
+
+from conformance.engine.model import Clause, Register
+from conformance.engine.source import parse, read_source
+from conformance.engine.step import Role
+from conformance.engine.verdict import Verdict, clause_verdicts
+from conformance.names import HOME
+from conformance.notebooks.shown import Shown, table
+from conformance.running import recorder
+
+_RECORDED: dict[Role, tuple[str, str]] = {
+    "broker": ("apache-pulsar@", "release"),
+    "client": ("client-", "recorded client"),
+}
+"""How the folders of recordings begin, and what one of them is."""
+_TARGET: dict[Role, str] = {"broker": "TARGET", "client": "client:NAME"}
+
+
+def duties(*clauses: str) -> Shown:
+    """Show what the text says, what a peer must do therefore, and who does it by the recordings.
+
+    Args:
+        clauses: Their ids, in the order of the rows.
+
+    Raises:
+        LookupError: There is no such clause.
+    """
+    found = [_clause(name) for name in clauses]
+    rows = [(one.says, one.text, clause_link(one.id), _doers(one)) for one in found]
+    return table(["the text says", "what a peer must do", "clause", "who does it"], rows)
+
+
+def to_implement(side: Role, *steps: tuple[str, ...]) -> Shown:
+    """Show in which order to implement a proposal, each step with the clauses that check it and the command that judges it.
+
+    Args:
+        side: `broker` or `client`.
+        steps: What to do, and globs for the ids of clauses.
+
+    Raises:
+        LookupError: No clause that is tested fits a glob.
+    """
+    rows = []
+    for number, (what, *globs) in enumerate(steps, 1):
+        fitting = [_fitting(side, glob) for glob in globs]
+        names = list(dict.fromkeys(name for found in fitting for name in found))
+        links = [clause_link(name) for name in names]
+        selected = " ".join(f"--select '{glob}'" for glob in globs)
+        command = f"pulsar-conformance run {_TARGET[side]} {selected}"
+        rows.append((f"{number}.", what, joined(links), Shown(f"<code>{escape(command)}</code>", command)))
+    return table(["", f"what the {side} does", "checked by", "judged by"], rows)
+
+
+def clause_link(name: str) -> Shown:
+    """Return a link to a clause, as the cells of notebooks have it."""
+    address = f"../conformance/clauses/{_clauses()[name][1]}.yaml"
+    return Shown(f'<a href="{escape(address)}"><code>{escape(name)}</code></a>', name)
+
+
+def joined(parts: Sequence[Shown]) -> Shown:
+    """Return several cells as one."""
+    return Shown(", ".join(one.html for one in parts), ", ".join(one.text for one in parts))
+
+
+def _clause(name: str) -> Clause:
+    if name not in _clauses():
+        raise LookupError(f"there is no clause {name}")
+    return _clauses()[name][0]
+
+
+def _fitting(side: Role, glob: str) -> list[str]:
+    clauses = [clause for clause, _ in _clauses().values() if clause.side == side and not clause.excluded]
+    found = [one.id for one in clauses if fnmatchcase(one.id, glob)]
+    if not found:
+        raise LookupError(f"no clause for the {side} fits {glob}")
+    return found
+
+
+def _doers(clause: Clause) -> str:
+    """Say which recorded implementations keep a clause, and which break it."""
+    recorded = _recorded(clause.side)
+    verdicts = [found.get(clause.id) for found in recorded.values()]
+    return _told(list(recorded), verdicts, _RECORDED[clause.side][1])
+
+
+def _told(names: Sequence[str], verdicts: Sequence[Verdict | None], one: str) -> str:
+    keep = _several(names, [verdict is Verdict.PASS for verdict in verdicts], one)
+    fail = _several(names, [verdict in (Verdict.FAIL, Verdict.WARN) for verdict in verdicts], one)
+    return f"{keep or f'no {one}'}; not {fail}" if fail else keep or f"no {one}"
+
+
+@cache
+def _recorded(side: Role) -> dict[str, dict[str, Verdict]]:
+    """Return the verdicts on clauses in the recordings of one side, by the name of the implementation."""
+    prefix, home = _RECORDED[side][0], recorder.HOME if side == "broker" else recorder.CLIENT_HOME
+    targets = [one for one in recorder.targets(home) if one.startswith(prefix)]
+    return {one.removeprefix(prefix): clause_verdicts(recorder.load_results(one, home)) for one in targets}
+
+
+def _several(names: Sequence[str], chosen: Sequence[bool], one: str) -> str:
+    """Name those that are chosen; neighbours as a range if they are three or more."""
+    if names and all(chosen):
+        return f"all {len(names)} {one}s"
+    places = [place for place, this in enumerate(chosen) if this]
+    neighbours = len(places) > 2 and all(after - before == 1 for before, after in pairwise(places))
+    found = [names[place] for place in places]
+    return f"{found[0]} to {found[-1]}" if neighbours and one == "release" else ", ".join(found)
+
+
+@cache
+def _clauses() -> dict[str, tuple[Clause, str]]:
+    """Return all clauses by id, each with the name of the file that it stands in; reads no cases, which would take seconds."""
+    paths = sorted((HOME / "clauses").glob("*.yaml"))
+    registers = [(parse(Register, read_source(path, path.name)), path.stem) for path in paths]
+    return {clause.id: (clause, name) for register, name in registers for clause in register.clauses}

@@ -1,0 +1,115 @@
+"""Texts, duties and who does them; what to implement in which order; tables of what proposals declare."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conformance.engine.verdict import Verdict, clause_verdicts
+from conformance.notebooks import duties, to_implement
+from conformance.notebooks.build import HOME
+from conformance.notebooks.duties import _told
+from conformance.notebooks.judging import suite
+from conformance.notebooks.machines import profiles, state_diagram, state_table
+from conformance.notebooks.topic_lists import an_hour, list_size, most_topics
+from conformance.running import recorder
+from refimpl.proposals import PROPOSALS
+from refimpl.proposals.topic_list import TRANSITIONS, TopicListEvent
+from refimpl.wire import DEFAULT_MAX_FRAME_SIZE
+
+RELEASES = ["2.10.5", "2.11.0", "3.0.7", "4.0.0"]
+
+
+def test_a_row_says_what_follows_from_the_text_and_who_does_it() -> None:
+    shown = duties("pip145.hash.equal", "pip145.close.answer-letter")
+    equal, letter = shown.text.splitlines()[2:]
+    clause = suite().clauses["pip145.hash.equal"]
+    assert equal.startswith(clause.says)
+    assert clause.text in equal
+    assert equal.endswith("2.11.0 to 5.0.0-M1")
+    assert letter.endswith("no release")
+    assert '<a href="../conformance/clauses/pip145_list.yaml"><code>pip145.hash.equal</code></a>' in shown.html
+    assert '<a href="../conformance/clauses/pip145_watch.yaml"><code>pip145.close.answer-letter</code></a>' in shown.html
+
+
+def test_every_release_is_named_alike() -> None:
+    assert duties("pip145.compat.old-client").text.endswith("all 6 releases")
+
+
+def test_a_clause_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(LookupError, match="there is no clause"):
+        duties("pip145.no.such-clause")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "told"),
+    [
+        ("PPPP", "all 4 releases"),
+        ("-PPP", "2.11.0 to 4.0.0"),
+        ("-PP-", "2.11.0, 3.0.7"),
+        ("PP-P", "2.10.5, 2.11.0, 4.0.0"),
+        ("----", "no release"),
+        ("-FPP", "3.0.7, 4.0.0; not 2.11.0"),
+        ("-WWW", "no release; not 2.11.0 to 4.0.0"),
+    ],
+)
+def test_releases_are_named_shortly(verdicts: str, told: str) -> None:
+    meaning = {"P": Verdict.PASS, "F": Verdict.FAIL, "W": Verdict.WARN, "-": Verdict.NOT_APPLICABLE}
+    assert _told(RELEASES, [meaning[one] for one in verdicts], "release") == told
+
+
+def test_the_verdicts_of_recordings_are_read_without_their_conversations() -> None:
+    whole = recorder.load_target("apache-pulsar@4.2.4")
+    assert whole is not None
+    found = recorder.load_results("apache-pulsar@4.2.4")
+    assert clause_verdicts(found) == clause_verdicts(whole.results)
+    assert recorder.load_results("no-such-target") == []
+
+
+def test_steps_have_their_clauses_and_a_command() -> None:
+    shown = to_implement("broker", ("closes", "pip145.close.*"), ("hashes", "pip145.hash.equal", "pip145.hash.empty"))
+    first, second = shown.text.splitlines()[2:]
+    assert first.startswith("1.  closes ")
+    assert "pip145.close.answer, pip145.close.answer-letter, pip145.close.unknown" in first
+    assert second.endswith("pulsar-conformance run TARGET --select 'pip145.hash.equal' --select 'pip145.hash.empty'")
+    assert "run client:NAME --select" in to_implement("client", ("lists", "pip145.client.list-*")).text
+
+
+def test_a_step_for_the_wrong_side_is_refused() -> None:
+    with pytest.raises(LookupError, match=r"no clause for the client fits pip145\.close"):
+        to_implement("client", ("closes", "pip145.close.*"))
+
+
+def notebooks() -> list[tuple[str, Path]]:
+    return [
+        (one.register, path) for one in PROPOSALS for path in HOME.glob("p*.ipynb") if path.name.replace("_", "").startswith(one.register)
+    ]
+
+
+@pytest.mark.parametrize(("register", "path"), notebooks(), ids=[register for register, _ in notebooks()])
+def test_the_steps_of_a_notebook_have_every_clause_that_is_tested(register: str, path: Path) -> None:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    steps = [json.dumps(cell["outputs"]) for cell in cells if cell["id"] in ("implement-broker", "implement-client")]
+    wanted = [one.id for one in suite().clauses.values() if one.id.startswith(f"{register}.") and not one.excluded]
+    assert [name for name in wanted if not any(f"<code>{name}</code>" in step for step in steps)] == []
+
+
+def test_a_transition_table_is_drawn_and_written() -> None:
+    drawn = state_diagram(TRANSITIONS, without=(TopicListEvent.CLOSE,), title="a watch")
+    assert "CLOSE " not in drawn.text
+    written = state_table(TRANSITIONS).text
+    assert len(written.splitlines()) == 2 + len(TRANSITIONS)
+    assert TopicListEvent.DOUBTED.value in written
+
+
+def test_profiles_are_shown_with_both_values() -> None:
+    assert "close_answer            success   watch_topic_list_success" in profiles("pip145").text
+
+
+def test_an_hour_of_lists_costs_what_its_frames_cost() -> None:
+    few, many = an_hour(1_000, 10, created=0), an_hour(1_000, 10, created=5)
+    assert few["whole list"] == many["whole list"] > few["with a pattern"] > few["with pattern and hash"]
+    assert an_hour(1_000, 10, created=0, polls=120)["whole list"] == 2 * few["whole list"]
+    assert list_size(most_topics() - 20) <= DEFAULT_MAX_FRAME_SIZE < list_size(most_topics() + 20)
