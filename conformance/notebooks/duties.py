@@ -11,7 +11,7 @@ from itertools import pairwise
 from conformance.engine.model import Clause, Register
 from conformance.engine.source import parse, read_source
 from conformance.engine.step import Role
-from conformance.engine.verdict import Verdict, clause_verdicts
+from conformance.engine.verdict import Verdict
 from conformance.names import HOME
 from conformance.notebooks.shown import Shown, table
 from conformance.running import recorder
@@ -38,24 +38,24 @@ def duties(*clauses: str) -> Shown:
     return table(["the text says", "what a peer must do", "clause", "who does it"], rows)
 
 
-def to_implement(side: Role, *steps: tuple[str, ...]) -> Shown:
+def to_implement(register: str, side: Role, *steps: tuple[str, str]) -> Shown:
     """Show in which order to implement a proposal, each step with the clauses that check it and the command that judges it.
 
     Args:
+        register: Such as `pip145`.
         side: `broker` or `client`.
-        steps: What to do, and globs for the ids of clauses.
+        steps: What to do, and globs for the ids of clauses without their register, separated by blanks: `list.* hash.equal`.
 
     Raises:
         LookupError: No clause that is tested fits a glob.
     """
     rows = []
-    for number, (what, *globs) in enumerate(steps, 1):
-        fitting = [_fitting(side, glob) for glob in globs]
-        names = list(dict.fromkeys(name for found in fitting for name in found))
-        links = [clause_link(name) for name in names]
+    for number, (what, families) in enumerate(steps, 1):
+        globs = [f"{register}.{family}" for family in families.split()]
+        names = list(dict.fromkeys(name for glob in globs for name in _fitting(side, glob)))
         selected = " ".join(f"--select '{glob}'" for glob in globs)
         command = f"pulsar-conformance run {_TARGET[side]} {selected}"
-        rows.append((f"{number}.", what, joined(links), Shown(f"<code>{escape(command)}</code>", command)))
+        rows.append((f"{number}.", what, joined([clause_link(name) for name in names]), Shown(f"<code>{escape(command)}</code>", command)))
     return table(["", f"what the {side} does", "checked by", "judged by"], rows)
 
 
@@ -87,22 +87,31 @@ def _fitting(side: Role, glob: str) -> list[str]:
 def _doers(clause: Clause) -> str:
     """Say which recorded implementations keep a clause, and which break it."""
     recorded = _recorded(clause.side)
-    verdicts = [found.get(clause.id) for found in recorded.values()]
-    return _told(list(recorded), verdicts, _RECORDED[clause.side][1])
+    return _told(list(recorded), [found.get(clause.id, []) for found in recorded.values()], _RECORDED[clause.side][1])
 
 
-def _told(names: Sequence[str], verdicts: Sequence[Verdict | None], one: str) -> str:
-    keep = _several(names, [verdict is Verdict.PASS for verdict in verdicts], one)
-    fail = _several(names, [verdict in (Verdict.FAIL, Verdict.WARN) for verdict in verdicts], one)
-    return f"{keep or f'no {one}'}; not {fail}" if fail else keep or f"no {one}"
+def _told(names: Sequence[str], verdicts: Sequence[Sequence[str]], one: str) -> str:
+    """Say who keeps a clause, given what each case says of it for each implementation: `one` says what those are."""
+    passes = [Verdict.PASS in found for found in verdicts]
+    fails = [Verdict.FAIL in found or Verdict.WARN in found for found in verdicts]
+    keep = _several(names, [good and not bad for good, bad in zip(passes, fails, strict=True)], one)
+    partly = _several(names, [good and bad for good, bad in zip(passes, fails, strict=True)], one)
+    fail = _several(names, [bad and not good for good, bad in zip(passes, fails, strict=True)], one)
+    said = [keep, partly and f"{partly} not always", fail and f"not {fail}"]
+    return "; ".join(filter(None, said)) or f"not seen in a {one}"
 
 
 @cache
-def _recorded(side: Role) -> dict[str, dict[str, Verdict]]:
-    """Return the verdicts on clauses in the recordings of one side, by the name of the implementation."""
+def _recorded(side: Role) -> dict[str, dict[str, list[str]]]:
+    """Return what the cases in the recordings of one side say of each clause, by the name of the implementation."""
     prefix, home = _RECORDED[side][0], recorder.HOME if side == "broker" else recorder.CLIENT_HOME
-    targets = [one for one in recorder.targets(home) if one.startswith(prefix)]
-    return {one.removeprefix(prefix): clause_verdicts(recorder.load_results(one, home)) for one in targets}
+    found: dict[str, dict[str, list[str]]] = {}
+    for target in (one for one in recorder.targets(home) if one.startswith(prefix)):
+        clauses = found.setdefault(target.removeprefix(prefix), {})
+        for result in recorder.load_results(target, home):
+            for clause, verdict in result.clauses.items():
+                clauses.setdefault(clause, []).append(verdict)
+    return found
 
 
 def _several(names: Sequence[str], chosen: Sequence[bool], one: str) -> str:
