@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from conformance.notebooks.live import Stage
+from conformance.notebooks.shown import attempt
 from conformance.report.rows import Row
 from refimpl.client.unpack import open_messages, unpack
 from refimpl.proposals.message_filter import (
@@ -14,6 +15,7 @@ from refimpl.proposals.message_filter import (
     Candidate,
     EntryOutcome,
     MessageFilter,
+    MessageFilterBroker,
     MessageFilterPolicy,
     SchemaAccess,
     judge,
@@ -162,6 +164,19 @@ def subscribe(stage: Stage, policy: MessageFilterPolicy | None = None, at: str =
         asked["filter_meta"] = policy.filter_meta()
     code = getattr(stage.say("subscribe", at, **{**asked, **fields})[0], "error", None)
     return "SUCCESS" if code is None else ServerError.Name(code)
+
+
+def answer(name: str, properties: Mapping[str, str], **fields: Any) -> str:
+    """Return `served`, or why a broker refuses a filter.
+
+    Args:
+        name: Of its class.
+        properties: Its properties.
+        fields: Further fields of SUBSCRIBE, such as `schema`.
+    """
+    meta = MessageFilterPolicy(name, properties).filter_meta()
+    said = attempt(MessageFilterBroker().requested, CommandSubscribe(**ASKED, filter_meta=meta, **fields))
+    return said.rpartition("is refused: ")[2] if "refused" in said else "served"
 
 
 def given(request: CommandSubscribe) -> dict[str, Any]:
