@@ -35,7 +35,14 @@ from refimpl.wire.ack_set import ack_set
 from refimpl.wire.pulsar_api_pb2 import CommandSubscribe, CompressionType, MessageMetadata, ServerError, SingleMessageMetadata
 
 TOPIC = "persistent://public/default/numbers"
-ASKED = {"topic": TOPIC, "subscription": "s", "subType": "Exclusive", "consumer_id": 1, "request_id": 2, "initialPosition": "Earliest"}
+ASKED: dict[str, Any] = {
+    "topic": TOPIC,
+    "subscription": "s",
+    "subType": "Exclusive",
+    "consumer_id": 1,
+    "request_id": 2,
+    "initialPosition": "Earliest",
+}
 """What `subscribe` says if it is not told otherwise."""
 PUBLISH_TIME = 1_700_000_000_000
 """Milliseconds since 1970, of every entry: as many bytes as a real time has."""
@@ -159,7 +166,7 @@ def subscribe(stage: Stage, policy: MessageFilterPolicy | None = None, at: str =
     Returns:
         `SUCCESS`, or the name of the error.
     """
-    asked: dict[str, Any] = dict(ASKED)
+    asked = dict(ASKED)
     if policy is not None:
         asked["filter_meta"] = policy.filter_meta()
     code = getattr(stage.say("subscribe", at, **{**asked, **fields})[0], "error", None)

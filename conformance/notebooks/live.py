@@ -19,6 +19,11 @@ OnNews = Callable[[float], object]
 """Is called with the time, in seconds, when something has happened to a client's side of a proposal."""
 
 
+def applies(_: object) -> bool:
+    """Succeed, as a listener of partition updates that can apply whatever it is told."""
+    return True
+
+
 class Stage:
     """One broker, its clients, and the time between them.
 

@@ -12,15 +12,20 @@ from conformance.notebooks.state_diagram import states
 from refimpl.proposals import PROPOSALS
 
 
-def state_diagram(transitions: Iterable[Any], *, without: Collection[Enum] = (), title: str) -> Shown:
+def state_diagram(transitions: Iterable[Any], *, without: Collection[Enum] = (), conditions: bool = False, title: str) -> Shown:
     """Draw a transition table.
 
     Args:
-        transitions: Rows with `state`, `event` and `target`.
+        transitions: Rows with `state`, `event`, `condition` and `target`.
         without: Events that are left out, such as those that every state accepts.
+        conditions: Whether arrows say under which condition they hold.
         title: Text for readers who can't see the picture.
     """
-    rows = [(one.state.name, one.event.name, one.target.name) for one in transitions if one.event not in without]
+    rows = []
+    for one in transitions:
+        event = f"{one.event.name} if {one.condition}" if conditions and one.condition else one.event.name
+        if one.event not in without:
+            rows.append((one.state.name, event, one.target.name))
     return states(rows, title=title)
 
 
