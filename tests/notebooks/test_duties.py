@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from conformance.engine.verdict import clause_verdicts
-from conformance.notebooks import duties, to_implement
+from conformance.notebooks import duties, table, to_implement
 from conformance.notebooks.build import HOME
-from conformance.notebooks.duties import _told
+from conformance.notebooks.duties import _told, clause_link
+from conformance.notebooks.filtering import answer
 from conformance.notebooks.judging import suite
 from conformance.notebooks.machines import profiles, state_diagram, state_table
 from conformance.notebooks.topic_lists import an_hour, list_size, most_topics
 from conformance.running import recorder
 from refimpl.proposals import PROPOSALS
+from refimpl.proposals.message_filter import MessageFilterPolicy
 from refimpl.proposals.topic_list import TRANSITIONS, TopicListEvent
 from refimpl.wire import DEFAULT_MAX_FRAME_SIZE
 
@@ -114,3 +116,20 @@ def test_an_hour_of_lists_costs_what_its_frames_cost() -> None:
     assert few["whole list"] == many["whole list"] > few["with a pattern"] > few["with pattern and hash"]
     assert an_hour(1_000, 10, created=0, polls=120)["whole list"] == 2 * few["whole list"]
     assert list_size(most_topics() - 20) <= DEFAULT_MAX_FRAME_SIZE < list_size(most_topics() + 20)
+
+
+def test_a_cell_that_is_shown_already_stands_as_it_is() -> None:
+    shown = table(["clause", "n"], [(clause_link("pip145.hash.equal"), 1)])
+    assert '<td><a href="../conformance/clauses/pip145_list.yaml"><code>pip145.hash.equal</code></a></td>' in shown.html
+    assert shown.text.splitlines()[2] == "pip145.hash.equal  1"
+
+
+def test_an_arrow_says_its_condition_if_asked() -> None:
+    assert "LISTED if watches" in state_diagram(TRANSITIONS, conditions=True, title="a watch").text
+    assert " if " not in state_diagram(TRANSITIONS, title="a watch").text
+
+
+def test_a_filter_is_served_or_refused_with_the_reason() -> None:
+    policy = MessageFilterPolicy.regex_filter_policy("x")
+    assert answer(policy.class_name, policy.properties) == "served"
+    assert answer("RegexFilter", policy.properties) == "there is no such filter"
