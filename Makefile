@@ -55,7 +55,7 @@ explore: $(VENV)/run.stamp  ## Play scenarios that nobody wrote on TARGET and on
 	$(BIN)/pulsar-conformance explore "$(TARGET)" --report $(REPORT) $(ARGS)
 
 variants: $(VENV)/dev.stamp  ## Run all cases on all legal variants of the reference: none may fail
-	$(BIN)/python -m pytest tests/variants -m variants $(ARGS)
+	$(BIN)/python -m pytest tests/variants tests/clients/test_variants.py -m variants $(ARGS)
 
 mutants: $(VENV)/dev.stamp  ## Run mutants of the reference, all or ARGS="NAME ..", and write which cases find them
 	$(BIN)/python -m conformance.mutants $(ARGS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from conformance.clients.variants.run import load_client_variants
 from conformance.site.markup import Page, clause_link, code, joined, link, prose, table
 from conformance.site.registers import DIVERGENCES, QUESTIONS, load_entries
 from conformance.site.sources import Sources
@@ -16,7 +18,7 @@ TITLE: Final = "Legal variants"
 
 def variants_page(sources: Sources) -> Page:
     """Return the page."""
-    variants = load_variants()
+    variants, clients = load_variants(), load_client_variants()
     lines = [
         f"# {TITLE}",
         "",
@@ -32,15 +34,27 @@ def variants_page(sources: Sources) -> Page:
         "",
         f"There are {len(variants)}:",
         "",
-        *table(
-            ["variant", "what it does", "left free by", "SHOULD that it does not keep"],
-            (
-                (code(one.name), prose(one.freedom), _sources_of(sources, one), _clauses(sources, sorted(one.not_kept)))
-                for one in sorted(variants.values(), key=lambda one: one.name)
-            ),
-        ),
+        *_table(sources, variants),
+        "",
+        "## Clients",
+        "",
+        "In the same way, no case for clients may accuse a legal variant of the reference client.",
+        f"{code('python -m conformance.clients.variants')} runs them; they are in {code('conformance/clients/variants')}.",
+        f"There are {len(clients)}:",
+        "",
+        *_table(sources, clients),
     ]
     return Page(PATH, TITLE, joined(lines))
+
+
+def _table(sources: Sources, variants: Mapping[str, Variant]) -> list[str]:
+    return table(
+        ["variant", "what it does", "left free by", "SHOULD that it does not keep"],
+        (
+            (code(one.name), prose(one.freedom), _sources_of(sources, one), _clauses(sources, sorted(one.not_kept)))
+            for one in sorted(variants.values(), key=lambda one: one.name)
+        ),
+    )
 
 
 def unknown_sources(sources: Sources, variant: Variant) -> list[str]:

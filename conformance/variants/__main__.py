@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from conformance.variants.model import Variant
 from conformance.variants.run import Trial, load_variants, try_all
 
 
 def main(arguments: Sequence[str]) -> int:
     """Return the exit code: 0 if no case accuses a variant, 1 if one does, 2 for an unknown name."""
-    parser = argparse.ArgumentParser(prog="python -m conformance.variants", description=__doc__)
+    return run("conformance.variants", arguments, load_variants(), try_all)
+
+
+def run(program: str, arguments: Sequence[str], variants: Mapping[str, Variant], try_them: Callable[..., Iterator[Trial]]) -> int:
+    """Run variants of brokers, or of clients; see `main`."""
+    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="a variant; none: all")
     parser.add_argument("--select", action="append", default=[], metavar="GLOB", help="only these cases")
     parser.add_argument("--verbose", action="store_true", help="show the diagnosis of each accusation")
     options = parser.parse_args(arguments)
-    variants = load_variants()
     unknown = [name for name in options.names if name not in variants]
     if unknown:
         print(f"no such variant: {', '.join(unknown)}", file=sys.stderr)
         return 2
     accused = 0
-    for trial in try_all(options.names or variants, options.select):
+    for trial in try_them(options.names or variants, options.select):
         accused += bool(trial.accusations)
         print(_text(trial, verbose=options.verbose), flush=True)
     print(f"{len(options.names or variants)} variants, {accused} accused")

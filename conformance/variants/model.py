@@ -22,7 +22,7 @@ from conformance.mutants.model import Patches, patched
 
 @dataclass(frozen=True)
 class Variant:
-    """A right broker that is not like the reference.
+    """A right broker, or client, that is not like the reference.
 
     Attributes:
         name: Named by what it does.
@@ -31,7 +31,7 @@ class Variant:
         not_kept: Clauses of level SHOULD that it does not keep, so that cases may warn of them.
         cases: Globs for the cases that can notice it; none: all.
         late: Whether it is late, so that conversations may be INCONCLUSIVE.
-        apply: Makes the broker different.
+        apply: Makes the peer different.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Variant:
     apply: Callable[[Patches], None]
 
     def applied(self) -> AbstractContextManager[None]:
-        """Make the broker of this process different for the length of a block."""
+        """Make the peer of this process different for the length of a block."""
         return patched(self.apply)
 
 
@@ -54,22 +54,37 @@ VARIANTS: dict[str, Variant] = {}
 """All variants by name, once the modules that hold them are imported."""
 
 
-def variant(
-    *left_free_by: str, not_kept: tuple[str, ...] = (), cases: tuple[str, ...] = (), late: bool = False
-) -> Callable[[Callable[[Patches], None]], Callable[[Patches], None]]:
-    """Register a function as a variant; see `Variant` for the arguments.
+Register = Callable[..., Callable[[Callable[[Patches], None]], Callable[[Patches], None]]]
 
-    Raises:
-        ValueError: Its name is taken, or it does not say what it does, or what leaves it free.
+
+def registering(variants: dict[str, Variant]) -> Register:
+    """Return what registers functions as variants of one peer.
+
+    Args:
+        variants: Gets them, by name.
     """
 
-    def register(apply: Callable[[Patches], None]) -> Callable[[Patches], None]:
-        name = apply.__name__
-        if name in VARIANTS:
-            raise ValueError(f"variant {name}: the name is taken")
-        if not apply.__doc__ or not left_free_by:
-            raise ValueError(f"variant {name}: it does not say {'what leaves it free' if apply.__doc__ else 'what it does'}")
-        VARIANTS[name] = Variant(name, " ".join(apply.__doc__.split()), left_free_by, frozenset(not_kept), cases, late, apply)
-        return apply
+    def variant(
+        *left_free_by: str, not_kept: tuple[str, ...] = (), cases: tuple[str, ...] = (), late: bool = False
+    ) -> Callable[[Callable[[Patches], None]], Callable[[Patches], None]]:
+        """Register a function as a variant; see `Variant` for the arguments.
 
-    return register
+        Raises:
+            ValueError: Its name is taken, or it does not say what it does, or what leaves it free.
+        """
+
+        def register(apply: Callable[[Patches], None]) -> Callable[[Patches], None]:
+            name = apply.__name__
+            if name in variants:
+                raise ValueError(f"variant {name}: the name is taken")
+            if not apply.__doc__ or not left_free_by:
+                raise ValueError(f"variant {name}: it does not say {'what leaves it free' if apply.__doc__ else 'what it does'}")
+            variants[name] = Variant(name, " ".join(apply.__doc__.split()), left_free_by, frozenset(not_kept), cases, late, apply)
+            return apply
+
+        return register
+
+    return variant
+
+
+variant = registering(VARIANTS)

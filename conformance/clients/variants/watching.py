@@ -1,0 +1,45 @@
+"""Freedoms of those who follow topics and partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from conformance.clients.variants.model import client_variant
+from conformance.mutants.model import Patches
+from refimpl.client.pattern_consumer import PatternConsumer
+from refimpl.proposals.topic_list import TopicChanges
+from refimpl.proposals.topic_list.client import TopicListOffer, TopicListState, TopicListWatch
+
+
+@client_variant("pip145.client.watch-periodic", cases=("pip145/*",))
+def checks_its_watcher_often(patches: Patches) -> None:
+    """A client with a watcher checks its topics five times in a discovery period."""
+
+    def make(new_deadline: Callable[..., float | None]) -> Callable[..., float | None]:
+        def changed(watch: Any, event: Any, now: float) -> float | None:
+            return now + watch._period / 5 if watch.state is TopicListState.WATCHING else new_deadline(watch, event, now)
+
+        return changed
+
+    patches.wrap(TopicListWatch, "_new_deadline", make)
+
+
+@client_variant("pip145.client.watch-periodic", not_kept=("pip145.client.watch-periodic",), cases=("pip145/*",))
+def checks_with_lists(patches: Patches) -> None:
+    """A client with a watcher checks its topics by asking for the list, also where it could repeat its watch request."""
+
+    def make(offer_of: Callable[..., TopicListOffer]) -> Callable[..., TopicListOffer]:
+        return lambda watch, flags: min(offer_of(watch, flags), TopicListOffer.WATCHERS, key=list(TopicListOffer).index)
+
+    patches.wrap(TopicListWatch, "_offer_of", make)
+
+
+@client_variant("pip145.client.list-whole-set", cases=("pip145/*",))
+def attaches_to_topics_in_another_order(patches: Patches) -> None:
+    """Of several new topics, the last one is attached to first."""
+    patches.wrap(
+        PatternConsumer,
+        "_apply",
+        lambda apply: lambda group, changes: apply(group, TopicChanges(changes.added[::-1], changes.removed[::-1])),
+    )
