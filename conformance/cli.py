@@ -145,14 +145,14 @@ def _target(text: str, **options: Any) -> Target:
         stop(EXIT_USAGE, str(error))
 
 
-def _client(text: str, of_brokers: Sequence[object]) -> ClientTarget:
-    from conformance.clients.known import parse_client
+def _client(text: str, of_brokers: Sequence[object], *, in_process: bool = False) -> ClientTarget:
+    from conformance.clients.known import IN_PROCESS, parse_client
     from conformance.targets import TargetError
 
     if any(of_brokers):
         stop(EXIT_USAGE, f"{text} is a client: options about addresses, tokens and claims are for brokers")
     try:
-        return parse_client(text)
+        return IN_PROCESS if in_process and text == IN_PROCESS.name else parse_client(text)
     except TargetError as error:
         stop(EXIT_USAGE, str(error))
 
@@ -246,19 +246,22 @@ def explore(
     claim: ClaimOption = None,
     report: Annotated[Path, typer.Option(help="folder for explore.html and the transcripts of what differs")] = Path("reports"),
 ) -> None:
-    """Play scenarios that nobody wrote on a target and on the reference, and show where the two differ."""
+    """Play scenarios that nobody wrote on a broker and on the reference, and show where the two differ; or play the broker for a client."""
     for name in proposal or ():
         check_choice("--proposal", name, names.registers())
     _check_claims(claim or ())
-    chosen = _target(
-        target,
-        admin_url=admin_url,
-        token_file=token_file,
-        tls_trust_certs=tls_trust_certs,
-        tls_hostname=tls_hostname,
-        tls_certificate=tls_certificate,
-        tls_key=tls_key,
-    )
+    of_broker: dict[str, Any] = {
+        "admin_url": admin_url,
+        "token_file": token_file,
+        "tls_trust_certs": tls_trust_certs,
+        "tls_hostname": tls_hostname,
+        "tls_certificate": tls_certificate,
+        "tls_key": tls_key,
+    }
+    of_client = target.startswith("client:")
+    if of_client and concurrent:
+        stop(EXIT_USAGE, "--concurrent is for brokers")
+    chosen = _client(target, [*of_broker.values(), claim], in_process=True) if of_client else _target(target, **of_broker)
 
     from conformance.commands.exploring import explore_and_report
     from conformance.explore.explorer import Plan

@@ -9,13 +9,14 @@ import asyncio
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from conformance.clients.backdrop import Backdrop, Link, Listener
 from conformance.clients.driver import Driver, Hello
-from conformance.clients.known import ClientTarget
+from conformance.clients.known import IN_PROCESS
 from conformance.clients.runner import run_clients
 from conformance.drivers import reference
 from conformance.judging.results import RunLog
@@ -44,7 +45,7 @@ def run_clients_in_process(suite: Suite, select: Sequence[str] = (), *, jobs: in
     Raises:
         RuntimeError: The run ended early, and why.
     """
-    client = ClientTarget("client:reference", ["in-process"])
+    client = replace(IN_PROCESS, name="client:reference")
     options = Options(select=select, seed=1, jobs=jobs)
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         run, stopped = runner.run(run_clients(suite, client, options, lambda _: None, Silent(), MemoryDriver))

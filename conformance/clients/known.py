@@ -63,6 +63,10 @@ class ClientTarget:
             raise TargetError(error.message, hint=error.hint) from None
 
 
+IN_PROCESS: Final = ClientTarget("client:in-process", ["in-process"])
+"""The reference client inside the process of the suite, for those who use `conformance.clients.in_process`."""
+
+
 @dataclass(frozen=True)
 class Package:
     """A client in a Python package.

@@ -7,10 +7,12 @@ from typing import NoReturn
 
 import typer
 
+from conformance.clients.known import ClientTarget
 from conformance.commands.loading import alone_or_stop, suite_or_stop
 from conformance.console import out, stop
 from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_INCONCLUSIVE, EXIT_NOT_CONFORMANT
 from conformance.explore import report
+from conformance.explore.client_explorer import ExploredClient, explore_client
 from conformance.explore.explorer import Explored, Plan, explore
 from conformance.explore.written import name_of, transcript
 from conformance.interruption import deaf
@@ -36,11 +38,29 @@ class _Progress:
             out.print(report.progress(explored), highlight=False)
 
 
-def explore_and_report(target: Target, plan: Plan, folder: Path) -> NoReturn:
+class _ClientProgress:
+    """The same for clients."""
+
+    def __init__(self) -> None:
+        self._next = _NOTE_SECONDS
+        self._known = 0
+
+    def __call__(self, explored: ExploredClient) -> None:
+        for wrong in list(explored.accused)[self._known :]:
+            out.print(f"wrong: {wrong}", highlight=False, markup=False, soft_wrap=True)
+        self._known = len(explored.accused)
+        if explored.seconds >= self._next:
+            self._next = explored.seconds + _NOTE_SECONDS
+            out.print(report.client_progress(explored), highlight=False)
+
+
+def explore_and_report(target: Target | ClientTarget, plan: Plan, folder: Path) -> NoReturn:
     """Explore a target, leave what differs as transcripts and a page in a folder, and end with the exit code."""
     suite = suite_or_stop()
+    out.print(f"exploring {target.name} for {plan.seconds / 60:g} minutes, seed {plan.seed}", highlight=False)
+    if isinstance(target, ClientTarget):
+        _explore_client(target, plan, folder, suite)
     with alone_or_stop(folder):
-        out.print(f"exploring {target.name} for {plan.seconds / 60:g} minutes, seed {plan.seed}", highlight=False)
         try:
             explored = explore(target, plan, _Progress())
         except TargetError as error:
@@ -56,6 +76,30 @@ def explore_and_report(target: Target, plan: Plan, folder: Path) -> NoReturn:
     if explored.stopped is not None:
         raise typer.Exit(EXIT_COULD_NOT_RUN)
     raise typer.Exit(EXIT_INCONCLUSIVE if explored.unrepeated or explored.unanswered else EXIT_CONFORMANT)
+
+
+def _explore_client(client: ClientTarget, plan: Plan, folder: Path, suite: Suite) -> NoReturn:
+    """Explore a client, leave a case for each accusation in a folder, and end with the exit code."""
+    written = {}
+    with alone_or_stop(folder):
+        try:
+            explored = explore_client(suite, client, plan, _ClientProgress())
+        except TargetError as error:
+            stop(EXIT_COULD_NOT_RUN, str(error))
+        try:
+            with deaf():
+                for wrong, one in explored.accused.items():
+                    written[wrong] = path = folder / f"{one.result.case}.yaml"
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_text(one.text, encoding="utf-8")
+        except OSError as error:
+            stop(EXIT_COULD_NOT_RUN, f"{error.filename}: {error.strerror}: free some space or choose another --report folder")
+    report.print_client_summary(explored, client.name, written)
+    if explored.accused:
+        raise typer.Exit(EXIT_NOT_CONFORMANT)
+    if explored.stopped is not None:
+        raise typer.Exit(EXIT_COULD_NOT_RUN)
+    raise typer.Exit(EXIT_INCONCLUSIVE if explored.unrepeated else EXIT_CONFORMANT)
 
 
 def _written(explored: Explored, target: Target, plan: Plan, folder: Path, suite: Suite) -> tuple[dict[str, Path], Path]:

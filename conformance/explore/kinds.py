@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from conformance.explore.choices import Choice, Draw, Each
 
@@ -25,14 +26,14 @@ class Kind:
     """A kind of action.
 
     Attributes:
-        act: Carries it out.
+        act: Carries it out; for a client, writes its steps.
         parameters: What is drawn for it.
         weight: How often it is drawn, compared with others.
         requires: The capabilities that a target needs.
         proposal: The register that it belongs to.
     """
 
-    act: Callable[..., Awaitable[None]]
+    act: Callable[..., Any]
     parameters: Mapping[str, Draw]
     weight: int
     requires: tuple[str, ...]
@@ -40,14 +41,16 @@ class Kind:
 
 
 KINDS: dict[str, Kind] = {}
-Act = Callable[..., Awaitable[None]]
+CLIENT_KINDS: dict[str, Kind] = {}
+"""What is played on brokers, and what is played on clients."""
+ActT = TypeVar("ActT", bound=Callable[..., Any])
 
 
-def kind(proposal: str, *requires: str, weight: int = 2, **parameters: Draw) -> Callable[[Act], Act]:
+def kind(proposal: str, *requires: str, weight: int = 2, kinds: dict[str, Kind] = KINDS, **parameters: Draw) -> Callable[[ActT], ActT]:
     """Make a function a kind of action."""
 
-    def register(act: Act) -> Act:
-        KINDS[act.__name__] = Kind(act, parameters, weight, requires, proposal)
+    def register(act: ActT) -> ActT:
+        kinds[act.__name__] = Kind(act, parameters, weight, requires, proposal)
         return act
 
     return register

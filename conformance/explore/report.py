@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from conformance.console import out
+from conformance.explore.client_explorer import ExploredClient
 from conformance.explore.explorer import Explored, Plan
 from conformance.report.pages import page
 from conformance.report.wording import number_of
@@ -51,6 +52,36 @@ def print_summary(explored: Explored, target: str, written: Mapping[str, Path], 
         line("Each is a defect of one of the two, or a freedom that is not listed yet.")
     elif explored.stopped is None:
         line(f"\n{target}: says what the reference says")
+
+
+def client_progress(explored: ExploredClient) -> str:
+    """Write how far an exploration of a client is, in one line."""
+    pace = explored.actions / explored.seconds if explored.seconds else 0.0
+    return (
+        f"{explored.seconds:.0f} s: {number_of(explored.scenarios, 'scenario')}, {explored.actions} actions ({pace:.0f} a second), "
+        f"{number_of(len(explored.accused), 'accusation')}"
+    )
+
+
+def print_client_summary(explored: ExploredClient, client: str, written: Mapping[str, Path]) -> None:
+    """Print what was found of a client, the conclusion last."""
+
+    def line(text: str) -> None:
+        out.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    line(client_progress(explored))
+    for wrong, path in written.items():
+        line(f"\nwrong: {wrong}\n  {path}\n  run it again: pulsar-conformance run {client} --case {path}")
+    for wrong in explored.unrepeated:
+        line(f"\nseen once, not again: {wrong}")
+    if explored.silent:
+        line(f"{number_of(explored.silent, 'scenario')} said nothing: not offered by the client, or too late")
+    if explored.stopped is not None:
+        line(f"\nnot complete: {explored.stopped}")
+    if explored.accused:
+        line(f"\n{client}: {number_of(len(explored.accused), 'accusation')}")
+    elif explored.stopped is None:
+        line(f"\n{client}: is in the right state after each scenario")
 
 
 def _findings(explored: Explored) -> Counter[str]:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from conformance.explore.actions import KINDS
 from conformance.explore.drawing import LOCAL_NAMES, PATTERNS
+from conformance.explore.kinds import Kind
 from conformance.explore.world import Action, Scenario
 
 
-def shrink(scenario: Scenario, still: Callable[[Scenario], bool]) -> Scenario:
+def shrink(scenario: Scenario, still: Callable[[Scenario], bool], kinds: Mapping[str, Kind] = KINDS) -> Scenario:
     """Return the smallest scenario that was found for which something still holds.
 
     Args:
         scenario: For which it holds.
         still: Tells whether it holds for a smaller one.
+        kinds: The kinds of its actions.
     """
     before = None
     while before != scenario:
         before = scenario
-        scenario = _with_simpler_values(_with_fewer_actions(scenario, still), still)
+        scenario = _with_simpler_values(_with_fewer_actions(scenario, still), still, kinds)
     return scenario
 
 
@@ -38,8 +40,8 @@ def _with_fewer_actions(scenario: Scenario, still: Callable[[Scenario], bool]) -
     return scenario
 
 
-def _with_simpler_values(scenario: Scenario, still: Callable[[Scenario], bool]) -> Scenario:
-    changes = [_change_of(number) for number in range(len(scenario.actions))]
+def _with_simpler_values(scenario: Scenario, still: Callable[[Scenario], bool], kinds: Mapping[str, Kind]) -> Scenario:
+    changes = [_change_of(number, kinds) for number in range(len(scenario.actions))]
     for simpler in (*changes, _simpler_worlds):
         found: Scenario | None = scenario
         while found is not None:
@@ -48,16 +50,18 @@ def _with_simpler_values(scenario: Scenario, still: Callable[[Scenario], bool]) 
     return scenario
 
 
-def _change_of(place: int) -> Callable[[Scenario], Iterator[Scenario]]:
+def _change_of(place: int, kinds: Mapping[str, Kind]) -> Callable[[Scenario], Iterator[Scenario]]:
     def simpler(scenario: Scenario) -> Iterator[Scenario]:
         actions = scenario.actions
-        return (replace(scenario, actions=(*actions[:place], one, *actions[place + 1 :])) for one in _simpler_actions(actions[place]))
+        return (
+            replace(scenario, actions=(*actions[:place], one, *actions[place + 1 :])) for one in _simpler_actions(actions[place], kinds)
+        )
 
     return simpler
 
 
-def _simpler_actions(action: Action) -> Iterator[Action]:
-    parameters = KINDS[action.kind].parameters
+def _simpler_actions(action: Action, kinds: Mapping[str, Kind]) -> Iterator[Action]:
+    parameters = kinds[action.kind].parameters
     for place, (name, value) in enumerate(action.arguments):
         for simple in parameters[name].simpler(value):
             yield replace(action, arguments=(*action.arguments[:place], (name, simple), *action.arguments[place + 1 :]))
