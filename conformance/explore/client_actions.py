@@ -14,11 +14,12 @@ before such a thing can happen, and later ones are left out of the scenario.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.explore.choices import Choice
-from conformance.explore.kinds import CLIENT_KINDS, kind
+from conformance.explore.choices import Choice, Draw
+from conformance.explore.kinds import CLIENT_KINDS, ActT, kind
 
 __all__ = ["CLIENT_KINDS", "ClientCase"]
 
@@ -28,6 +29,8 @@ _WITHIN = 40
 """Seconds for a message: back-offs and polls come before it."""
 _PERIOD = 1000
 """Milliseconds between two looks at the topics of a pattern, or at the partitions of a topic."""
+_LARGE = 1000
+"""Messages of a queue that is large enough for any scenario."""
 _PLAIN, _PARTITIONED, _OTHER = "t", "p", "y"
 _MATCHING = ("x-1", "x-2", "x-3")
 TOPIC = Choice(_PLAIN, "x-1", _PARTITIONED, "x-2", "x-3", _OTHER)
@@ -37,7 +40,7 @@ ANSWER = Choice(
 )
 
 
-def action(proposal: str, *requires: str, weight: int = 2, **parameters: Any) -> Any:
+def action(proposal: str, *requires: str, weight: int = 2, **parameters: Draw) -> Callable[[ActT], ActT]:
     """Make a function a kind of action for clients."""
     return kind(proposal, *requires, weight=weight, kinds=CLIENT_KINDS, **parameters)
 
@@ -76,7 +79,12 @@ class ClientCase:
         """Nothing has happened yet that lets a message come twice."""
         self.may_open = True
         """Nothing is armed that could let a first attempt to attach fail."""
+        self.may_lose_updates = True
+        """No consumer of a pattern relies on what it is told."""
         self.clause: str | None = None
+        self.cites: set[str] = set()
+        """Clauses of which its steps speak without naming them."""
+        self._polls = False
         self._consumers: dict[str, _Consumer] = {}
         self._producers: dict[str, str] = {}
         self._partitions = 0
@@ -116,7 +124,17 @@ class ClientCase:
         self.partitioned()
         return f"{_PARTITIONED}-partition-{self._partitions - 1}"
 
-    def consume(self, over: str, type_: str, queue: int) -> None:
+    def lose_updates(self) -> bool:
+        """Let updates get lost from now on, so that only looks at the topics help; return whether that may be."""
+        self._polls = self._polls or self.may_lose_updates
+        return self.may_lose_updates
+
+    def alone(self, topic: str) -> _Consumer | None:
+        """Return the only consumer of a topic, whose queue is large."""
+        hearing = [one for one in self._consumers.values() if one.hears(topic)]
+        return hearing[0] if len(hearing) == 1 and hearing[0].arguments["queue"] >= _LARGE else None
+
+    def consume(self, over: str, type_: str, queue: int, period: int) -> None:
         """Open a consumer."""
         if not self.may_open or len(self._consumers) == 3 or (over == "x-*" and "pattern-consumers" not in self.capabilities):
             return
@@ -124,7 +142,9 @@ class ClientCase:
         name = f"c{number}"
         what: dict[str, Any] = {"topic": self.topic(over)}
         if over == "x-*":
-            what = {"pattern": self.topic("x-.*"), "discovery_ms": _PERIOD}
+            period = _PERIOD if self._polls or "pattern-watch" not in self.capabilities else period
+            self.may_lose_updates = self.may_lose_updates and period == _PERIOD
+            what = {"pattern": self.topic("x-.*"), "discovery_ms": period}
         elif over == _PARTITIONED:
             self.partitioned()
             what["partitions_interval_ms"] = _PERIOD
@@ -142,15 +162,35 @@ class ClientCase:
             self.add(drive={"producer": {"name": name, "topic": self.topic(topic), **options}})
         return self._producers.get(key)
 
-    def publish(self, topic: str, count: int, options: dict[str, Any], **more: Any) -> None:
-        """Send messages, and await them at each consumer of the topic."""
+    def publish(
+        self,
+        topic: str,
+        count: int,
+        options: dict[str, Any],
+        first_steps: Callable[[list[str]], list[dict[str, Any]]] | None = None,
+        **more: Any,
+    ) -> None:
+        """Send messages, and await them at each consumer of the topic.
+
+        Args:
+            topic: The local name.
+            count: How many messages.
+            options: Options of the producer.
+            first_steps: Returns the frames that the client must send for some texts, where nothing disturbs it.
+            more: Options of `send`.
+        """
         producer = self.producer(topic, options)
         if producer is None:
             return
-        texts = [f"m{self._texts + one}" for one in range(count)]
-        self._texts += count
+        texts = self._new_texts(count)
         hearing = [one for one in self._consumers.values() if one.hears(topic)]
-        self.add(drive={"send": {"producer": producer, "texts": texts, **more}}, within=_WITHIN)
+        sending = {"send": {"producer": producer, "texts": texts, **more}}
+        if first_steps is not None and self.calm:
+            self.add(drive=sending, aside=texts[0])
+            self.steps += first_steps(texts)
+            self.add(seen={"result": {"of": texts[0], "ok": True}}, within=_WITHIN)
+        else:
+            self.add(drive=sending, within=_WITHIN)
         in_order = topic != _PARTITIONED  # a producer of several partitions is several producers
         lanes = [self._awaited(one, texts, in_order=in_order) for one in hearing]
         self._in_any_order([lane for some in lanes for lane in some])
@@ -158,6 +198,24 @@ class ClientCase:
         others = [one for one in self._consumers.values() if not one.hears(topic)]
         for other in others:
             self._not_at(other, texts)
+
+    def _new_texts(self, count: int) -> list[str]:
+        self._texts += count
+        return [f"m{one}" for one in range(self._texts - count, self._texts)]
+
+    def publish_part(self, topic: str, count: int, open_: int) -> None:
+        """Send a batch of which the broker calls one message open."""
+        consumer = self.alone(topic)
+        producer = self.producer(topic, {"batch": {"messages": count}}) if consumer is not None and self.calm else None
+        if consumer is None or producer is None:
+            return
+        texts = self._new_texts(count)
+        clause = "pr7629.client.ack-set"
+        self.rules({"broker": {"message": {}}}, {"change": {"ack_set": [1 << open_]}})
+        others = [text for text in texts if text != texts[open_]]
+        seen = {"message": {"consumer": consumer.name, "text": texts[open_]}}
+        until = [{"drive": {"send": {"producer": producer, "texts": texts}}}, {"seen": seen, "clause": clause}, {"advance": 0.3}]
+        self.add(silence={"seen": [{"message": {"consumer": consumer.name, "text": {"$in": others}}}]}, at="c", clause=clause, until=until)
 
     def _in_any_order(self, lanes: list[list[dict[str, Any]]]) -> None:
         if len(lanes) > 1:
@@ -220,11 +278,14 @@ class ClientCase:
             self._in_any_order([[step] for step in steps])
 
 
-@action("core", weight=3, over=Choice(_PLAIN, "x-*", "x-*", _PARTITIONED, _OTHER), type=Choice("Exclusive", "Shared", "Failover"),
-        queue=Choice(1000, 1, 4))  # fmt: skip
-def consume(case: ClientCase, over: str, type: str, queue: int) -> None:
+CONSUMED = Choice(_PLAIN, "x-*", "x-*", _PARTITIONED, _OTHER)
+TYPE = Choice("Exclusive", "Shared", "Failover")
+
+
+@action("core", weight=3, over=CONSUMED, type=TYPE, queue=Choice(_LARGE, 1, 4), period=Choice(_PERIOD, 60 * _PERIOD))
+def consume(case: ClientCase, over: str, type: str, queue: int, period: int) -> None:
     """Open a consumer of a topic, or of the topics that match a pattern."""
-    case.consume(over, type, queue)
+    case.consume(over, type, queue, period)
 
 
 @action("core", weight=8, topic=TOPIC, count=Choice(1, 3, 12))
@@ -240,15 +301,50 @@ def publish_batch(case: ClientCase, topic: str, count: int, compression: str) ->
 
 
 _SETTING = {"region": ["us", "eu"], "version": ["1"]}
-_PROPERTIES = Choice({}, {"region": "us"}, {"region": "eu", "version": "1"}, {"region": "us", "other": "x"}, {"version": "2"},
-                     {"version": "1", "region": "eu"}, {"region": " us"}, {"region": "US"}, {"region": ""})  # fmt: skip
+_PROPERTIES = Choice(
+    {"region": "us"},
+    {"region": "eu", "version": "1"},
+    {"version": "1", "region": "eu"},
+    {"region": "us", "other": "x"},
+    {"region": "us", "version": "2"},
+    {"region": "EU", "version": "1"},
+)
+"""From each of them something is extracted; what becomes of the others is a question of its own."""
+_IN_A_BATCH = 3
 
 
 @action("pip191", "uniform-batches", weight=3, topic=Choice(_PLAIN, "x-1"), first=_PROPERTIES, second=_PROPERTIES, third=_PROPERTIES)
 def publish_uniform(case: ClientCase, topic: str, first: dict[str, str], second: dict[str, str], third: dict[str, str]) -> None:
     """Send messages in batches of equal property values."""
     each = [first, second, third, first]
-    case.publish(topic, 4, {"batch": {"messages": 3}, "uniform": _SETTING}, properties=each)
+    case.cites |= {"pip191.batch.same-set", "pip191.header.extracted-set"}
+    options = {"batch": {"messages": _IN_A_BATCH}, "uniform": _SETTING}
+    case.publish(topic, 4, options, first_steps=lambda texts: _batches(texts, each), properties=each)
+
+
+def _batches(texts: list[str], each: list[dict[str, str]]) -> list[dict[str, Any]]:
+    """Return the batches that must be sent: consecutive messages with the same pairs of the setting, at most three of them."""
+    batches: list[tuple[list[dict[str, str]], list[tuple[str, dict[str, str]]]]] = []
+    for text, properties in zip(texts, each, strict=True):
+        pairs = [{"key": key, "value": properties[key]} for key in sorted(_SETTING) if properties.get(key) in _SETTING[key]]
+        if not batches or batches[-1][0] != pairs or len(batches[-1][1]) == _IN_A_BATCH:
+            batches.append((pairs, []))
+        batches[-1][1].append((text, properties))
+    return [_batch(pairs, messages) for pairs, messages in batches]
+
+
+def _batch(pairs: list[dict[str, str]], messages: list[tuple[str, dict[str, str]]]) -> dict[str, Any]:
+    owns = [[{"key": key, "value": value} for key, value in properties.items()] for _, properties in messages]
+    if len(messages) == 1:
+        return {"use": "lib/client-batch-of-one", "with": {"properties": pairs, "own": owns[0], "text": messages[0][0]}}
+    singles = [{"metadata": {"properties": {"$bag": own}}, "body": text} for own, (text, _) in zip(owns, messages, strict=True)]
+    return {"use": "lib/client-batch", "with": {"properties": pairs, "singles": singles}}
+
+
+@action("pr7629", weight=2, topic=Choice(_PLAIN, "x-1", _OTHER), open=Choice(0, 1, 2))
+def publish_partly_acknowledged(case: ClientCase, topic: str, open: int) -> None:
+    """Send a batch that comes with the bit of a single message in its ack_set."""
+    case.publish_part(topic, 3, open)
 
 
 @action("pip247", "partition-polling", weight=2, partitions=Choice(3, 4))
@@ -327,6 +423,8 @@ FLAGS = Choice(
 @action("core", weight=1, which=FLAGS)
 def announce(case: ClientCase, which: dict[str, bool]) -> None:
     """Announce other features from now on."""
+    if "supports_topic_watchers" in which and not case.lose_updates():
+        return
     case.rules({"broker": {"connected": {}}}, {"change": {"feature_flags": which}}, "all")
 
 
@@ -346,6 +444,8 @@ def ping(case: ClientCase) -> None:
 @action("pip145", "pattern-watch", weight=3, what=Choice("twice", "drop"), times=Choice(1, 2))
 def harm_update(case: ClientCase, what: str, times: int) -> None:
     """Repeat an update of the topics of a pattern, or lose it."""
+    if what == "drop" and not case.lose_updates():
+        return
     case.rules({"broker": {"watchTopicUpdate": {}}}, {what: True}, times)
 
 

@@ -114,7 +114,7 @@ def case_of(scenario: Scenario, capabilities: frozenset[str], name: str, comment
     groups.append(("what was not acknowledged comes again", case.steps[before:]))
     if not case.steps:
         groups.append(("nothing is left", [{"advance": 0.1}]))
-    clauses = sorted(_clauses_of(case.steps)) or [FALLBACK]
+    clauses = sorted(_clauses_of(case.steps) | case.cites) or [FALLBACK]
     head = {"format": 1, "id": name, "title": "A scenario drawn by chance", "tests": ["client"], "clauses": clauses}
     head["vars"] = {"ns": {"$fresh": "namespace"}}
     lines = [*(f"# {line}" for line in comment), dumped(head), "steps:"]
