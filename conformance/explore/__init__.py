@@ -7,4 +7,7 @@ said.py         what a broker said, without what it may choose freely
 explorer.py     plays on both, compares, shrinks what differs, counts what was covered
 concurrent.py   several actors without a pause between them, judged by what must hold afterwards
 written.py      a scenario as a transcript that `run --case` takes
+
+client_actions.py    what the user of a client does, and what the broker does to it, as steps of a case for clients
+client_explorer.py   draws such scenarios, runs them as cases, shrinks what fails
 """
