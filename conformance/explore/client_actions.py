@@ -205,6 +205,8 @@ class ClientCase:
 
     def publish_part(self, topic: str, count: int, open_: int) -> None:
         """Send a batch of which the broker calls one message open."""
+        if self.calm and not any(one.hears(topic) for one in self._consumers.values()):
+            self.consume(topic if topic != "x-1" else "x-*", "Exclusive", _LARGE, _PERIOD)
         consumer = self.alone(topic)
         producer = self.producer(topic, {"batch": {"messages": count}}) if consumer is not None and self.calm else None
         if consumer is None or producer is None:
@@ -282,7 +284,7 @@ CONSUMED = Choice(_PLAIN, "x-*", "x-*", _PARTITIONED, _OTHER)
 TYPE = Choice("Exclusive", "Shared", "Failover")
 
 
-@action("core", weight=3, over=CONSUMED, type=TYPE, queue=Choice(_LARGE, 1, 4), period=Choice(_PERIOD, 60 * _PERIOD))
+@action("core", weight=3, over=CONSUMED, type=TYPE, queue=Choice(_LARGE, _LARGE, 1, 4), period=Choice(_PERIOD, 60 * _PERIOD))
 def consume(case: ClientCase, over: str, type: str, queue: int, period: int) -> None:
     """Open a consumer of a topic, or of the topics that match a pattern."""
     case.consume(over, type, queue, period)
@@ -313,7 +315,7 @@ _PROPERTIES = Choice(
 _IN_A_BATCH = 3
 
 
-@action("pip191", "uniform-batches", weight=3, topic=Choice(_PLAIN, "x-1"), first=_PROPERTIES, second=_PROPERTIES, third=_PROPERTIES)
+@action("pip191", "uniform-batches", weight=5, topic=Choice(_PLAIN, "x-1"), first=_PROPERTIES, second=_PROPERTIES, third=_PROPERTIES)
 def publish_uniform(case: ClientCase, topic: str, first: dict[str, str], second: dict[str, str], third: dict[str, str]) -> None:
     """Send messages in batches of equal property values."""
     each = [first, second, third, first]
@@ -341,7 +343,7 @@ def _batch(pairs: list[dict[str, str]], messages: list[tuple[str, dict[str, str]
     return {"use": "lib/client-batch", "with": {"properties": pairs, "singles": singles}}
 
 
-@action("pr7629", weight=2, topic=Choice(_PLAIN, "x-1", _OTHER), open=Choice(0, 1, 2))
+@action("pr7629", weight=4, topic=Choice(_PLAIN, "x-1", _OTHER), open=Choice(0, 1, 2))
 def publish_partly_acknowledged(case: ClientCase, topic: str, open: int) -> None:
     """Send a batch that comes with the bit of a single message in its ack_set."""
     case.publish_part(topic, 3, open)

@@ -38,6 +38,9 @@ _AT_ONCE: Final = 8
 """Scenarios of one run."""
 _LENGTHS: Final = (4, 12)
 """How few and how many actions are drawn behind those that open consumers."""
+_ALWAYS: Final = ("consume", "publish")
+_SHARE: Final = 0.4
+"""The part of the other kinds that a scenario has: some faults show only where nothing is cut, others where little else happens."""
 _BAD: Final = (Verdict.FAIL, Verdict.WARN)
 _NOTHING: Final = World(1, (), ())
 FALLBACK: Final = "core.client.reattaches-after-close"
@@ -88,8 +91,8 @@ def draw_for_client(chance: random.Random, kinds: Sequence[str]) -> Scenario:
     def drawn(name: str) -> Action:
         return Action(name, tuple((key, one.draw(chance)) for key, one in CLIENT_KINDS[name].parameters.items()))
 
-    weights = [CLIENT_KINDS[name].weight for name in kinds]
-    middle = [drawn(name) for name in chance.choices(kinds, weights, k=chance.randint(*_LENGTHS))]
+    some = [name for name in kinds if name in _ALWAYS or chance.random() < _SHARE]
+    middle = [drawn(name) for name in chance.choices(some, [CLIENT_KINDS[name].weight for name in some], k=chance.randint(*_LENGTHS))]
     first = [drawn(name) for name in ("consume", "consume", "publish")[chance.randrange(2) :]]
     return Scenario(_NOTHING, (*first, *middle, drawn("publish"), drawn("publish")))
 
