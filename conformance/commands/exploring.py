@@ -89,7 +89,7 @@ def _explore_client(client: ClientTarget, plan: Plan, folder: Path, suite: Suite
         try:
             with deaf():
                 for wrong, one in explored.accused.items():
-                    written[wrong] = path = folder / f"{one.result.case}.yaml"
+                    written[wrong] = path = folder / f"{one.name}.yaml"
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_text(one.text, encoding="utf-8")
         except OSError as error:

@@ -53,11 +53,13 @@ class Accused:
     """A scenario in which a client does not do what it must.
 
     Attributes:
+        name: The id of its case.
         scenario: As small as it was made.
         result: What was said of it.
         text: The case, as a file.
     """
 
+    name: str
     scenario: Scenario
     result: log.Result
     text: str
@@ -236,8 +238,8 @@ class ClientExplorer:
         digest = hashlib.sha256(wrong.encode()).hexdigest()[:8]
         comment = [f"{self._client.name}: {result.verdict}", *result.diagnosis.splitlines()]
         comment.append("The clauses are those of what is expected: keep the one that decides.")
-        text = case_of(found, self._capabilities, f"explored/client-{digest}", comment)
-        self.explored.accused[wrong] = Accused(found, result, text)
+        name = f"explored/client-{digest}"
+        self.explored.accused[wrong] = Accused(name, found, result, case_of(found, self._capabilities, name, comment))
 
     def _play(self, scenarios: Sequence[Scenario]) -> list[log.Result]:
         """Run scenarios with the client, several at a time, and return what was said of each."""

@@ -57,7 +57,7 @@ def test_a_fault_is_found_and_its_case_finds_it_again(suite: Suite, fault: str, 
     path.write_text(one.text)
     alone = load_suite(more=[path])  # it keeps the rules of cases
     with around(), asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        options = Options(select=[one.result.case], seed=1)
+        options = Options(select=[one.name], seed=1)
         run, _ = runner.run(run_clients(alone, IN_PROCESS, options, lambda _: None, Silent(), MemoryDriver))
     assert [again.verdict for again in judge_log(alone, run).results] == [one.result.verdict]
 
