@@ -27,6 +27,8 @@ _CLOSED = "core.client.reattaches-after-close"
 _PERMITS = "core.client.permits-returned"
 _WITHIN = 40
 """Seconds for a message: back-offs and polls come before it."""
+_WITHIN_A_LOOK = 90
+"""Seconds for a message of a topic that only the next look at a pattern finds: some look once a minute, whatever they are asked for."""
 _PERIOD = 1000
 """Milliseconds between two looks at the topics of a pattern, or at the partitions of a topic."""
 _LARGE = 1000
@@ -233,7 +235,8 @@ class ClientCase:
             seen = {"message": {"consumer": consumer.name, "text": text, "message": {"$bind": variable}}}
             full = len(texts) > consumer.arguments["queue"]
             clause = self.clause or (_PERMITS if full else None)
-            steps.append({"seen": seen, "within": _WITHIN, **({"clause": clause} if clause else {})})
+            waits = consumer.over == "x-*" and "pattern-watch" not in self.capabilities
+            steps.append({"seen": seen, "within": _WITHIN_A_LOOK if waits else _WITHIN, **({"clause": clause} if clause else {})})
         return [steps] if in_order else [[one] for one in steps]
 
     def _not_twice(self, hearing: list[_Consumer], texts: list[str]) -> None:

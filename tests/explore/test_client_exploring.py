@@ -47,7 +47,7 @@ def test_all_variants_are_left_alone(suite: Suite, variant: str) -> None:
 @pytest.mark.parametrize("fault", FOUND)
 def test_a_fault_is_found_and_its_case_finds_it_again(suite: Suite, fault: str, tmp_path: Path) -> None:
     around = load_faults()[fault].applied
-    found = explored(suite, 8, around)
+    found = explored(suite, 24, around)
     assert found.accused
     clauses = {clause for one in found.accused.values() for clause in one.result.clauses}
     assert FOUND[fault] is None or FOUND[fault] in clauses
