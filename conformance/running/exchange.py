@@ -33,7 +33,7 @@ class Exchange:
             self._events.put_nowait(frame)
 
     def _garbage(self, data: bytes, reason: str) -> None:
-        what = f"does not speak Pulsar's protocol: {_first_bytes(data)} ({reason})" if data else f"floods: {reason}"
+        what = f"does not speak Pulsar's protocol: {first_bytes(data)} ({reason})" if data else f"floods: {reason}"
         self._events.put_nowait(what)
 
     def _closed(self, _: Literal["fin", "rst"]) -> None:
@@ -44,7 +44,7 @@ class Exchange:
             await self._connection.open(self._endpoint, _SECONDS)
         except (OSError, TimeoutError) as error:
             hint = "is it running, and is the address right?"
-            raise TargetError(f"no connection to {self._endpoint.service_url}: {_why(error)}", hint=hint) from None
+            raise TargetError(f"no connection to {self._endpoint.service_url}: {why_not_connected(error)}", hint=hint) from None
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -90,7 +90,7 @@ class Exchange:
         return message
 
 
-def _first_bytes(data: bytes) -> str:
+def first_bytes(data: bytes) -> str:
     """Say what a peer begins with that is none of Pulsar's frames: text as a text, other bytes as hexadecimal digits."""
     if data.startswith(b"HTTP/"):
         return "a web server answers, which may be the port of the admin interface"
@@ -100,7 +100,7 @@ def _first_bytes(data: bytes) -> str:
     return f"its first bytes are {shown}"
 
 
-def _why(error: OSError | TimeoutError) -> str:
+def why_not_connected(error: OSError | TimeoutError) -> str:
     """Say why there is no connection, in the words of the system; each reason once if a host has several addresses."""
     numbers = re.findall(r"\[Errno (\d+)\] Connect call failed", str(error))
     if numbers:
