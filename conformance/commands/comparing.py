@@ -74,7 +74,9 @@ def _of_log(data: bytes, name: str) -> Mapping[str, Any]:
     header = next((one for one in records if isinstance(one, log.Header)), None)
     footer = next((one for one in records if isinstance(one, log.Footer)), None)
     results = [one for one in records if isinstance(one, log.Result)]
-    if header is None or not results:
+    if header is None:
+        raise log.LogError(f"{name} is no log of a run: give a report folder, its {RESULTS}, or its {EVENTS}")
+    if not results:
         hint = f"`pulsar-conformance report {name} --format json` judges what it has: keep that as {RESULTS}"
         raise log.LogError(f"{name} is a log without results: {hint}")
     complete = footer is not None and footer.complete

@@ -154,7 +154,14 @@ def show(value: Value) -> str:
 
 
 def _differs(path: str, pattern: Value, actual: Value) -> Match:
-    return Match((Difference(path, show(pattern), show(actual)),))
+    return Match((Difference(path, show(pattern), _shown_like(pattern, actual)),))
+
+
+def _shown_like(pattern: Value, actual: Value) -> str:
+    """Write a value as what it is compared with is written: bytes as a text, if they are one and a text is expected."""
+    if isinstance(pattern, str) and isinstance(actual, bytes) and actual.isascii() and actual.decode("ascii").isprintable():
+        return show(actual.decode("ascii"))
+    return show(actual)
 
 
 def _match_object(pattern: Mapping[str, Value], actual: Value, path: str) -> Match:

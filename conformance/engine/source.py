@@ -102,7 +102,8 @@ def read_source(path: Path, name: str | None = None) -> Source:
     try:
         text = files.read_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise SourceProblem([f"{name}: can't be read: {error}"]) from None
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise SourceProblem([f"{name}: can't be read: {why}"]) from None
     return read_text(text, name)
 
 

@@ -5,8 +5,11 @@ A broker with one wrong line fails many cases. Grouped by cause, they are one li
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from google.protobuf.message import DecodeError
@@ -22,8 +25,12 @@ from refimpl.wire.commands import type_name
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, ServerError
 
 FAILED = (Verdict.FAIL, Verdict.WARN)
-_BY_ITSELF = frozenset({"has its bytes reversed", "is reversed", "has its bits inverted", "has other capitals"})
-"""Ways to be wrong that say enough, whatever the command."""
+_EXTRA = frozenset({"unexpected", "silence", "too-early"})
+"""Kinds of commands that come where none is expected: what the case waits for makes the kind, not what is wrong."""
+_HIGH, _LOW = frozenset({"is one too high", "is too high"}), frozenset({"is one too low", "is too low", "is 0"})
+_OTHER = "is another one"
+_SENT_EARLIER, _SENT_LATER = "is that of a message that was sent earlier", "is that of a message that was sent later"
+_PLACES = frozenset({_SENT_EARLIER, _SENT_LATER})
 _MANY = 3
 """A command that does not come after more kinds of actions than this does not come whatever was done."""
 _WORDS = {
@@ -32,12 +39,12 @@ _WORDS = {
     "refused": "{request} is refused with {how}",
     "late": "{whose} does not come{behind}",
     "closed": "the connection is closed{behind}",
-    "silence": "{whose} comes where there must be silence{behind}",
     "twice": "{whose} comes twice{behind}",
-    "too-early": "{whose} comes too early{behind}",
     "garbage": "bytes come that are no frame{behind}",
 }
 _COUNT = re.compile(r"(\d+) items? ")
+_CONSTANT = re.compile(r"(?:[A-Z][a-z]+){2,}")
+"""How the values of enumerations are written that say what went wrong, such as `ConsumerBusy`."""
 _HEX = re.compile(r"(?:[0-9a-f]{2}){2,}")
 _TYPES = {field.name: BaseCommand.Type.Name(field.number) for field in BaseCommand.DESCRIPTOR.fields if field.message_type}
 
@@ -60,10 +67,12 @@ class Cause:
     how: str = ""
     after: str = ""
 
-    def words(self, commands: Iterable[str] = ()) -> str:
-        """Say it in one line; `commands` are those of several causes that are told as one."""
-        whose = ", ".join(sorted({self.command, *commands} - {""})) or "a frame"
-        behind = f" after {self.after}" if self.after else ""
+    def words(self, several: Iterable[Cause] = ()) -> str:
+        """Say it in one line; `several` are causes that are told as this one."""
+        causes = [self, *several]
+        whose = ", ".join(sorted({one.command for one in causes} - {""})) or "a frame"
+        actions = sorted({one.after for one in causes} - {""})
+        behind = f" after {', '.join(actions)}" if self.after or 0 < len(actions) <= _MANY else ""
         text = _WORDS.get(self.kind, "{whose} comes where nothing expects it{behind}")
         return text.format(field=self.field or "the frame", whose=whose, how=self.how, request=self.after or "a request", behind=behind)
 
@@ -75,12 +84,14 @@ class Group:
     Attributes:
         words: The cause.
         results: The results; those come first that fail the first clause.
-        clauses: The clauses that fail in them. Those come first whose names speak of the cause.
+        clauses: The clauses that fail in them. Those come first whose names speak of the cause, then those of most cases.
+        example: What one of them expected and got, where a field is wrong.
     """
 
     words: str
     results: tuple[log.Result, ...]
     clauses: tuple[str, ...]
+    example: str = ""
 
 
 def cause_of(diagnosis: Diagnosis, trial_log: TrialLog) -> Cause:
@@ -104,7 +115,10 @@ def cause_of(diagnosis: Diagnosis, trial_log: TrialLog) -> Cause:
             return Cause("late", command, after=after)
         field = re.sub(r"\[\d+\]", "", one.path)
         field = field.partition(".")[2] if diagnosis.kind == "differs" else field
-        return Cause(diagnosis.kind, command, field, relation(one.expected, one.actual), "")
+        how = relation(one.expected, one.actual)
+        if one.path == "payload.body" and how == _OTHER:
+            how = _among_sent(one.expected, one.actual, events)
+        return Cause(diagnosis.kind, command, field, how, "")
     return Cause(diagnosis.kind, command, after=after)
 
 
@@ -121,8 +135,7 @@ def groups(run: RunLog, results: Sequence[log.Result], outcomes: Mapping[str, Ou
         explained = failure(run, result, outcomes) if result.verdict in FAILED else None
         if explained is not None:
             cause, diagnosis = explained
-            key = replace(cause, command="") if cause.how in _BY_ITSELF else cause
-            found.setdefault(key, []).append((cause, result, diagnosis))
+            found.setdefault(cause, []).append((cause, result, diagnosis))
     made = [_group(key, members) for key, members in _joined(found).items()]
     return sorted(made, key=lambda one: (-len(one.clauses), -len(one.results)))
 
@@ -184,7 +197,7 @@ def relation(expected: str, actual: str) -> str:
         return _of_numbers(int(expected), int(actual))
     if actual in ("true", "false"):
         return f"is {actual}"
-    return "is another one"
+    return _OTHER
 
 
 def _of_texts(expected: str, actual: str) -> str:
@@ -203,7 +216,9 @@ def _of_texts(expected: str, actual: str) -> str:
         return "is longer than it should be"
     if expected.startswith(actual) or expected.endswith(actual):
         return "is cut"
-    return "is another one"
+    if _CONSTANT.fullmatch(expected) and _CONSTANT.fullmatch(actual):
+        return f"is {actual} instead of {expected}"
+    return _OTHER
 
 
 def _of_numbers(expected: int, actual: int) -> str:
@@ -215,26 +230,62 @@ def _of_numbers(expected: int, actual: int) -> str:
 
 
 def _joined(found: Mapping[Cause, list[tuple[Cause, log.Result, Diagnosis]]]) -> dict[Cause, list[tuple[Cause, log.Result, Diagnosis]]]:
-    """Join what happens after so many kinds of actions that they do not matter."""
+    """Join what has the same field whatever the command, or happens after so many kinds of actions that they do not matter."""
     kinds: dict[Cause, set[str]] = {}
+    ways: dict[Cause, set[str]] = {}
     for cause in found:
         kinds.setdefault(replace(cause, after=""), set()).add(cause.after)
+        ways.setdefault(replace(cause, command="", how=""), set()).add(cause.how)
     joined: dict[Cause, list[tuple[Cause, log.Result, Diagnosis]]] = {}
     for cause, members in found.items():
         plain = replace(cause, after="")
-        joined.setdefault(plain if len(kinds[plain]) > _MANY and cause.kind != "refused" else cause, []).extend(members)
+        if cause.kind == "differs":
+            key = replace(cause, command="", how=_in_common(cause.how, ways[replace(cause, command="", how="")]))
+        elif cause.kind in _EXTRA:
+            key = replace(plain, kind="unexpected")
+        else:
+            key = plain if len(kinds[plain]) > _MANY and cause.kind != "refused" else cause
+        joined.setdefault(key, []).extend(members)
     return joined
+
+
+def _in_common(how: str, others: Set[str]) -> str:
+    """Say how values are wrong that are so in one direction by more or less, or in both."""
+    if how in _PLACES and others >= _PLACES:
+        return "is that of another message"
+    ways = others & (_HIGH | _LOW)
+    if how not in ways or len(ways) == 1:
+        return how
+    return "is too high" if ways <= _HIGH else "is too low" if ways <= _LOW else _OTHER
 
 
 def _group(key: Cause, members: Sequence[tuple[Cause, log.Result, Diagnosis]]) -> Group:
     results = [result for _, result, _ in members]
-    clauses = list(dict.fromkeys(name for one in results for name, verdict in one.clauses.items() if verdict in FAILED))
-    about = {
-        word for text in (key.field, key.after, *(cause.command for cause, _, _ in members)) for word in re.split(r"\W|_", text.lower())
-    }
-    clauses.sort(key=lambda clause: -len(about & set(re.split(r"\W", clause))))
-    results.sort(key=lambda one: one.clauses.get(clauses[0]) not in FAILED)
-    return Group(key.words(cause.command for cause, _, _ in members), tuple(results), tuple(clauses))
+    clauses = Counter(name for one in results for name, verdict in one.clauses.items() if verdict in FAILED)
+    causes = [cause for cause, _, _ in members]
+    about = {word for text in (key.field, key.after, *(one.command for one in causes)) for word in re.split(r"\W|_", text.lower())}
+    ordered = sorted(clauses, key=lambda clause: (-len(about & set(re.split(r"\W", clause))), -clauses[clause]))
+    members = sorted(members, key=lambda one: one[1].clauses.get(ordered[0]) not in FAILED)
+    differences = members[0][2].differences
+    example = f"expected {differences[0].expected}, got {differences[0].actual}" if differences else ""
+    return Group(key.words(causes), tuple(result for _, result, _ in members), tuple(ordered), example)
+
+
+def _among_sent(expected: str, actual: str, events: Sequence[log.Event]) -> str:
+    """Say which of the messages of a conversation came, if it is one of them."""
+    bodies = [json.dumps(body, ensure_ascii=False) for body in _sent_bodies(events)]
+    if expected not in bodies or actual not in bodies:
+        return _OTHER
+    return _SENT_LATER if bodies.index(actual) > bodies.index(expected) else _SENT_EARLIER
+
+
+def _sent_bodies(events: Sequence[log.Event]) -> Iterator[str]:
+    for event in events:
+        if isinstance(event, log.Begin) and event.what == "send" and ".." not in (event.data or ".."):
+            with contextlib.suppress(WireError, ValueError):
+                for frame in FrameDecoder().receive(bytes.fromhex(event.data or "")):
+                    if frame.payload_bytes is not None:
+                        yield frame.payload().body.decode()
 
 
 def _last_action(events: Sequence[log.Event]) -> str:

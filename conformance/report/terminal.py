@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -37,12 +38,13 @@ STYLES: dict[str, str] = {
     "EXCLUDED": "dim",
 }
 _SENTENCE_STYLES = {"conformant": "bold green", "not conformant": "bold red", "incomplete": "bold magenta"}
-_TENTH = 10
 _MOST_CAUSES, _MOST_FAILURES, _MOST_CLAUSES, _MOST_LINES = 6, 6, 16, 8
 """How much of each part is shown, so that no broker gets more than a hundred lines."""
-_AS_THEY_COME = 10
-"""Failures that are shown while the run goes on."""
 _WIDTH = 240
+_EXAMPLE = 100
+"""Characters of what was expected and came, behind a cause."""
+_FIRST_PAUSE = 5.0
+"""Seconds between the first two lines of progress. Each later pause is twice as long, so that an hour has ten lines."""
 FILES = ("report.html", "results.json", "junit.xml", "badge.json", "events.jsonl")
 """What a run leaves in its folder."""
 
@@ -50,19 +52,20 @@ FILES = ("report.html", "results.json", "junit.xml", "badge.json", "events.jsonl
 class Progress:
     """Shows the progress of a run; a `Watcher` of the runner, and a context manager.
 
-    On a terminal it is a bar at the bottom. Elsewhere it writes lines: one for each case that does not pass, when
-    it happens, and one for about every tenth of the run.
+    On a terminal it is a bar at the bottom. Elsewhere it writes lines, fewer and fewer: what failed is told at the end, by cause.
 
     Args:
         console: Where to write; it respects NO_COLOR.
         live: Whether to show the bar; by default if the console is a terminal.
+        clock: The time, in seconds.
     """
 
-    def __init__(self, console: Console, *, live: bool | None = None) -> None:
+    def __init__(self, console: Console, *, live: bool | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.console = console
         self.done = self.all = 0
         self.bad: dict[str, Verdict] = {}
-        self._tenths = 0
+        self._clock = clock
+        self._next, self._pause = clock(), _FIRST_PAUSE
         self._bar: Bar | None = None
         self._task: TaskID | None = None
         if console.is_terminal if live is None else live:
@@ -94,7 +97,7 @@ class Progress:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=_escaped(one_line(text)))
         else:
-            self._line(Text(one_line(text)))
+            self._now_and_then(one_line(text))
 
     def total(self, conversations: int) -> None:
         """Set how many conversations there will be."""
@@ -103,24 +106,24 @@ class Progress:
             self._bar.update(self._task, total=conversations or None)
 
     def ended(self, case: m.Transcript, outcome: Outcome) -> None:
-        """Count a conversation; show at once if the target failed it. One that could not be run is tried again, and is in the report."""
+        """Count a conversation. One that could not be run is tried again, and is in the report."""
         again = "~" in outcome.key
         self.done += 0 if again else 1
         if outcome.verdict in (Verdict.FAIL, Verdict.WARN) and case.id not in self.bad:
             self.bad[case.id] = outcome.verdict
-            summary = outcome.diagnosis.summary if outcome.diagnosis is not None else ""
-            if len(self.bad) <= _AS_THEY_COME:
-                self._line(_verdict_line(outcome.verdict, outcome.key, cut(one_line(summary), _WIDTH)))
         if self._bar is not None and self._task is not None:
             bad = f"{len(self.bad)} not passed" if self.bad else ""
             self._bar.update(self._task, completed=self.done, description=_escaped(case.id), bad=bad)
-        elif self.all and not again and self.done * _TENTH // self.all > self._tenths:
-            self._tenths = self.done * _TENTH // self.all
+        elif self.all and not again:
             bad = f", {number_of(len(self.bad), 'case')} did not pass" if self.bad else ""
-            self._line(Text(f"{self.done} of {self.all} conversations{bad}"))
+            self._now_and_then(f"{self.done} of {self.all} conversations{bad}")
 
-    def _line(self, text: Text) -> None:
-        self.console.print(text, soft_wrap=True, highlight=False)
+    def _now_and_then(self, text: str) -> None:
+        """Write a line, unless there was one a moment ago."""
+        now = self._clock()
+        if now >= self._next:
+            self._next, self._pause = now + self._pause, 2 * self._pause
+            self.console.print(Text(text), soft_wrap=True, highlight=False)
 
 
 def _escaped(text: str) -> str:
@@ -133,7 +136,7 @@ def _verdict_line(verdict: str, name: str, rest: str = "") -> Text:
 
 
 def render_text(report: Report, console: Console, folder: Path | None = None, *, verbose: bool = False) -> None:
-    """Write the results of a run: numbers first, then causes and failures, the conclusion last; a hundred lines at most.
+    """Write the results of a run: causes first, then numbers and failures, the conclusion last; a hundred lines at most.
 
     Args:
         report: The report.
@@ -153,8 +156,10 @@ class _Printer:
 
     def all(self, folder: Path | None) -> None:
         """Write all parts."""
-        self.numbers()
+        if not self.report.run.complete:
+            self.line(Text(f"INCOMPLETE RUN: {why_incomplete(self.report)}; what follows is of a part only", STYLES["ERROR"]))
         self.causes()
+        self.numbers()
         self.failures()
         self.known()
         self.section("Stale baseline entries", [one_line(entry) for entry in self.report.stale])
@@ -186,8 +191,6 @@ class _Printer:
     def numbers(self) -> None:
         """Write the numbers: clauses, then cases, then what was tested."""
         report, header = self.report, self.report.run.header
-        if not report.run.complete:
-            self.line(Text(f"INCOMPLETE RUN: {why_incomplete(report)}; the numbers below are of a part only", STYLES["ERROR"]))
         self.line(_numbers("clauses", str(sum(report.clause_counts.values())), report.clause_counts, ("EXCLUDED",)))
         self.line(_numbers("cases", cases_counted(len(report.results), report.transcripts), report.case_counts, ()))
         self.line(Text(f"held     {conversations_counted(report.conversations, report.repetitions)}", "dim"))
@@ -200,16 +203,17 @@ class _Printer:
         shown = self.groups[:_MOST_CAUSES]
         if not shown:
             return
-        self.line(Text())
         rest = len(self.groups) - len(shown)
         self.line(Text("Why" + (f", the {_MOST_CAUSES} causes that break most, of {len(self.groups)}" if rest else ""), "bold"))
         for one in shown:
             numbers = f"{number_of(len(one.clauses), 'clause')}, {number_of(len(one.results), 'case')}"
-            self.line(Text.assemble(f"  {numbers}: ", (short(one.words), "bold")))
+            example = f" ({cut(one_line(one.example), _EXAMPLE)})" if one.example else ""
+            self.line(Text.assemble(f"  {numbers}: ", (short(one.words), "bold"), example))
             self.line(Text(f"      {cut(self.rule(one.clauses[0]), _WIDTH)}"))
         looks = likeness({result.case for one in self.groups for result in one.results})
         if looks is not None:
             self.line(Text(f"  looks like a broker with this fault: {looks}"))
+        self.line(Text())
 
     def failures(self) -> None:
         """Write cases that did not pass: of each cause the first one, then others."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import ssl
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -30,7 +33,7 @@ class Exchange:
             self._events.put_nowait(frame)
 
     def _garbage(self, data: bytes, reason: str) -> None:
-        what = f"does not speak Pulsar's protocol: {reason}; its first bytes are {data[:16]!r}" if data else f"floods: {reason}"
+        what = f"does not speak Pulsar's protocol: {first_bytes(data)} ({reason})" if data else f"floods: {reason}"
         self._events.put_nowait(what)
 
     def _closed(self, _: Literal["fin", "rst"]) -> None:
@@ -41,7 +44,7 @@ class Exchange:
             await self._connection.open(self._endpoint, _SECONDS)
         except (OSError, TimeoutError) as error:
             hint = "is it running, and is the address right?"
-            raise TargetError(f"no connection to {self._endpoint.service_url}: {error or 'time-out'}", hint=hint) from None
+            raise TargetError(f"no connection to {self._endpoint.service_url}: {why_not_connected(error)}", hint=hint) from None
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -85,3 +88,23 @@ class Exchange:
         if name != "connected":
             raise TargetError(f"{self._endpoint.service_url} answered CONNECT with {name}")
         return message
+
+
+def first_bytes(data: bytes) -> str:
+    """Say what a peer begins with that is none of Pulsar's frames: text as a text, other bytes as hexadecimal digits."""
+    if data.startswith(b"HTTP/"):
+        return "a web server answers, which may be the port of the admin interface"
+    first = data[:16]
+    text = first.rstrip(b"\r\n")
+    shown = f'"{text.decode("ascii")}"' if text and text.isascii() and text.decode("ascii").isprintable() else first.hex(" ")
+    return f"its first bytes are {shown}"
+
+
+def why_not_connected(error: OSError | TimeoutError) -> str:
+    """Say why there is no connection, in the words of the system; each reason once if a host has several addresses."""
+    numbers = re.findall(r"\[Errno (\d+)\] Connect call failed", str(error))
+    if numbers:
+        return ", ".join(dict.fromkeys(os.strerror(int(number)) for number in numbers))
+    if isinstance(error, ssl.SSLError) or not isinstance(error, OSError) or error.errno is None:
+        return str(error) or "time-out"
+    return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)

@@ -66,7 +66,7 @@ async def probe(endpoint: Endpoint) -> Probed:
     waiting = {"producer": {**_NOWHERE, "producer_id": 1, "producer_access_mode": "WaitForExclusive"}}
     done = await asyncio.gather(_does(endpoint, key_shared), _does(endpoint, waiting))  # a target may leave both unanswered
     found["key-shared"], found["waiting-producers"] = done
-    return Probed(connected.server_version, connected.protocol_version, _with_declared(endpoint, found))
+    return Probed(connected.server_version, connected.protocol_version, with_declared(endpoint, found))
 
 
 async def is_served(endpoint: Endpoint) -> str | None:
@@ -143,7 +143,12 @@ def claimed(endpoint: Endpoint, claims: Iterable[str]) -> Endpoint:
     return replace(endpoint, capabilities={**endpoint.capabilities, **dict.fromkeys(claims, True)})
 
 
-def _with_declared(endpoint: Endpoint, found: dict[str, bool]) -> dict[str, bool]:
+def with_declared(endpoint: Endpoint, found: Mapping[str, bool]) -> dict[str, bool]:
+    """Return what a target can do, by what was found out and by what is declared.
+
+    Raises:
+        TargetError: The declarations name something unknown, or contradict CONNECTED.
+    """
     for name, declared in endpoint.capabilities.items():
         if name not in CAPABILITIES:
             meant = did_you_mean(name, CAPABILITIES)
@@ -153,5 +158,5 @@ def _with_declared(endpoint: Endpoint, found: dict[str, bool]) -> dict[str, bool
                 f"{endpoint.name} declares {name}, but its CONNECTED does not set {FLAGS[name]}",
                 hint="correct the declaration or the broker",
             )
-    known = found | dict(endpoint.capabilities)
+    known = {**found, **endpoint.capabilities}
     return {name: known[name] for name in CAPABILITIES}

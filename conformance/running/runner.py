@@ -28,7 +28,7 @@ from conformance.running.conversation import NoConnection, Surroundings, TargetL
 from conformance.running.loss import MAY_BE_GONE, Gone, Loss, loss
 from conformance.running.namespaces import NAMESPACE_PREFIX, Created, create_namespaces, remove_namespaces
 from conformance.running.owners import behind, owners
-from conformance.running.probe import Probed, claimed, is_served, probe
+from conformance.running.probe import Probed, claimed, is_served, probe, with_declared
 from conformance.running.units import Unit, divided, is_slow, with_controls
 from conformance.suite import Suite
 from conformance.targets.admin import AdminClient, AdminUnreachable, missing_operations
@@ -182,9 +182,14 @@ class _Part:
             named = [*list(config)[:2], *(["more"] if len(config) > 2 else [])]
             self.watcher.note(f"starting {self.target.name}" + (f" with its own {', '.join(named)}" if config else ""))
         async with self.target.run(config, progress=self.watcher.note) as reached, contextlib.AsyncExitStack() as stack:
+            found = None if config else await probe(replace(reached, capabilities={}))  # before anything else: it sees the first connection
             endpoint = claimed(await behind(reached), self.options.claims)
-            if not config:
-                self.header = self._header(endpoint, await probe(endpoint))
+            if found is not None:
+                if endpoint.proxy_to is None:
+                    found = replace(found, capabilities=with_declared(endpoint, found.capabilities))
+                else:  # what was found out is what the proxy itself can do
+                    found = await probe(endpoint)
+                self.header = self._header(endpoint, found)
                 self.write(self.header)
                 probed.set()
             await probed.wait()

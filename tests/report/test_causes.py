@@ -17,9 +17,11 @@ from conformance.report import views
 from conformance.report.known_faults import likeness
 from conformance.report.terminal import render_text
 from conformance.report.views import again, sides
-from refimpl.wire import command, encode_frame
+from refimpl.wire import command, encode_frame, encode_payload
+from refimpl.wire.pulsar_api_pb2 import MessageMetadata
 from tests.samples.report import bad_records, report
 
+META = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
 HEADER = log.Header(suite="", transcripts="", target="t", started="")
 
 
@@ -54,6 +56,7 @@ def silent(clause="core.x", name="message"):
 
 
 SEND = ("send", {"producer_id": 1, "sequence_id": 0})
+SENT = command("send", producer_id=1, sequence_id=0)
 FLOW = ("flow", {"consumer_id": 1, "messagePermits": 1})
 SEEK = ("seek", {"consumer_id": 1, "request_id": 1})
 SUBSCRIBE = ("subscribe", {"topic": "t", "subscription": "s", "subType": 0, "consumer_id": 1, "request_id": 1})
@@ -70,6 +73,7 @@ SUBSCRIBE = ("subscribe", {"topic": "t", "subscription": "s", "subType": 0, "con
         ('"abc"', '"xabc"', "is longer than it should be"),
         ('"abc"', '""', "is empty"),
         ('"abc"', '"x"', "is another one"),
+        ('"ConsumerBusy"', '"UnknownError"', "is UnknownError instead of ConsumerBusy"),
         ("2 items [..]", '1 items ["a"]', "lacks items"),
         ("0 items []", '1 items ["a"]', "has items too many"),
         ("1 items [..]", '1 items ["a"]', "has other items, or another order"),
@@ -94,6 +98,43 @@ def test_one_wrong_line_is_one_cause_whatever_the_command():
     (group,) = groups(*run_of(*rows))
     assert group.words == "topics_hash of WATCH_TOPIC_LIST_SUCCESS, WATCH_TOPIC_UPDATE has its bytes reversed"
     assert group.clauses == ("core.c0", "core.c1")
+
+
+def test_numbers_that_are_too_high_by_more_or_less_are_one_cause():
+    found = {got: wrong("producer_success.request_id", "2", got, command="producer_success") for got in ("3", "9")}
+    rows = [(f"c{got}", diagnosis, Verdict.FAIL, FLOW) for got, diagnosis in found.items()]
+    (group,) = groups(*run_of(*rows))
+    assert (group.words, group.example) == ("request_id of PRODUCER_SUCCESS is too high", "expected 2, got 3")
+
+
+def test_what_comes_where_nothing_is_expected_is_one_cause_whatever_the_case_waits_for():
+    kinds = (("silence", SEND), ("unexpected", SEND), ("too-early", FLOW))
+    rows = [(kind, Diagnosis(kind, "", clause="core.x", command="message"), Verdict.FAIL, sent) for kind, sent in kinds]
+    (group,) = groups(*run_of(*rows))
+    assert group.words == "MESSAGE comes where nothing expects it after FLOW, SEND"
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "how"),
+    [("m0", "m1", "is that of a message that was sent later"), ("m1", "m0", "is that of a message that was sent earlier")],
+)
+def test_a_message_in_the_place_of_another_one_is_recognized(expected, got, how):
+    conversation = trial("c", came=command("message", consumer_id=1, message_id={"ledgerId": 1, "entryId": 1}))
+    sends = [
+        log.Begin(key="c", n=n, t=0.0, step="1.0.0", what="send", at="c", data=encode_frame(SENT, encode_payload(META, body)).hex())
+        for n, body in enumerate((b"m0", b"m1"))
+    ]
+    diagnosis = replace(wrong("payload.body", f'"{expected}"', f'"{got}"', command="message"), event=2)
+    found = cause_of(diagnosis, replace(conversation, events=[*sends, *conversation.events]))
+    assert found.words() == f"body of MESSAGE {how}"
+
+
+def test_the_cause_is_in_the_first_lines():
+    out = io.StringIO()
+    render_text(report(bad_records()), Console(file=out, width=100))
+    first, *rest = out.getvalue().splitlines()
+    assert first.startswith("Why")
+    assert rest[0].startswith("  1 clause, 1 case: ")
 
 
 def test_what_does_not_come_is_told_with_what_was_done():

@@ -157,7 +157,7 @@ def test_a_recording_is_a_run_too(run, tmp_path):
         ("results.json", "{}", "the key 'clauses' is missing: these are no results of a run"),
         ("other.txt", "", "is no report of a run: it has neither results.json nor events.jsonl"),
         ("events.jsonl", '{"record":"header"}\n', "events.jsonl:1: not a record of an event log"),
-        ("events.jsonl", "hello\n", "is a log without results"),
+        ("events.jsonl", "hello\n", "is no log of a run: give a report folder, its results.json, or its events.jsonl"),
     ],
 )
 def test_what_is_no_run_is_told(run, tmp_path, name, text, words):

@@ -1,6 +1,7 @@
-"""The terminal: numbers first, failures with their nearest miss, one sentence last."""
+"""The terminal: causes first, then numbers, failures with their nearest miss, one sentence last."""
 
 import io
+import itertools
 import re
 
 import pytest
@@ -41,7 +42,7 @@ def test_a_failure_is_four_lines():
 def test_causes_come_before_failures_and_clauses_last():
     text = text_of(report(bad_records()))
     assert (
-        text.index("\nWhy\n")
+        text.index("Why\n")
         < text.index("FAIL  pip145/create")
         < text.index("Clauses that do not hold\n  FAIL  pip145.watch.success (1 case)")
     )
@@ -125,10 +126,14 @@ def outcome(key, verdict, summary=""):
     return Outcome(key, verdict, {}, Diagnosis("late", summary) if summary else None)
 
 
-def test_progress_writes_a_line_for_each_failing_case_and_every_tenth():
+WORSE = ", 1 case did not pass"
+
+
+def test_progress_writes_fewer_and_fewer_lines():
     out = io.StringIO()
     case = suite().transcripts["core/ping"]
-    with Progress(Console(file=out, width=100)) as progress:
+    seconds = itertools.count()
+    with Progress(Console(file=out, width=100), clock=lambda: float(next(seconds))) as progress:
         progress.note("starting apache-pulsar@4.2.4")
         progress.total(40)
         for number in range(40):
@@ -137,11 +142,7 @@ def test_progress_writes_a_line_for_each_failing_case_and_every_tenth():
         progress.ended(case, outcome("core/ping#1~1", Verdict.PASS))
     lines = out.getvalue().splitlines()
     assert lines[0] == "starting apache-pulsar@4.2.4"
-    assert lines[1] == "4 of 40 conversations"
-    assert lines[2] == "FAIL  core/ping#7: nothing\\x1b came"
-    assert lines[3] == "8 of 40 conversations, 1 case did not pass"
-    assert lines[-1] == "40 of 40 conversations, 1 case did not pass"
-    assert len(lines) == 12
+    assert lines[1:] == [f"{done} of 40 conversations{bad}" for done, bad in ((5, ""), (15, WORSE), (35, WORSE))]
 
 
 def test_progress_on_a_terminal_is_a_bar():
@@ -153,7 +154,6 @@ def test_progress_on_a_terminal_is_a_bar():
         progress.ended(suite().transcripts["core/ping"], outcome("core/ping#0", Verdict.FAIL, "no"))
     assert "1/2" in out.getvalue()
     assert "1 not passed" in out.getvalue()
-    assert "FAIL  core/ping#0: no" in out.getvalue()
 
 
 def test_colours_are_left_out_where_they_are_not_wanted(monkeypatch):
@@ -166,7 +166,9 @@ def test_colours_are_left_out_where_they_are_not_wanted(monkeypatch):
 
 def test_numbers_of_the_terminal_add_up_and_are_those_of_the_json():
     made = report(bad_records())
-    clauses, cases, held, *_ = text_of(made).splitlines()
+    clauses, cases, held = (
+        next(line for line in text_of(made).splitlines() if line.startswith(word)) for word in ("clauses", "cases", "held")
+    )
     counts = to_json(made)["counts"]
     for line, numbers in ((clauses, counts["clauses"]), (cases, counts["cases"])):
         total, _, parts = line.partition(": ")

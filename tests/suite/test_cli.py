@@ -93,7 +93,7 @@ def run(suite, monkeypatch):
         (["explain", "core.nothing"], 2, "there is no clause core.nothing"),
         (["judge", "no-such-file"], 2, "can't be read"),
         (["report", "no-such-file"], 2, "can't be read"),
-        (["doctor", "pulsar://127.0.0.1:1"], 3, "no connection to pulsar://127.0.0.1:1"),
+        (["doctor", "pulsar://127.0.0.1:1"], 3, "no connection to pulsar://127.0.0.1:1: Connection refused ("),
         (["schema", "thing"], 2, "KIND is one of transcript, fragment, register, baseline, target, log"),
     ],
 )

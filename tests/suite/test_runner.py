@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 import ssl
 from dataclasses import replace
 from datetime import date
@@ -18,6 +19,7 @@ from conformance.judging.baseline import Baseline
 from conformance.judging.results import judge_log
 from conformance.report.conclusion import conclude
 from conformance.report.model import build_report
+from conformance.running.exchange import first_bytes, why_not_connected
 from conformance.running.runner import Options, Silent, run_suite
 from conformance.suite import load_suite
 from conformance.targets import AdminClient, AdminResult, AttachedTarget, Endpoint, InProcessTarget, TargetError
@@ -233,8 +235,34 @@ def test_log_says_everything_in_order(add):
 
 
 def test_target_that_speaks_another_protocol(add):
-    with pytest.raises(TargetError, match="does not speak Pulsar's protocol"):
+    with pytest.raises(TargetError, match="does not speak Pulsar's protocol: a web server answers"):
         judged(add(), SpeaksHttp())
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [(b"HTTP/1.1 400", "a web server answers"), (b"SSH-2.0-x\r\n", '"SSH-2.0-x"'), (b"\x15\x03\x01", "15 03 01"), (b"\r\n", "0d 0a")],
+)
+def test_first_bytes_of_another_protocol_are_shown_as_people_write_them(data, words):
+    assert words in first_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 1)"), "Connection refused"),
+        (
+            OSError(
+                "Multiple exceptions: [Errno 111] Connect call failed ('::1', 1, 0, 0), [Errno 111] Connect call failed ('127.0.0.1', 1)"
+            ),
+            "Connection refused",
+        ),
+        (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
+        (TimeoutError(), "time-out"),
+    ],
+)
+def test_why_there_is_no_connection_is_said_in_words_of_the_system(error, words):
+    assert why_not_connected(error) == words
 
 
 def test_target_that_is_not_there(add):
