@@ -230,16 +230,16 @@ def expires_only_what_nobody_holds(expire, upkeep, subscription, seconds):
 
 
 @in_place_of(Admin.reset_cursor, clause="core.admin.reset-to-message")
-def resets_behind_the_message(reset, admin, topic, subscription, position, *, excluded=False):
+def resets_behind_the_message(reset, admin, topic, subscription, position, *, batch_index=-1, excluded=False):
     """A subscription that is reset to a message begins behind it."""
-    reset(admin, topic, subscription, position, excluded=True)
+    reset(admin, topic, subscription, position, batch_index=batch_index, excluded=True)
 
 
 @in_place_of(Admin.reset_cursor, clause="core.admin.reset-to-message")
-def resets_all_subscriptions(reset, admin, topic, subscription, position, *, excluded=False):
+def resets_all_subscriptions(reset, admin, topic, subscription, position, *, batch_index=-1, excluded=False):
     """All subscriptions of a topic are reset."""
     for name in list(admin._topic(topic).subscriptions):
-        reset(admin, topic, name, position, excluded=excluded)
+        reset(admin, topic, name, position, batch_index=batch_index, excluded=excluded)
 
 
 @in_place_of(disconnect_consumers, clause=("core.admin.reset-to-message", "core.admin.reset"))
@@ -268,7 +268,7 @@ def terminates_partitions_that_have_messages(terminate, admin, topic):
 
 
 @in_place_of(Admin.unload_bundle, clause="core.push.bundle-unloaded")
-def unloads_the_namespace_of_a_bundle(unload, admin, namespace, bundle):
+def unloads_the_namespace_of_a_bundle(unload, admin, namespace, bundle, *, destination=None):
     """A bundle is unloaded with all others of its namespace."""
     admin.unload_namespace(namespace)
 

@@ -8,7 +8,7 @@ import pytest
 from conformance.captures import Entry, rows
 from conformance.corpus.corpora import MESSAGE_COLUMNS, TOPIC_COLUMNS
 from conformance.corpus.job import Job
-from conformance.corpus.jobs.round_trip import JOB
+from conformance.corpus.jobs import conversations_hold, round_trip
 from conformance.corpus.sources import jar_topics, pulsar_capture
 from conformance.running.recorder import HOME
 from conformance.site.sources import REPOSITORY
@@ -63,7 +63,8 @@ def test_classes_are_those_of_the_code():
 
 
 def test_options_of_jobs_exist():
-    options = {option for action in JOB.parser()._actions for option in action.option_strings}
+    told = (round_trip.JOB, conversations_hold.JOB)
+    options = {option for job in told for action in job.parser()._actions for option in action.option_strings}
     assert set(re.findall(r"`(--[a-z-]+)`", PAGE)) <= options
     common = {option for action in Job("x", "x", [], lambda run: None).parser()._actions for option in action.option_strings}
     table = re.findall(r"^\| `(--[a-z]+)` \|", PAGE.partition("## Which corpus")[0], re.MULTILINE)

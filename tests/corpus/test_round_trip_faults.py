@@ -113,7 +113,7 @@ def doubled(bases):
     return [*bases, *bases[-1:]]
 
 
-RULES, JOB, READ = "conformance.corpus.round_trip", "conformance.corpus.jobs.round_trip", "conformance.corpus.sources.pulsar_capture"
+RULES, JOB, READ = "conformance.corpus.round_trip", "conformance.corpus.jobs.round_trip", "conformance.captures.places"
 NAMED = "conformance.captures.raw:_named"
 ALL_FAULTS = (
     fault("nothing is wrong", f"{RULES}:encode_frame", lambda right: right),

@@ -51,6 +51,7 @@ def test_what_does_not_fit_the_schema_of_a_topic_is_refused(client: Client, prox
     with pytest.raises(ClientFailed):
         client.consumer(topic, subscription="other", schema=kind, definition=NUMBER)
     assert client.process.running
+    proxy.wait("error", count=2)
     assert [one.error for one in proxy.seen("error")] == [IncompatibleSchema, IncompatibleSchema]
     client.producer(topic, schema=kind, definition=NAME).send("Ada")
     assert consumer.receive().text == "Ada"

@@ -318,4 +318,4 @@ def test_connect_is_the_frame_that_brokers_read() -> None:
     client_version = b"\x0a\x12pulsar-conformance"
     assert connect_frame(None) == bytes.fromhex("0000001e 0000001a 0802 1216") + client_version + b"\x20\x15"
     long_token = "t" * 200
-    assert b"\x1a\xc8\x01" + long_token.encode() + b"\x20\x15\x2a\x05token" in connect_frame(long_token)
+    assert b"\x1a\xc8\x01" + long_token.encode() + b"\x20\x15\x2a\x05token" in connect_frame(("token", long_token))

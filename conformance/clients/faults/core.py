@@ -123,7 +123,7 @@ def refuses_unknown_flags(connection, connected):
     return True
 
 
-@on_incoming(CommandConnected, clause="core.client.unknown-flag-ignored")
+@on_incoming(CommandConnected, clause="core.client.flag-before-command")
 def needs_feature_flags(connection, connected):
     """A broker without any feature flags is taken for incompatible."""
     if not connected.HasField("feature_flags"):
