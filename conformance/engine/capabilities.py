@@ -31,22 +31,23 @@ CAPABILITIES = MappingProxyType(
     | {one.name: f"{'declared: ' if one.declared and not one.flag else ''}{one.meaning} ({name})" for one, name in _PROPOSED}
 )
 """The closed list of capabilities, and how each is probed."""
-CLIENT_CAPABILITIES = MappingProxyType(
-    {
-        "pattern-consumers": "the client subscribes to the topics that a pattern selects (PIP-145)",
-        "pattern-hash": "the client sends its pattern and the hash of its topics when it asks for a list (PIP-145)",
-        "pattern-watch": "the client watches the topics that a pattern selects (PIP-145)",
-        "pattern-reconcile": "the client repeats its watch request to check its topics (PIP-145)",
-        "partition-polling": "the client looks from time to time whether its topics have more partitions",
-        "partition-notifications": "the client watches the partitions of its topics (PIP-247)",
-        "namespace-consumers": "the client subscribes to the scalable topics of a namespace (PR 25648)",
-        "message-filters": "the client subscribes with a message filter (PR 7629)",
-        "own-filtering": "a client with a message filter can filter by itself where the broker does not (PR 7629)",
-        "without-flags": "the client uses brokers that set no feature flag",
-        "uniform-batches": "the producer makes batches of equal property values (PIP-191)",
-    }
+_OF_CLIENTS = (
+    ("pattern-consumers", "the client subscribes to the topics that a pattern selects", None),
+    ("pattern-hash", "the client sends its pattern and the hash of its topics when it asks for a list", "PIP-145"),
+    ("pattern-watch", "the client watches the topics that a pattern selects", "PIP-145"),
+    ("pattern-reconcile", "the client repeats its watch request to check its topics", "PIP-145"),
+    ("partition-polling", "the client looks from time to time whether its topics have more partitions", None),
+    ("partition-notifications", "the client watches the partitions of its topics", "PIP-247"),
+    ("namespace-consumers", "the client subscribes to the scalable topics of a namespace", "PR 25648"),
+    ("message-filters", "the client subscribes with a message filter", "PR 7629"),
+    ("own-filtering", "a client with a message filter can filter by itself where the broker does not", "PR 7629"),
+    ("without-flags", "the client uses brokers that set no feature flag", None),
+    ("uniform-batches", "the producer makes batches of equal property values", "PIP-191"),
 )
+CLIENT_CAPABILITIES = MappingProxyType({name: f"{meaning} ({by})" if by else meaning for name, meaning, by in _OF_CLIENTS})
 """What a client may be able to do: its driver says so."""
+CLAIMED_BY_CLIENTS = MappingProxyType({name: by for name, _, by in _OF_CLIENTS if by})
+"""Capabilities with which a client claims a proposal, by the proposal's usual name."""
 MEANINGS = MappingProxyType({**CAPABILITIES, **CLIENT_CAPABILITIES})
 """All names that a case may require."""
 FLAGS = MappingProxyType({one.name: one.flag for one in _ALL if one.flag})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from conformance.engine import log
-from conformance.engine.capabilities import DECLARED
+from conformance.engine.capabilities import CLAIMED_BY_CLIENTS, DECLARED
 from conformance.engine.matching import see
 from conformance.engine.model import Transcript
 from conformance.engine.verdict import Outcome, Verdict
@@ -64,7 +64,8 @@ def claims_of(suite: Suite, run: RunLog, results: Sequence[log.Result], outcomes
         if about is None:
             continue
         if run.header.role == "client":  # what it offers, its driver says: a case of anything else does not apply
-            (judged if any(result.verdict in _JUDGED for result in about) else lacking).append(proposal.name)
+            has_it = any(_claims(proposal, suite.transcripts[result.case], result) for result in about)
+            (judged if has_it else lacking).append(proposal.name)
             continue
         others = any(has.get(part.name) for part in proposal.parts)
         claimed = [part for part in proposal.parts if has.get(part.name, others)]  # a log may be older than a capability
@@ -98,6 +99,11 @@ def _is_judged(proposal: Proposal[Any], claimed: Sequence[Capability], case: Tra
     absent = {name[1:] for name in case.requires if name.startswith("!")}
     has_it = bool(claimed) and absent.isdisjoint(one.name for one in proposal.capabilities)
     return result.verdict in _FAILED or (has_it and result.verdict in _JUDGED)
+
+
+def _claims(proposal: Proposal[Any], case: Transcript, result: log.Result) -> bool:
+    """Tell whether a result judges a proposal that a client has. A case that binds every client does not."""
+    return result.verdict in _JUDGED and proposal.name in {CLAIMED_BY_CLIENTS.get(name) for name in case.requires}
 
 
 def _named(proposal: Proposal[Any], parts: Sequence[Capability]) -> list[str]:

@@ -56,7 +56,7 @@ def _verdict(report: Report) -> tuple[Kind, str]:
     if not any(cases[verdict] for verdict in ("PASS", "WARN", "XFAIL", "XPASS", "SPEC-GAP")):
         return "nothing tested", "nothing tested: no case could be run against this target"
     if not report.claims.judged:
-        return "nothing claimed", "nothing claimed: only cases for brokers without these proposals were judged"
+        return "nothing claimed", f"nothing claimed: only cases for a {report.run.header.role} without these proposals were judged"
     but = [
         number_of(clauses[verdict], one, many)
         for verdict, one, many in (("XFAIL", "known failure", "known failures"), ("WARN", "warning", "warnings"))

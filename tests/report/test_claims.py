@@ -155,6 +155,16 @@ def test_a_broker_without_a_proposal_is_not_accused(suite, register):
     assert "served" not in sentence(report)
 
 
+@pytest.mark.parametrize(
+    ("client", "claimed"), [("java", ["core", "PIP-145"]), ("java_v5", ["core", "PR 25648"]), ("python", ["core"]), ("rust", ["core"])]
+)
+def test_a_client_claims_what_its_driver_names_and_not_what_binds_every_client(suite, client, claimed):
+    run = recorder.load_target(f"client-{client}", recorder.CLIENT_HOME)
+    assert run is not None
+    report = build_report(suite, run, Baseline(format=1, target="none"), date(2026, 1, 1))
+    assert list(report.claims.judged) == claimed
+
+
 def test_a_run_in_which_nothing_was_claimed_is_not_conformant(suite):
     report = judged(suite, "pip247/**", fault=without("pip247"))
     assert conclude(report).kind == "nothing claimed"
