@@ -16,6 +16,12 @@ from conformance.corpus.session import spark_session
 from conformance.corpus.sources.jar_topics import jar_folder
 
 _STANDARD_ERROR = 2
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Over few rows Spark compiles, and plans again, for longer than it works."""
 _running = ExitStack()
 
 
@@ -33,7 +39,7 @@ def start(cores: int = 2) -> SparkSession:
     """
     stop()
     with _standard_error_kept():
-        return _running.enter_context(spark_session("notebook", cores=cores, short=True))
+        return _running.enter_context(spark_session("notebook", cores=cores, settings=_INTERPRETED, short=True))
 
 
 def some_jars(pattern: str) -> str:

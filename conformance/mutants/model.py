@@ -36,6 +36,29 @@ M = TypeVar("M", bound=Message)
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+def before_sending(change: Callable[[Any, Any], object], *kinds: type[Message]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return what makes of the `send` of a session, or of a client's connection, one that changes some commands first.
+
+    Args:
+        change: Gets the session or connection, and a copy of the command to change in place; returns False if it is not to be sent.
+        kinds: The sub-messages, such as `CommandConnected`; none: all of them.
+    """
+
+    def make(send: Callable[..., None]) -> Callable[..., None]:
+        def changed(sender: Any, message: Message, payload: bytes | None = None) -> None:
+            if not kinds or isinstance(message, kinds):
+                copy = type(message)()
+                copy.CopyFrom(message)
+                if change(sender, copy) is False:
+                    return
+                message = copy
+            send(sender, message, payload)
+
+        return changed
+
+    return make
+
+
 class Patches:
     """Replaces parts of the broker, and puts them back."""
 
@@ -102,20 +125,7 @@ class Patches:
             kind: The sub-message, such as `CommandConnected`.
             change: Changes the message in place; returns False if it is not to be sent.
         """
-
-        def make(send: Callable[..., None]) -> Callable[..., None]:
-            def changed(session: Session, message: Message, payload: bytes | None = None) -> None:
-                if isinstance(message, kind):
-                    copy = type(message)()
-                    copy.CopyFrom(message)
-                    if change(session, copy) is False:
-                        return
-                    message = copy
-                send(session, message, payload)
-
-            return changed
-
-        self.wrap(Session, "send", make)
+        self.wrap(Session, "send", before_sending(change, kind))
 
     def incoming(self, kind: type[M], change: Callable[[Session, M], object]) -> None:
         """Change every command of one kind after CONNECT, before a session carries it out.

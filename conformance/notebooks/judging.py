@@ -11,7 +11,7 @@ from conformance.engine import log
 from conformance.judging.results import judge_log
 from conformance.mutants.kill import load_mutants
 from conformance.running.in_process import run_in_process
-from conformance.running.recorder import load_target, without
+from conformance.running.recorder import load_target
 from conformance.suite import Suite, load_suite
 from refimpl.proposals.profiles import profile_name
 
@@ -44,11 +44,11 @@ def recorded_verdicts(release: str, *select: str) -> list[log.Result]:
     Raises:
         LookupError: The release was not recorded.
     """
-    run = load_target(f"apache-pulsar@{release}")
+    chosen = {case.id for case in suite().select(select, role="broker")}
+    run = load_target(f"apache-pulsar@{release}", only=chosen)
     if run is None:
         raise LookupError(f"there is no recording of {release}")
-    chosen = {case.id for case in suite().select(select, profile=run.header.profile, role=run.header.role)}
-    return judge_log(suite(), without(run, suite().transcripts.keys() - chosen)).results
+    return judge_log(suite(), run).results
 
 
 def _run(select: Sequence[str], mutant: str, profile: str) -> list[log.Result]:

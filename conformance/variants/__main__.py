@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from conformance.variants.model import Variant
-from conformance.variants.run import Trial, load_variants, try_all
+from conformance.variants.run import Trial, load_variants, try_all, try_by_name
 
 
 def main(arguments: Sequence[str]) -> int:
     """Return the exit code: 0 if no case accuses a variant, 1 if one does, 2 for an unknown name."""
-    return run("conformance.variants", arguments, load_variants(), try_all)
+    return run("conformance.variants", arguments, load_variants(), try_by_name)
 
 
-def run(program: str, arguments: Sequence[str], variants: Mapping[str, Variant], try_them: Callable[..., Iterator[Trial]]) -> int:
+def run(program: str, arguments: Sequence[str], variants: Mapping[str, Variant], judge: Callable[..., Trial]) -> int:
     """Run variants of brokers, or of clients; see `main`."""
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="a variant; none: all")
@@ -27,7 +27,7 @@ def run(program: str, arguments: Sequence[str], variants: Mapping[str, Variant],
         print(f"no such variant: {', '.join(unknown)}", file=sys.stderr)
         return 2
     accused = 0
-    for trial in try_them(options.names or variants, options.select):
+    for trial in try_all(options.names or variants, options.select, judge=judge):
         accused += bool(trial.accusations)
         print(_text(trial, verbose=options.verbose), flush=True)
     print(f"{len(options.names or variants)} variants, {accused} accused")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -86,8 +86,17 @@ def try_by_name(name: str, select: Sequence[str] = ()) -> Trial:
     return try_variant(_suite(), load_variants()[name], select)
 
 
-def try_all(names: Iterable[str], select: Sequence[str] = (), *, processes: int = 2) -> Iterator[Trial]:
-    """Judge variants, several at a time; yield what was said of each, in their order."""
+def try_all(
+    names: Iterable[str], select: Sequence[str] = (), *, judge: Callable[..., Trial] = try_by_name, processes: int = 2
+) -> Iterator[Trial]:
+    """Judge variants, several at a time; yield what was said of each, in their order.
+
+    Args:
+        names: The variants.
+        select: Globs for the cases; none: all.
+        judge: Gets a name and the globs, in another process; variants of clients have their own.
+        processes: How many are judged at a time.
+    """
     chosen = list(names)
     with ProcessPoolExecutor(processes) as pool:
-        yield from pool.map(try_by_name, chosen, [tuple(select)] * len(chosen))
+        yield from pool.map(judge, chosen, [tuple(select)] * len(chosen))

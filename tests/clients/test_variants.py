@@ -2,13 +2,13 @@
 
 import pytest
 
-from conformance.clients.variants.run import load_client_variants, try_all_clients, try_client_variant
+from conformance.clients.variants.run import load_client_variants, try_client_by_name, try_client_variant
 from conformance.mutants.model import Patches
 from conformance.site.sources import load_sources
 from conformance.site.variants import unknown_sources, variants_page
 from conformance.suite import Suite
 from conformance.variants.model import Variant
-from conformance.variants.run import Trial
+from conformance.variants.run import Trial, try_all
 from refimpl.client.connection import Connection
 from refimpl.wire.pulsar_api_pb2 import CommandPong
 
@@ -19,7 +19,7 @@ A_FEW = ("counts_look_ups_apart", "attaches_on_other_connections_than_it_asks_on
 
 @pytest.fixture(scope="module", name="trials")
 def all_trials() -> dict[str, Trial]:
-    return {one.variant: one for one in try_all_clients(VARIANTS)}
+    return {one.variant: one for one in try_all(VARIANTS, judge=try_client_by_name)}
 
 
 def accusations(trial: Trial) -> list[str]:

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from conformance.mutants.model import Mutant, Patches
+from conformance.mutants.model import Mutant, Patches, before_sending
 from refimpl.client.connection import Connection
 from refimpl.wire import Frame
 from refimpl.wire.commands import sub_message
@@ -78,16 +78,7 @@ def on_outgoing(kind: type[M], *, clause: Clauses) -> Callable[[Callable[..., ob
     """Register a function (connection, message) that changes every command of one kind before it is sent, or returns False to drop it."""
 
     def make(fault: Callable[..., object]) -> Callable[[Patches], None]:
-        def send(original: Callable[..., None], connection: Connection, message: Message, payload: bytes | None = None) -> None:
-            if isinstance(message, kind):
-                copy = type(message)()
-                copy.CopyFrom(message)
-                if fault(connection, copy) is False:
-                    return
-                message = copy
-            original(connection, message, payload)
-
-        return lambda patches: patches.function(Connection.send, _with_original(Connection.send, send))
+        return lambda patches: patches.wrap(Connection, "send", before_sending(fault, kind))
 
     return lambda fault: _registered(clause, fault, make(fault))
 

@@ -2,8 +2,8 @@
 
 import sys
 
-from conformance.clients.variants.run import load_client_variants, try_all_clients
+from conformance.clients.variants.run import load_client_variants, try_client_by_name
 from conformance.variants.__main__ import run
 
 if __name__ == "__main__":
-    sys.exit(run("conformance.clients.variants", sys.argv[1:], load_client_variants(), try_all_clients))
+    sys.exit(run("conformance.clients.variants", sys.argv[1:], load_client_variants(), try_client_by_name))

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from conformance.mutants.model import Patches
+from conformance.mutants.model import Patches, before_sending
 from conformance.variants.model import Variant, registering
 from refimpl.client.connection import Connection
 
@@ -33,20 +33,7 @@ def outgoing(patches: Patches, change: Callable[[Connection, Any], object], *kin
         change: Changes the message in place; returns False if it is not to be sent.
         kinds: The sub-messages, such as `CommandConnect`; none: all of them.
     """
-
-    def make(send: Callable[..., None]) -> Callable[..., None]:
-        def changed(connection: Connection, message: Message, payload: bytes | None = None) -> None:
-            if not kinds or isinstance(message, kinds):
-                copy = type(message)()
-                copy.CopyFrom(message)
-                if change(connection, copy) is False:
-                    return
-                message = copy
-            send(connection, message, payload)
-
-        return changed
-
-    patches.wrap(Connection, "send", make)
+    patches.wrap(Connection, "send", before_sending(change, *kinds))
 
 
 def after(patches: Patches, owner: type, name: str, act: Callable[..., None]) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import conformance.clients.variants
@@ -48,10 +47,3 @@ def _suite() -> Suite:
 def try_client_by_name(name: str, select: Sequence[str] = ()) -> Trial:
     """Judge a variant by its name."""
     return try_client_variant(_suite(), load_client_variants()[name], select)
-
-
-def try_all_clients(names: Iterable[str], select: Sequence[str] = (), *, processes: int = 2) -> Iterator[Trial]:
-    """Judge variants, several at a time; yield what was said of each, in their order."""
-    chosen = list(names)
-    with ProcessPoolExecutor(processes) as pool:
-        yield from pool.map(try_client_by_name, chosen, [tuple(select)] * len(chosen))
