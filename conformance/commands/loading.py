@@ -27,14 +27,16 @@ def alone_or_stop(folder: Path) -> Iterator[None]:
         try:
             stack.enter_context(alone_in(folder))
         except (FileExistsError, NotADirectoryError):
-            stop(EXIT_USAGE, f"--report: {_file_in_the_way(folder)} is a file, and reports need a folder: choose another one")
+            found = _file_in_the_way(folder)
+            what = "a link that leads nowhere" if found.is_symlink() and not found.exists() else "a file"
+            stop(EXIT_USAGE, f"--report: {found} is {what}, and reports need a folder: choose another one")
         except OSError as error:
             stop(EXIT_COULD_NOT_RUN, f"{folder}: {error.strerror}: choose another --report folder")
         yield
 
 
 def _file_in_the_way(folder: Path) -> Path:
-    return next((one for one in (folder, *folder.parents) if one.exists() and not one.is_dir()), folder)
+    return next((one for one in (folder, *folder.parents) if (one.exists() or one.is_symlink()) and not one.is_dir()), folder)
 
 
 def suite_or_stop(*, checked: bool = True, more: Sequence[Path] = ()) -> Suite:

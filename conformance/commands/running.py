@@ -119,4 +119,5 @@ def _write_reports(report: Report, folder: Path) -> None:
         (folder / "results.json").write_text(json.dumps(badge.to_json(report)), encoding="utf-8")
         (folder / "badge.json").write_text(json.dumps(badge.badge(report)), encoding="utf-8")
     except OSError as error:
-        stop(EXIT_COULD_NOT_RUN, f"{folder}: {error.strerror or error}: the events are kept, `report` makes the rest again")
+        where = error.filename or folder
+        stop(EXIT_COULD_NOT_RUN, f"{where}: {error.strerror or error}: the events are kept, `report` makes the rest again")

@@ -137,7 +137,7 @@ def _cell(report: Report, clause: str, results: Sequence[log.Result]) -> Cell:
 
 
 def render_matrix_text(reports: Sequence[Report], width: int | None = None) -> str:
-    """Write the matrix for a terminal: numbers, what the words mean, the table, then the cases and reasons of what is no pass.
+    """Write the matrix for a terminal: numbers, what the words mean, the table, then the cases and reasons of what is judged and no pass.
 
     Args:
         reports: One for each column.
@@ -150,7 +150,7 @@ def render_matrix_text(reports: Sequence[Report], width: int | None = None) -> s
         lines.append(f"  {index + 1}  {one_line(column.name)}: {matrix.unexplained(index)} unexplained{incomplete}")
     lines += ["", *_legend(matrix), "", *_table(matrix, width)]
     details = [line for row in matrix.rows for line in _details(row, matrix.columns)]
-    lines += ["", "why:", *details] if details else []
+    lines += ["", "why (what is not applicable is explained in the forms html, csv and json):", *details] if details else []
     return "\n".join(piece for line in lines for piece in _wrapped(line, width)) + "\n"
 
 
@@ -186,7 +186,7 @@ def _wrapped(line: str, width: int | None) -> list[str]:
 def _details(row: Row, columns: Sequence[Column]) -> list[str]:
     lines: list[str] = []
     for column, cell in zip(columns, row.cells, strict=True):
-        if cell.verdict in ("PASS", NOT_RUN):
+        if cell.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE, NOT_RUN):
             continue
         mark = "  UNEXPLAINED" if cell.unexplained else ""
         lines.append(f"{row.clause} on {one_line(column.name)}: {cell.verdict}{mark}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import ssl
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -13,7 +12,8 @@ from google.protobuf.message import Message
 
 from conformance.engine.frames import build_frame
 from conformance.running.connection import Connection
-from conformance.targets.model import Endpoint, TargetError
+from conformance.targets.model import TOKEN_REFUSED, Endpoint, TargetError
+from conformance.targets.tls import tls_problem
 from refimpl.wire.commands import command_name, sub_message
 from refimpl.wire.frames import Frame
 
@@ -43,8 +43,8 @@ class Exchange:
         try:
             await self._connection.open(self._endpoint, _SECONDS)
         except (OSError, TimeoutError) as error:
-            hint = "is it running, and is the address right?"
-            raise TargetError(f"no connection to {self._endpoint.service_url}: {why_not_connected(error)}", hint=hint) from None
+            why, hint = tls_problem(error) or (why_not_connected(error), "is it running, and is the address right?")
+            raise TargetError(f"no connection to {self._endpoint.service_url}: {why}", hint=hint) from None
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -81,10 +81,12 @@ class Exchange:
             fields |= {"auth_method_name": method, "auth_data": data}
         answer = await self.ask({"connect": fields})
         if answer is None:
-            raise TargetError(f"{self._endpoint.service_url} ended the connection after CONNECT", hint="does it need TLS, or a token?")
+            needs = "a client certificate (--tls-certificate)" if self._endpoint.tls else "TLS (pulsar+ssl://)"
+            raise TargetError(f"{self._endpoint.service_url} ended the connection after CONNECT", hint=f"does it need {needs}, or a token?")
         name, message = answer
         if name == "error":
-            raise TargetError(f"{self._endpoint.service_url} refused CONNECT: {message.message}", hint="give a token")  # type: ignore[attr-defined]
+            hint = "give a token with --token-file" if self._endpoint.token is None else TOKEN_REFUSED
+            raise TargetError(f"{self._endpoint.service_url} refused CONNECT: {message.message}", hint=hint)  # type: ignore[attr-defined]
         if name != "connected":
             raise TargetError(f"{self._endpoint.service_url} answered CONNECT with {name}")
         return message
@@ -105,6 +107,6 @@ def why_not_connected(error: OSError | TimeoutError) -> str:
     numbers = re.findall(r"\[Errno (\d+)\] Connect call failed", str(error))
     if numbers:
         return ", ".join(dict.fromkeys(os.strerror(int(number)) for number in numbers))
-    if isinstance(error, ssl.SSLError) or not isinstance(error, OSError) or error.errno is None:
+    if not isinstance(error, OSError) or error.errno is None:
         return str(error) or "time-out"
     return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)

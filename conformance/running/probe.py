@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from conformance.engine.capabilities import CAPABILITIES, DECLARED, FLAGS
 from conformance.names import did_you_mean
 from conformance.running.exchange import Exchange
 from conformance.targets.admin import AdminClient, AdminResult, AdminUnreachable, is_cluster, listed_settings
-from conformance.targets.model import Endpoint, TargetError
+from conformance.targets.model import TOKEN_REFUSED, Endpoint, TargetError
 from refimpl.wire.pulsar_api_pb2 import ServerError
 
 _SECONDS_UNSURE = 5.0
@@ -22,7 +23,9 @@ _SHOWN = 120
 """Characters of the answer of another web server that are shown."""
 _REFUSALS = frozenset({ServerError.UnsupportedVersionError, ServerError.NotAllowedError})
 """Errors by which a broker says that it does not do something at all."""
-_NOWHERE = {"topic": "persistent://public/pulsar-conformance-no-such-namespace/t", "request_id": 1}
+_TENANT = "public"
+_NO_NAMESPACE = f"{_TENANT}/pulsar-conformance-no-such-namespace"
+_NOWHERE = {"topic": f"persistent://{_NO_NAMESPACE}/t", "request_id": 1}
 """A topic that nobody can create."""
 _NO_BROKER = "pulsar-conformance-no-such-broker.invalid:6650"
 """What only a proxy minds: a broker without one also says that there is one if it calls its host by a name that the suite does not know."""
@@ -110,32 +113,49 @@ async def _admin_answers(endpoint: Endpoint) -> tuple[bool, bool]:
         return False, False
     try:
         async with AdminClient(endpoint) as admin:
-            listed = await admin.call("namespaces", "public")
-            if listed.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                return False, False
-            if not (_is_of_a_broker(listed) or _is_of_a_broker(await admin.call("clusters"))):
-                raise _no_admin_interface(endpoint, listed)
+            await _check_admin_interface(endpoint, admin)
             return True, await is_cluster(admin)
     except AdminUnreachable as error:
-        raise TargetError(
-            f"the admin URL {endpoint.admin_url} does not answer: {error.message}", hint="leave it out, or correct it"
-        ) from None
+        hint = error.hint if error.hint else "leave it out, or correct it"
+        raise TargetError(f"the admin URL {endpoint.admin_url} does not answer: {error.message}", hint=hint) from None
 
 
-def _is_of_a_broker(answer: AdminResult) -> bool:
-    """Tell whether an answer to a request for a list can be that of a broker: the list, a refusal for want of rights, or a reason."""
-    if answer.ok:
-        return isinstance(answer.body, list)
-    refused = answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-    return refused or (isinstance(answer.body, dict) and "reason" in answer.body)
+async def _check_admin_interface(endpoint: Endpoint, admin: AdminClient) -> None:
+    """Ask for a list, whose answer is that of a broker, or of something else that the user has to know of before the run.
+
+    Raises:
+        TargetError: It refuses, is down, or is no admin interface.
+    """
+    listed = await admin.call("namespaces", _TENANT)
+    asked = f"GET /admin/v2/namespaces/{_TENANT}"
+    if listed.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        missing = "give the token of an administrator with --token-file, or leave the admin URL out"
+        hint = missing if endpoint.token is None else TOKEN_REFUSED
+        raise TargetError(f"the admin URL {endpoint.admin_url} refuses {asked} with {_said(listed)}", hint=hint)
+    if listed.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        hint = "is the broker up, and no proxy in between? correct the admin URL, or leave it out"
+        raise TargetError(f"the admin URL {endpoint.admin_url} answers {asked} with {_said(listed)}", hint=hint)
+    if listed.body == []:
+        asked, listed = f"GET /admin/v2/namespaces/{_NO_NAMESPACE}", await admin.call("namespace_exists", _NO_NAMESPACE)
+        good = not listed.ok  # else it answers everything alike
+    elif listed.ok:
+        good = _is_list_of_names(listed.body, f"{_TENANT}/")
+    else:
+        good = (isinstance(listed.body, dict) and "reason" in listed.body) or _is_list_of_names((await admin.call("clusters")).body)
+    if not good:
+        hint = "is it another web server? correct the admin URL, or leave it out"
+        raise TargetError(f"{endpoint.admin_url} is no admin interface of a broker: it answers {asked} with {_said(listed)}", hint=hint)
 
 
-def _no_admin_interface(endpoint: Endpoint, answer: AdminResult) -> TargetError:
-    said = answer.reason or (answer.body if isinstance(answer.body, str) else "no list")
+def _is_list_of_names(body: object, prefix: str = "") -> bool:
+    return isinstance(body, list) and all(isinstance(name, str) and name.startswith(prefix) for name in body)
+
+
+def _said(answer: AdminResult) -> str:
+    """Return the status of an answer and its first words, without the marks of HTML."""
+    said = answer.reason or (answer.body if isinstance(answer.body, str) else "" if answer.body is None else json.dumps(answer.body))
     words = " ".join(re.sub(r"(?s)<(style|script).*?</\1>|<[^>]*>", " ", said).split())
-    asked = f"it answers GET /admin/v2/namespaces/public with {answer.status}, {words[:_SHOWN]!r}"
-    hint = "is it another web server? correct the admin URL, or leave it out"
-    return TargetError(f"{endpoint.admin_url} is no admin interface of a broker: {asked}", hint=hint)
+    return f"{answer.status}, {words[:_SHOWN]!r}" if words else f"{answer.status}"
 
 
 def claimed(endpoint: Endpoint, claims: Iterable[str]) -> Endpoint:

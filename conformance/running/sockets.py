@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from conformance.targets.model import Endpoint
+from conformance.targets.tls import BROKEN_OFF
 
 _CHUNK = 1 << 14
 
@@ -70,10 +71,12 @@ class SocketConnection:
                 self._tls.do_handshake()
                 break
             except ssl.SSLWantReadError:
-                await loop.sock_sendall(opened, self._outgoing.read())
-                data = await loop.sock_recv(opened, _CHUNK)
+                data = b""
+                with contextlib.suppress(ConnectionError):
+                    await loop.sock_sendall(opened, self._outgoing.read())
+                    data = await loop.sock_recv(opened, _CHUNK)
                 if not data:
-                    raise ConnectionResetError("the TLS handshake was broken off") from None
+                    raise ssl.SSLError(BROKEN_OFF) from None
                 self._incoming.write(data)
         await loop.sock_sendall(opened, self._outgoing.read())
 

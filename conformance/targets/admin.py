@@ -20,6 +20,7 @@ from conformance.targets.model import Endpoint, TargetError
 from conformance.targets.operations import OPERATIONS, check_arguments, request
 from conformance.targets.policies import POLICIES
 from conformance.targets.process import poll_until
+from conformance.targets.tls import tls_problem
 from refimpl.net.memory_link import MemoryLink
 from refimpl.proposals.administration import AdminRequest
 
@@ -136,9 +137,8 @@ class AdminClient:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if isinstance(error, TimeoutError):
                 raise AdminUnreachable(f"{method} {url}: no answer in {self._seconds:g} s") from None
-            raise AdminUnreachable(
-                f"{method} {url}: no answer ({str(error) or type(error).__name__})", hint="is this the admin URL?"
-            ) from None
+            why, hint = tls_problem(error) or (str(error) or type(error).__name__, "is this the admin URL?")
+            raise AdminUnreachable(f"{method} {url}: no answer ({why})", hint=hint) from None
 
     async def _follow(self, method: str, url: yarl.URL, data: bytes | None, headers: Mapping[str, str]) -> AdminResult:
         """Ask, and follow redirects as far as the user allows: brokers of a cluster send to each other what only one of them can do."""
@@ -185,7 +185,7 @@ class AdminClient:
         Raises:
             AdminUnreachable: There was no answer.
         """
-        await self._remove_each("delete_scalable_topic", await self.call("list_scalable_topics", namespace))
+        await self._remove_each(namespace, "delete_scalable_topic", await self.call("list_scalable_topics", namespace))
         last = await self.call("delete_namespace", {"namespace": namespace, "force": True})
         force = last.status not in _FORCE_REFUSED
 
@@ -208,11 +208,13 @@ class AdminClient:
     async def _remove_topics(self, namespace: str) -> None:
         for domain in ("persistent", "non-persistent"):
             within = {"namespace": namespace, "domain": domain, "system": True}
-            await self._remove_each("delete_partitioned_topic", await self.call("list_partitioned_topics", within))
-            await self._remove_each("delete_topic", await self.call("list_topics", within))
+            await self._remove_each(namespace, "delete_partitioned_topic", await self.call("list_partitioned_topics", within))
+            await self._remove_each(namespace, "delete_topic", await self.call("list_topics", within))
 
-    async def _remove_each(self, op: str, listed: AdminResult) -> None:
-        topics = listed.body if listed.ok and isinstance(listed.body, list) else []
+    async def _remove_each(self, namespace: str, op: str, listed: AdminResult) -> None:
+        """Delete what is listed, as far as it is in the namespace: a list may be anything."""
+        names = listed.body if listed.ok and isinstance(listed.body, list) else []
+        topics = [name for name in names if isinstance(name, str) and f"://{namespace}/" in name]
         for at in range(0, len(topics), _AT_ONCE):
             await asyncio.gather(*(self.call(op, {"topic": topic, "force": True}) for topic in topics[at : at + _AT_ONCE]))
 

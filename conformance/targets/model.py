@@ -20,6 +20,9 @@ _SECRET_WORDS = ("secret", "password", "token", "credential", "privatekey", "aut
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 """Names of this machine that mean the same."""
 
+TOKEN_REFUSED = "has the token expired, and was it made with the key of this broker?"
+"""What to do about a broker that does not take the token."""
+
 Progress = Callable[[str], None]
 """Gets one line for the terminal when something takes long."""
 

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import unquote, urlencode
@@ -97,6 +97,16 @@ def _topic_policy(admin: Admin, topic: str, policy: Policy, *, applied: bool) ->
     return AdminResponse(HTTPStatus.OK) if found is None else found
 
 
+def _set_replication_clusters(admin: Admin, namespace: str, clusters: Iterable[str]) -> AdminResponse:
+    admin.set_replication_clusters(namespace, clusters)
+    return AdminResponse(HTTPStatus.OK)
+
+
+def _trim_topic(admin: Admin, topic: str) -> AdminResponse:
+    admin.trim_topic(topic)
+    return AdminResponse(HTTPStatus.OK)
+
+
 def _policy_routes() -> Iterator[Route]:
     for one in POLICIES:
         path, ending = f"{_NAMESPACE}/{one.path}", "Map" if one is BACKLOG_QUOTA else ""
@@ -162,7 +172,7 @@ ROUTES = (
     Route("POST", f"{_NAMESPACE}/clearBacklog", Admin.clear_backlog, _NS),
     Route("POST", f"{_NAMESPACE}/clearBacklog/{{subscription}}", Admin.clear_backlog, ("namespace", "subscription")),
     Route("GET", f"{_NAMESPACE}/replication", Admin.replication_clusters, _NS),
-    Route("POST", f"{_NAMESPACE}/replication", Admin.set_replication_clusters, ("namespace", "clusters")),
+    Route("POST", f"{_NAMESPACE}/replication", _set_replication_clusters, ("namespace", "clusters")),
     Route("GET", f"{_NAMESPACE}/topics", _namespace_topics, ("namespace", "mode"), ("include_system",)),
     Route("GET", f"{_NAMESPACE}/permissions", Admin.permissions, _NS),
     Route("POST", f"{_NAMESPACE}/permissions/{{role}}", Admin.grant_permission, ("namespace", "role", "actions")),
@@ -184,13 +194,13 @@ ROUTES = (
     Route("POST", f"{_TOPIC}/terminate", Admin.terminate_topic, _T),
     Route("POST", f"{_TOPIC}/terminate/partitions", Admin.terminate_partitioned_topic, _T),
     Route("DELETE", f"{_TOPIC}/truncate", Admin.truncate_topic, _T),
-    Route("POST", f"{_TOPIC}/trim", Admin.trim_topic, _T),
+    Route("POST", f"{_TOPIC}/trim", _trim_topic, _T),
     Route("GET", f"{_TOPIC}/compaction", Admin.compaction_status, _T),
     Route("GET", f"{_TOPIC}/lastMessageId", Admin.last_message_id, _T),
     Route("GET", f"{_TOPIC}/messageid/{{timestamp}}", Admin.message_id_at, ("topic", "timestamp")),
     Route("GET", f"{_TOPIC}/examinemessage", _examine_message, ("topic", "message_position"), ("latest",)),
     Route("GET", f"{_TOPIC}/ledger/{{ledger}}/entry/{{entry}}", _message, ("topic", "ledger", "entry")),
-    Route("GET", f"{_TOPIC}/stats", Admin.topic_stats, _T),
+    Route("GET", f"{_TOPIC}/stats", Admin.topic_stats, _T, ("earliest",)),
     Route("GET", f"{_TOPIC}/internalStats", Admin.internal_stats, _T),
     Route("GET", f"{_TOPIC}/internal-info", Admin.internal_info, _T),
     Route("GET", f"{_TOPIC}/partitioned-internalStats", Admin.partitioned_internal_stats, _T),

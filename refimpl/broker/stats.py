@@ -11,9 +11,15 @@ from refimpl.broker.topic import Producer, Topic
 from refimpl.wire.pulsar_api_pb2 import KeySharedMode, ProducerAccessMode
 
 
-def topic_stats(topic: Topic) -> dict[str, Any]:
-    """Return the counters of a topic, its producers and subscriptions."""
+def topic_stats(topic: Topic, *, earliest: bool = False) -> dict[str, Any]:
+    """Return the counters of a topic, its producers and subscriptions.
+
+    Args:
+        topic: The topic.
+        earliest: Whether to tell when the first message of each backlog was published, in milliseconds; -1: there is none.
+    """
     subscriptions = topic.subscriptions.values()
+    times = {one.name: _earliest_time(one) if earliest and topic.name.persistent else 0 for one in subscriptions}
     return {
         "msgInCounter": topic.messages_in,
         "bytesInCounter": topic.bytes_in,
@@ -21,11 +27,17 @@ def topic_stats(topic: Topic) -> dict[str, Any]:
         "bytesOutCounter": topic.bytes_out,
         "storageSize": topic.entries.bytes,
         "backlogSize": estimated_backlog(topic),
+        "earliestMsgPublishTimeInBacklogs": min((time for time in times.values() if time > 0), default=0),
         "deduplicationStatus": "Enabled" if topic.policies.deduplicates(topic.name) else "Disabled",
         "publishers": [_producer(one) for one in topic.producers.values()],
         "waitingPublishers": len(topic.access.waiting),
-        "subscriptions": {one.name: _subscription(one) for one in subscriptions},
+        "subscriptions": {one.name: {**_subscription(one), "earliestMsgPublishTimeInBacklog": times[one.name]} for one in subscriptions},
     }
+
+
+def _earliest_time(subscription: Subscription) -> int:
+    first = next(subscription.unacknowledged(), None)
+    return -1 if first is None else subscription.topic.entries[first].publish_time
 
 
 def _producer(producer: Producer) -> dict[str, Any]:

@@ -98,7 +98,7 @@ class Consumer:
             message.redelivery_count = redeliveries
         if open_messages is not None:
             message.ack_set.extend(ack_set(open_messages))
-        if self.epoch is not None:
+        if self.epoch is not None and not self.subscription.is_shared:
             message.consumer_epoch = self.epoch
         count = entry.messages if open_messages is None else len(open_messages)
         self.permits -= count  # core.deliver.batch-permits: one permit for each message of a batch

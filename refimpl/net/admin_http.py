@@ -192,10 +192,13 @@ def _is_this_machine(name: str) -> bool:
 
 def _request(request: web.BaseRequest, body: bytes) -> AdminRequest:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    query = dict(request.query)
+    if (listener := request.headers.get("X-Pulsar-ListenerName")) is not None:
+        query.setdefault("listenerName", listener)
     return AdminRequest(
         method=request.method,
         path=request.raw_path.partition("?")[0],
-        query=dict(request.query),
+        query=query,
         filters=tuple(request.query.getall("property", ())),
         body=body,
         token=token.strip() if scheme.lower() == "bearer" else None,

@@ -20,8 +20,8 @@ from google.protobuf.message import Message
 from refimpl.net.faults import REFUSED, Switch, field_of, read_switch, refusal_of, refusing
 from refimpl.wire import Frame, FrameDecoder, WireError, command_name, encode_frame, wrap
 
-_LARGEST = 1 << 30
-"""Bytes of a frame; the broker judges sizes, not the switches."""
+_LARGEST = 1 << 26
+"""Bytes of a frame. They do not wait for the end of a larger one, such as a TLS handshake, read as a frame: the broker judges its size."""
 _CUT = b""
 """Stands among what is held where the connection ends."""
 

@@ -39,6 +39,17 @@ def test_shared_consumers_take_turns_and_inherit() -> None:
     assert second.texts() == ["a", "c"]
 
 
+@pytest.mark.parametrize(("kind", "told"), [("Exclusive", True), ("Failover", True), ("Shared", False), ("Key_Shared", False)])
+def test_only_consumers_that_are_served_alone_are_told_their_epoch(kind: str, told: bool) -> None:
+    peer = Peer(make_broker())
+    peer.producer()
+    peer.send("subscribe", topic=TOPIC, subscription="s", subType=kind, consumer_id=1, request_id=2, consumer_epoch=0)
+    peer.publish("a")
+    peer.send("flow", consumer_id=1, messagePermits=1)
+    messages = [frame.command.message for frame in peer.frames() if frame.command.HasField("message")]
+    assert [(one.HasField("consumer_epoch"), one.consumer_epoch) for one in messages] == [(told, 0)]
+
+
 def test_shared_consumers_of_the_first_priority_are_served_first() -> None:
     broker = make_broker()
     producer, later, first = Peer(broker), Peer(broker), Peer(broker)

@@ -81,7 +81,7 @@ def test_retention_ends_with_time_and_with_the_policy(peer):
     peer.acknowledge(39, kind="Cumulative")
     assert broker.loaded(TOPIC).entries.first == 20
     assert ask(broker, "DELETE", f"{NAMESPACE}/retention")[0] == 204
-    assert ask(broker, "POST", f"{ADMIN_TOPIC}/trim")[0] == 204
+    assert ask(broker, "POST", f"{ADMIN_TOPIC}/trim")[0] == 200
     assert broker.loaded(TOPIC).entries.first == 30
     broker.tick(10_000.0)
     assert broker.next_deadline() is None or broker.next_deadline() > 10_000.0
@@ -262,6 +262,12 @@ REFUSED = [
     ("DELETE", "backlogQuota?backlogQuotaType=message_age", None, 405, "A backlog quota by message_age is not supported by this broker"),
     ("PUT", "0x00000000_0x30000000/unload", None, 412, "0x00000000_0x30000000 is no bundle of public/default, which has 0x00000000_0xffffffff"),
 ]  # fmt: skip
+
+
+def test_the_clusters_of_a_namespace_are_set_to_this_one(peer):
+    assert ask(peer.broker, "POST", f"{NAMESPACE}/replication", ["standalone"]) == (200, b"")
+    missing = ask(peer.broker, "POST", "/admin/v2/namespaces/public/none/replication", ["standalone"])
+    assert missing == (404, {"reason": "Namespace does not exist"})
 
 
 @pytest.mark.parametrize(("method", "path", "body", "status", "reason"), REFUSED)

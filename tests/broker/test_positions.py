@@ -184,7 +184,7 @@ OF_PARTITIONED_TOPICS = [
     ("POST", "subscription/none/resetcursor/0", 404, "Subscription none not found for topic persistent://public/default/p"),
     ("GET", "internalStats", 404, "Topic persistent://public/default/p not found"),
     ("GET", "lastMessageId", 404, "Topic persistent://public/default/p not found"),
-    ("POST", "subscription/s/resetcursor/0", 204, None), ("POST", "subscription/s/skip_all", 204, None), ("DELETE", "truncate", 204, None), ("POST", "trim", 204, None),
+    ("POST", "subscription/s/resetcursor/0", 204, None), ("POST", "subscription/s/skip_all", 204, None), ("DELETE", "truncate", 204, None), ("POST", "trim", 200, None),
     ("POST", "createMissedPartitions", 204, None), ("GET", "subscription/s/properties", 200, None), ("GET", "internal-info", 200, None), ("GET", "partitioned-internalStats", 200, None),
 ]  # fmt: skip
 OF_OTHERS = [
@@ -201,6 +201,10 @@ OF_OTHERS = [
     ("non-persistent", "PUT", "properties", 406, "Need to provide a persistent topic name"),
     ("non-persistent", "DELETE", "truncate", 412, "unsupport truncate"),
     ("non-persistent", "POST", "trim", 405, "Trim on a non-persistent topic is not allowed"),
+    ("non-persistent", "GET", "compaction", 500, "non-persistent://public/default/x is not persistent"),
+    ("non-persistent", "GET", "internal-info", 500, "Request failed."),
+    ("non-persistent", "POST", "subscription/s/skip_all", 500, "non-persistent://public/default/x is not persistent"),
+    ("non-persistent", "POST", "subscription/s/skip/1", 500, "non-persistent://public/default/x is not persistent"),
     (
         "non-persistent",
         "POST",
@@ -242,6 +246,22 @@ def test_what_other_topics_cannot(peer, domain, method, rest, status, reason):
     path = f"/admin/v2/{domain}/public/default/x"
     ask(peer.broker, "PUT", path)
     assert ask(peer.broker, method, f"{path}/{rest}", {}) == (status, {"reason": reason})
+
+
+@pytest.mark.parametrize(
+    ("domain", "method", "rest", "status", "reason"),
+    [
+        ("non-persistent", "DELETE", "truncate", 412, "unsupport truncate"),
+        ("non-persistent", "POST", "trim", 405, "Trim on a non-persistent topic is not allowed"),
+        ("non-persistent", "GET", "compaction", 404, "Topic non-persistent://public/default/x not found"),
+        ("non-persistent", "GET", "internal-info", 500, "Request failed."),
+        ("persistent", "GET", "internal-info", 500, "Request failed."),
+        ("persistent", "POST", "trim", 404, "Topic persistent://public/default/x not found"),
+        ("persistent", "DELETE", "truncate", 404, "Topic persistent://public/default/x not found"),
+    ],
+)
+def test_what_is_asked_of_topics_that_do_not_exist(peer, domain, method, rest, status, reason):
+    assert ask(peer.broker, method, f"/admin/v2/{domain}/public/default/x/{rest}") == (status, {"reason": reason})
 
 
 def test_partitions_are_terminated_together(peer):
@@ -292,11 +312,47 @@ def test_schemas_are_deleted(peer):
     assert ask(peer.broker, "GET", f"{path}/schemas") == (200, {"getSchemaResponses": []})
 
 
-def test_the_backlog_of_a_namespace_is_cleared(peer):
-    for path in ("clearBacklog/other", "clearBacklog"):
-        ask(peer.broker, "POST", f"{SUBSCRIPTION}/resetcursor/0")
-        assert ask(peer.broker, "POST", f"/admin/v2/namespaces/public/default/{path}") == (204, b"")
-        assert peer.broker.loaded(TOPIC).subscriptions["s"].backlog == (5 if "other" in path else 0)
+@pytest.mark.parametrize(
+    ("path", "others", "status", "left"),
+    [
+        ("clearBacklog", ["persistent://public/default/without"], 204, 0),
+        ("clearBacklog/s", [], 204, 0),
+        ("clearBacklog/s", ["non-persistent://public/default/n"], 204, 0),
+        ("clearBacklog/s", ["persistent://public/default/without"], 500, 0),
+        ("clearBacklog/other", [], 500, 5),
+    ],
+)
+def test_the_backlog_of_a_namespace_is_cleared(peer, path, others, status, left):
+    for other in others:
+        ask(peer.broker, "PUT", f"/admin/v2/{other.replace('://', '/')}")
+    ask(peer.broker, "POST", f"{SUBSCRIPTION}/resetcursor/0")
+    answer = ask(peer.broker, "POST", f"/admin/v2/namespaces/public/default/{path}")
+    assert answer == (status, b"" if status == 204 else {"reason": "Cursor not found"})
+    assert peer.broker.loaded(TOPIC).subscriptions["s"].backlog == left
+
+
+TIMES = [
+    ("", 0, 0, 0),
+    ("?getEarliestTimeInBacklog=false", 0, 0, 0),
+    ("?getEarliestTimeInBacklog=true", 1_002_000, 1_002_000, -1),
+]
+
+
+@pytest.mark.parametrize(("query", "of_topic", "behind", "caught_up"), TIMES)
+def test_stats_tell_the_earliest_time_in_a_backlog_if_they_are_asked(query, of_topic, behind, caught_up):
+    broker = make_broker()
+    broker.wall_clock_offset = 1000.0
+    peer = Peer(broker)
+    peer.producer()
+    for name in ("behind", "caught-up"):
+        ask(broker, "PUT", f"{PATH}/subscription/{name}")
+    for body, time in (("a", 1_001_000), ("b", 1_002_000), ("c", 1_003_000)):
+        peer.publish(body, at=time)
+    ask(broker, "POST", f"{PATH}/subscription/behind/skip/1")
+    ask(broker, "POST", f"{PATH}/subscription/caught-up/skip_all")
+    stats = ask(broker, "GET", f"{PATH}/stats{query}")[1]
+    found = {name: one["earliestMsgPublishTimeInBacklog"] for name, one in stats["subscriptions"].items()}
+    assert (stats["earliestMsgPublishTimeInBacklogs"], found) == (of_topic, {"behind": behind, "caught-up": caught_up})
 
 
 # What commands ask for beside

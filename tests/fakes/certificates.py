@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 
 import trustme
@@ -15,13 +16,16 @@ class Certificates:
     Args:
         folder: Where the files are.
         names: The names of the server: 127.0.0.1 and localhost unless others are given.
+        expired: Whether the certificate of the server counts no longer.
     """
 
-    def __init__(self, folder: Path, *names: str) -> None:
+    def __init__(self, folder: Path, *names: str, expired: bool = False) -> None:
         authority = trustme.CA()
         self.trust_file = folder / "trusted.pem"
         authority.cert_pem.write_to_path(self.trust_file)
-        server = _written(folder / "server", authority.issue_cert(*names or ("127.0.0.1", "localhost"), key_type=trustme.KeyType.RSA))
+        until = datetime(2021, 1, 1, tzinfo=UTC) if expired else None
+        issued = authority.issue_cert(*names or ("127.0.0.1", "localhost"), key_type=trustme.KeyType.RSA, not_after=until)
+        server = _written(folder / "server", issued)
         self.client = _written(folder / "client", authority.issue_cert("client.example", key_type=trustme.KeyType.RSA))
         """The certificate and the key of a client."""
         self.settings = {"tlsCertificateFilePath": str(server[0]), "tlsKeyFilePath": str(server[1])}

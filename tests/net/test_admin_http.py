@@ -20,6 +20,7 @@ from refimpl.net import admin_http
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.net.serving import serving
 from tests.fakes.link_peers import DEADLINE
+from tests.fakes.rest_client import ask
 from tests.samples.tokens import TOKEN_SECRET_KEY
 
 PERMISSIONS = "/admin/v2/namespaces/public/default/permissions"
@@ -106,6 +107,19 @@ def test_a_body_is_json_by_its_type(broker, content_type, status):
     assert raw(broker, data) == status
     granted = broker.call(lambda one: one.admin.permissions("public/default"))
     assert granted == ({"eve": ["produce"]} if status == 204 else {})
+
+
+@pytest.mark.parametrize(
+    ("query", "header", "named"),
+    [("", "out", "out"), ("?listenerName=in", "out", "in"), ("?listenerName=in", "", "in"), ("", "", None)],
+)
+def test_a_listener_is_named_by_the_query_or_else_by_a_header(broker, query, header, named):
+    url = f"{broker.admin_url}/lookup/v2/topic/persistent/public/default/t{query}"
+    status, body = ask("GET", url, **({"X-Pulsar-ListenerName": header} if header else {}))
+    if named is None:
+        assert status == 200
+    else:
+        assert (status, json.loads(body)) == (500, {"reason": f"the broker do not have {named} listener"})
 
 
 def test_without_a_body_no_type_is_needed(broker):

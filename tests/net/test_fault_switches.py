@@ -147,9 +147,10 @@ def test_a_broker_that_does_not_read_answers_later(broker):
         assert peer.receive() == "pong"
 
 
-def test_malformed_bytes_are_for_the_broker_to_judge(broker):
+@pytest.mark.parametrize("malformed", [b"\x00\x00\x00\x01\x00\x00\x00\x00", b"\x16\x03\x01\x02\x00"], ids=["a frame", "TLS"])
+def test_malformed_bytes_are_for_the_broker_to_judge(broker, malformed):
     with connected(broker.service_url) as peer:
-        peer.send(PING + b"\x00\x00\x00\x01\x00\x00\x00\x00" + PING)
+        peer.send(PING + malformed + PING)
         assert [peer.receive(), peer.receive()] == ["pong", None]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pulsar
 import pytest
 from typer.testing import CliRunner
@@ -48,9 +50,64 @@ def test_the_suite(broker, certificates, tmp_path):
     where = ["run", broker.service_url_tls, "--admin-url", broker.admin_url, "--report", str(tmp_path), "--select", "core/deliver/order"]
     trusting = CliRunner().invoke(app, [*where, "--tls-trust-certs", str(certificates.trust_file)])
     assert (trusting.exit_code, "cases    1: 1 passed" in trusting.output) == (0, True), trusting.output
-    strange = CliRunner().invoke(app, where)
-    assert strange.exit_code == 3
-    assert "certificate verify failed" in strange.output
+
+
+class Certified:
+    """Brokers whose certificates are good, for another name, and of the past."""
+
+    def __init__(self, folder):
+        kinds = {"good": {}, "other": {"names": ("broker.example",)}, "expired": {"expired": True}}
+        self.certificates = {}
+        for kind, options in kinds.items():
+            (folder / kind).mkdir()
+            self.certificates[kind] = Certificates(folder / kind, *options.pop("names", ()), **options)
+        ports = {"brokerServicePortTls": "0", "webServicePortTls": "0"}
+        self.brokers = {kind: EmbeddedBroker({**one.settings, **ports}) for kind, one in self.certificates.items()}
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory):
+    made = Certified(tmp_path_factory.mktemp("certified"))
+    with contextlib.ExitStack() as stack:
+        for broker in made.brokers.values():
+            stack.enter_context(broker)
+        yield made
+
+
+TRUST = "certificate verify failed: unable to get local issuer certificate) (trust the authority that issued it with --tls-trust-certs)"
+BROKEN = "the TLS handshake was broken off (does this port speak TLS? without TLS the address begins with pulsar:// or http://)"
+NAME = "(use the name that the certificate carries: in the address, or with --tls-hostname)"
+MISTAKES = [
+    ("good", "plain as TLS", [], BROKEN),
+    ("good", "TLS as plain", [], "ended the connection after CONNECT (does it need TLS (pulsar+ssl://), or a token?)"),
+    ("good", "TLS", [], TRUST.replace(")", "", 1)),
+    ("good", "TLS", ["--tls-trust-certs", "{trust}", "--tls-hostname", "x.example"], f"certificate is not valid for 'x.example' {NAME}"),
+    ("other", "TLS", ["--tls-trust-certs", "{trust}"], f"certificate is not valid for '127.0.0.1' {NAME}"),
+    ("expired", "TLS", ["--tls-trust-certs", "{trust}"], "certificate has expired (the broker needs a certificate that has not expired)"),
+    ("good", "plain", ["--admin-url", "{admin_tls}"], f"no answer ({TRUST}"),
+    ("good", "plain", ["--admin-url", "{admin_as_tls}"], f"no answer ({BROKEN.replace(' (', ') (', 1)}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "how", "options", "words"), MISTAKES)
+def test_a_mistake_about_tls_is_one_line_that_says_what_to_do(certified, tmp_path, kind, how, options, words):
+    broker = certified.brokers[kind]
+    urls = {
+        "plain": broker.service_url,
+        "TLS": broker.service_url_tls,
+        "plain as TLS": broker.service_url.replace("pulsar:", "pulsar+ssl:"),
+        "TLS as plain": broker.service_url_tls.replace("pulsar+ssl:", "pulsar:"),
+    }
+    named = {
+        "trust": certified.certificates[kind].trust_file,
+        "admin_tls": broker.admin_url_tls,
+        "admin_as_tls": broker.admin_url.replace("http:", "https:"),
+    }
+    given = [one.format_map(named) for one in options]
+    found = CliRunner().invoke(app, ["run", urls[how], "--report", str(tmp_path), "--select", "core/deliver/order", *given])
+    assert found.exit_code == 3
+    assert words in found.output
+    assert len(found.output.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -191,10 +191,12 @@ def test_a_known_failure_excuses_nothing():
 
 
 def test_failures_like_those_of_a_known_fault_are_told(monkeypatch):
-    monkeypatch.setattr(module, "_known", lambda: (("forgets", frozenset("abc")), ("repeats", frozenset("xy"))))
-    assert likeness({"a", "b", "c", "d"}) == "forgets"
-    assert likeness({"a", "b", "d", "e"}) is None
-    assert likeness({"a"}) is None
+    nine = frozenset("abcdefghi")
+    monkeypatch.setattr(module, "_known", lambda: (("forgets", nine), ("repeats", frozenset("xy"))))
+    assert likeness({*nine, "k"}) == "forgets"
+    assert likeness({*nine, "k"}, but="forgets") is None
+    assert likeness({*nine, "k", "l"}) is None
+    assert likeness({"x", "y"}) is None
 
 
 def test_the_command_that_runs_a_case_again_has_the_options_of_the_run():

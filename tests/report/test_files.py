@@ -112,6 +112,8 @@ def test_the_matrix_counts_what_nothing_explains_first():
     lines = text.splitlines()
     assert lines[0] == "unexplained: 3 cells of 21"
     assert lines[1:4] == ["  1  some-broker@1.0: 0 unexplained", "  2  some-broker@1.0 #2: 2 unexplained", "  3  other@2: 1 unexplained"]
+    why = text.partition("\nwhy ")[2]
+    assert ("UNTESTABLE" in why, "NOT-APPLICABLE" in why) == (True, False), "nine in ten reasons were of what is not applicable"
     row = next(line for line in lines if line.startswith("pip145.watch.success "))
     assert row.split() == ["pip145.watch.success", "MUST", "pass", "fail", "xfail"]
     assert "pip145.watch.success on some-broker@1.0 #2: FAIL  UNEXPLAINED\n    pip145/create (FAIL): ERROR{" in text
@@ -122,7 +124,7 @@ def test_the_matrix_has_a_legend_of_the_words_in_it():
     text = render_matrix_text(columns())
     legend, table = text.split("\nclause")
     words = {line.split()[0] for line in legend.splitlines() if re.match(r"  \S+ +[A-Z-]+: ", line)}
-    used = {word for line in table.split("\nwhy:")[0].splitlines()[1:] for word in line.split()[2:]}
+    used = {word for line in table.split("\nwhy ")[0].splitlines()[1:] for word in line.split()[2:]}
     assert words == used
     assert "  none   UNTESTABLE: Something that the test needs is missing here, so nothing is known." in legend
 

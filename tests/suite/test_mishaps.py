@@ -6,7 +6,10 @@ import threading
 from dataclasses import replace
 
 import pytest
+from pydantic import SecretStr
+from typer.testing import CliRunner
 
+from conformance.cli import app
 from conformance.engine import log
 from conformance.engine.verdict import Verdict
 from conformance.judging.results import judge_log, read_log
@@ -72,7 +75,11 @@ def site():
     [
         (404, _Site.body, "with 404, 'Not here No such page' (is it another web server?"),
         (200, b"<html>welcome</html>", "with 200, 'welcome'"),
-        (200, b'{"status": "up"}', "with 200, 'no list'"),
+        (200, b'{"status": "up"}', """with 200, '{"status": "up"}'"""),
+        (200, b'["a"]', """with 200, '["a"]'"""),
+        (200, b"[1, 2]", "with 200, '[1, 2]'"),
+        (200, b"[]", "pulsar-conformance-no-such-namespace with 200"),
+        (200, b"null", "with 200 (is it"),
         (404, b'{"error": "not found"}', "with 404, "),
     ],
 )
@@ -84,10 +91,53 @@ def test_an_admin_url_of_another_web_server_is_noticed_before_the_run(add, site,
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize(("status", "body"), [(401, b"who?"), (403, b""), (404, b'{"reason": "Tenant does not exist"}'), (200, b"[]")])
-def test_a_broker_that_refuses_or_has_nothing_is_no_other_web_server(add, site, status, body):
+@pytest.mark.parametrize(
+    ("status", "body", "token", "words"),
+    [
+        (
+            401,
+            b"<p>who?</p>",
+            None,
+            "refuses GET /admin/v2/namespaces/public with 401, 'who?' (give the token of an administrator with --token-file",
+        ),
+        (403, b"", SecretStr("x"), "refuses GET /admin/v2/namespaces/public with 403 (has the token expired"),
+        (502, b"<h1>Bad Gateway</h1>nginx", None, "with 502, 'Bad Gateway nginx' (is the broker up, and no proxy in between?"),
+    ],
+)
+def test_an_admin_interface_that_refuses_or_is_down_is_told_before_the_run(add, site, status, body, token, words):
+    url = site(status, body)
+    with pytest.raises(TargetError) as caught:
+        judged(add(), Peer(), replace(PLAIN, admin_url=url, token=token))
+    assert str(caught.value).startswith(f"the admin URL {url} ")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(("status", "body"), [(404, b'{"reason": "Tenant does not exist"}'), (200, b'["public/default"]')])
+def test_a_broker_that_has_nothing_is_no_other_web_server(add, site, status, body):
     results, _, stopped = judged(add(), Peer(), replace(PLAIN, admin_url=site(status, body)))
     assert (stopped, [one.verdict for one in results]) == (None, [Verdict.PASS])
+
+
+@pytest.mark.parametrize(
+    ("report", "code", "words"),
+    [
+        ("file", 2, "--report: {0}/file is a file, and reports need a folder: choose another one"),
+        ("file/below", 2, "--report: {0}/file is a file, and reports need a folder: choose another one"),
+        ("dangling", 2, "--report: {0}/dangling is a link that leads nowhere, and reports need a folder: choose another one"),
+        ("full", 3, "{0}/full/report.html: Is a directory: the events are kept, `report` makes the rest again"),
+        ("link", 0, "in-process: core: conformant in the selected cases"),
+    ],
+)
+def test_a_folder_for_reports_that_is_none_is_told_in_one_line(tmp_path, report, code, words):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "full" / "report.html").mkdir(parents=True)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    found = CliRunner().invoke(app, ["run", "in-process", "--select", "core/deliver/order", "--report", str(tmp_path / report)])
+    assert found.exit_code == code
+    assert words.format(tmp_path) in found.output
+    assert (tmp_path / "folder" / "report.html").exists() == (report == "link")
 
 
 class _DiesAtThird(Peer):

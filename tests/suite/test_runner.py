@@ -188,8 +188,10 @@ def test_token_is_sent_and_never_logged(add, ping):
 
 
 def test_target_that_wants_a_token(add):
-    with pytest.raises(TargetError, match=r"refused CONNECT: Failed to authenticate \(give a token\)"):
+    with pytest.raises(TargetError, match=r"refused CONNECT: Failed to authenticate \(give a token with --token-file\)"):
         judged(add(), WantsToken())
+    with pytest.raises(TargetError, match=r"refused CONNECT: Failed to authenticate \(has the token expired, and was it made"):
+        judged(add(), WantsToken(), Endpoint(name="peer", service_url="pulsar://x", token=SecretStr("another")))
 
 
 def test_tls(add, tmp_path):

@@ -413,7 +413,7 @@ FORCED, PLAIN = "DELETE namespaces/t/n?force=true", "DELETE namespaces/t/n?force
 
 
 def test_a_namespace_is_removed_by_force() -> None:
-    recorder = Recorder({"GET scalable/t/n": [(200, '["topic://t/n/s"]')]})
+    recorder = Recorder({"GET scalable/t/n": [(200, '["topic://t/n/s", "topic://t/other/s", "a", 1]')]})
     assert with_admin(recorder, lambda admin: admin.remove_namespace("t/n")).ok
     assert [f"{method} {path}" for method, path, _ in recorder.seen] == ["GET scalable/t/n", "DELETE scalable/t/n/s?force=true", FORCED]
 

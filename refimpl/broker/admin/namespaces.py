@@ -148,11 +148,16 @@ class NamespaceAdmin(AdminPart):
                 self._broker.unload(parse_topic(topic))
 
     def clear_backlog(self, namespace: str, subscription: str | None = None) -> None:
-        """Let all subscriptions of all topics skip their messages, or only those of one name."""
+        """Let all subscriptions of all topics skip their messages, or only those of one name, which each persistent topic has to have."""
+        lacking = False
         for name in self._all_topics(namespace):
-            for found in self._broker.topic(parse_topic(name)).subscriptions.values():
+            topic = self._broker.topic(parse_topic(name))
+            for found in topic.subscriptions.values():
                 if subscription in (None, found.name):
                     found.skip(None)
+            lacking |= topic.name.persistent and subscription not in (None, *topic.subscriptions)
+        if lacking:
+            raise AdminRefused(500, "Cursor not found")
 
     def replication_clusters(self, namespace: str) -> list[str]:
         """Return the clusters of a namespace: this one."""
@@ -161,7 +166,8 @@ class NamespaceAdmin(AdminPart):
 
     def set_replication_clusters(self, namespace: str, clusters: Iterable[str]) -> None:
         """Check the clusters of a namespace: only this one can be set."""
-        self._namespace(namespace)
+        if namespace not in self._store.namespaces:
+            raise AdminRefused(404, "Namespace does not exist")
         names = set(clusters)
         if not names:
             raise AdminRefused(412, "ClusterIds should not be null or empty")

@@ -80,6 +80,11 @@ class AdminPart:
     def _topic(self, topic: str) -> Topic:
         return self._broker.topic(self._existing(topic))
 
+    def _check_stored(self, topic: Topic) -> None:
+        """Refuse what Pulsar fails at for non-persistent topics."""
+        if not topic.name.persistent:
+            raise AdminRefused(500, f"{topic.name.full} is not persistent")
+
     def _parts(self, topic: str) -> list[TopicName]:
         """Return the names of the partitions of a topic; empty if it is not partitioned."""
         name = self._name(topic)

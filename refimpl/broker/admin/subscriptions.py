@@ -65,7 +65,11 @@ class SubscriptionAdmin(AdminPart):
 
     def skip_messages(self, topic: str, subscription: str, count: int | None) -> None:
         """Acknowledge the next entries of a subscription: a number of them, or all."""
-        for found in self._subscriptions(topic, subscription, None if count is None else "Skip messages"):
+        if count is not None and self._parts(topic):
+            raise AdminRefused(405, "Skip messages on a partitioned topic is not allowed")
+        for one in self._topics(topic):
+            self._check_stored(one)
+        for found in self._subscriptions(topic, subscription):
             found.skip(count)
 
     def expire_messages(self, topic: str, subscription: str, position: tuple[int, int], *, excluded: bool = False) -> None:

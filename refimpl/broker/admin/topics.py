@@ -172,23 +172,23 @@ class TopicAdmin(AdminPart):
 
     def truncate_topic(self, topic: str) -> None:
         """Let all subscriptions of a topic, or of its partitions, skip all messages, and free them, whatever retention keeps."""
+        if not self._name(topic).persistent:
+            raise AdminRefused(412, "unsupport truncate")
         for found in self._topics(topic):
-            if not found.name.persistent:
-                raise AdminRefused(412, "unsupport truncate")
             for subscription in found.subscriptions.values():
                 subscription.skip(None)
             found.entries.free(found.entries.end)
 
     def trim_topic(self, topic: str) -> None:
         """Free what retention does not keep any longer, of a topic or of all its partitions."""
+        if not self._name(topic).persistent:
+            raise AdminRefused(405, "Trim on a non-persistent topic is not allowed")
         for found in self._topics(topic):
-            if not found.name.persistent:
-                raise AdminRefused(405, "Trim on a non-persistent topic is not allowed")
             found.free()
 
     def compaction_status(self, topic: str) -> dict[str, str]:
         """Return that a topic was never compacted."""
-        self._topic(topic)
+        self._check_stored(self._topic(topic))
         return {"status": "NOT_RUN", "lastError": ""}
 
     # What a topic holds
@@ -232,9 +232,9 @@ class TopicAdmin(AdminPart):
         urls = {"brokerUrl": owner.service_url, "httpUrl": owner.admin_url, "nativeUrl": owner.service_url}
         return {**urls, "brokerUrlTls": owner.service_url_tls or "", "brokerUrlSsl": owner.service_url_tls or ""}
 
-    def topic_stats(self, topic: str) -> dict[str, Any]:
-        """Return the counters of a topic, its producers and subscriptions."""
-        return topic_stats(self._topic(topic))
+    def topic_stats(self, topic: str, *, earliest: bool = False) -> dict[str, Any]:
+        """Return the counters of a topic, its producers and subscriptions; `earliest`: with the times of their backlogs."""
+        return topic_stats(self._topic(topic), earliest=earliest)
 
     def partitioned_stats(self, topic: str, *, per_partition: bool = False) -> dict[str, Any]:
         """Return the counters of a partitioned topic."""
@@ -268,8 +268,10 @@ class TopicAdmin(AdminPart):
         return {"metadata": {"partitions": len(parts), "deleted": False}, "partitions": stats}
 
     def internal_info(self, topic: str) -> dict[str, Any]:
-        """Return what is stored about the ledgers and cursors of a topic."""
-        parts = self._parts(topic)
+        """Return what is stored about the ledgers and cursors of a topic. Where nothing is, Pulsar fails instead of saying so."""
+        name, parts = self._name(topic), self._parts(topic)
+        if not name.persistent or not (parts or self._broker.exists(name)):
+            raise AdminRefused(500, "Request failed.")
         if parts:
             return {"version": 0, "partitions": {part.full: internal_info(self._broker.topic(part)) for part in parts}}
         return internal_info(self._topic(topic))
