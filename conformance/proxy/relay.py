@@ -134,13 +134,15 @@ class Relay:
     """One connection.
 
     Args:
-        number: Its number, from 1.
         broker: Where it leads.
         proxy: The proxy.
+
+    Attributes:
+        number: Its number, from 1, once the client is there.
     """
 
-    def __init__(self, number: int, broker: Endpoint, proxy: Proxy) -> None:
-        self.number = number
+    def __init__(self, broker: Endpoint, proxy: Proxy) -> None:
+        self.number = 0
         self._endpoint = broker
         self.proxy = proxy
         self._host = ""
@@ -161,6 +163,7 @@ class Relay:
             return
         transport = self.sides["client"].transport
         assert transport is not None
+        self.number = self.proxy.enter(self)
         transport.pause_reading()
         self._host = str((transport.get_extra_info("sockname") or ("",))[0])
         peer = transport.get_extra_info("peername") or ("", "")
