@@ -53,7 +53,7 @@ class Side(asyncio.BufferedProtocol):
         self.ended = False
         self.lost = False
         self._closing = False
-        self._buffer = bytearray(TURN)
+        self._buffer = memoryview(bytearray(TURN))  # TLS cuts it, which must not copy
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -61,13 +61,13 @@ class Side(asyncio.BufferedProtocol):
         self.transport.set_write_buffer_limits(high=BUFFERED)
         self._relay.made(self._direction)
 
-    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Return where the next bytes go."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Pass bytes on."""
-        self._relay.received(self._direction, bytes(memoryview(self._buffer)[:nbytes]))
+        self._relay.received(self._direction, bytes(self._buffer[:nbytes]))
 
     def eof_received(self) -> bool:
         """Pass the end on; this side may still be written to, unless that has ended before."""
