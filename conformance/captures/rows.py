@@ -22,6 +22,7 @@ from typing import IO, Literal
 from refimpl.wire import DEFAULT_MAX_FRAME_SIZE, FrameDecoder, WireError, command_name, decode_frame
 
 Direction = Literal["client", "broker"]
+OTHER_SIDE: dict[Direction, Direction] = {"client": "broker", "broker": "client"}
 HEADER, TRUNCATED, REFUSED, CUT = "header", "truncated", "refused", "cut"
 SHRUNK, LOG, BAD_INDEX, MISSING, PACKETS = "shrunk", "log", "index", "missing", "packets"
 

@@ -23,7 +23,7 @@ from conformance.captures import (
     unread_files,
 )
 from conformance.captures.places import is_packets
-from conformance.captures.rows import BAD_INDEX, LOG, MISSING, PACKETS, Direction
+from conformance.captures.rows import BAD_INDEX, LOG, MISSING, OTHER_SIDE, PACKETS, Direction
 from conformance.captures.times import times_of
 from conformance.commands.overhearing import Judge
 from conformance.commands.proxying import commands_or_stop
@@ -34,7 +34,6 @@ from conformance.report.listing import breach_text, frame_text, line
 from refimpl.wire import decode_frame
 
 Limits = dict[tuple[str, str], dict[Direction, int]]
-OTHER_SIDE: dict[Direction, Direction] = {"client": "broker", "broker": "client"}
 UNREADABLE = frozenset({LOG, BAD_INDEX, MISSING, PACKETS})
 """What is wrong with a file as a whole; all else is about bytes of a connection, which a capture may well lack."""
 

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from conformance.captures.rows import Direction
+from conformance.captures.rows import OTHER_SIDE, Direction
 from conformance.proxy.addresses import LEADING
 from conformance.proxy.lane import HELD, Lane
 from conformance.proxy.watching import Passed
@@ -31,7 +31,6 @@ BUFFERED = 256 * 1024
 """Bytes that wait for a peer that does not read, before the other side is no longer read."""
 TURN = 64 * 1024
 """Bytes of one side that are passed on before others have their turn."""
-_OTHER: dict[Direction, Direction] = {"client": "broker", "broker": "client"}
 
 Change = Callable[[BaseCommand], BaseCommand | None]
 """What becomes of a command; None: it is dropped."""
@@ -181,17 +180,17 @@ class Relay:
         """Pass the end of one side on."""
         for watcher in self.proxy.watchers:
             watcher.ended(self.number, direction, self.proxy.now())
-        self.lanes[direction].end(self.sides[_OTHER[direction]].write_eof)
+        self.lanes[direction].end(self.sides[OTHER_SIDE[direction]].write_eof)
 
     def lost(self, direction: Direction, *, told: bool) -> None:
         """End the other side behind what is on its way there; forget the connection when both are lost."""
-        other = self.sides[_OTHER[direction]]
+        other = self.sides[OTHER_SIDE[direction]]
         if not told and not self._cut:
             for watcher in self.proxy.watchers:
                 watcher.ended(self.number, direction, self.proxy.now())
         if not other.lost and not self._cut:
             self.lanes[direction].end(other.close)
-            self.lanes[_OTHER[direction]].close()
+            self.lanes[OTHER_SIDE[direction]].close()
         if direction == "client" and self._connecting is not None:
             self._connecting.cancel()
         if all(side.lost or side.transport is None for side in self.sides.values()):
@@ -216,7 +215,7 @@ class Relay:
 
     def write(self, direction: Direction, data: bytes | memoryview) -> None:
         """Send bytes in a direction."""
-        if self.sides[_OTHER[direction]].write(data) and direction == "broker":
+        if self.sides[OTHER_SIDE[direction]].write(data) and direction == "broker":
             self._record(direction, data)
 
     def refuse(self, frame: Frame, switch: Switch) -> None:
@@ -250,7 +249,7 @@ class Relay:
     def balance(self) -> None:
         """Read from each side as long as the other one takes it."""
         for direction, side in self.sides.items():
-            other = self.sides[_OTHER[direction]]
+            other = self.sides[OTHER_SIDE[direction]]
             side.read(other.transport is not None and other.writable and self.lanes[direction].held < HELD)
 
     def abort(self) -> None:
