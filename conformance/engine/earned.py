@@ -25,9 +25,10 @@ def untrue(events: Iterable[log.Event]) -> str | None:
         What it says, and what was not there; None: it may be believed.
     """
     done = without_frames = sent = stored = 0
-    said_something = delivered = False
+    said_something = delivered = asked = False
     for event in events:
         if isinstance(event, log.Begin) and event.what == "drive":
+            asked = True
             without_frames += _WITHOUT_FRAMES in event.detail
         elif isinstance(event, log.Begin) and event.what == "send":
             delivered = True  # the case itself sends; what, its expectations look at
@@ -51,4 +52,4 @@ def untrue(events: Iterable[log.Event]) -> str | None:
                 return f"the driver says that {stored:,} messages are stored, but its client has sent {sent:,}"
         elif isinstance(event, log.Told) and event.at == USER and event.what == "message" and not delivered:
             return "the driver reports a message before one was delivered to its client"
-    return None
+    return None if said_something or not asked else "the client has sent nothing, whatever it was asked"

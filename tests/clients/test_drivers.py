@@ -21,15 +21,22 @@ from conformance.targets.model import TargetError
 
 BAD_DRIVER = Path(__file__).parents[1] / "fakes" / "bad_driver.py"
 CASE = "core/client/permits"
+SILENT_CASES = ["core/client/producer-closed", "core/client/highest-sequence", "pip145/client/closes", "pip191/client/refused*"]
+"""What these look for is that something does not come, or that the client refuses."""
 
 
 def judge(suite: Suite, *way: str) -> Result:
     """Run one case with a driver that is bad in a way, and return its result."""
-    target = ClientTarget("client:bad", [sys.executable, str(BAD_DRIVER), *way])
-    run, stopped = asyncio.run(run_clients(suite, target, Options(select=[CASE], seed=1, slow=0.3), lambda _: None, Silent()))
-    assert stopped is None
-    [result] = judge_log(suite, run).results
+    [result] = judged(suite, [CASE], *way)
     return result
+
+
+def judged(suite: Suite, cases: list[str], *way: str) -> list[Result]:
+    """Run cases with a driver that is bad in a way, and return their results."""
+    target = ClientTarget("client:bad", [sys.executable, str(BAD_DRIVER), *way])
+    run, stopped = asyncio.run(run_clients(suite, target, Options(select=cases, seed=1, slow=0.3), lambda _: None, Silent()))
+    assert stopped is None
+    return list(judge_log(suite, run).results)
 
 
 @pytest.mark.parametrize(
@@ -157,3 +164,10 @@ def test_a_driver_in_the_current_folder_is_found(tmp_path: Path, monkeypatch: py
     assert parse_client("client:./my-driver") == ClientTarget("client:my-driver", [str(program)])
     with pytest.raises(TargetError, match="is a folder"):
         parse_client("client:../")
+
+
+@pytest.mark.parametrize(("way", "verb"), [("lies", "consumer"), ("refuses", "producer"), ("refuses", "consumer"), ("lies of ids", "send")])
+def test_who_is_never_connected_keeps_no_rule(suite: Suite, way: str, verb: str) -> None:
+    results = judged(suite, SILENT_CASES, way, verb)
+    assert {one.verdict for one in results} <= {Verdict.FAIL, Verdict.ERROR, Verdict.NOT_APPLICABLE}, results
+    assert {Verdict.ERROR, Verdict.FAIL} & {one.verdict for one in results}

@@ -6,7 +6,12 @@ import subprocess
 import sys
 import time
 
-HELLO = {"protocol": 1, "client": "bad", "verbs": ["begin", "end", "consumer", "producer"], "capabilities": []}
+HELLO = {
+    "protocol": 1,
+    "client": "bad",
+    "verbs": ["begin", "end", "consumer", "producer"],
+    "capabilities": ["pattern-consumers", "pattern-watch", "uniform-batches"],
+}
 LINES = {
     "not UTF-8": b'{"id": 3, "ok": true, "result": "\xff\xfe"}',
     "half a character": b'{"event": "message", "detail": {"text": "\\ud800"}}',
@@ -33,6 +38,8 @@ def main(way: str, verb: str = "consumer") -> None:
         right = {"id": request["id"], "ok": True, "result": HELLO if request["do"] == "hello" else None}
         if request["do"] != verb or way == "lies":
             print_line(right)
+        elif way == "lies of ids":
+            print_line({**right, "result": {"ids": ["1"] * len(request["texts"])}})
         elif way == "crashes":
             print("no memory left", file=sys.stderr)
             os._exit(3)
