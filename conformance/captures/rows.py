@@ -93,6 +93,12 @@ def defect_class(corrupt: str) -> str:
     return corrupt.partition(":")[0]
 
 
+def looks_like(start: bytes) -> str:
+    """Return a remark about what a stream is that starts so, in parentheses behind a space; empty if that is not known."""
+    kind = next((name for magic, name in _FOREIGN.items() if start.startswith(magic)), None)
+    return "" if kind is None else f" (this looks like {kind})"
+
+
 def header_defect(header: bytes, limit: int) -> str | None:
     """Return the error in the first four bytes of a frame, in the words of the frame decoder; None if there is none.
 
@@ -227,9 +233,7 @@ class Stream:
         del self._pending[KEPT:]
 
     def _foreign(self) -> str:
-        start = bytes(self._pending[:_HEADER])
-        kind = next((name for magic, name in _FOREIGN.items() if start.startswith(magic)), None)
-        return f" (this looks like {kind})" if kind is not None and self._offset == 0 else ""
+        return looks_like(bytes(self._pending[:_HEADER])) if self._offset == 0 else ""
 
     def _expected(self) -> str:
         return f" of {_HEADER + int.from_bytes(self._pending[:_HEADER], 'big'):,}" if len(self._pending) >= _HEADER else ""
