@@ -514,15 +514,22 @@ def proxy(
         list[str] | None, typer.Option("--allow-host", help="a host besides that of the broker to which the proxy may go; may be repeated")
     ] = None,
     tls_trust_certs: TrustOption = None,
+    tls_hostname: HostnameOption = None,
+    tls_certificate: CertificateOption = None,
+    tls_key: KeyOption = None,
+    listen_certificate: Annotated[
+        Path | None, typer.Option(help="PEM file of a certificate: clients come with TLS, and are shown it")
+    ] = None,
+    listen_key: Annotated[Path | None, typer.Option(help="PEM file of the key of that certificate, if it is another file")] = None,
     judge: JudgeOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="list no frames")] = False,
 ) -> None:
     """Stand between clients and a broker until SIGINT, SIGTERM or SIGHUP; the address is printed as one line of JSON when it is ready."""
     from conformance.commands import proxying
 
-    hosts = allow_host or ()
+    files = proxying.Files(tls_trust_certs, tls_hostname, tls_certificate, tls_key, listen_certificate, listen_key)
     asked = proxying.asked_or_stop(
-        to, listen, filter_ or (), fault or (), record, allow_hosts=hosts, tls_trust_certs=tls_trust_certs, quiet=quiet, judged=judge
+        to, listen, filter_ or (), fault or (), record, allow_hosts=allow_host or (), files=files, quiet=quiet, judged=judge
     )
     proxying.proxy(asked)
 

@@ -26,6 +26,7 @@ from conformance.captures.rows import (
     KEPT,
     MAX_FRAME_SIZE,
     MISSING,
+    OTHER_SIDE,
     PACKETS,
     TRUNCATED,
     Direction,
@@ -195,6 +196,8 @@ class _Connection:
         if segment.flags & SYN:
             sequence += 1
             rows += side.begin(sequence)
+        if segment.flags & ACK:
+            self.sides[OTHER_SIDE[direction]].arrived(segment.acknowledged)
         return rows + side.receive(sequence, segment)
 
     def end(self) -> list[FrameRow]:
@@ -262,6 +265,14 @@ class _Side:
         while self._size > HELD:
             rows += self._give_up()
         return rows
+
+    def arrived(self, sequence: int) -> None:
+        """Take the number behind the last byte that has arrived: what was not captured until the end is lacking."""
+        if self._first is None:
+            return
+        end = self._place + self._distance(sequence, self._first + self._place)
+        if 1 < end - self._last < HELD:  # one is that of the end of the connection, which counts like a byte
+            self._last = end
 
     def end(self) -> list[FrameRow]:
         """Take what waits, with what is lacking in between, and end."""

@@ -81,6 +81,7 @@ class Segment:
         flags: Those of TCP.
         data: What it carries, as far as it was captured.
         size: Bytes that it carried.
+        acknowledged: Number behind the last byte that its sender has got; what it says counts with the flag ACK only.
     """
 
     time: float
@@ -90,6 +91,7 @@ class Segment:
     flags: int
     data: bytes
     size: int
+    acknowledged: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,4 +280,5 @@ def _segment(time: float, packet: bytes) -> Segment | None:
     if own < 20:
         return None
     source, target = (End(bytes(address), port) for address, port in zip(addresses, ports, strict=True))
-    return Segment(time, source, target, int.from_bytes(tcp[4:8], "big"), flags, bytes(tcp[own:]), max(0, length - header - own))
+    numbers = int.from_bytes(tcp[4:8], "big"), int.from_bytes(tcp[8:12], "big")
+    return Segment(time, source, target, numbers[0], flags, bytes(tcp[own:]), max(0, length - header - own), numbers[1])

@@ -53,7 +53,7 @@ class Piece:
     def rows(self, limit: int) -> Iterator[FrameRow]:
         """Read it."""
         if self.origin.connection is None:
-            if _is_packets(self.path):
+            if is_packets(self.path):
                 return packet_rows(self.path, self.origin.file, self.end, limit)
             return log_rows(self.path, self.origin.file, self.end, limit)
         return part_rows(self.path, self.origin, self.start, self.end, limit)
@@ -155,7 +155,7 @@ def check_capture(text: str) -> None:
     defects = [f"{folder / row.origin.file}: {_defect(row)}" for row in rows]
     for piece in pieces if text else ():  # the recordings of this suite are as they are
         if piece.origin.connection is None:
-            found = packet_defect(piece.path) if _is_packets(piece.path) else _log_defect(piece)
+            found = packet_defect(piece.path) if is_packets(piece.path) else _log_defect(piece)
             defects += [f"{piece.path}: {found}"] * (found is not None)
     if defects:
         more = f" (and {len(defects) - 1} more)" if len(defects) > 1 else ""
@@ -182,7 +182,8 @@ def _is_whole(path: Path) -> bool:
     return path.name.endswith((*_LOG_ENDINGS, *_PACKET_ENDINGS)) and path.name != INDEX and path.is_file()
 
 
-def _is_packets(path: Path) -> bool:
+def is_packets(path: Path) -> bool:
+    """Tell whether a file is a capture of packets, by its name."""
     return path.name.endswith(_PACKET_ENDINGS)
 
 

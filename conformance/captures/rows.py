@@ -22,6 +22,7 @@ from typing import IO, Literal
 from refimpl.wire import DEFAULT_MAX_FRAME_SIZE, FrameDecoder, WireError, command_name, decode_frame
 
 Direction = Literal["client", "broker"]
+OTHER_SIDE: dict[Direction, Direction] = {"client": "broker", "broker": "client"}
 HEADER, TRUNCATED, REFUSED, CUT = "header", "truncated", "refused", "cut"
 SHRUNK, LOG, BAD_INDEX, MISSING, PACKETS = "shrunk", "log", "index", "missing", "packets"
 
@@ -90,6 +91,12 @@ class FrameRow:
 def defect_class(corrupt: str) -> str:
     """Return the class at the start of `corrupt`."""
     return corrupt.partition(":")[0]
+
+
+def looks_like(start: bytes) -> str:
+    """Return a remark about what a stream is that starts so, in parentheses behind a space; empty if that is not known."""
+    kind = next((name for magic, name in _FOREIGN.items() if start.startswith(magic)), None)
+    return "" if kind is None else f" (this looks like {kind})"
 
 
 def header_defect(header: bytes, limit: int) -> str | None:
@@ -226,9 +233,7 @@ class Stream:
         del self._pending[KEPT:]
 
     def _foreign(self) -> str:
-        start = bytes(self._pending[:_HEADER])
-        kind = next((name for magic, name in _FOREIGN.items() if start.startswith(magic)), None)
-        return f" (this looks like {kind})" if kind is not None and self._offset == 0 else ""
+        return looks_like(bytes(self._pending[:_HEADER])) if self._offset == 0 else ""
 
     def _expected(self) -> str:
         return f" of {_HEADER + int.from_bytes(self._pending[:_HEADER], 'big'):,}" if len(self._pending) >= _HEADER else ""

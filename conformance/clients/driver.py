@@ -9,6 +9,8 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,10 +18,11 @@ from types import TracebackType
 from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from conformance.clients.backdrop import Backdrop, Listener
 from conformance.targets.model import TargetError
-from conformance.targets.process import tail
+from conformance.targets.process import kill_marked, tail
 
 PROTOCOL: Final = 1
 LONGEST_LINE: Final = 1 << 20
@@ -28,6 +31,13 @@ START_SECONDS: Final = 60.0
 """Seconds for `hello`: some drivers start a virtual machine."""
 END_SECONDS: Final = 10.0
 """Seconds for `begin` and `end`, before --slow."""
+_EXIT_SECONDS: Final = 1.0
+"""Seconds between the end of what a driver prints and its own end."""
+_LONGEST_LOG: Final = 16 << 20
+"""Bytes of what drivers write to standard error that are kept, about: a full disk helps nobody."""
+_LOG_SECONDS: Final = 0.5
+_MARK: Final = "PULSAR_CONFORMANCE_DRIVER"
+"""Name in the environment of a driver, and of all that it starts."""
 
 
 class _Line(BaseModel):
@@ -98,9 +108,14 @@ class Driver:
         self._asked = 0
         self._pending: dict[int, asyncio.Future[Answer]] = {}
         self._on_event: Callable[[Said], None] | None = None
+        self._on_lost: Callable[[DriverError], None] | None = None
+        self._silent = False
         self._problem: str | None = None
-        self._process: asyncio.subprocess.Process | None = None
-        self._reader: asyncio.Task[None] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._requests: asyncio.WriteTransport | None = None
+        self._lines: asyncio.ReadTransport | None = None
+        self._following: list[asyncio.Task[None]] = []
+        self._mark = uuid.uuid4().hex
         self.hello: Hello
 
     async def __aenter__(self) -> Self:
@@ -109,40 +124,54 @@ class Driver:
         Raises:
             DriverError: It does not start, or does not say hello.
         """
-        try:
-            with self._log.open("ab") as errors:
-                self._process = await asyncio.create_subprocess_exec(
-                    *self._command,
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=errors,
-                    start_new_session=True,
-                    limit=LONGEST_LINE,
-                )
-        except OSError as error:
-            raise DriverError(f"the driver {self.name} can't be started: {error.strerror or error}: {self._command[0]}") from None
-        self._reader = asyncio.create_task(self._read())
+        await self._start()
         try:
             told = await self.request("hello", {"protocol": PROTOCOL}, START_SECONDS)
-            self.hello = Hello.model_validate(told.result)
-        except ValidationError as error:
-            await self.kill()
-            raise DriverError(f"the driver {self.name} says hello in another way: {_first(error)}") from None
+            self.hello = self._heard(told)
         except BaseException:
             await self.kill()
             raise
-        if self.hello.protocol != PROTOCOL:
-            await self.kill()
-            raise DriverError(f"the driver {self.name} speaks protocol {self.hello.protocol}; this suite speaks {PROTOCOL}")
         return self
+
+    async def _start(self) -> None:
+        try:
+            with self._log.open("ab") as errors:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    env={**os.environ, _MARK: self._mark},
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise DriverError(f"the driver {self.name} can't be started: {error.strerror or error}: {self._command[0]}") from None
+        loop = asyncio.get_running_loop()
+        lines = asyncio.StreamReader(LONGEST_LINE)
+        self._lines, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), self._process.stdout)
+        self._requests, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, self._process.stdin)
+        self._following = [loop.create_task(self._read(lines, self._process)), loop.create_task(self._keep_log_short())]
+
+    def _heard(self, told: Answer) -> Hello:
+        """Return what it says of itself, in the protocol of this suite: another one may have other words."""
+        if not told.ok:
+            raise DriverError(f"the driver {self.name} does not say hello: {told.error or told.unsupported or 'its answer is empty'}")
+        spoken = told.result.get("protocol") if isinstance(told.result, dict) else None
+        if isinstance(spoken, int) and spoken != PROTOCOL:
+            raise DriverError(f"the driver {self.name} speaks protocol {spoken}; this suite speaks {PROTOCOL}")
+        try:
+            return Hello.model_validate(told.result)
+        except ValidationError as error:
+            raise DriverError(f"the driver {self.name} says hello in another way: {_first(error)}") from None
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """End it."""
         await self.kill()
 
-    def listen(self, on_event: Callable[[Said], None] | None) -> None:
-        """Hand events to a function from now on; None: to nobody."""
+    def listen(self, on_event: Callable[[Said], None] | None, on_lost: Callable[[DriverError], None] | None = None) -> None:
+        """Hand events to one function from now on, and why it can't be used any more to another; None: to nobody."""
         self._on_event = on_event
+        self._on_lost = on_lost
 
     def backdrop(self, listener: Listener, config: Mapping[str, str]) -> Backdrop:
         """Return a backdrop that the client reaches; see `Backdrop` for the arguments."""
@@ -151,6 +180,8 @@ class Driver:
     @property
     def lost(self) -> str | None:
         """Return why it can't be used any more; None: it can."""
+        if self._problem is None and self._silent:
+            return f"the driver {self.name} can't be used: it has closed its standard output"
         return self._problem
 
     async def request(self, do: str, arguments: Mapping[str, Any], seconds: float) -> Answer:
@@ -190,47 +221,52 @@ class Driver:
         return self._process is not None
 
     def _write(self, line: str) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.write(line.encode() + b"\n")
+        assert self._requests is not None
+        self._requests.write(line.encode() + b"\n")
 
     async def kill(self) -> None:
-        """End the process and everything that it started."""
+        """End the process and everything that it started, whatever holds on to its pipes."""
         process, self._process = self._process, None
         if process is None:
             return
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-        if self._reader is not None:
-            self._reader.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._reader
-        if process.stdin is not None:
-            process.stdin.close()
+        await asyncio.to_thread(kill_marked, f"{_MARK}={self._mark}")
+        await asyncio.to_thread(process.wait)
+        for task in self._following:
+            task.cancel()
+        await asyncio.gather(*self._following, return_exceptions=True)
+        for pipe in (self._requests, self._lines):
+            if pipe is not None and not pipe.is_closing():  # else its other end has closed it
+                pipe.close()
         self._fail("it was ended")
 
-    async def _read(self) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        lines = self._process.stdout
+    async def _read(self, lines: asyncio.StreamReader, process: subprocess.Popen[bytes]) -> None:
         try:
             while line := await lines.readline():
                 self._take(line)
         except ValueError:
             self._fail(f"it printed a line of more than {LONGEST_LINE:,} bytes")
-        except ValidationError as error:
-            self._fail(f"it printed a line that is not of the protocol: {_first(error)}")
         else:
-            self._fail(f"it has ended{self._last_words()}")
+            self._silent = True
+            self._fail(f"{await asyncio.to_thread(_how_ended, process)}{self._last_words()}")
+
+    async def _keep_log_short(self) -> None:
+        while True:
+            await asyncio.sleep(_LOG_SECONDS)
+            if self._log.stat().st_size > _LONGEST_LOG:
+                os.truncate(self._log, 0)
 
     def _take(self, line: bytes) -> None:
         try:
-            told = json.loads(line)
+            told = from_json(line, allow_inf_nan=False)
         except ValueError:
             self._fail(f"it printed a line that is not JSON: {line[:200]!r}")
             return
-        self._take_told(told)
+        try:
+            self._take_told(told)
+        except ValidationError as error:
+            self._fail(f"it printed a line that is not of the protocol: {_first(error)}")
 
     def _take_told(self, told: Any) -> None:
         if isinstance(told, dict) and "event" in told:
@@ -249,6 +285,8 @@ class Driver:
     def _fail(self, why: str) -> None:
         if self._problem is None:
             self._problem = f"the driver {self.name} can't be used: {why}"
+            if self._on_lost is not None:
+                self._on_lost(DriverError(self._problem))
         for waiting in self._pending.values():
             if not waiting.done():
                 waiting.set_exception(DriverError(self._problem))
@@ -258,6 +296,15 @@ class Driver:
     def _last_words(self) -> str:
         words = tail(self._log)
         return f"; its log ends with\n{words}" if words else ""
+
+
+def _how_ended(process: subprocess.Popen[bytes]) -> str:
+    """Say what became of a process that prints nothing more."""
+    try:
+        code = process.wait(_EXIT_SECONDS)
+    except subprocess.TimeoutExpired:
+        return "it has closed its standard output"
+    return f"it has ended with exit code {code}" if code >= 0 else f"it has ended by {signal.Signals(-code).name}"
 
 
 def _first(error: ValidationError) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -113,11 +112,11 @@ def parse_client(text: str) -> ClientTarget:
             f"{text!r} is no client that the suite knows{did_you_mean(meant, list(KNOWN))}",
             hint=f"known are {', '.join(PREFIX + name for name in KNOWN)}; for another driver give a path: {PREFIX}./my-driver",
         )
-    program = shutil.which(str(Path(meant).expanduser()))
-    if program is None:
-        reason = "is not executable" if os.path.exists(meant) else "does not exist"
+    program = Path(meant).expanduser()
+    if not (program.is_file() and os.access(program, os.X_OK)):
+        reason = "is a folder" if program.is_dir() else "is not executable" if program.exists() else "does not exist"
         raise TargetError(f"{text}: the driver {reason}", hint="a driver is a program that reads and writes JSON lines")
-    return ClientTarget(f"{PREFIX}{Path(meant).name}", [str(Path(program).resolve())])
+    return ClientTarget(f"{PREFIX}{program.name}", [str(program.absolute())])
 
 
 def _known(name: str) -> ClientTarget:

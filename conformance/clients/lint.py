@@ -25,6 +25,8 @@ NEEDED = ("begin", "end", "producer", "send", "consumer", "acknowledge", "close"
 _TOPIC = "persistent://public/default/lint"
 _MESSAGE = {"consumer": str, "message": str, "topic": str, "text": str, "properties": dict, "redelivered": int}
 _SECONDS = 10.0
+_EVENTS = 1000
+"""Events that are kept: who prints more floods, and says nothing that is asked for here."""
 _HELD_UP = 1.0
 """Seconds that the backdrop takes for one answer, to see whether the driver does something else meanwhile."""
 
@@ -89,13 +91,13 @@ async def _examine(driver: Driver, findings: list[Finding]) -> None:
 
 async def _conversation(driver: Driver, findings: list[Finding], time: str) -> None:
     """Let the client do something with a backdrop of its own; the second time shows that nothing is left of the first."""
-    listener, events = _Listener(), asyncio.Queue[Said]()
+    listener, events = _Listener(), asyncio.Queue[Said](_EVENTS)
 
     async def check(what: str, verb: str, arguments: Mapping[str, Any], good: Callable[[Answer], bool] = lambda told: told.ok) -> None:
         answer = await driver.request(verb, arguments, _SECONDS)
         findings.append(Finding(good(answer), f"{what} ({time} case){'' if good(answer) else _but(answer)}"))
 
-    driver.listen(events.put_nowait)
+    driver.listen(lambda said: None if events.full() else events.put_nowait(said))
     async with driver.backdrop(listener, {}) as backdrop:
         await check("begin", "begin", {"service_url": backdrop.service_url})
         await check("a consumer", "consumer", {"name": "c", "topic": _TOPIC, "subscription": "s"})

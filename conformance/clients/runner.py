@@ -33,7 +33,7 @@ from conformance.running.units import Unit
 from conformance.suite import Suite
 from conformance.targets.model import Endpoint, TargetError
 
-_IN_A_RUN: Final = 256 << 20
+_IN_A_RUN: Final = 512 << 20
 """Bytes that the log of a run may hold."""
 _LOST_DRIVERS: Final = 5
 """Drivers that may be lost, one after the other, before a run gives up."""

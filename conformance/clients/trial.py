@@ -14,10 +14,18 @@ from conformance.engine.client_steps import BACKDROP, CLIENT, DRIVER, RESULT, US
 from conformance.engine.machine import LINK
 from conformance.engine.program import Program
 from conformance.engine.values import Value, resolve, variables_of
+from conformance.running.connection import IN_ONE_CONVERSATION
 from conformance.running.conversation import Surroundings, TrialRunner
 from conformance.targets.admin import AdminClient
 from conformance.targets.model import TargetError
 from refimpl.wire import Frame
+
+_RECORD = 1024
+"""Bytes that a frame or event counts for besides its own: what its record takes."""
+FLOOD = (
+    f"the client or its driver floods: more than {IN_ONE_CONVERSATION >> 20} MB, "
+    f"or {IN_ONE_CONVERSATION // _RECORD:,} frames and events, in one conversation"
+)
 
 
 class NotOffered(TargetError):
@@ -52,7 +60,7 @@ class ClientTrial(TrialRunner):
                 for name in namespaces:
                     await admin.call("create_namespace", {"namespace": name})
                 self._around = replace(self._around, endpoint=endpoint, admin=admin)
-                self._driver.listen(self.said)
+                self._driver.listen(self.said, self._give_way)
                 try:
                     await self._begin(backdrop.service_url)
                     await self.run()
@@ -61,6 +69,11 @@ class ClientTrial(TrialRunner):
                 finally:
                     self._driver.listen(None)
                     await self._end()
+
+    async def _converse(self) -> None:
+        await super()._converse()
+        if self._driver.lost is not None:
+            raise DriverError(self._driver.lost)
 
     async def _begin(self, url: str) -> None:
         answer = await self._driver.request("begin", {"service_url": url}, END_SECONDS * self._around.slow)
@@ -76,7 +89,8 @@ class ClientTrial(TrialRunner):
 
     def opened(self, link: int) -> None:
         """Log a connection of the client."""
-        self._log(log.Opened, at=CLIENT, link=link)
+        if self._room(0):
+            self._log(log.Opened, at=CLIENT, link=link)
 
     def frame(self, link: int, frame: Frame) -> None:
         """Log a frame of the client."""
@@ -90,11 +104,13 @@ class ClientTrial(TrialRunner):
 
     def garbage(self, link: int, data: bytes, reason: str) -> None:  # noqa: ARG002
         """Log bytes of the client that are no frame."""
-        self._log(log.Garbage, at=CLIENT, data=data.hex(), reason=reason)
+        if self._room(len(data)):
+            self._log(log.Garbage, at=CLIENT, data=data.hex(), reason=reason)
 
     def closed(self, link: int, how: Literal["fin", "rst"]) -> None:
         """Log the end of a connection by the client."""
-        self._log(log.Closed, at=CLIENT, how=how, link=link)
+        if self._room(0):
+            self._log(log.Closed, at=CLIENT, how=how, link=link)
 
     def said(self, said: Said) -> None:
         """Log an event of the driver."""
@@ -103,9 +119,10 @@ class ClientTrial(TrialRunner):
 
     def _room(self, size: int) -> bool:
         """Return whether the log has room for so many bytes more; a client or driver that sends more floods it."""
-        if self._allowance.take(size):
+        if self._allowance.take(size + _RECORD):
             return True
-        self._flooded()
+        self._stuck = self._stuck or TargetError(FLOOD)
+        self._changed.set()
         return False
 
     async def _send(self, step: str, action: Send, variables: Mapping[str, Value]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import ssl
 import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -26,10 +27,33 @@ from conformance.proxy import Passed, Proxy, Watcher, proxying
 from conformance.report.listing import breach_text, frame_text, line
 from conformance.targets.inputs import check_service_url, existing_pem_file
 from conformance.targets.model import Endpoint, TargetError
+from refimpl.broker import Configuration
 from refimpl.net.faults import Switch, field_of, read_switch
+from refimpl.net.tls import server_context
 
 FLUSH_SECONDS = 0.5
 """Seconds after which what was recorded is written."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """What TLS needs, on the side of the broker and on that of the clients; None: nothing.
+
+    Attributes:
+        trust: PEM file of the authorities to trust.
+        hostname: The name that the broker's certificate has to carry.
+        certificate: PEM file of the certificate that the broker is shown.
+        key: PEM file of its key.
+        listen_certificate: PEM file of the certificate that clients are shown.
+        listen_key: PEM file of its key.
+    """
+
+    trust: Path | None = None
+    hostname: str | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    listen_certificate: Path | None = None
+    listen_key: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -44,6 +68,7 @@ class Asked:
         faults: Harm that is done.
         record: Folder of the recording.
         judged: Whether the monitors judge what passes.
+        tls: The TLS context for clients; None: they come with plain TCP.
     """
 
     to: Endpoint
@@ -53,6 +78,7 @@ class Asked:
     faults: Sequence[Switch]
     record: Path | None
     judged: bool
+    tls: ssl.SSLContext | None = None
 
 
 def asked_or_stop(
@@ -63,24 +89,58 @@ def asked_or_stop(
     record: Path | None,
     *,
     allow_hosts: Sequence[str],
-    tls_trust_certs: Path | None,
+    files: Files,
     quiet: bool,
     judged: bool,
 ) -> Asked:
     """Check what was asked for; what can't be is one line and the end."""
     try:
         check_service_url(to, "--to")
-        trust = existing_pem_file(tls_trust_certs, "trust") if tls_trust_certs else None
-        endpoint = Endpoint(name=to, service_url=to.rstrip("/"), tls_trust_certs=trust, allow_hosts=tuple(allow_hosts))
-        if endpoint.tls:
-            endpoint.ssl_context()
+        endpoint = _endpoint(to, files, allow_hosts)
+        tls = _for_clients(files)
     except TargetError as error:
         stop(EXIT_USAGE, str(error))
     host, port = _address(listen)
     if port and (host, port) == (endpoint.host, endpoint.port):
         stop(EXIT_USAGE, f"--listen {listen} is the address of the broker itself: choose another port, or 0 for a free one")
     shown = () if quiet else commands_or_stop(commands)
-    return Asked(endpoint, host, port, shown, [_fault(text) for text in faults], record, judged)
+    return Asked(endpoint, host, port, shown, [_fault(text) for text in faults], record, judged, tls)
+
+
+def _endpoint(to: str, files: Files, allow_hosts: Sequence[str]) -> Endpoint:
+    """Return the broker; TargetError if it can't be reached with these files."""
+    endpoint = Endpoint(
+        name=to,
+        service_url=to.rstrip("/"),
+        tls_trust_certs=existing_pem_file(files.trust, "trust") if files.trust else None,
+        tls_hostname=files.hostname,
+        tls_certificate=existing_pem_file(files.certificate, "certificate") if files.certificate else None,
+        tls_key=existing_pem_file(files.key, "key") if files.key else None,
+        allow_hosts=tuple(allow_hosts),
+    )
+    if endpoint.tls:
+        endpoint.ssl_context()
+    elif any((files.trust, files.hostname, files.certificate, files.key)):
+        raise TargetError(f"--to {to} is plain TCP, and the --tls-* options are for TLS", hint="TLS is pulsar+ssl://HOST:PORT")
+    if files.key and not files.certificate:
+        raise TargetError("--tls-key is the key of a certificate", hint="name it with --tls-certificate")
+    return endpoint
+
+
+def _for_clients(files: Files) -> ssl.SSLContext | None:
+    """Return the TLS context for clients; TargetError if certificate and key can't be used."""
+    if files.listen_certificate is None:
+        if files.listen_key is not None:
+            raise TargetError("--listen-key is the key of a certificate", hint="name it with --listen-certificate")
+        return None
+    certificate, key = existing_pem_file(files.listen_certificate, "certificate"), files.listen_key
+    settings = {"tlsCertificateFilePath": str(certificate), "tlsKeyFilePath": str(existing_pem_file(key, "key") if key else certificate)}
+    try:
+        return server_context(Configuration.from_settings(settings))
+    except ValueError:
+        names = " and ".join(str(one) for one in (certificate, key) if one is not None)
+        hint = "a certificate and its private key in PEM, the key without a password"
+        raise TargetError(f"--listen-certificate: {names} can't be used", hint=hint) from None
 
 
 def commands_or_stop(names: Sequence[str]) -> frozenset[str] | None:
@@ -273,7 +333,7 @@ async def _proxy(asked: Asked) -> tuple[str | None, int]:
     recorder = Recorder(Recording(asked.record, asked.to.service_url)) if asked.record is not None else None
     judging = Judging(listing) if asked.judged else None
     watchers = [listing, counting, *(one for one in (recorder, judging) if one is not None)]
-    async with proxying(asked.to, watchers, asked.faults, host=asked.host, port=asked.port) as running:
+    async with proxying(asked.to, watchers, asked.faults, host=asked.host, port=asked.port, tls=asked.tls) as running:
         print(json.dumps({"service_url": running.service_url, "to": asked.to.service_url, "pid": os.getpid()}), flush=True)
         waiting = {asyncio.ensure_future(one.wait()) for one in (ended, listing.broken)}
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

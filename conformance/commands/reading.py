@@ -22,7 +22,8 @@ from conformance.captures import (
     find_pieces,
     unread_files,
 )
-from conformance.captures.rows import BAD_INDEX, LOG, MISSING, PACKETS
+from conformance.captures.places import is_packets
+from conformance.captures.rows import BAD_INDEX, LOG, MISSING, OTHER_SIDE, PACKETS, Direction
 from conformance.captures.times import times_of
 from conformance.commands.overhearing import Judge
 from conformance.commands.proxying import commands_or_stop
@@ -32,6 +33,7 @@ from conformance.monitors import Breach
 from conformance.report.listing import breach_text, frame_text, line
 from refimpl.wire import decode_frame
 
+Limits = dict[tuple[str, str], dict[Direction, int]]
 UNREADABLE = frozenset({LOG, BAD_INDEX, MISSING, PACKETS})
 """What is wrong with a file as a whole; all else is about bytes of a connection, which a capture may well lack."""
 
@@ -57,7 +59,7 @@ def read(file: Path, commands: Sequence[str], *, judged: bool) -> None:
         stop(EXIT_USAGE, f"{error.filename or file}: {error.strerror}")
     if judged:
         _check_order(pieces)
-    lister = _Lister(shown, judged=judged)
+    lister = _Lister(shown, _whole_until(pieces) if judged else {}, judged=judged)
     for row in defects:
         lister.take("", row)
     for source, row in rows_of(pieces):
@@ -76,6 +78,39 @@ def _check_order(pieces: Iterable[Piece]) -> None:
     for piece in pieces:
         if piece.origin.connection is not None and not times_of(piece.path).is_file():
             stop(EXIT_USAGE, f"{piece.path}: can't be judged: when its bytes came was not noted in {times_of(piece.path).name}")
+
+
+def _whole_until(pieces: Iterable[Piece]) -> Limits:
+    """Find where connections in captures of packets begin to lack something.
+
+    What follows a lost packet waits for it, so that frames of the other side come before it, and answer what nobody has asked.
+
+    Returns:
+        By source and connection: how many frames of a direction come before that. Of a connection of which one side is lacking, none do.
+    """
+    whole: Limits = {}
+    for piece in pieces:
+        if piece.origin.connection is not None or not is_packets(piece.path):
+            continue
+        frames: Counter[tuple[str, Direction]] = Counter()
+        latest: dict[str, float] = {}
+        limits: Limits = {}
+        for row in piece.rows(MAX_FRAME_SIZE):
+            connection, direction = row.origin.connection, row.origin.direction
+            if connection is None or direction is None:
+                continue
+            time = latest.get(connection, -math.inf) if row.time is None else row.time
+            late = time < latest.get(connection, -math.inf) and not frames[connection, direction]  # the capture has not the beginning
+            latest[connection] = max(time, latest.get(connection, time))
+            if late or row.corrupt is not None:
+                limits.setdefault((_source(piece), connection), {}).setdefault(direction, frames[connection, direction])
+            if row.corrupt is None:
+                frames[connection, direction] += 1
+        for connection, direction in frames:
+            if not frames[connection, OTHER_SIDE[direction]]:
+                limits.setdefault((_source(piece), connection), {})[direction] = 0
+        whole |= limits
+    return whole
 
 
 def rows_of(pieces: Iterable[Piece]) -> Iterator[tuple[str, FrameRow]]:
@@ -115,14 +150,20 @@ def _source(piece: Piece) -> str:
 class _Lister:
     """Prints rows.
 
+    Args:
+        commands: The commands that are listed; None: all.
+        whole: How many frames of a direction come before its connection lacks something, where it does.
+        judged: Whether the rows are judged.
+
     Attributes:
         judge: What judges them, if they are judged.
         unreadable: What is wrong with a file as a whole, if something is.
     """
 
-    def __init__(self, commands: frozenset[str] | None, *, judged: bool) -> None:
+    def __init__(self, commands: frozenset[str] | None, whole: Limits, *, judged: bool) -> None:
         self.judge = Judge(self._breach) if judged else None
         self._commands = commands
+        self._left = whole
         self._numbers: dict[tuple[str, str], int] = {}
         self._first: float | None = None
         self._frames = 0
@@ -156,7 +197,18 @@ class _Lister:
         if time is None:
             self.judge.gap(source, row.origin.connection)
         else:
+            self._note_what_lacks(self.judge, (source, row.origin.connection), row.origin.direction)
             self.judge.frame(source, row.origin.connection, row.origin.direction, decode_frame(row.data), time)
+
+    def _note_what_lacks(self, judge: Judge, connection: tuple[str, str], direction: Direction) -> None:
+        """From where a connection lacks something, let each frame be judged by what it says by itself."""
+        left = self._left.get(connection)
+        if left is None:
+            return
+        if 0 in left.values():
+            judge.gap(*connection)
+        elif direction in left:
+            left[direction] -= 1
 
     def _breach(self, source: str, breach: Breach) -> None:
         print(line(breach.time, self._numbers[source, breach.connection], breach.side, breach_text(breach.clause, breach.text)))

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from conformance.engine import log
 from conformance.engine.diagnosis import Diagnosis, diagnose
+from conformance.engine.earned import untrue
 from conformance.engine.machine import Machine, MachineError, State, Taken
 from conformance.engine.matching import match_frame, see
 from conformance.engine.model import Level, Transcript
@@ -143,7 +144,12 @@ def resume(program: Program, machine: Machine, events: Iterable[log.Event], tria
         levels: The level of every clause.
     """
     outcome = _resumed(program, machine, events, trial_log, levels)
-    return _with_monitors(outcome, trial_log, levels) if program.role == "client" else outcome
+    if program.role != "client":
+        return outcome
+    lie = None if outcome.verdict in (Verdict.FAIL, Verdict.ERROR) else untrue(trial_log.events)
+    if lie is not None:
+        return _error(program, trial_log, Diagnosis("harness", lie), _furthest(machine))
+    return _with_monitors(outcome, trial_log, levels)
 
 
 def _resumed(program: Program, machine: Machine, events: Iterable[log.Event], trial_log: TrialLog, levels: Mapping[str, Level]) -> Outcome:

@@ -43,7 +43,7 @@ LEADING = frozenset(_PLACES)
 """The commands of a broker that have addresses."""
 
 
-def lead_back(command: BaseCommand, lead: Callable[[str, bool], str | None], *, tls: bool) -> bool:
+def lead_back(command: BaseCommand, lead: Callable[[str, bool], str | None], *, tls: bool, to_tls: bool = False) -> bool:
     """Change the addresses in a command of a broker.
 
     Args:
@@ -51,6 +51,7 @@ def lead_back(command: BaseCommand, lead: Callable[[str, bool], str | None], *, 
         lead: Takes the address of a broker, and whether clients reach it through the service URL; gives the address of the proxy that leads
             there, or None: the address stays.
         tls: Whether the proxy goes to brokers with TLS.
+        to_tls: Whether clients come to the proxy with TLS.
 
     Returns:
         Whether something was changed.
@@ -65,8 +66,10 @@ def lead_back(command: BaseCommand, lead: Callable[[str, bool], str | None], *, 
         address = lead(url, proxied) if url else None
         if address is None:
             continue
-        setattr(holder, field, address)
-        holder.ClearField(of_tls)
+        setattr(holder, of_tls if to_tls else field, address)
+        holder.ClearField(field if to_tls else of_tls)
+        if not holder.IsInitialized():  # where the plain address is required
+            setattr(holder, field, "")
         if proxied:
             message.proxy_through_service_url = False
         changed = True

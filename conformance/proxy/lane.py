@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from conformance.captures.rows import MAX_FRAME_SIZE, Direction
+from conformance.captures.rows import MAX_FRAME_SIZE, Direction, looks_like
 from conformance.proxy.watching import Passed
 from refimpl.net.faults import Switch
 from refimpl.wire import TYPE_BY_FIELD, WireError, command_name, decode_frame
@@ -162,6 +162,8 @@ class Lane:
         if not 4 <= total <= MAX_FRAME_SIZE - 4:
             self._opaque = True
             reason = f"a frame of {total + 4:,} bytes" if total >= 4 else f"total size {total} leaves no room for the command size"
+            if not self.frames:
+                reason += looks_like(data[place : place + _HEADER])
             self._relay.note(f"{arrow(self.direction)} no frame, passed on as it is, with all that follows: {reason}", unseen=True)
             return 0
         if there < min(_TYPE_KNOWN, total + 4):

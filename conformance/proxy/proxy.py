@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
@@ -34,6 +35,7 @@ class Proxy:
         watchers: What follows the conversations.
         faults: Harm that is done.
         changes: By field of the command, what becomes of it. It may be changed at any time by somebody who takes whole frames.
+        tls: The TLS context for clients; None: they come with plain TCP.
 
     Attributes:
         service_url: What clients are given.
@@ -43,7 +45,12 @@ class Proxy:
     """
 
     def __init__(
-        self, to: Endpoint, watchers: Sequence[Watcher] = (), faults: Sequence[Switch] = (), changes: dict[str, Change] | None = None
+        self,
+        to: Endpoint,
+        watchers: Sequence[Watcher] = (),
+        faults: Sequence[Switch] = (),
+        changes: dict[str, Change] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.to = to
         self.watchers = list(watchers)
@@ -53,6 +60,7 @@ class Proxy:
             self.faults.add(fault)
         self.collected = Collected()
         self.service_url = ""
+        self._tls = tls
         self.connections = 0
         self.frames: dict[Direction, int] = {"client": 0, "broker": 0}
         self.size: dict[Direction, int] = {"client": 0, "broker": 0}
@@ -81,7 +89,7 @@ class Proxy:
         self._host = host
         bound = self._listen(port, self.to)
         self._ports[_key(self.to)] = bound
-        self.service_url = _url(host, bound)
+        self.service_url = self._url(host, bound)
 
     def now(self) -> float:
         """Return the seconds since the proxy was opened."""
@@ -118,7 +126,15 @@ class Proxy:
 
     def lead_back(self, command: BaseCommand, host: str) -> bool:
         """Change the addresses in a command so that they lead to the proxy, at the host where a client has found it."""
-        return lead_back(command, lambda url, proxied: self._lead(url, host, proxied=proxied), tls=self.to.tls)
+        to_tls = self._tls is not None
+        return lead_back(command, lambda url, proxied: self._lead(url, host, proxied=proxied), tls=self.to.tls, to_tls=to_tls)
+
+    def enter(self, relay: Relay) -> int:
+        """Take note that a client has come, with TLS after its handshake; return the number of the connection."""
+        self.connections += 1
+        self._relays.add(relay)
+        self._all_over.clear()
+        return self.connections
 
     def forget(self, relay: Relay) -> None:
         """Take note that a connection is over."""
@@ -132,11 +148,10 @@ class Proxy:
     def _accepted(self, broker: Endpoint) -> asyncio.BaseProtocol:
         if self.refusing:
             return _Refused()
-        self.connections += 1
-        relay = Relay(self.connections, broker, self)
-        self._relays.add(relay)
-        self._all_over.clear()
-        return relay.sides["client"]
+        return Relay(broker, self).sides["client"]
+
+    def _failed(self, error: BaseException) -> None:
+        self._note(f"a client did not come through the TLS handshake: {getattr(error, 'reason', None) or error or 'it ended'}")
 
     def _listen(self, port: int, broker: Endpoint) -> int:
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
@@ -145,7 +160,7 @@ class Proxy:
         except OSError as error:
             raise OSError(error.errno, os.strerror(error.errno) if error.errno else str(error), f"{self._host}:{port}") from None
         bound = int(listening.getsockname()[1])
-        self._listeners[bound] = Listener(listening, lambda: self._accepted(broker))
+        self._listeners[bound] = Listener(listening, lambda: self._accepted(broker), self._tls, failed=self._failed if self._tls else None)
         return bound
 
     def _lead(self, url: str, host: str, *, proxied: bool) -> str | None:
@@ -158,7 +173,7 @@ class Proxy:
             self._leave(url, str(error))
             return None
         if key in self._ports:
-            return _url(host, self._ports[key]) if not proxied or key == _key(self.to) else None
+            return self._url(host, self._ports[key]) if not proxied or key == _key(self.to) else None
         if proxied or (key[1] in self._listeners and _alike(key[0]) == _alike(self._host)):
             return None
         if not self.to.allows(url):
@@ -172,8 +187,12 @@ class Proxy:
         except OSError as error:
             self._leave(url, f"clients are led away; there is no port for it: {error.strerror}")
             return None
-        self._note(f"{_url(host, self._ports[key])} leads to {url}")
-        return _url(host, self._ports[key])
+        self._note(f"{self._url(host, self._ports[key])} leads to {url}")
+        return self._url(host, self._ports[key])
+
+    def _url(self, host: str, port: int) -> str:
+        scheme = "pulsar" if self._tls is None else "pulsar+ssl"
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     def _leave(self, url: str, reason: str) -> None:
         if url not in self._told and len(self._told) < MOST_BROKERS:
@@ -203,13 +222,14 @@ async def proxying(
     *,
     host: str = "127.0.0.1",
     port: int = 0,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Proxy]:
     """Run a proxy for the length of a block; see `Proxy`.
 
     Raises:
         OSError: The address can't be listened on; `filename` names it.
     """
-    proxy = Proxy(to, watchers, faults, changes)
+    proxy = Proxy(to, watchers, faults, changes, tls)
     proxy.listen(host, port)
     try:
         yield proxy
@@ -224,7 +244,3 @@ def _alike(host: str) -> str:
 
 def _key(broker: Endpoint) -> tuple[str, int]:
     return _alike(broker.host), broker.port
-
-
-def _url(host: str, port: int) -> str:
-    return f"pulsar://[{host}]:{port}" if ":" in host else f"pulsar://{host}:{port}"

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from conformance.captures.rows import Direction
+from conformance.captures.rows import OTHER_SIDE, Direction
 from conformance.proxy.addresses import LEADING
 from conformance.proxy.lane import HELD, Lane
 from conformance.proxy.watching import Passed
@@ -31,7 +31,6 @@ BUFFERED = 256 * 1024
 """Bytes that wait for a peer that does not read, before the other side is no longer read."""
 TURN = 64 * 1024
 """Bytes of one side that are passed on before others have their turn."""
-_OTHER: dict[Direction, Direction] = {"client": "broker", "broker": "client"}
 
 Change = Callable[[BaseCommand], BaseCommand | None]
 """What becomes of a command; None: it is dropped."""
@@ -53,7 +52,7 @@ class Side(asyncio.BufferedProtocol):
         self.ended = False
         self.lost = False
         self._closing = False
-        self._buffer = bytearray(TURN)
+        self._buffer = memoryview(bytearray(TURN))  # TLS cuts it, which must not copy
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -61,13 +60,13 @@ class Side(asyncio.BufferedProtocol):
         self.transport.set_write_buffer_limits(high=BUFFERED)
         self._relay.made(self._direction)
 
-    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Return where the next bytes go."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Pass bytes on."""
-        self._relay.received(self._direction, bytes(memoryview(self._buffer)[:nbytes]))
+        self._relay.received(self._direction, bytes(self._buffer[:nbytes]))
 
     def eof_received(self) -> bool:
         """Pass the end on; this side may still be written to, unless that has ended before."""
@@ -134,13 +133,15 @@ class Relay:
     """One connection.
 
     Args:
-        number: Its number, from 1.
         broker: Where it leads.
         proxy: The proxy.
+
+    Attributes:
+        number: Its number, from 1, once the client is there.
     """
 
-    def __init__(self, number: int, broker: Endpoint, proxy: Proxy) -> None:
-        self.number = number
+    def __init__(self, broker: Endpoint, proxy: Proxy) -> None:
+        self.number = 0
         self._endpoint = broker
         self.proxy = proxy
         self._host = ""
@@ -161,6 +162,7 @@ class Relay:
             return
         transport = self.sides["client"].transport
         assert transport is not None
+        self.number = self.proxy.enter(self)
         transport.pause_reading()
         self._host = str((transport.get_extra_info("sockname") or ("",))[0])
         peer = transport.get_extra_info("peername") or ("", "")
@@ -178,17 +180,17 @@ class Relay:
         """Pass the end of one side on."""
         for watcher in self.proxy.watchers:
             watcher.ended(self.number, direction, self.proxy.now())
-        self.lanes[direction].end(self.sides[_OTHER[direction]].write_eof)
+        self.lanes[direction].end(self.sides[OTHER_SIDE[direction]].write_eof)
 
     def lost(self, direction: Direction, *, told: bool) -> None:
         """End the other side behind what is on its way there; forget the connection when both are lost."""
-        other = self.sides[_OTHER[direction]]
+        other = self.sides[OTHER_SIDE[direction]]
         if not told and not self._cut:
             for watcher in self.proxy.watchers:
                 watcher.ended(self.number, direction, self.proxy.now())
         if not other.lost and not self._cut:
             self.lanes[direction].end(other.close)
-            self.lanes[_OTHER[direction]].close()
+            self.lanes[OTHER_SIDE[direction]].close()
         if direction == "client" and self._connecting is not None:
             self._connecting.cancel()
         if all(side.lost or side.transport is None for side in self.sides.values()):
@@ -213,7 +215,7 @@ class Relay:
 
     def write(self, direction: Direction, data: bytes | memoryview) -> None:
         """Send bytes in a direction."""
-        if self.sides[_OTHER[direction]].write(data) and direction == "broker":
+        if self.sides[OTHER_SIDE[direction]].write(data) and direction == "broker":
             self._record(direction, data)
 
     def refuse(self, frame: Frame, switch: Switch) -> None:
@@ -247,7 +249,7 @@ class Relay:
     def balance(self) -> None:
         """Read from each side as long as the other one takes it."""
         for direction, side in self.sides.items():
-            other = self.sides[_OTHER[direction]]
+            other = self.sides[OTHER_SIDE[direction]]
             side.read(other.transport is not None and other.writable and self.lanes[direction].held < HELD)
 
     def abort(self) -> None:

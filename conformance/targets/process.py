@@ -74,6 +74,18 @@ def tail(log: Path, count: int = _LOG_TAIL_LINES) -> str:
     return "\n".join(f"  {line}" for line in lines) or "  (the log is empty)"
 
 
+def kill_marked(mark: str) -> None:
+    """Kill all processes with a mark in their environment, wherever they have gone since they got it. Without /proc it finds none.
+
+    Args:
+        mark: NAME=VALUE.
+    """
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in environment.read_bytes().split(b"\0"):
+                os.kill(int(environment.parent.name), signal.SIGKILL)
+
+
 @contextlib.asynccontextmanager
 async def supervised(
     command: Sequence[str],

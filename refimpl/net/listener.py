@@ -65,6 +65,7 @@ class Listener:
         protocol: Makes the protocol of a connection.
         tls: The TLS context; None: plain TCP.
         room: Where its connections count; the caller tells their end, unless they end during their TLS handshake. None: nowhere.
+        failed: Hears why a TLS handshake failed.
     """
 
     def __init__(
@@ -73,12 +74,14 @@ class Listener:
         protocol: Callable[[], asyncio.BaseProtocol],
         tls: ssl.SSLContext | None = None,
         room: Room | None = None,
+        failed: Callable[[BaseException], None] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listening = listening
         self._protocol = protocol
         self._tls = tls
         self._room = room or Room(0)
+        self._failed = failed
         self._closed = False
         self._opening: set[asyncio.Task[object]] = set()
         self._spare = os.open(os.devnull, os.O_RDONLY)
@@ -127,8 +130,11 @@ class Listener:
 
     def _opened(self, task: asyncio.Task[object]) -> None:
         self._opening.discard(task)
-        if task.cancelled() or task.exception():  # a TLS handshake that failed is of no further interest
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled() or error is not None:
             self._room.leave()
+        if error is not None and self._failed is not None:
+            self._failed(error)
 
     def _refuse(self) -> None:
         """Drop the next connection; if even that is impossible, pause."""

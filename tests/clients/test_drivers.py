@@ -1,12 +1,14 @@
 """A driver that hangs, lies, floods, ends or prints something else: a refusal that says why, or a verdict, and never PASS."""
 
 import asyncio
+import os
+import select
 import sys
 from pathlib import Path
 
 import pytest
 
-from conformance.clients.driver import DriverError
+from conformance.clients.driver import Driver, DriverError
 from conformance.clients.known import ClientTarget, parse_client
 from conformance.clients.lint import lint
 from conformance.clients.runner import run_clients
@@ -15,27 +17,44 @@ from conformance.engine.verdict import Verdict
 from conformance.judging.results import judge_log
 from conformance.running.runner import Options, Silent
 from conformance.suite import Suite
+from conformance.targets.model import TargetError
 
 BAD_DRIVER = Path(__file__).parents[1] / "fakes" / "bad_driver.py"
 CASE = "core/client/permits"
+SILENT_CASES = ["core/client/producer-closed", "core/client/highest-sequence", "pip145/client/closes", "pip191/client/refused*"]
+"""What these look for is that something does not come, or that the client refuses."""
 
 
 def judge(suite: Suite, *way: str) -> Result:
     """Run one case with a driver that is bad in a way, and return its result."""
-    target = ClientTarget("client:bad", [sys.executable, str(BAD_DRIVER), *way])
-    run, stopped = asyncio.run(run_clients(suite, target, Options(select=[CASE], seed=1, slow=0.3), lambda _: None, Silent()))
-    assert stopped is None
-    [result] = judge_log(suite, run).results
+    [result] = judged(suite, [CASE], *way)
     return result
+
+
+def judged(suite: Suite, cases: list[str], *way: str, slow: float = 0.3) -> list[Result]:
+    """Run cases with a driver that is bad in a way, and return their results."""
+    target = ClientTarget("client:bad", [sys.executable, str(BAD_DRIVER), *way])
+    run, stopped = asyncio.run(run_clients(suite, target, Options(select=cases, seed=1, slow=slow), lambda _: None, Silent()))
+    assert stopped is None
+    return list(judge_log(suite, run).results)
 
 
 @pytest.mark.parametrize(
     ("way", "words"),
     [
-        ("crashes", "it has ended; its log ends with\n  no memory left"),
+        ("crashes", "it has ended with exit code 3; its log ends with\n  no memory left"),
         ("garbage", "it printed a line that is not JSON: b'Connected to the broker!"),
         ("endless", "it printed a line of more than 1,048,576 bytes"),
         ("another id", "it answers request 1003, which nobody asked"),
+        ("not UTF-8", "it printed a line that is not JSON"),
+        ("half a character", "it printed a line that is not JSON"),
+        ("deep", "it printed a line that is not JSON"),
+        ("deep detail", "it printed a line that is not JSON"),
+        ("not a number", "it printed a line that is not JSON"),
+        ("too many digits", "it printed a line that is not JSON"),
+        ("half a line", "it printed a line that is not JSON"),
+        ("a list", "it printed a line that is not of the protocol"),
+        ("closes its output", "it has closed its standard output"),
     ],
 )
 def test_a_driver_that_breaks_its_protocol_is_an_error_of_the_harness(suite: Suite, way: str, words: str) -> None:
@@ -44,9 +63,46 @@ def test_a_driver_that_breaks_its_protocol_is_an_error_of_the_harness(suite: Sui
     assert words in str(result.observed) + result.diagnosis + result.summary
 
 
-def test_a_driver_that_floods_passes_nothing_and_costs_no_memory(suite: Suite) -> None:
+@pytest.mark.parametrize("way", ["floods", "floods with little"])
+def test_a_driver_that_floods_passes_nothing_and_costs_no_memory(suite: Suite, way: str) -> None:
     # the deadline of the case may come before the bound on what it may say, or the harness may be late
-    assert judge(suite, "floods").verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.FAIL)
+    assert judge(suite, way).verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.FAIL)
+
+
+def test_what_a_driver_writes_to_its_log_fills_no_disk(tmp_path: Path) -> None:
+    log = tmp_path / "driver.log"
+    cut: list[int] = []
+
+    async def flood() -> None:
+        async with (
+            asyncio.timeout(60),
+            Driver("client:bad", [sys.executable, str(BAD_DRIVER), "floods its log", "consumer"], log) as driver,
+        ):
+            driver.ask("consumer", {})
+            before = 0
+            while not cut:
+                size = log.stat().st_size
+                if size < before:
+                    cut.append(before)
+                before = size
+                await asyncio.sleep(0)
+
+    asyncio.run(flood())
+    assert cut[0] > 16 << 20
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes that have left their group are found in /proc")
+def test_nothing_of_a_driver_is_left(tmp_path: Path) -> None:
+    log = tmp_path / "driver.log"
+
+    async def run() -> int:
+        async with asyncio.timeout(60), Driver("client:bad", [sys.executable, str(BAD_DRIVER), "leaves children"], log):
+            return os.pidfd_open(int(log.read_text()))
+
+    child = asyncio.run(run())
+    ended, _, _ = select.select([child], [], [], 30)
+    os.close(child)
+    assert ended == [child]
 
 
 @pytest.mark.parametrize("way", ["lies", "hangs", "refuses"])
@@ -63,6 +119,8 @@ def test_what_the_client_does_not_offer_does_not_apply(suite: Suite) -> None:
     ("way", "words"),
     [
         ("newer", "speaks protocol 2; this suite speaks 1"),
+        ("newer, other words", "speaks protocol 2; this suite speaks 1"),
+        ("refuses", "does not say hello: NullPointerException"),
         ("unknown capability", "unknown capabilities: patern-hash; known: pattern-consumers"),
         ("garbage", "it printed a line that is not JSON"),
         ("crashes", "no memory left"),
@@ -85,10 +143,31 @@ def test_the_drivers_of_the_suite_keep_to_their_protocol(name: str) -> None:
     [
         ("lies", ["the verbs begin, end, producer, send, consumer, acknowledge, close; missing: send, acknowledge, close"]),
         ("unknown capability", ["the capability 'patern-hash' is unknown; did you mean 'pattern-hash'?"]),
-        ("crashes", ["it has ended; its log ends with\n  no memory left"]),
+        ("crashes", ["it has ended with exit code 3; its log ends with\n  no memory left"]),
     ],
 )
 def test_what_is_wrong_with_a_driver_is_named(way: str, words: list[str]) -> None:
     target = ClientTarget("client:bad", [sys.executable, str(BAD_DRIVER), way, "consumer" if way == "lies" else "hello"])
     found = "\n".join(one.text for one in asyncio.run(lint(target, print)) if not one.good)
     assert [one for one in words if one not in found] == []
+
+
+def test_a_driver_in_the_current_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "my-driver"
+    for prepare, words in ((None, "does not exist"), (program.touch, "is not executable")):
+        if prepare is not None:
+            prepare()
+        with pytest.raises(TargetError, match=words):
+            parse_client("client:./my-driver")
+    program.chmod(0o755)
+    assert parse_client("client:./my-driver") == ClientTarget("client:my-driver", [str(program)])
+    with pytest.raises(TargetError, match="is a folder"):
+        parse_client("client:../")
+
+
+@pytest.mark.parametrize(("way", "verb"), [("lies", "consumer"), ("refuses", "producer"), ("refuses", "consumer"), ("lies of ids", "send")])
+def test_who_is_never_connected_keeps_no_rule(suite: Suite, way: str, verb: str) -> None:
+    verdicts = {one.case: one.verdict for one in judged(suite, SILENT_CASES, way, verb, slow=0.05)}
+    assert len(verdicts) == 5
+    assert not {Verdict.PASS, Verdict.WARN} & set(verdicts.values()), verdicts

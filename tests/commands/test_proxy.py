@@ -22,6 +22,7 @@ from conformance.commands.proxying import Recorder
 from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_INCONCLUSIVE, EXIT_NOT_CONFORMANT, EXIT_USAGE
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.wire import command, encode_frame
+from tests.fakes.certificates import Certificates
 from tests.fakes.link_peers import DEADLINE, SocketPeer
 from tests.proxy.stand import PING, PONG, TOPIC, Kept, Stand, at_stand, send
 from tests.samples.captured import everything
@@ -219,3 +220,99 @@ def test_a_recording_that_can_not_be_written_hinders_nobody(tmp_path, capsys):
 
     at_stand(test, watchers=recorder, kept=lambda: Kept(()))
     assert capsys.readouterr().err.count("the recording is not complete") == 1
+
+
+STOCK_CLIENT = """
+import sys
+import pulsar
+
+client = pulsar.Client(sys.argv[1], tls_trust_certs_file_path=sys.argv[2], tls_validate_hostname=True, operation_timeout_seconds=10,
+                       logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+consumer = client.subscribe("tls", "s")
+producer = client.create_producer("tls")
+producer.send(b"over TLS")
+message = consumer.receive(10000)
+consumer.acknowledge(message)
+print(message.data().decode())
+client.close()
+"""
+
+
+def stock_client(url: str, trust: Path) -> subprocess.CompletedProcess[str]:
+    """Let Apache Pulsar's own client for Python send itself a message."""
+    return subprocess.run(
+        [sys.executable, "-c", STOCK_CLIENT, url, str(trust)], check=False, capture_output=True, text=True, timeout=DEADLINE
+    )
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def broker_with_tls(certificates: Certificates) -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(config={**certificates.settings, "brokerServicePortTls": "0"}) as started:
+        yield started
+
+
+def listening_with(certificates: Certificates) -> list[str]:
+    certificate, key = certificates.settings.values()
+    return ["--listen-certificate", certificate, "--listen-key", key]
+
+
+def test_a_stock_client_is_seen_and_judged_with_tls_on_both_sides(
+    broker_with_tls: EmbeddedBroker, certificates: Certificates, tmp_path: Path
+) -> None:
+    to = ["--to", str(broker_with_tls.service_url_tls), "--tls-trust-certs", str(certificates.trust_file)]
+    folder = tmp_path / "capture"
+    with running(*to, *listening_with(certificates), "--judge", "--record", str(folder)) as proxy:
+        assert proxy.url.startswith("pulsar+ssl://127.0.0.1:")
+        done = stock_client(proxy.url, certificates.trust_file)
+        assert (done.stdout, done.returncode) == ("over TLS\n", 0), done.stderr
+        code, lines, summary = proxy.end()
+    listing = "\n".join(lines)
+    assert code == EXIT_CONFORMANT, summary
+    assert f'LOOKUP_RESPONSE{{brokerServiceUrlTls: "{proxy.url}"' in listing
+    assert [name for name in ("CONNECT{", "SEND{", "SEND_RECEIPT{", "MESSAGE{", "ACK{") if name not in listing] == []
+    read = CliRunner().invoke(app, ["read", str(folder), "--judge"])
+    assert read.exit_code == EXIT_CONFORMANT, read.output
+    assert "SEND_RECEIPT{" in read.output
+
+
+def test_tls_on_one_side_only(broker: EmbeddedBroker, broker_with_tls: EmbeddedBroker, certificates: Certificates) -> None:
+    with running("--to", broker.service_url, *listening_with(certificates)) as proxy:
+        done = stock_client(proxy.url, certificates.trust_file)
+        assert (done.stdout, done.returncode) == ("over TLS\n", 0), done.stderr
+    to = ["--to", str(broker_with_tls.service_url_tls), "--tls-trust-certs", str(certificates.trust_file)]
+    with running(*to) as proxy:
+        assert proxy.url.startswith("pulsar://")
+        done = stock_client(proxy.url, certificates.trust_file)
+        assert (done.stdout, done.returncode) == ("over TLS\n", 0), done.stderr
+
+
+def test_a_client_that_does_not_come_through_the_handshake_is_a_line(broker: EmbeddedBroker, certificates: Certificates) -> None:
+    with running("--to", broker.service_url, *listening_with(certificates), "--judge", "--quiet") as proxy:
+        with SocketPeer(proxy.url.replace("+ssl", "")).socket as plain:
+            plain.sendall(CONNECT)
+            assert "a client did not come through the TLS handshake: " in proxy.line("handshake")
+        code, _, summary = proxy.end()
+    assert code == EXIT_INCONCLUSIVE
+    assert summary.startswith("0 connections")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--listen-key", "KEY"], "name it with --listen-certificate"),
+        (["--listen-certificate", "/no/such.pem"], "TLS certificate file /no/such.pem does not exist"),
+        (["--listen-certificate", "KEY"], "can't be used"),
+        (["--tls-hostname", "a.example"], "the --tls-* options are for TLS"),
+    ],
+)
+def test_files_of_tls_that_can_not_be_used_are_named(certificates: Certificates, arguments: list[str], words: str) -> None:
+    key = certificates.settings["tlsKeyFilePath"]
+    given = [key if one == "KEY" else one for one in arguments]
+    done = CliRunner().invoke(app, ["proxy", "--to", "pulsar://127.0.0.1:6650", *given])
+    assert done.exit_code == EXIT_USAGE
+    assert words in " ".join(done.output.split())

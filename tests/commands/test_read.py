@@ -187,6 +187,33 @@ def test_packets_that_are_lacking_are_no_pass(tmp_path, left_out):
     assert (code, "bytes of 1 connections were not seen" in end) == (EXIT_INCONCLUSIVE, True), end
 
 
+def test_a_capture_that_lacks_any_packet_accuses_nobody(tmp_path):
+    """What follows a lost packet waits for it: answers then come before the requests that were not lost."""
+    talk = Talk()
+    made = [*talk.opened(), talk.client(CONNECT), talk.broker(CONNECTED)]
+    for number in range(1, 6):
+        made.append(talk.client(encode_frame(command("partitionMetadata", topic="t", request_id=number))))
+        made.append(talk.broker(encode_frame(command("partitionMetadataResponse", request_id=number, response="Success", partitions=0))))
+    for left_out in range(len(made)):
+        rest = [one for number, one in enumerate(made) if number != left_out]
+        code, lines, end = run(written(tmp_path / "a.pcap", pcap(rest)), "--judge")
+        assert code in (EXIT_CONFORMANT, EXIT_INCONCLUSIVE), (left_out, lines, end)
+        # without a packet that had bytes it never passes, unless nothing shows that there was one: it was the last of all
+        assert code == EXIT_INCONCLUSIVE or left_out in (0, 1, len(made) - 1), left_out
+
+
+@pytest.mark.parametrize("side", ["client", "broker"])
+def test_a_capture_of_one_side_only_accuses_nobody(tmp_path, side):
+    talk = Talk()
+    said = [(CONNECT, CONNECTED)]
+    for number in range(1, 4):
+        asked = encode_frame(command("partitionMetadata", topic="t", request_id=number))
+        said.append((asked, encode_frame(command("partitionMetadataResponse", request_id=number, response="Success", partitions=0))))
+    made = [*talk.opened(), *(talk.client(asked) if side == "client" else talk.broker(answer) for asked, answer in said)]
+    code, _, end = run(written(tmp_path / "a.pcap", pcap(made)), "--judge")
+    assert code == EXIT_INCONCLUSIVE, end
+
+
 def test_text_of_peers_does_nothing_to_a_terminal(tmp_path):
     _, lines, _ = run(recorded(tmp_path / "c", (1, "client", EVIL), (1, "client", LIST)))
     assert len(lines) == 3

@@ -221,6 +221,18 @@ def test_with_tls_to_the_broker_the_address_with_tls_counts():
     )
 
 
+def test_with_tls_to_clients_the_proxy_gives_addresses_with_tls():
+    place = {"segment_id": 0, "broker_url": "pulsar://s:1", "broker_url_tls": "pulsar+ssl://s:2"}
+    update = encode_frame(command("scalableTopicUpdate", session_id=1, dag={"epoch": 1, "segment_brokers": [place]}))
+    for frame in (look_up("pulsar://a:1", brokerServiceUrlTls="pulsar+ssl://a:2"), update):
+        changed = decode_frame(frame).command
+        assert lead_back(changed, lambda url, _: "pulsar+ssl://proxy:1", tls=False, to_tls=True)
+        text = str(sub_message(changed))
+        assert "pulsar+ssl://proxy:1" in text
+        assert '"pulsar://' not in text
+        assert changed.IsInitialized()
+
+
 async def answered(stand: Stand, *answers: bytes):
     """Return what becomes of answers to a look-up."""
     client, broker = await stand.pair()

@@ -107,6 +107,18 @@ def test_garbage_is_passed_on_and_told_once(garbage, words, way):
     at_stand(test, kept=WAYS[way])
 
 
+def test_a_client_that_comes_with_tls_where_none_is_spoken_is_told_so():
+    async def test(stand: Stand) -> None:
+        client, broker = await stand.pair()
+        hello = bytes.fromhex("16030100c8010000c40303") + bytes(193)
+        client.write(hello)
+        assert await broker.bytes(len(hello)) == hello
+        [(_, note)] = stand.kept.notes
+        assert note.endswith("a frame of 369,295,620 bytes (this looks like TLS)")
+
+    at_stand(test)
+
+
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize(
     ("bad", "words"),

@@ -34,7 +34,12 @@ class Talk:
 
     def segment(self, side, sequence, flags, data=b""):
         (source, source_port), (target, target_port) = self.ends[side], self.ends[1 - side]
-        tcp = struct.pack(">HHIIBBHHH", source_port, target_port, sequence % (1 << 32), 0, 5 << 4, flags, 1000, 0, 0) + data
+        tcp = (
+            struct.pack(
+                ">HHIIBBHHH", source_port, target_port, sequence % (1 << 32), self.next[1 - side] % (1 << 32), 5 << 4, flags, 1000, 0, 0
+            )
+            + data
+        )
         return ip(source, target, tcp, self.version)
 
 

@@ -1,0 +1,55 @@
+"""Whether a driver may be believed: what it says that its client has done has left frames in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from conformance.engine import log
+from conformance.engine.client_steps import DRIVER, RESULT, USER
+from conformance.engine.matching import see
+
+_WITHOUT_FRAMES: Final = "start"
+"""The verb that a client may carry out without a connection."""
+
+
+def untrue(events: Iterable[log.Event]) -> str | None:
+    """Find what a driver says that can't be.
+
+    A broken driver answers without asking its client. Who is never connected breaks no rule, so that a case would pass.
+
+    Args:
+        events: The events of one conversation with a client, in their order.
+
+    Returns:
+        What it says, and what was not there; None: it may be believed.
+    """
+    done = without_frames = sent = stored = 0
+    said_something = delivered = asked = False
+    for event in events:
+        if isinstance(event, log.Begin) and event.what == "drive":
+            asked = True
+            without_frames += _WITHOUT_FRAMES in event.detail
+        elif isinstance(event, log.Begin) and event.what == "send":
+            delivered = True  # the case itself sends; what, its expectations look at
+        elif isinstance(event, log.Frame | log.Passed):
+            frame = see(event).frame
+            command = None if frame is None else frame.command
+            if isinstance(event, log.Passed):
+                delivered = delivered or command is None or command.HasField("message")
+            else:
+                said_something = True
+                if command is not None and command.HasField("send"):
+                    sent += max(1, command.send.num_messages)
+        elif isinstance(event, log.Told) and event.at == DRIVER and event.what == RESULT and event.detail.get("ok"):
+            done += 1
+            result = event.detail.get("result")
+            ids = result.get("ids") if isinstance(result, dict) else None
+            stored += len(ids) if isinstance(ids, list) else 0
+            if done > without_frames and not said_something:
+                return "the driver says that its client has done what it was asked, but the client has sent nothing"
+            if stored > sent:
+                return f"the driver says that {stored:,} messages are stored, but its client has sent {sent:,}"
+        elif isinstance(event, log.Told) and event.at == USER and event.what == "message" and not delivered:
+            return "the driver reports a message before one was delivered to its client"
+    return None if said_something or not asked else "the client has sent nothing, whatever it was asked"
