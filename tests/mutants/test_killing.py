@@ -90,7 +90,7 @@ def test_a_mutant_takes_the_arguments_of_its_original() -> None:
     def stale(create_topic, broker):
         """A topic is created by a broker from before."""
 
-    with pytest.raises(TypeError, match="stale does not take the arguments of Broker.create_topic: too many positional arguments"):
+    with pytest.raises(TypeError, match=r"stale does not take the arguments of .*too many positional"):
         in_place_of(Broker.create_topic, clause="core.ack.individual")(stale)
 
     def without_options(next_version, version):
