@@ -371,6 +371,21 @@ def says_nothing_of_the_partition_of_the_last_message(_, answer):
     answer.last_message_id.ClearField("partition")
 
 
+@in_place_of(Subscription.acknowledge, clause="core.ack.of-other-consumer")
+def takes_acknowledgements_from_the_holder_only(acknowledge, subscription, consumer, indexes):
+    """What is pending with another consumer is not acknowledged."""
+    held = {index for one in subscription.consumers if one is not consumer for index in one.pending}
+    acknowledge(subscription, consumer, [index for index in indexes if index not in held])
+
+
+@in_place_of(Subscription.reset, clause="core.redeliver.counted")
+def goes_on_counting_after_seek(reset, subscription, index):
+    """A new position leaves the redelivery counts as they are."""
+    counts = dict(subscription._redeliveries)
+    reset(subscription, index)
+    subscription._redeliveries.update(counts)
+
+
 @on_request("getLastMessageId", clause="core.position.last-message")
 def takes_what_was_read_last_for_the_last_message(carry_out, session, request):
     """GET_LAST_MESSAGE_ID is answered with what the subscription has read last, if it has read anything."""
