@@ -18,6 +18,14 @@ def gives_chunks_to_any_consumer(owner, owners, chunk, consumer):
     return consumer
 
 
+@in_place_of(ChunkOwners.sent, clause="core.deliver.chunks-together")
+def knows_one_owner_of_chunks_at_a_time(sent, owners, chunk, owner):
+    """With the first chunk of a message it is forgotten who gets those of others."""
+    if chunk is not None and not chunk.number:
+        owners._owners.clear()
+    sent(owners, chunk, owner)
+
+
 @in_place_of(ChunkOwners.wait, clause="core.deliver.chunks-together")
 def gives_chunks_that_wait_to_others(wait, owners, index, owner):
     """A chunk whose consumer has no permits is offered to all."""

@@ -1,6 +1,7 @@
 """Brokers that miscount: permits, and what the stats of consumers and topics say."""
 
-from conformance.mutants.model import in_place_of, on_incoming
+from conformance.mutants.model import in_place_of, mutant, on_incoming
+from refimpl.broker import Session
 from refimpl.broker.non_persistent import NonPersistentSubscription
 from refimpl.broker.schemas import Schemas
 from refimpl.broker.subscription import Consumer, Subscription, SubType
@@ -25,6 +26,28 @@ def hands_on_the_permits_of_who_leaves(remove, subscription, consumer):
     for other in [one for one in subscription.consumers if one is not consumer][:1]:
         other.permits += max(consumer.permits, 0)
     remove(subscription, consumer)
+
+
+@mutant("core.deliver.permits-of-each", "core.request.ids-free")
+def hands_permits_to_the_next_of_the_id(patches):
+    """A consumer begins with the permits that a closed one with its consumer_id has left."""
+
+    def dropping(drop):
+        def changed(session, consumer):
+            session.__dict__.setdefault("left_by_faults", {})[consumer.consumer_id] = consumer.permits
+            drop(session, consumer)
+
+        return changed
+
+    def adding(add):
+        def changed(subscription, consumer, *rest):
+            consumer.permits += consumer.session.__dict__.get("left_by_faults", {}).pop(consumer.consumer_id, 0)
+            add(subscription, consumer, *rest)
+
+        return changed
+
+    patches.wrap(Session, "drop_consumer", dropping)
+    patches.wrap(Subscription, "add", adding)
 
 
 @in_place_of(Consumer.send, clause="core.ack.batch-index-permits")

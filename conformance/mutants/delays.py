@@ -112,3 +112,11 @@ def drops_delayed_messages_of_non_persistent_topics(offer, subscription, entry):
     """A message with a deliver_at_time in the future is not delivered by a non-persistent topic."""
     if not subscription.consumers or entry.deliver_at <= subscription.consumers[0].session.broker.delivered_until:
         offer(subscription, entry)
+
+
+@in_place_of(Subscription.skip, clause="core.admin.skip")
+def does_not_skip_what_waits(skip, subscription, count):
+    """Skipping messages passes over those that wait for their time."""
+    waiting = {index for _, index in subscription.delayed._heap}
+    for index in [one for one in list(subscription.unacknowledged())[:count] if one not in waiting]:
+        subscription.cursor.acknowledge(index)

@@ -79,6 +79,12 @@ def closes_equal_ids_of_other_connections(carry_out, session, request):
     carry_out()
 
 
+@on_incoming(CommandProducer, clause="core.request.ids-free")
+def keeps_the_topic_of_a_producer_id(session, request):
+    """A producer_id stands for the topic for which it was used first on the connection."""
+    request.topic = session.__dict__.setdefault("topics_by_faults", {}).setdefault(request.producer_id, request.topic)
+
+
 @in_place_of(Authorization.allows, clause="core.auth.exact-names")
 def has_no_case_in_names_of_roles(allows, authorization, role, *where):
     """A role has the permissions that were granted to its name in any case."""
@@ -363,6 +369,34 @@ def redelivers_what_another_consumer_holds(redeliver, subscription, consumer, in
 def says_nothing_of_the_partition_of_the_last_message(_, answer):
     """The id of the last message has no partition."""
     answer.last_message_id.ClearField("partition")
+
+
+@in_place_of(Subscription.acknowledge, clause="core.ack.of-other-consumer")
+def takes_acknowledgements_from_the_holder_only(acknowledge, subscription, consumer, indexes):
+    """What is pending with another consumer is not acknowledged."""
+    held = {index for one in subscription.consumers if one is not consumer for index in one.pending}
+    acknowledge(subscription, consumer, [index for index in indexes if index not in held])
+
+
+@in_place_of(Subscription.reset, clause="core.redeliver.counted")
+def goes_on_counting_after_seek(reset, subscription, index):
+    """A new position leaves the redelivery counts as they are."""
+    counts = dict(subscription._redeliveries)
+    reset(subscription, index)
+    subscription._redeliveries.update(counts)
+
+
+@on_request("getLastMessageId", clause="core.position.last-message")
+def takes_what_was_read_last_for_the_last_message(carry_out, session, request):
+    """GET_LAST_MESSAGE_ID is answered with what the subscription has read last, if it has read anything."""
+    consumer = session.consumers.get(request.consumer_id)
+    if consumer is None or not consumer.subscription._read:
+        carry_out()
+        return
+    entries = consumer.subscription.topic.entries
+    end, entries.end = entries.end, consumer.subscription._read
+    carry_out()
+    entries.end = end
 
 
 @on_request("seek", clause="core.seek.closes-all")

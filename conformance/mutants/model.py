@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
+from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
@@ -215,9 +216,15 @@ def in_place_of(*originals: Any, clause: Clauses) -> Callable[[Function], Functi
     Args:
         originals: Such as `TopicListBroker.close`; of a function every module that imports it gets the new one.
         clause: What it breaks, one clause or several.
+
+    Raises:
+        TypeError: The function does not take the arguments of an original, so that it would fail for a reason that is not its fault.
     """
 
     def register(fault: Function) -> Function:
+        for original in originals:
+            _check_arguments(_function(original), fault)
+
         def apply(patches: Patches) -> None:
             for original in originals:
                 patches.function(original, _with_original(original, fault))
@@ -226,6 +233,16 @@ def in_place_of(*originals: Any, clause: Clauses) -> Callable[[Function], Functi
         return fault
 
     return register
+
+
+def _check_arguments(original: Callable[..., Any], fault: Callable[..., Any]) -> None:
+    parameters = signature(original).parameters.values()
+    positional = [one for one in parameters if one.kind not in (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD)]
+    options = {one.name: one for one in parameters if one.kind is Parameter.KEYWORD_ONLY}
+    try:
+        signature(fault, follow_wrapped=False).bind(original, *positional, **options)
+    except TypeError as error:
+        raise TypeError(f"{fault.__name__} does not take the arguments of {original.__qualname__}: {error}") from None
 
 
 def _function(original: Any) -> Any:

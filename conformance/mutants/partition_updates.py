@@ -36,6 +36,16 @@ def overlooks_results(_, result):
     return not result.success
 
 
+@in_place_of(PartitionWatchBroker.changed, clause="pip247.watch.independent")
+def keeps_news_back_while_another_watcher_fails(changed, watches, topic, now):
+    """A watcher is not told of a change while an update of another one on its connection has failed."""
+    return [
+        (connection, update)
+        for connection, update in changed(watches, topic, now)
+        if not any(one.failures for one in watches._watchers[connection].values() if one.watcher_id != update.watcher_id)
+    ]
+
+
 @in_place_of(PartitionWatchBroker.result, clause="pip247.result.success-resets")
 def never_forgets_a_failure(result, watches, session, told, now):
     """A success does not let the delays after failures start again."""

@@ -77,6 +77,22 @@ def begins_with_non_persistent_topics(make, lists, topics_of, **settings):
 # Whose
 
 
+@in_place_of(TopicListBroker.close, clause="pip145.watch.id-per-connection")
+def closes_watchers_by_pattern_and_id(close, lists, connection, request):
+    """Closing a watcher ends those of other connections that have its namespace, its pattern and its id."""
+    selection = lists._watchers.find(connection, request.watcher_id)
+    for other, watcher_id in list(selection.watchers) if selection else ():
+        if other is not connection and watcher_id == request.watcher_id:
+            lists._drop(other, watcher_id)
+    return close(lists, connection, request)
+
+
+@in_place_of(Broker.persistent_topics, clause="pip145.watch.success-lists-matching")
+def leaves_terminated_topics_out(topics_of, broker, namespace):
+    """A topic that is terminated is not listed any more."""
+    return [topic for topic in topics_of(broker, namespace) if not broker.store.namespaces[namespace].topics[topic].terminated]
+
+
 @in_place_of(TopicListBroker.created, clause="pip145.watch.independent")
 def keeps_one_hash_for_a_connection(created, lists, topic):
     """Updates of a change that concerns several watchers of a connection all carry the hash of the first one's set."""

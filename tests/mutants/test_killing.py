@@ -12,6 +12,7 @@ from conformance.mutants.model import Patches
 from conformance.suite import load_suite
 from refimpl.broker import Broker
 from refimpl.names import is_system_topic
+from refimpl.proposals.partition_watch import rules as partition_rules
 from refimpl.proposals.topic_list import rules
 
 MUTANTS = kill.load_mutants()
@@ -83,3 +84,18 @@ def test_a_mutant_needs_a_docstring_and_a_name_of_its_own() -> None:
     silent.__doc__ = "Something."
     with pytest.raises(ValueError, match=re.escape(f"{taken}: the name is taken")):
         in_place_of(Broker.create_topic, clause="core.ack.individual")(silent)
+
+
+def test_a_mutant_takes_the_arguments_of_its_original() -> None:
+    def stale(create_topic, broker):
+        """A topic is created by a broker from before."""
+
+    with pytest.raises(TypeError, match=r"stale does not take the arguments of .*too many positional"):
+        in_place_of(Broker.create_topic, clause="core.ack.individual")(stale)
+
+    def without_options(next_version, version):
+        """The options are forgotten."""
+
+    with pytest.raises(TypeError, match="without_options does not take the arguments of next_version"):
+        in_place_of(partition_rules.next_version, clause="core.ack.individual")(without_options)
+    assert not {"stale", "without_options"} & set(MUTANTS)
