@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+from collections.abc import Iterator
 from typing import NoReturn
 
 import hypothesis
@@ -20,6 +22,14 @@ hypothesis.settings.load_profile("project")
 def suite() -> Suite:
     """Load the clauses and cases that are shipped; no test changes them."""
     return load_suite()
+
+
+@pytest.fixture(autouse=True)
+def hangup_ends_processes() -> Iterator[None]:
+    """Let SIGHUP end the processes that a test starts, also if these tests run under nohup, which has them ignore it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def require_java() -> None:

@@ -192,7 +192,7 @@ def test_the_page_of_a_whole_run_is_small(suite):
     assert len(text.encode()) < 2_000_000
     assert len(page.tags) < 20_000
     packed = unpacked(re.search(r'id="packed">([^<]*)<', text)[1])
-    assert sum("<ol" in one for one in packed.values()) > 300
+    assert sum("<ol" in one for one in packed.values()) > 250  # conversations, as many as fit
 
 
 DOM = """

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,14 +33,6 @@ end: none
 """
 
 LIB = Path(__file__).parents[2] / "conformance" / "transcripts" / "lib"
-
-
-@pytest.fixture(autouse=True)
-def hangup_ends_processes() -> Iterator[None]:
-    """Let SIGHUP end the processes that a test starts, also if these tests run under nohup, which has them ignore it."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture
