@@ -527,9 +527,9 @@ def proxy(
     """Stand between clients and a broker until SIGINT, SIGTERM or SIGHUP; the address is printed as one line of JSON when it is ready."""
     from conformance.commands import proxying
 
-    files = proxying.Files(tls_trust_certs, tls_hostname, tls_certificate, tls_key, listen_certificate, listen_key)
+    tls_options = proxying.TlsOptions(tls_trust_certs, tls_hostname, tls_certificate, tls_key, listen_certificate, listen_key)
     asked = proxying.asked_or_stop(
-        to, listen, filter_ or (), fault or (), record, allow_hosts=allow_host or (), files=files, quiet=quiet, judged=judge
+        to, listen, filter_ or (), fault or (), record, allow_hosts=allow_host or (), tls_options=tls_options, quiet=quiet, judged=judge
     )
     proxying.proxy(asked)
 

@@ -36,6 +36,7 @@ _EXIT_SECONDS: Final = 1.0
 _LONGEST_LOG: Final = 16 << 20
 """Bytes of what drivers write to standard error that are kept, about: a full disk helps nobody."""
 _LOG_SECONDS: Final = 0.5
+"""Seconds between two looks at how large that has become."""
 _MARK: Final = "PULSAR_CONFORMANCE_DRIVER"
 """Name in the environment of a driver, and of all that it starts."""
 

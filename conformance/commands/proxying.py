@@ -36,7 +36,7 @@ FLUSH_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Files:
+class TlsOptions:
     """What TLS needs, on the side of the broker and on that of the clients; None: nothing.
 
     Attributes:
@@ -89,15 +89,15 @@ def asked_or_stop(
     record: Path | None,
     *,
     allow_hosts: Sequence[str],
-    files: Files,
+    tls_options: TlsOptions,
     quiet: bool,
     judged: bool,
 ) -> Asked:
     """Check what was asked for; what can't be is one line and the end."""
     try:
         check_service_url(to, "--to")
-        endpoint = _endpoint(to, files, allow_hosts)
-        tls = _for_clients(files)
+        endpoint = _endpoint(to, tls_options, allow_hosts)
+        tls = _for_clients(tls_options)
     except TargetError as error:
         stop(EXIT_USAGE, str(error))
     host, port = _address(listen)
@@ -107,33 +107,33 @@ def asked_or_stop(
     return Asked(endpoint, host, port, shown, [_fault(text) for text in faults], record, judged, tls)
 
 
-def _endpoint(to: str, files: Files, allow_hosts: Sequence[str]) -> Endpoint:
-    """Return the broker; TargetError if it can't be reached with these files."""
+def _endpoint(to: str, options: TlsOptions, allow_hosts: Sequence[str]) -> Endpoint:
+    """Return the broker; TargetError if it can't be reached with these options."""
     endpoint = Endpoint(
         name=to,
         service_url=to.rstrip("/"),
-        tls_trust_certs=existing_pem_file(files.trust, "trust") if files.trust else None,
-        tls_hostname=files.hostname,
-        tls_certificate=existing_pem_file(files.certificate, "certificate") if files.certificate else None,
-        tls_key=existing_pem_file(files.key, "key") if files.key else None,
+        tls_trust_certs=existing_pem_file(options.trust, "trust") if options.trust else None,
+        tls_hostname=options.hostname,
+        tls_certificate=existing_pem_file(options.certificate, "certificate") if options.certificate else None,
+        tls_key=existing_pem_file(options.key, "key") if options.key else None,
         allow_hosts=tuple(allow_hosts),
     )
     if endpoint.tls:
         endpoint.ssl_context()
-    elif any((files.trust, files.hostname, files.certificate, files.key)):
+    elif any((options.trust, options.hostname, options.certificate, options.key)):
         raise TargetError(f"--to {to} is plain TCP, and the --tls-* options are for TLS", hint="TLS is pulsar+ssl://HOST:PORT")
-    if files.key and not files.certificate:
+    if options.key and not options.certificate:
         raise TargetError("--tls-key is the key of a certificate", hint="name it with --tls-certificate")
     return endpoint
 
 
-def _for_clients(files: Files) -> ssl.SSLContext | None:
+def _for_clients(options: TlsOptions) -> ssl.SSLContext | None:
     """Return the TLS context for clients; TargetError if certificate and key can't be used."""
-    if files.listen_certificate is None:
-        if files.listen_key is not None:
+    if options.listen_certificate is None:
+        if options.listen_key is not None:
             raise TargetError("--listen-key is the key of a certificate", hint="name it with --listen-certificate")
         return None
-    certificate, key = existing_pem_file(files.listen_certificate, "certificate"), files.listen_key
+    certificate, key = existing_pem_file(options.listen_certificate, "certificate"), options.listen_key
     settings = {"tlsCertificateFilePath": str(certificate), "tlsKeyFilePath": str(existing_pem_file(key, "key") if key else certificate)}
     try:
         return server_context(Configuration.from_settings(settings))

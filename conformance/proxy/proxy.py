@@ -130,7 +130,7 @@ class Proxy:
         return lead_back(command, lambda url, proxied: self._lead(url, host, proxied=proxied), tls=self.to.tls, to_tls=to_tls)
 
     def enter(self, relay: Relay) -> int:
-        """Take note that a client has come, with TLS after its handshake; return the number of the connection."""
+        """Register the relay of a client that has come, with TLS after its handshake; return the number of the connection."""
         self.connections += 1
         self._relays.add(relay)
         self._all_over.clear()

@@ -27,7 +27,10 @@ def tls_problem(error: BaseException) -> tuple[str, str] | None:
     reason = getattr(inner, "reason", None) or str(inner.args[-1])  # one that this suite raises has none
     if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", BROKEN_OFF):
         return BROKEN_OFF, "does this port speak TLS? without TLS the address begins with pulsar:// or http://"
-    return f"the TLS handshake failed: {reason.replace('_', ' ').lower()}", "does the broker ask for --tls-certificate?"
+    return (
+        f"the TLS handshake failed: {reason.replace('_', ' ').lower()}",
+        "if the broker wants to see a certificate, give it with --tls-certificate",
+    )
 
 
 def _of_certificate(code: int) -> str:
