@@ -154,6 +154,23 @@ def gives_the_policy_of_a_topic_to_its_neighbours(of, policies, name, policy):
     return next((one[policy.key] for one in found if policy.key in one), of(policies, name, policy))
 
 
+@in_place_of(Broker.forget, clause="core.policy.deleted-topic")
+def deleted_topics_leave_their_policies(forget, broker, name):
+    """A topic that is created again has the policies of the deleted one."""
+    policies = broker.namespace(name).topic_policies
+    kept = policies.get(name.full)
+    forget(broker, name)
+    if kept is not None:
+        policies[name.full] = kept
+
+
+@in_place_of(Broker.forget, clause="core.policy.deleted-topic")
+def deleted_topics_take_the_policies_of_their_neighbours(forget, broker, name):
+    """The deletion of a topic deletes the policies of all topics of its namespace."""
+    forget(broker, name)
+    broker.namespace(name).topic_policies.clear()
+
+
 @in_place_of(_is_exceeded, clause="core.policy.backlog-quota")
 def measures_the_fastest_subscription(exceeded, topic, limit):
     """A backlog quota is about the subscription that has read most."""

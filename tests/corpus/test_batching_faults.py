@@ -20,7 +20,7 @@ from tests.samples.batching import with_all_contents
 from tests.samples.faults import broken, fault, planted, with_wrong_fields, wrong_fields
 
 pytestmark = pytest.mark.usefixtures("without_compiling")
-SETTING = Setting("faults", {"region": ("eu", "us")}, max_messages=4, max_bytes=900, delay=10, chunk=300)
+SETTING = Setting("faults", {"region": ("eu", "us"), "tag": ("a",)}, max_messages=4, max_bytes=900, delay=10, chunk=300)
 WANTS = (Want("region", "eu"), Want("region", "us", "reject"))
 OF_SINGLES = "conformance.corpus.batching.sent:encode_entry"
 OPENER = "conformance.corpus.batching.opened:read_messages"
@@ -92,6 +92,14 @@ def of_value(metadata):
             pair.value = {"eu": "us", "us": "eu"}[pair.value]
 
 
+def of_uuid(metadata):
+    metadata.uuid = "one"
+
+
+def in_order_of_message(right):
+    return lambda properties, allowed: tuple((name, value) for name, value in dict(properties).items() if value in allowed.get(name, ()))
+
+
 def upside_down(items):
     return items[::-1]
 
@@ -161,6 +169,10 @@ FAULTS = (
     fault("the delay is not looked at", f"{BATCHER}.tick", lambda right: lambda self, now: [], "formulations", "reasons"),
     fault("another reason", f"{BATCHER}.flush", lambda right: lambda self, reason=Reason.FLUSH: right(self, Reason.OTHER_KIND), "reasons"),
     fault("sets are not compared", "refimpl.proposals.uniform_batches.client:extracted_set", lambda right: lambda properties, allowed: right([("region", "eu")], allowed), "formulations", "header"),
+    fault("sets are in the order of the message", "refimpl.proposals.uniform_batches.client:extracted_set", in_order_of_message, "formulations", "header"),
+    fault("values are taken without their case", "refimpl.proposals.uniform_batches.client:extracted_set", lambda right: lambda properties, allowed: right({name: value.lower() for name, value in dict(properties).items()}, allowed), "formulations", "header"),
+    fault("only the first name of the setting counts", "refimpl.proposals.uniform_batches.client:extracted_set", lambda right: lambda properties, allowed: right(properties, dict(list(allowed.items())[:1])), "formulations", "header", "bytes"),
+    fault("all chunks have one uuid", "conformance.corpus.batching.sent:encode_payload", changed_header(of_uuid), "sums", "none-lost"),
     fault("the entry filter rejects all", "conformance.corpus.batching.sent:PropertyEntryFilter.verdict", lambda right: lambda self, metadata: EntryVerdict.REJECT, "verdicts"),
     fault("the entry filter accepts all", "conformance.corpus.batching.sent:PropertyEntryFilter.verdict", lambda right: lambda self, metadata: EntryVerdict.ACCEPT, "verdicts"),
     fault("the opener takes batches upside down", OPENER, lambda right: lambda *given: right(*given)[::-1], "order", "formulations"),

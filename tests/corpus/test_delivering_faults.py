@@ -19,6 +19,7 @@ from conformance.corpus.delivering.subscriptions import subscriptions
 from conformance.corpus.laws import sums
 from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.message_filter.rules import EntryJudgement, EntryOutcome
+from refimpl.wire.pulsar_api_pb2 import MessageMetadata
 from tests.samples.batching import with_all_contents
 from tests.samples.faults import broken, fault, planted, with_wrong_fields, wrong_fields
 
@@ -59,6 +60,30 @@ def rejected_if_undecidable(right):
     return lambda count, opened, reason: dataclasses.replace(right(count, opened, reason), outcome=EntryOutcome.REJECT)
 
 
+def payload(change, *, also=False):
+    """Match another payload than that of the message, or this one, too."""
+
+    def wrong(right):
+        def matches(self, message):
+            return (also and right(self, message)) or right(self, dataclasses.replace(message, payload=change(message.payload)))
+
+        return matches
+
+    return wrong
+
+
+def encrypted_too(right):
+    return lambda metadata: "" if metadata.encryption_keys else right(metadata)
+
+
+def upside_down(right):
+    def verdict(self, metadata):
+        changed = MessageMetadata(properties=list(metadata.properties)[::-1])
+        return right(self, changed)
+
+    return verdict
+
+
 def one_permit(right):
     def send(self, index, entry, redeliveries, opened):
         right(self, index, entry, redeliveries, opened)
@@ -71,6 +96,13 @@ FAULTS = (
     fault("nothing is wrong", f"{RULES}:judge", lambda right: right),
     fault("the rule rejects everything", f"{RULES}:_judge_each", judgement(nothing_fits), "goes-out", "permits", "counts", "complete"),
     fault("regular expressions fit nothing", f"{RULES}:RegexFilter.matches", lambda right: lambda self, message: False, "goes-out", "permits", "counts", "complete"),
+    fault("regular expressions search", f"{RULES}:RegexFilter.matches", payload(lambda text: text[1:], also=True), "goes-out", "permits", "counts", "ack-set", "exact"),
+    fault("texts are ISO 8859-1", f"{RULES}:RegexFilter.matches", payload(lambda text: text.decode("latin-1").encode()), "goes-out", "permits", "counts", "ack-set", "complete"),
+    fault("what is no UTF-8 is left out", f"{RULES}:RegexFilter.matches", payload(lambda text: text.decode(errors="ignore").encode()), "goes-out", "permits", "counts", "ack-set", "exact"),
+    fault("texts are in small letters", f"{RULES}:RegexFilter.matches", payload(bytes.lower), "goes-out", "permits", "counts", "ack-set", "complete"),
+    fault("texts have no ends of spaces", f"{RULES}:RegexFilter.matches", payload(bytes.strip), "goes-out", "permits", "counts", "ack-set", "exact"),
+    fault("texts are cut", f"{RULES}:RegexFilter.matches", payload(lambda text: text[:32]), "goes-out", "permits", "counts", "ack-set", "exact"),
+    fault("prefixes stand on any line", f"{RULES}:BytesPrefixFilter.matches", payload(lambda text: text.partition(b"\n")[2], also=True), "goes-out", "permits", "counts", "ack-set", "exact"),
     fault("prefixes fit everything", f"{RULES}:BytesPrefixFilter.matches", lambda right: lambda self, message: True, "goes-out", "permits", "counts", "ack-set", "exact"),
     fault("records fit everything", f"{RULES}:BasicAvroFilter.matches", lambda right: lambda self, message: True, "goes-out", "permits", "counts", "ack-set", "exact"),
     fault("an entry that fits in part goes out as a whole", f"{RULES}:_judge_each", judgement(as_a_whole), "ack-set", "permits", "exact"),
@@ -78,9 +110,13 @@ FAULTS = (
     fault("what is acknowledged is judged again", f"{RULES}:_judge_each", acknowledged_too, "goes-out", "permits", "counts", "exact"),
     fault("what can't be decided is rejected", f"{RULES}:_undecidable", rejected_if_undecidable, "goes-out", "permits", "undecidable"),
     fault("nothing is compressed", f"{RULES}:decompress", lambda right: lambda body, *_, **__: body, "counts", "goes-out", "permits", "ack-set", "exact", "undecidable"),
+    fault("what is encrypted is judged", f"{RULES}:_unreadable", encrypted_too, "goes-out", "permits", "counts", "ack-set", "undecidable"),
+    fault("only the first word of ack_set is written", f"{CONSUMER}:ack_set", lambda right: lambda opened: right(opened)[:1], "ack-set", "complete"),
+    fault("the last bit of a word is lost", f"{CONSUMER}:ack_set", lambda right: lambda opened: right([index for index in opened if index % 64 != 63]), "ack-set", "complete"),
     fault("an entry uses one permit", f"{CONSUMER}:Consumer.send", one_permit, "permits"),
     fault("words of ack_set are shifted", f"{CONSUMER}:ack_set", lambda right: lambda opened: right([index + 1 for index in opened]), "ack-set", "complete", "exact", "undecidable"),
     fault("rejected messages are not counted", f"{RULES}:FilterCounters.add", lambda right: lambda self, one: right(self, dataclasses.replace(one, rejected=0)), "counts"),
+    fault("of a repeated name the first value counts", "refimpl.proposals.uniform_batches.broker:PropertyEntryFilter.verdict", upside_down, "goes-out", "permits", "counts", "complete"),
     fault("the entry filter rejects everything", "refimpl.proposals.uniform_batches.broker:PropertyEntryFilter.verdict", lambda right: lambda *_: EntryVerdict.REJECT, "goes-out", "permits", "counts", "complete"),
     fault("the entry filter accepts everything", "refimpl.proposals.uniform_batches.broker:PropertyEntryFilter.verdict", lambda right: lambda *_: EntryVerdict.ACCEPT, "goes-out", "permits", "counts"),
 )  # fmt: skip
@@ -128,10 +164,10 @@ ALL_FAULTS = (*FAULTS, *COLUMNS, *IN_COLUMNS)
 @pytest.fixture(scope="module")
 def entries(spark):
     """Entries of all kinds, several of each."""
-    messages = with_records(with_contents(spark.createDataFrame(with_all_contents("t")))).toArrow()
+    messages = with_records(with_contents(spark.createDataFrame(with_all_contents("t", 400)))).toArrow()
     several = []
-    for number in range(4):
-        shorter = dataclasses.replace(SETTING, max_messages=(70, 5, 3, 1)[number])
+    for number, (most, delay) in enumerate([(200, 10_000), (5, 40), (3, 40), (1, 40)]):
+        shorter = dataclasses.replace(SETTING, max_messages=most, delay=delay)
         one = pa.Table.from_batches(sent_batches(iter(messages.to_batches()), shorter), SENT)
         several.append(one.set_column(1, "producer_name", pa.array([str(number)] * len(one))))
     return pa.Table.from_batches(stored_batches(pa.concat_tables(several).to_batches()), STORED)

@@ -68,14 +68,19 @@ def awkward(seed, producers=60):
     return table(rows)
 
 
-def with_all_contents(topic):
-    """A producer's messages with payloads, keys, properties and event times."""
+def with_all_contents(topic, count=120):
+    """A producer's messages with payloads, keys, properties and event times: the second 60 with two properties, the rest for one long batch."""
     draw = random.Random(7)
     time, rows = 1000, []
-    for number in range(60):
+    for number in range(count):
         time += draw.choice((0, 0, 1, 12))
         properties = [("region", draw.choice(("eu", "eu", "eu", "us", "ñ"))), ("n", str(number))]
         payload = draw.randbytes(800 if number in (20, 40) else draw.choice((2, 30, 90)))
+        if 60 <= number < 120:
+            properties = [("region", draw.choice(("eu", "us", "EU", "eu-1"))), ("tag", draw.choice("aab")), ("n", str(number))]
+            draw.shuffle(properties)
+        elif number >= 120:
+            properties[0] = ("region", "eu")
         event_time = draw.choice((None, time - 5))
         key = draw.choice((None, "k1", "ключ"))
         rows.append((topic, "p", number, time, event_time, key, properties, payload, len(payload)))

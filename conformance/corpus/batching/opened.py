@@ -166,6 +166,8 @@ class _Opener:
     producer: tuple[str, str] | None = None
     before: dict[str | None, int] = field(default_factory=dict)
     waiting: list[dict[str, Any]] = field(default_factory=list)
+    uuid: str = ""
+    """Of the last chunk."""
     body: bytes = b""
 
     def add(self, entry: dict[str, Any], rows: _Rows) -> None:
@@ -180,6 +182,9 @@ class _Opener:
             if count > 1:
                 if metadata.chunk_id != len(self.waiting) or entry["part"] != len(self.waiting):
                     raise Unreadable(f"chunk {metadata.chunk_id} of {count} comes after {len(self.waiting)} chunks")
+                if (metadata.uuid == self.uuid) is not bool(self.waiting):
+                    raise Unreadable(f"chunk {metadata.chunk_id} has the uuid of another message")
+                self.uuid = metadata.uuid
                 self.waiting.append(entry)
                 self.body += body
                 if len(self.waiting) < count:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from crc32c import crc32c
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
-from refimpl.wire.pulsar_api_pb2 import SNAPPY, MessageMetadata
+from refimpl.wire.pulsar_api_pb2 import SNAPPY, KeyValue, MessageMetadata
 
 STORED = pa.schema(
     [
@@ -33,12 +34,16 @@ _ACKNOWLEDGED = 5
 """One entry in so many is acknowledged in part, if it has several messages."""
 
 
-FORMS = ("as it is", "JSON", "Avro", "text")
-"""What payloads are made of: each has the same share."""
+_REPEATED = 7
+"""In the header of one entry in so many each name stands twice, first with another value."""
+
+
+FORMS = ("as it is", "JSON", "Avro", "text", "awkward text")
+"""What payloads are made of: each has the same share. Awkward texts nearly fit what the others fit."""
 
 
 def with_records(messages: DataFrame, name: str = "region", forms: Sequence[str] = FORMS) -> DataFrame:
-    """Make payloads that message filters can read: JSON, Avro records, and texts that begin with the value of the property.
+    """Make payloads that message filters can read: JSON, Avro records, and texts that begin with the value of the property, or nearly do.
 
     Args:
         messages: From `with_contents`.
@@ -54,12 +59,33 @@ def with_records(messages: DataFrame, name: str = "region", forms: Sequence[str]
         "Avro": sql.concat(region, _varint(2 * number), _avro_text(sql.repeat(sql.lit("text "), (number % 20).cast("int")))),
         "text": sql.concat_ws(";", sql.coalesce(value, sql.lit("-")), number, sql.hex("payload")).cast("binary"),
     }
+    made["awkward text"] = _awkward(made["text"], made["JSON"])
     which = sql.pmod(sql.xxhash64("producer_name", "sequence_id"), sql.lit(len(forms)))
     payload = made[forms[-1]]
     for place, form in enumerate(forms[:-1]):
         payload = sql.when(which == place, made[form]).otherwise(payload)
     rows = messages.withColumn("payload", payload)
     return rows.withColumn("payload_size", sql.octet_length("payload"))
+
+
+def _awkward(text: Column, json: Column) -> Column:
+    """Change a text where readers go wrong: in its case, at its ends, in what is no UTF-8 or not ASCII, and behind many bytes."""
+
+    def joined(*parts: Column | str) -> Column:
+        return sql.concat(*(sql.lit(part.encode()) if isinstance(part, str) else part for part in parts))
+
+    changed = [
+        sql.lower(text.cast("string")).cast("binary"),
+        joined(text, "\n"),
+        joined(" ", text),
+        joined(text, sql.lit(b"\xff")),
+        joined(text, "é"),
+        joined("x\n", text),
+        joined("x\n", json),
+        joined(text, "0" * 300, "."),
+    ]
+    which = sql.pmod(sql.xxhash64("sequence_id", "producer_name"), sql.lit(len(changed)))
+    return reduce(lambda found, one: sql.when(which == one[0], one[1]).otherwise(found), enumerate(changed), text)
 
 
 def _varint(number: Column) -> Column:
@@ -109,9 +135,16 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     kind = KINDS[which] if which < len(KINDS) else "chunk" if metadata.num_chunks_from_msg > 1 else "plain"
     if number % _ACKNOWLEDGED == 1 and count > 1 and kind != "no header":
         row["open"] = [index for index in range(count) if (index + number) % 3]
+    if number % _REPEATED == 3:
+        pairs = [(pair.key, pair.value) for pair in metadata.properties]
+        del metadata.properties[:]
+        metadata.properties.extend(
+            KeyValue(key=key, value=value) for key, value in [*((key, f"not {value}") for key, value in pairs), *pairs]
+        )
     if kind == "encrypted":
         metadata.encryption_keys.add(key="key", value=b"secret")
-        body = body[::-1]
+        if number % 2:  # else it could be read, and must not be
+            body = body[::-1]
     elif kind == "marker":
         metadata.marker_type = 10
     elif kind == "cut":

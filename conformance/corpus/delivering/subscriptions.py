@@ -73,6 +73,7 @@ def subscriptions(often: str, rare: str, name: str = "region") -> list[Subscript
     return [
         Subscription("all"),
         Subscription("regex", regex=r'(?s).*"number":\d*[05].*'),
+        Subscription("regex, whole", regex=r"[^; \n]*;\d+;[0-9A-F]*é?"),
         Subscription("prefix", prefix=b'{"region":' + json.dumps(often, ensure_ascii=False).encode()),
         Subscription("avro", fields={"region": often}),
         Subscription("json", fields={"region": often}, schema="json"),
