@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
+from typing import NoReturn
 
 from conformance.console import stop
 from conformance.engine import log
@@ -18,6 +19,7 @@ from conformance.judging.results import RunLog
 from conformance.report.model import Report, build_report
 from conformance.running import recorder
 from conformance.suite import Suite, load_suite
+from conformance.targets import TargetError, WrongUsage
 
 
 @contextlib.contextmanager
@@ -37,6 +39,11 @@ def alone_or_stop(folder: Path) -> Iterator[None]:
 
 def _file_in_the_way(folder: Path) -> Path:
     return next((one for one in (folder, *folder.parents) if (one.exists() or one.is_symlink()) and not one.is_dir()), folder)
+
+
+def stop_by(error: TargetError) -> NoReturn:
+    """End because a target can't be used: by the command, which the user can correct, or by itself."""
+    stop(EXIT_USAGE if isinstance(error, WrongUsage) else EXIT_COULD_NOT_RUN, str(error))
 
 
 def suite_or_stop(*, checked: bool = True, more: Sequence[Path] = ()) -> Suite:

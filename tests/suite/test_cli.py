@@ -70,6 +70,8 @@ def run(suite, monkeypatch):
         (["run", "pulsar://127.0.0.1:1", "--select", "core.frame"], 2, "did you mean 'core.frame.*'?"),
         (["run", "apache-pulsar@9.9"], 2, "9.9"),
         (["run", "apache-pulsar@4.2.5"], 2, "apache-pulsar@4.2.5 is not known; did you mean '4.2.4'?"),
+        (["driver", "lint", "./nothing"], 2, "client:./nothing: the driver does not exist ("),
+        (["run", "client:./nothing"], 2, "client:./nothing: the driver does not exist ("),
         (["doctor", "referense"], 2, "did you mean 'reference'?"),
         (["list", "--select", "pip145/wach/**"], 2, "did you mean 'pip145/watch/**'?"),
         (["run", "no-such-file.toml"], 2, "no-such-file.toml"),
