@@ -425,7 +425,7 @@ def doctor(
     """Check a target for problems that would spoil a run, and remove leftovers."""
     import asyncio
 
-    from conformance.commands.loading import stop_by
+    from conformance.commands.ending import stop_by
     from conformance.running.doctor import examine
     from conformance.targets import TargetError
 

@@ -8,7 +8,8 @@ from typing import NoReturn
 import typer
 
 from conformance.clients.known import ClientTarget
-from conformance.commands.loading import alone_or_stop, stop_by, suite_or_stop
+from conformance.commands.ending import stop_by
+from conformance.commands.loading import alone_or_stop, suite_or_stop
 from conformance.console import out, stop
 from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_INCONCLUSIVE, EXIT_NOT_CONFORMANT
 from conformance.explore import report

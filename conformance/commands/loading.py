@@ -6,9 +6,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
-from typing import NoReturn
 
-from conformance.console import stop
+from conformance.console import err, stop
 from conformance.engine import log
 from conformance.engine.model import Baseline
 from conformance.engine.source import SourceProblem
@@ -17,9 +16,9 @@ from conformance.files import alone_in
 from conformance.judging.baseline import load_baseline
 from conformance.judging.results import RunLog
 from conformance.report.model import Report, build_report
+from conformance.report.wording import number_of
 from conformance.running import recorder
 from conformance.suite import Suite, load_suite
-from conformance.targets import TargetError, WrongUsage
 
 
 @contextlib.contextmanager
@@ -39,11 +38,6 @@ def alone_or_stop(folder: Path) -> Iterator[None]:
 
 def _file_in_the_way(folder: Path) -> Path:
     return next((one for one in (folder, *folder.parents) if (one.exists() or one.is_symlink()) and not one.is_dir()), folder)
-
-
-def stop_by(error: TargetError) -> NoReturn:
-    """End because a target can't be used: by the command, which the user can correct, or by itself."""
-    stop(EXIT_USAGE if isinstance(error, WrongUsage) else EXIT_COULD_NOT_RUN, str(error))
 
 
 def suite_or_stop(*, checked: bool = True, more: Sequence[Path] = ()) -> Suite:
@@ -73,7 +67,17 @@ def log_or_stop(path: Path) -> RunLog:
 def report_of(suite: Suite, run: RunLog, baseline: Path | None = None) -> Report:
     """Judge a log by the baseline of its target, or by another one. What no run can have written ends the command."""
     known = baseline_or_stop(run.header.target, baseline)
+    _tell_unknown(suite, run)
     try:
         return build_report(suite, run, known, date.today())
     except ValueError as error:
         stop(EXIT_USAGE, f"the log of {run.header.target!r} can't be judged: {error}")
+
+
+def _tell_unknown(suite: Suite, run: RunLog) -> None:
+    """Say which cases of a log the suite does not have: it can't judge them."""
+    cases = dict.fromkeys([*(one.begin.case for one in run.trial_logs.values()), *(one.case for one in run.skipped)])
+    unknown = [case for case in cases if case not in suite.transcripts]
+    if unknown:
+        what = f"{number_of(len(unknown), 'case')} that this version of the suite does not have, such as {unknown[0]}"
+        err.print(f"{run.header.target}: left out: {what}", highlight=False, markup=False, soft_wrap=True)

@@ -16,7 +16,8 @@ from pydantic import BaseModel
 
 from conformance.clients.known import ClientTarget
 from conformance.clients.runner import run_clients
-from conformance.commands.loading import alone_or_stop, stop_by, suite_or_stop
+from conformance.commands.ending import stop_by
+from conformance.commands.loading import alone_or_stop, suite_or_stop
 from conformance.console import out, stop
 from conformance.engine import log
 from conformance.engine.model import Baseline

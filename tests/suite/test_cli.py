@@ -396,3 +396,14 @@ def test_baseline_that_was_written_explains_the_run(run, tmp_path):
 def test_baselines_of_the_suite_are_good(run):
     result = run("baseline", "check")
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("command", ["report", "matrix", "judge"])
+def test_cases_of_a_log_that_the_suite_does_not_have_are_told(run, tmp_path, command):
+    with Background(Peer()) as url:
+        run("run", url, "--select", CASE, "--select", "core/frame/cut-frame", "--report", tmp_path)
+    events = tmp_path / "events.jsonl"
+    events.write_text(events.read_text().replace(CASE, "core/of-tomorrow"))
+    result = run(command, events)
+    assert f"{url}: left out: 1 case that this version of the suite does not have, such as core/of-tomorrow\n" in result.output
+    assert "core/of-tomorrow" not in run("report", tmp_path / "events.jsonl", "--format", "json").stdout

@@ -7,12 +7,16 @@ import pytest
 from typer.testing import CliRunner
 
 from conformance.cli import app
+from conformance.judging.results import judge_log
 from conformance.running import one_broker as module
 from conformance.running.one_broker import check_one_broker, see_one_broker
+from conformance.running.runner import Options, Silent, run_suite
+from conformance.suite import load_suite
 from conformance.targets import AdminClient, AdminResult, AttachedTarget, Endpoint, TargetError, WrongUsage
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.wire import command, command_name, encode_frame
 from tests.fakes.peers import Peer, running
+from tests.suite.test_mishaps import OWN_NAMESPACE
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +127,9 @@ def checked(peer, admin):
 
 @pytest.mark.parametrize(("partitions", "listed"), [(3, False), (0, True), (None, False), (0, None)])
 def test_a_broker_with_one_fault_is_judged_and_not_refused(partitions, listed):
-    assert checked(Says(partitions, listed), Admin()).startswith("public/pc-")
+    found = checked(Says(partitions, listed), Admin())
+    assert found.namespace.startswith("public/pc-")
+    assert found.missing == {}
 
 
 def test_a_broker_that_knows_it_in_no_way_is_another_one():
@@ -131,11 +137,29 @@ def test_a_broker_that_knows_it_in_no_way_is_another_one():
         checked(Says(0, False), Admin())
 
 
-@pytest.mark.parametrize("status", [404, 409, 500])
-def test_nothing_is_said_where_no_namespace_can_be_created(status):
-    assert checked(Says(0, False), Admin(status)) is None
+@pytest.mark.parametrize(
+    ("status", "missing"), [(409, {}), (500, {}), (404, {"create_namespace": "404 no"}), (501, {"create_namespace": "501 no"})]
+)
+def test_nothing_is_refused_where_no_namespace_can_be_created(status, missing):
+    found = checked(Says(0, False), Admin(status))
+    assert (found.namespace, found.missing) == (None, missing)
 
 
 def test_who_may_create_no_namespaces_is_told():
     with pytest.raises(TargetError, match=r"refuses to create namespace .* with 403 no \(give the token of an administrator"):
         checked(Says(0, False), Admin(403))
+
+
+def test_cases_that_need_namespaces_are_untestable_without_an_interface_that_creates_some(add, monkeypatch):
+    async def without(endpoint, admin):
+        return module.Checked(missing={"create_namespace": "501 not offered"})
+
+    monkeypatch.setattr("conformance.running.runner.check_one_broker", without)
+    home = add(OWN_NAMESPACE, "test/own")
+
+    async def work(first, _):
+        suite, target = load_suite(home), AttachedTarget(endpoint(first, first))
+        run, _ = await run_suite(suite, target, Options(), lambda _: None, Silent())
+        return {(one.verdict, one.summary) for one in judge_log(suite, run).results}
+
+    assert with_two(work) == {("UNTESTABLE", "the admin interface of the target has no create_namespace: it answers 501 not offered")}
