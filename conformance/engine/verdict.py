@@ -59,11 +59,12 @@ SAYS_NOTHING: Final = frozenset({Verdict.INCONCLUSIVE, Verdict.ERROR})
 """Of the target: the conversation is repeated."""
 RUNS: Final = 3
 """A conversation that says nothing of the target is run so often at most; frames that come late count if they do in as many runs."""
+NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 NOT_OFFERED: Final = frozenset({405, 501})
 """By these an admin interface says that it does not do something at all; also by 404 without a word about what was not found."""
-_NO_SUCH_PATH: Final = (404, "HTTP 404 Not Found")
-"""What Apache Pulsar says of a path that it does not know, such as an older release of one that came later."""
+_NO_SUCH_PATH: Final = "HTTP 404 Not Found"
+"""What Apache Pulsar says of a path that it does not know, such as an older release of one that came later: this, or a page in HTML."""
 SERVER_ERROR: Final = 500
 """From this status on an admin interface says that it has stumbled itself: the case is run once more before it counts."""
 LATE_LIMIT: Final = 1.0
@@ -272,7 +273,9 @@ def _not_offered(trouble: log.Event | None, events: Iterable[log.Event]) -> str 
     if not isinstance(trouble, log.End) or trouble.status is None:
         return None
     reason = trouble.body.get("reason") if isinstance(trouble.body, dict) else trouble.body
-    if trouble.status not in NOT_OFFERED and (trouble.status, reason or _NO_SUCH_PATH[1]) != _NO_SUCH_PATH:
+    said = str(reason or "").strip()
+    no_such_path = trouble.status == NOT_FOUND and (said in ("", _NO_SUCH_PATH) or said.startswith("<"))
+    if trouble.status not in NOT_OFFERED and not no_such_path:
         return None
     detail = next((event.detail for event in events if isinstance(event, log.Begin) and event.step == trouble.step), {})
     calls = [str(name) for call in detail.get("calls", [detail]) for name in call]

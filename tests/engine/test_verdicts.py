@@ -224,6 +224,7 @@ def test_namespace_of_which_something_is_left_makes_it_untestable(play):
         (501, None, Verdict.UNTESTABLE),
         (404, None, Verdict.UNTESTABLE),
         (404, {"reason": "HTTP 404 Not Found"}, Verdict.UNTESTABLE),
+        (404, "<html>\n<head>\n<title>Error 404 Not Found</title>", Verdict.UNTESTABLE),
         (404, {"reason": "Topic not found"}, Verdict.ERROR),
         (409, None, Verdict.ERROR),
     ],
