@@ -145,7 +145,7 @@ def _target(text: str, **options: Any) -> Target:
         stop(EXIT_USAGE, str(error))
 
 
-def _client(text: str, of_brokers: Sequence[object], *, in_process: bool = False) -> ClientTarget:
+def _client(text: str, of_brokers: Sequence[object] = (), *, in_process: bool = False) -> ClientTarget:
     from conformance.clients.known import IN_PROCESS, parse_client
     from conformance.targets import TargetError
 
@@ -425,6 +425,7 @@ def doctor(
     """Check a target for problems that would spoil a run, and remove leftovers."""
     import asyncio
 
+    from conformance.commands.ending import stop_by
     from conformance.running.doctor import examine
     from conformance.targets import TargetError
 
@@ -441,7 +442,7 @@ def doctor(
     try:
         findings = asyncio.run(ending_soon(examine(chosen, claims=claim or (), clean=clean)))
     except TargetError as error:
-        stop(EXIT_COULD_NOT_RUN, str(error))
+        stop_by(error)
     _print_findings(findings)
 
 
@@ -458,12 +459,12 @@ def driver_lint(
     """Check that a driver keeps to its protocol; the suite's own broker is all that it needs."""
     import asyncio
 
-    from conformance.clients.known import PREFIX, parse_client
+    from conformance.clients.known import PREFIX
     from conformance.clients.lint import lint
     from conformance.targets import TargetError
 
+    chosen = _client(client if client.startswith(PREFIX) else f"{PREFIX}{client if '/' in client else f'./{client}'}")
     try:
-        chosen = parse_client(client if client.startswith(PREFIX) else f"{PREFIX}{client if '/' in client else f'./{client}'}")
         findings = asyncio.run(ending_soon(lint(chosen, lambda text: print(text, file=sys.stderr))))
     except TargetError as error:
         stop(EXIT_COULD_NOT_RUN, str(error))

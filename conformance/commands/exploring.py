@@ -8,6 +8,7 @@ from typing import NoReturn
 import typer
 
 from conformance.clients.known import ClientTarget
+from conformance.commands.ending import stop_by
 from conformance.commands.loading import alone_or_stop, suite_or_stop
 from conformance.console import out, stop
 from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_INCONCLUSIVE, EXIT_NOT_CONFORMANT
@@ -64,7 +65,7 @@ def explore_and_report(target: Target | ClientTarget, plan: Plan, folder: Path) 
         try:
             explored = explore(target, plan, _Progress())
         except TargetError as error:
-            stop(EXIT_COULD_NOT_RUN, str(error))
+            stop_by(error)
         try:
             with deaf():
                 written, page = _written(explored, target, plan, folder, suite)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
-from conformance.console import stop
+from conformance.console import err, stop
 from conformance.engine import log
 from conformance.engine.model import Baseline
 from conformance.engine.source import SourceProblem
@@ -16,6 +16,7 @@ from conformance.files import alone_in
 from conformance.judging.baseline import load_baseline
 from conformance.judging.results import RunLog
 from conformance.report.model import Report, build_report
+from conformance.report.wording import number_of
 from conformance.running import recorder
 from conformance.suite import Suite, load_suite
 
@@ -66,7 +67,17 @@ def log_or_stop(path: Path) -> RunLog:
 def report_of(suite: Suite, run: RunLog, baseline: Path | None = None) -> Report:
     """Judge a log by the baseline of its target, or by another one. What no run can have written ends the command."""
     known = baseline_or_stop(run.header.target, baseline)
+    _tell_unknown(suite, run)
     try:
         return build_report(suite, run, known, date.today())
     except ValueError as error:
         stop(EXIT_USAGE, f"the log of {run.header.target!r} can't be judged: {error}")
+
+
+def _tell_unknown(suite: Suite, run: RunLog) -> None:
+    """Say which cases of a log the suite does not have: it can't judge them."""
+    cases = dict.fromkeys([*(one.begin.case for one in run.trial_logs.values()), *(one.case for one in run.skipped)])
+    unknown = [case for case in cases if case not in suite.transcripts]
+    if unknown:
+        what = f"{number_of(len(unknown), 'case')} that this version of the suite does not have, such as {unknown[0]}"
+        err.print(f"{run.header.target}: left out: {what}", highlight=False, markup=False, soft_wrap=True)

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from conformance.clients.known import ClientTarget
 from conformance.clients.runner import run_clients
+from conformance.commands.ending import stop_by
 from conformance.commands.loading import alone_or_stop, suite_or_stop
 from conformance.console import out, stop
 from conformance.engine import log
@@ -71,7 +72,7 @@ def run_and_report(
             with terminal.Progress(out) as progress:
                 finished, _ = _run(suite, target, options, write, progress)
         except TargetError as error:
-            stop(EXIT_COULD_NOT_RUN, str(error))
+            stop_by(error)
         with deaf():
             judged = build_report(suite, finished, baseline, date.today(), strict=strict)
             for result in judged.results:

@@ -59,7 +59,12 @@ SAYS_NOTHING: Final = frozenset({Verdict.INCONCLUSIVE, Verdict.ERROR})
 """Of the target: the conversation is repeated."""
 RUNS: Final = 3
 """A conversation that says nothing of the target is run so often at most; frames that come late count if they do in as many runs."""
+NOT_FOUND: Final = 404
 CONFLICT: Final = 409
+NOT_OFFERED: Final = frozenset({405, 501})
+"""By these an admin interface says that it does not do something at all; also by 404 without a word about what was not found."""
+_NO_SUCH_PATH: Final = "HTTP 404 Not Found"
+"""What Apache Pulsar says of a path that it does not know, such as an older release of one that came later: this, or a page in HTML."""
 SERVER_ERROR: Final = 500
 """From this status on an admin interface says that it has stumbled itself: the case is run once more before it counts."""
 LATE_LIMIT: Final = 1.0
@@ -238,6 +243,10 @@ def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Map
     stumbled = isinstance(trouble, log.End) and trouble.problem is not None and (trouble.status or 0) >= SERVER_ERROR
     if _still_in_use(trouble, trial_log.events):
         return Outcome(trial_log.begin.key, Verdict.UNTESTABLE, dict.fromkeys(program.clauses, Verdict.UNTESTABLE), diagnosis)
+    lacking = _not_offered(trouble, trial_log.events)
+    if lacking is not None:
+        diagnosis = replace(diagnosis, kind="harness", summary=lacking)
+        return Outcome(trial_log.begin.key, Verdict.UNTESTABLE, dict.fromkeys(program.clauses, Verdict.UNTESTABLE), diagnosis)
     if diagnosis.kind == "harness" and not stumbled:
         return _error(program, trial_log, diagnosis, _furthest(machine))
     if stumbled or _may_be_lateness(program, diagnosis, trial_log.events):
@@ -257,6 +266,20 @@ def _still_in_use(trouble: log.Event | None, events: Iterable[log.Event]) -> boo
         return False
     calls = next((event.detail for event in events if isinstance(event, log.Begin) and event.step == trouble.step), {})
     return any("delete_namespace" in call for call in calls.get("calls", [calls]))
+
+
+def _not_offered(trouble: log.Event | None, events: Iterable[log.Event]) -> str | None:
+    """Say which call the admin interface does not have that a conversation needs; None if something else is the trouble."""
+    if not isinstance(trouble, log.End) or trouble.status is None:
+        return None
+    reason = trouble.body.get("reason") if isinstance(trouble.body, dict) else trouble.body
+    said = str(reason or "").strip()
+    no_such_path = trouble.status == NOT_FOUND and (said in ("", _NO_SUCH_PATH) or said.startswith("<"))
+    if trouble.status not in NOT_OFFERED and not no_such_path:
+        return None
+    detail = next((event.detail for event in events if isinstance(event, log.Begin) and event.step == trouble.step), {})
+    calls = [str(name) for call in detail.get("calls", [detail]) for name in call]
+    return f"the admin interface of the target has no {calls[0] if calls else 'such call'}: it answers {trouble.status}"
 
 
 def _may_be_lateness(program: Program, diagnosis: Diagnosis, events: Sequence[log.Event]) -> bool:

@@ -28,6 +28,7 @@ from conformance.explore.said import Told
 from conformance.explore.shrinking import shrink
 from conformance.explore.world import Scenario
 from conformance.interruption import ending_soon
+from conformance.running.one_broker import see_one_broker
 from conformance.running.probe import claimed, probe
 from conformance.targets import AdminClient, AdminUnreachable, Endpoint, Target, TargetError
 from refimpl.net.virtual_time import VirtualTimeLoop
@@ -315,6 +316,8 @@ def explore(target: Target, plan: Plan, note: Callable[[Explored], None] = lambd
             probed = runner.run(probe(claimed(endpoint, plan.claims)))
             if not probed.capabilities["admin"]:
                 raise TargetError(f"{target.name} has no admin URL, which makes the topics of a scenario", hint="give one with --admin-url")
+            if not target.startable:
+                runner.run(see_one_broker(endpoint))
             explorer = Explorer(
                 reference,
                 runner,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from conformance.engine.capabilities import CAPABILITIES
 from conformance.running.namespaces import NAMESPACE_PREFIX
+from conformance.running.one_broker import see_one_broker
 from conformance.running.probe import claimed, probe
 from conformance.targets import AdminClient, Target
 
@@ -35,7 +36,7 @@ async def examine(target: Target, *, claims: Iterable[str] = (), clean: bool = F
         clean: Remove the namespaces of interrupted runs.
 
     Raises:
-        TargetError: The target can't be reached or does not speak Pulsar.
+        TargetError: The target can't be reached, does not speak Pulsar, or has the admin URL of another broker.
     """
     async with target.run() as endpoint:
         probed = await probe(claimed(endpoint, claims))
@@ -50,6 +51,8 @@ async def examine(target: Target, *, claims: Iterable[str] = (), clean: bool = F
         if not probed.capabilities["admin"]:
             findings.append(Finding(False, "no admin URL: cases that create topics or namespaces are UNTESTABLE; give --admin-url"))
             return findings
+        if not target.startable:
+            await see_one_broker(endpoint)
         async with AdminClient(endpoint) as admin:
             settings = (await admin.call("runtime_configuration")).body
             for key, (wanted, effect) in _SPOILERS.items():

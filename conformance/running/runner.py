@@ -27,6 +27,7 @@ from conformance.running.connection import Allowance
 from conformance.running.conversation import NoConnection, Surroundings, TargetLost, TrialRunner, loop_time, watch_lag
 from conformance.running.loss import MAY_BE_GONE, Gone, Loss, loss
 from conformance.running.namespaces import NAMESPACE_PREFIX, Created, create_namespaces, remove_namespaces
+from conformance.running.one_broker import Checked, check_one_broker
 from conformance.running.owners import behind, owners
 from conformance.running.probe import Probed, claimed, is_served, probe, with_declared
 from conformance.running.units import Unit, divided, is_slow, with_controls
@@ -122,6 +123,8 @@ class _Part:
     """What the names of this run begin with, behind their prefix."""
     known_late: set[str] = field(default_factory=set)
     never_came: set[str] = field(default_factory=set)
+    checked: Checked = field(default_factory=Checked)
+    """What came of the look whether both addresses of the target belong together."""
     elsewhere: dict[str, str] = field(default_factory=dict)
     """The brokers of a cluster to which cases without a namespace of their own were sent: they are held there when they are repeated."""
 
@@ -189,6 +192,9 @@ class _Part:
                     found = replace(found, capabilities=with_declared(endpoint, found.capabilities))
                 else:  # what was found out is what the proxy itself can do
                     found = await probe(endpoint)
+                if found.capabilities["admin"] and not self.target.startable:
+                    async with AdminClient(endpoint) as asking:
+                        self.checked = await check_one_broker(endpoint, asking)
                 self.header = self._header(endpoint, found)
                 self.write(self.header)
                 probed.set()
@@ -225,7 +231,7 @@ class _Part:
                 units += [Unit(case, cell, trial) for cell in cells(case) for trial in range(self._trials(case))]
         around = Surroundings(endpoint, admin, self.write, self.allowance, self.started, self.options.slow, await owners(endpoint, admin))
         active: set[TrialRunner] = set()
-        made: set[str] = set()
+        made = set() if self.checked.namespace is None else {self.checked.namespace}
         room = asyncio.Semaphore(self.options.jobs or self.target.conversations_at_once)
         outcomes: list[tuple[Unit, Outcome]] = []
 
@@ -373,9 +379,12 @@ class _Part:
         kinds = set(fresh_names(case).values())
         if "namespace" in kinds and not has["admin"]:
             return "UNTESTABLE", "needs a namespace of its own: give an admin URL"
-        missing = self.suite.admin_calls(case.id) & (self.missing or frozenset())
+        creates = {"create_namespace"} if "namespace" in kinds else set()
+        refused = self.checked.missing
+        missing = (self.suite.admin_calls(case.id) | creates) & (refused.keys() | (self.missing or set()))
         if missing:
-            return "UNTESTABLE", f"the admin interface of the target has no {', '.join(sorted(missing))}"
+            named = (f"{name}: it answers {refused[name]}" if name in refused else name for name in sorted(missing))
+            return "UNTESTABLE", f"the admin interface of the target has no {', '.join(named)}"
         unconfirmed = {key for key in endpoint.unconfirmed_config & set(case.target_config) if not key.startswith(_PLUGIN_KEYS)}
         if unconfirmed:
             names = ", ".join(sorted(unconfirmed))

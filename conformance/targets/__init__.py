@@ -4,7 +4,17 @@ from conformance.targets.admin import AdminClient, AdminResult, AdminUnreachable
 from conformance.targets.apache_pulsar import ApachePulsar
 from conformance.targets.connect_probe import connect_answer
 from conformance.targets.jars import RELEASES, Release
-from conformance.targets.model import AttachedTarget, Endpoint, Progress, SettingsRefused, Target, TargetError, as_settings, redacted
+from conformance.targets.model import (
+    AttachedTarget,
+    Endpoint,
+    Progress,
+    SettingsRefused,
+    Target,
+    TargetError,
+    WrongUsage,
+    as_settings,
+    redacted,
+)
 from conformance.targets.operations import OPERATIONS, Operation, check_arguments
 from conformance.targets.parse import parse_target
 from conformance.targets.reference import InProcessTarget, ReferenceTarget
@@ -30,6 +40,7 @@ __all__ = [
     "Target",
     "TargetError",
     "TargetFile",
+    "WrongUsage",
     "as_settings",
     "check_arguments",
     "connect_answer",

@@ -20,7 +20,7 @@ from conformance.targets.model import Endpoint, TargetError
 from conformance.targets.operations import OPERATIONS, check_arguments, request
 from conformance.targets.policies import POLICIES
 from conformance.targets.process import poll_until
-from conformance.targets.tls import tls_problem
+from conformance.targets.tls import speaks_tls, tls_problem
 from refimpl.net.memory_link import MemoryLink
 from refimpl.proposals.administration import AdminRequest
 
@@ -29,7 +29,8 @@ _AT_ONCE = 100
 """Topics that are deleted at the same time."""
 _TRANSIENT = frozenset({409, 412, 500, 503})
 _FORCE_REFUSED = frozenset({405, 412})
-_NO_SUCH_PATH = frozenset({404, 405, 501})
+NO_SUCH_PATH = frozenset({404, 405, 501})
+"""What an admin interface says of a call that it does not have; 404 also of what is called."""
 _REDIRECTS = 3
 _LONGEST_REASON = 4096
 """Characters of a reason that are kept."""
@@ -137,6 +138,9 @@ class AdminClient:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if isinstance(error, TimeoutError):
                 raise AdminUnreachable(f"{method} {url}: no answer in {self._seconds:g} s") from None
+            connected = not isinstance(error, aiohttp.ClientConnectorError)
+            if connected and url.scheme == "http" and await speaks_tls(url.host or "", url.port or 80):
+                raise AdminUnreachable(f"{method} {url}: the port speaks TLS", hint=f"write https://{url.authority}") from None
             why, hint = tls_problem(error) or (str(error) or type(error).__name__, "is this the admin URL?")
             raise AdminUnreachable(f"{method} {url}: no answer ({why})", hint=hint) from None
 
@@ -227,9 +231,9 @@ async def missing_operations(admin: AdminClient) -> frozenset[str]:
     """
     listed = await admin.call("list_scalable_topics", "public/default")
     read = {name: await admin.call("policy", {"of": "public/default", "policy": name}) for name in POLICIES}
-    unknown = {name for name, answer in read.items() if answer.status in _NO_SUCH_PATH}
+    unknown = {name for name, answer in read.items() if answer.status in NO_SUCH_PATH}
     missing = {f"set_policy {name}" for name in unknown}
-    if listed.status in _NO_SUCH_PATH:
+    if listed.status in NO_SUCH_PATH:
         missing |= {name for name, operation in OPERATIONS.items() if operation.path.startswith("scalable/")}
     if unknown == set(POLICIES):
         missing |= {name for name, operation in OPERATIONS.items() if operation.rare}

@@ -41,6 +41,10 @@ class TargetError(Exception):
         self.hint = hint
 
 
+class WrongUsage(TargetError):
+    """Addresses or names that can't be what the user meant: the command has to be corrected, not the target."""
+
+
 class SettingsRefused(TargetError):
     """A target that can't get the settings that a case asks for. It can be used without them."""
 

@@ -14,6 +14,8 @@ from conformance.targets.model import TargetError
 
 _SUPERVISOR = Path(__file__).with_name("supervise.py")
 _POLL_SECONDS = 0.1
+_KILLED_SECONDS = 5.0
+"""For a supervisor to end whose child is killed."""
 _LOG_TAIL_LINES = 15
 _LOG_TAIL_BYTES = 64 * 1024
 _PORTS = range(20000, 32768)
@@ -137,7 +139,7 @@ async def supervised(
             raise
     finally:
         process.stdin.close()
-        await _await_end(process, pid, grace_seconds)
+        await _await_end(process, pid, grace_seconds, ended)
         if ended is not None:
             await asyncio.wait({ended})
 
@@ -159,7 +161,7 @@ async def _exit_code(output: asyncio.StreamReader) -> int | None:
     return int(rest) if word == "exited" else None
 
 
-async def _await_end(process: asyncio.subprocess.Process, pid: int, grace_seconds: float) -> None:
+async def _await_end(process: asyncio.subprocess.Process, pid: int, grace_seconds: float, ended: "asyncio.Task[int | None] | None") -> None:
     try:
         async with asyncio.timeout(grace_seconds + 10):
             await process.wait()
@@ -167,7 +169,7 @@ async def _await_end(process: asyncio.subprocess.Process, pid: int, grace_second
         if pid:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
-        await process.wait()
+        await _read_to_end(process, ended)
         raise
     except TimeoutError:  # the supervisor itself hangs
         process.kill()
@@ -175,6 +177,20 @@ async def _await_end(process: asyncio.subprocess.Process, pid: int, grace_second
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         await process.wait()
+
+
+async def _read_to_end(process: asyncio.subprocess.Process, ended: "asyncio.Task[int | None] | None") -> None:
+    """Wait until a process is gone and its pipe is closed, however often this is cancelled: a pipe that outlives the loop complains."""
+    assert process.stdout is not None
+    until = asyncio.get_running_loop().time() + _KILLED_SECONDS
+    while asyncio.get_running_loop().time() < until:
+        with contextlib.suppress(asyncio.CancelledError, TimeoutError):
+            async with asyncio.timeout_at(until):
+                await process.wait()
+                if ended is not None:
+                    await asyncio.wait({ended})  # it reads the pipe, too
+                await process.stdout.read()
+                return
 
 
 async def poll_until(

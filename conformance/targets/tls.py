@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 
 BROKEN_OFF = "the TLS handshake was broken off"
 _NAMES = frozenset({62, 64})
 """What OpenSSL calls a host or an address that the certificate does not carry."""
 _NOT_YET, _EXPIRED = 9, 10
+_SECONDS = 5.0
 
 
 def tls_problem(error: BaseException) -> tuple[str, str] | None:
@@ -31,6 +33,24 @@ def tls_problem(error: BaseException) -> tuple[str, str] | None:
         f"the TLS handshake failed: {reason.replace('_', ' ').lower()}",
         "if the broker wants to see a certificate, give it with --tls-certificate",
     )
+
+
+async def speaks_tls(host: str, port: int) -> bool:
+    """Tell whether a port answers the beginning of a TLS handshake, whatever its certificate.
+
+    Args:
+        host: Its host.
+        port: The TCP port.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # nothing is sent to it, so it need not be trusted
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(_SECONDS):
+            _, writer = await asyncio.open_connection(host, port, ssl=context)
+    except (OSError, TimeoutError) as error:
+        return isinstance(error, ssl.SSLError) and error.reason not in (None, "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+    writer.transport.abort()
+    return True
 
 
 def _of_certificate(code: int) -> str:

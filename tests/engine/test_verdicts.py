@@ -217,6 +217,24 @@ def test_namespace_of_which_something_is_left_makes_it_untestable(play):
     assert (outcome.verdict, "in-flight" in outcome.diagnosis.summary) == (Verdict.UNTESTABLE, True)
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "verdict"),
+    [
+        (405, {"reason": "create_topic is not supported by this broker"}, Verdict.UNTESTABLE),
+        (501, None, Verdict.UNTESTABLE),
+        (404, None, Verdict.UNTESTABLE),
+        (404, {"reason": "HTTP 404 Not Found"}, Verdict.UNTESTABLE),
+        (404, "<html>\n<head>\n<title>Error 404 Not Found</title>", Verdict.UNTESTABLE),
+        (404, {"reason": "Topic not found"}, Verdict.ERROR),
+        (409, None, Verdict.ERROR),
+    ],
+)
+def test_an_admin_call_that_the_interface_does_not_have_makes_it_untestable(play, status, body, verdict):
+    outcome = play("steps: [{admin: {create_topic: x}}]", [("refused", status, body)])
+    said = outcome.diagnosis.summary == f"the admin interface of the target has no create_topic: it answers {status}"
+    assert (outcome.verdict, said) == (verdict, verdict == Verdict.UNTESTABLE)
+
+
 def test_admin_interface_that_stumbles_makes_it_inconclusive(play):
     assert play("steps: [{admin: {create_topic: x}}]", [("stumble", "500 closed channel")]).verdict is Verdict.INCONCLUSIVE
 

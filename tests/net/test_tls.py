@@ -85,6 +85,7 @@ MISTAKES = [
     ("other", "TLS", ["--tls-trust-certs", "{trust}"], f"certificate is not valid for '127.0.0.1' {NAME}"),
     ("expired", "TLS", ["--tls-trust-certs", "{trust}"], "certificate has expired (the broker needs a certificate that has not expired)"),
     ("good", "plain", ["--admin-url", "{admin_tls}"], f"no answer ({TRUST}"),
+    ("good", "plain", ["--admin-url", "{admin_tls_as_plain}"], "/admin/v2/namespaces/public: the port speaks TLS (write https://127.0.0.1:"),
     ("good", "plain", ["--admin-url", "{admin_as_tls}"], f"no answer ({BROKEN.replace(' (', ') (', 1)}"),
 ]  # fmt: skip
 
@@ -101,6 +102,7 @@ def test_a_mistake_about_tls_is_one_line_that_says_what_to_do(certified, tmp_pat
     named = {
         "trust": certified.certificates[kind].trust_file,
         "admin_tls": broker.admin_url_tls,
+        "admin_tls_as_plain": broker.admin_url_tls.replace("https:", "http:"),
         "admin_as_tls": broker.admin_url.replace("http:", "https:"),
     }
     given = [one.format_map(named) for one in options]

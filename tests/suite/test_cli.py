@@ -70,6 +70,8 @@ def run(suite, monkeypatch):
         (["run", "pulsar://127.0.0.1:1", "--select", "core.frame"], 2, "did you mean 'core.frame.*'?"),
         (["run", "apache-pulsar@9.9"], 2, "9.9"),
         (["run", "apache-pulsar@4.2.5"], 2, "apache-pulsar@4.2.5 is not known; did you mean '4.2.4'?"),
+        (["driver", "lint", "./nothing"], 2, "client:./nothing: the driver does not exist ("),
+        (["run", "client:./nothing"], 2, "client:./nothing: the driver does not exist ("),
         (["doctor", "referense"], 2, "did you mean 'reference'?"),
         (["list", "--select", "pip145/wach/**"], 2, "did you mean 'pip145/watch/**'?"),
         (["run", "no-such-file.toml"], 2, "no-such-file.toml"),
@@ -394,3 +396,14 @@ def test_baseline_that_was_written_explains_the_run(run, tmp_path):
 def test_baselines_of_the_suite_are_good(run):
     result = run("baseline", "check")
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("command", ["report", "matrix", "judge"])
+def test_cases_of_a_log_that_the_suite_does_not_have_are_told(run, tmp_path, command):
+    with Background(Peer()) as url:
+        run("run", url, "--select", CASE, "--select", "core/frame/cut-frame", "--report", tmp_path)
+    events = tmp_path / "events.jsonl"
+    events.write_text(events.read_text().replace(CASE, "core/of-tomorrow"))
+    result = run(command, events)
+    assert f"{url}: left out: 1 case that this version of the suite does not have, such as core/of-tomorrow\n" in result.output
+    assert "core/of-tomorrow" not in run("report", tmp_path / "events.jsonl", "--format", "json").stdout

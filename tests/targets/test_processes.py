@@ -1,6 +1,7 @@
 """Children that never outlive their starter, and targets that a command starts."""
 
 import asyncio
+import gc
 import os
 import select
 import signal
@@ -142,6 +143,31 @@ def test_a_cancelled_block_ends_the_child(tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             asyncio.run(main(pipe, command))
         pipe.read_to_end()
+
+
+@pytest.mark.parametrize("more", [1, 2, 3, 10])
+def test_a_block_that_is_cancelled_again_and_again_leaves_nothing_open(tmp_path: Path, more: int) -> None:
+    async def work(pipe: Pipe, command: list[str]) -> None:
+        async with supervised(command, log=tmp_path / "log", cwd=tmp_path, grace_seconds=30):
+            await asyncio.to_thread(pipe.read)
+            await asyncio.Event().wait()
+
+    async def main(pipe: Pipe, command: list[str]) -> None:
+        task = asyncio.create_task(work(pipe, command))
+        await asyncio.to_thread(select.select, [], [], [], 1.0)
+        for _ in range(1 + more):
+            for one in asyncio.all_tasks() - {asyncio.current_task()}:
+                one.cancel()
+            await asyncio.sleep(0.01)
+        await asyncio.wait({task})
+
+    complaints: list[object] = []
+    with stubborn_child(tmp_path) as (pipe, command), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "unraisablehook", lambda one: complaints.append(one.exc_value))
+        asyncio.run(main(pipe, command))
+        pipe.read_to_end()
+        gc.collect()
+    assert complaints == []
 
 
 def test_a_child_that_ends_by_itself_is_noticed_at_once(tmp_path: Path) -> None:
