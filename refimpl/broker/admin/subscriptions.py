@@ -23,7 +23,7 @@ class SubscriptionAdmin(AdminPart):
     def create_subscription(
         self, topic: str, subscription: str, position: tuple[int, int], properties: Mapping[str, str] | None = None
     ) -> None:
-        """Create a subscription.
+        """Create a subscription, of a partitioned topic on the partitions that lack it.
 
         Args:
             topic: The topic.
@@ -38,9 +38,10 @@ class SubscriptionAdmin(AdminPart):
         topics = self._made_topics(topic)
         if not topics[0].name.persistent:
             raise AdminRefused(400, "Create subscription on non-persistent topic can only be done through client")
-        if any(subscription in one.subscriptions for one in topics):
+        lacking = [one for one in topics if subscription not in one.subscriptions]
+        if not lacking:
             raise AdminRefused(409, "Subscription already exists for topic")
-        for one in topics:
+        for one in lacking:
             one.subscribe(subscription, _index(one, position), durable=True, properties=dict(properties or {}))
 
     def _made_topics(self, topic: str) -> list[Topic]:
