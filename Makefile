@@ -7,7 +7,7 @@ REPORT ?= reports
 ROWS ?= 10000000
 ARGS ?=
 
-.PHONY: help conformance test interop explore variants mutants recordings spark spark-cluster bench docs counts notebooks lab proto lint clean
+.PHONY: help conformance test interop pairs explore variants mutants recordings spark spark-cluster bench docs counts notebooks lab proto lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this help
@@ -50,6 +50,9 @@ test: $(VENV)/dev.stamp  ## Run the project's own tests; stock clients meet the 
 
 interop: $(VENV)/dev.stamp  ## Let stock clients meet the reference broker and a real Apache Pulsar: what they gave is a page of the site
 	$(BIN)/python -m pytest tests/interop --results $(ARGS)
+
+pairs: $(VENV)/dev.stamp  ## Let each client talk to each broker through the proxy, with monitors on: half an hour, and a page of the site
+	$(BIN)/python -m conformance.clients.pairs $(ARGS)
 
 explore: $(VENV)/run.stamp  ## Play scenarios that nobody wrote on TARGET and on the reference: ARGS="--minutes 60 --concurrent"
 	$(BIN)/pulsar-conformance explore "$(TARGET)" --report $(REPORT) $(ARGS)

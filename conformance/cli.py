@@ -56,7 +56,10 @@ driver_app = typer.Typer(no_args_is_help=True, help="Drivers of clients.")
 app.add_typer(driver_app, name="driver")
 
 TargetArgument = Annotated[
-    str, typer.Argument(help="reference, in-process, apache-pulsar@VERSION, pulsar://host:port, a target file (.toml); or client:NAME")
+    str,
+    typer.Argument(
+        help="reference, in-process, apache-pulsar@VERSION, pulsar://host:port, a target file (.toml); client:NAME, client:manual"
+    ),
 ]
 AdminOption = Annotated[str | None, typer.Option("--admin-url", help="base URL of the admin HTTP interface")]
 TokenOption = Annotated[Path | None, typer.Option(help="file with a token for CONNECT and the admin interface")]
@@ -115,6 +118,20 @@ def _check_claims(claims: Sequence[str]) -> None:
         if claim not in CLAIMABLE:
             hint = names.did_you_mean(claim, CLAIMABLE)
             stop(EXIT_USAGE, f"--claim: there is no capability {claim!r}{hint} (known: {', '.join(CLAIMABLE)})")
+
+
+def _check_manual(claims: Sequence[str], jobs: int | None, *, record: bool) -> None:
+    """End unless a person can do what these options of `run` say."""
+    from conformance.engine.capabilities import CLIENT_CAPABILITIES
+
+    for claim in claims:
+        check_choice("--claim of a client", claim, tuple(CLIENT_CAPABILITIES))
+    if record:
+        stop(EXIT_USAGE, "--record needs a driver: what a person does is not the same the next time")
+    if jobs not in (None, 1):
+        stop(EXIT_USAGE, "a person does one thing at a time: leave out --jobs")
+    if not sys.stdin.isatty():
+        stop(EXIT_USAGE, "client:manual needs a terminal: it asks a person; for a program, write a driver (docs/drivers.md)")
 
 
 def _check_globs(patterns: Sequence[str]) -> None:
@@ -182,6 +199,9 @@ def run(
     repeat: Annotated[int, typer.Option(min=1, help="run every case so many times: measures a flake rate")] = 1,
     seed: Annotated[int | None, typer.Option(help="for random delays and fresh names; drawn by default")] = None,
     jobs: Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="conversations at a time; 6, or 24 on the reference")] = None,
+    patience: Annotated[
+        float | None, typer.Option(min=0.1, help="seconds that a person has for each step of client:manual; 300 by default")
+    ] = None,
     record: Annotated[bool, typer.Option(help="keep the conversations as the recordings of this target")] = False,
     report: Annotated[Path, typer.Option(help="folder for report.html, results.json, junit.xml, badge.json and events.jsonl")] = Path(
         "reports"
@@ -193,7 +213,6 @@ def run(
         check_choice("--level", level, LEVELS)
     profile = None if profile is None else _check_profile(profile)
     _check_globs(select or ())
-    _check_claims(claim or ())
     of_broker = {
         "admin_url": admin_url,
         "token_file": token_file,
@@ -205,7 +224,14 @@ def run(
         "listener": listener,
     }
     of_client = target.startswith("client:")
-    chosen = _client(target, [*of_broker.values(), claim]) if of_client else _target(target, **of_broker)
+    manual = target == "client:manual"
+    if patience is not None and not manual:
+        stop(EXIT_USAGE, "--patience is for client:manual: a driver needs none")
+    if manual:
+        _check_manual(claim or (), jobs, record=record)
+    else:
+        _check_claims(claim or ())
+    chosen = _client(target, [*of_broker.values(), None if manual else claim]) if of_client else _target(target, **of_broker)
 
     from conformance.commands.loading import baseline_or_stop
     from conformance.commands.running import run_and_report
@@ -224,7 +250,15 @@ def run(
         claims=claim or (),
     )
     run_and_report(
-        chosen, options, baseline_or_stop(chosen.name, baseline), report, strict=strict, record=record, verbose=verbose, more=case or ()
+        chosen,
+        options,
+        baseline_or_stop(chosen.name, baseline),
+        report,
+        strict=strict,
+        record=record,
+        verbose=verbose,
+        more=case or (),
+        patience=patience,
     )
 
 

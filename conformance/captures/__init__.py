@@ -8,6 +8,7 @@ recording
        a raw capture that is written while it comes
 packets, connections
        captures of packets, pcap and pcapng: their TCP segments, and the frames in the connections that these are of
+causes what each side of a connection knew when it spoke
 flows  the index of a folder that `tcpflow` wrote
 places what can be read under a path, and what is wrong with it as a whole
 

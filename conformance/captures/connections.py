@@ -198,6 +198,7 @@ class _Connection:
             rows += side.begin(sequence)
         if segment.flags & ACK:
             self.sides[OTHER_SIDE[direction]].arrived(segment.acknowledged)
+            side.hear(segment.acknowledged)
         return rows + side.receive(sequence, segment)
 
     def end(self) -> list[FrameRow]:
@@ -210,6 +211,7 @@ class _Held:
     number: int
     data: bytes = field(compare=False)
     time: float = field(compare=False)
+    heard: int | None = field(compare=False)
 
 
 class _Side:
@@ -227,6 +229,15 @@ class _Side:
         self._held: list[_Held] = []
         self._size = 0
         self._number = 0
+        self._opened = False  # whether its SYN was captured
+        self._least: int | None = None  # the least number that it has acknowledged: in a whole connection that of the first byte
+        self._heard = 0  # the most bytes of the other side that it has acknowledged
+
+    def hear(self, acknowledged: int) -> None:
+        """Take the number of the byte of the other side that its sender waits for."""
+        if self._least is None or self._distance(acknowledged, self._least) < 0:
+            self._least = acknowledged % _TURN
+        self._heard = max(self._heard, self._place_of(acknowledged, self._least))
 
     def is_another(self, first: int) -> bool:
         """Tell whether a connection that begins with this sequence number is another one."""
@@ -238,6 +249,7 @@ class _Side:
 
     def begin(self, first: int) -> list[FrameRow]:
         """Take the sequence number of the first byte."""
+        self._opened = True
         if self._exact:
             return []
         if self._first is not None:
@@ -259,7 +271,9 @@ class _Side:
         self._last = max(self._last, start + segment.size)
         if segment.data and (not self._exact or start + len(segment.data) > self._place):
             self._number += 1
-            insort(self._held, _Held(start, self._number, segment.data, segment.time))
+            insort(
+                self._held, _Held(start, self._number, segment.data, segment.time, segment.acknowledged if segment.flags & ACK else None)
+            )
             self._size += len(segment.data)
         rows = self._in_order() if self._exact else []
         while self._size > HELD:
@@ -309,9 +323,18 @@ class _Side:
             data = held.data[self._place - held.start :]
             if data:
                 self._place += len(data)
-                rows += self._frames.feed(data, held.time)
+                rows += self._frames.feed(data, held.time, self._heard_by(held.heard))
         del self._held[:done]
         return rows
+
+    def _heard_by(self, acknowledged: int | None) -> int | None:
+        """Return how many bytes of the other side had come; None: the capture has not the beginning, from which they count."""
+        if acknowledged is None or self._least is None or not self._opened:
+            return None
+        return self._place_of(acknowledged, self._least)
+
+    def _place_of(self, acknowledged: int, least: int) -> int:
+        return self._heard + self._distance(acknowledged, least + self._heard)
 
     @staticmethod
     def _distance(sequence: int, other: int) -> int:
@@ -329,15 +352,16 @@ class _Frames:
         self._unread = FrameRow(origin, 0, 0, b"", corrupt=f"{CUT}: the capture begins inside a frame")
         self._search = _Search(limit)
         self._time: float | None = None
+        self._heard: int | None = None
 
     def join(self) -> None:
         """Begin in the middle of the connection."""
         self._stream = None
 
-    def feed(self, data: bytes, time: float | None) -> list[FrameRow]:
-        self._time = time
+    def feed(self, data: bytes, time: float | None, heard: int | None) -> list[FrameRow]:
+        self._time, self._heard = time, heard
         if self._stream is not None:
-            return self._stream.feed(data, time)
+            return self._stream.feed(data, time, heard)
         self._search.feed(data)
         return self._found(self._search.find())
 

@@ -77,6 +77,7 @@ class FrameRow:
         time: When its last byte was seen, in seconds on the clock of the capture, if that is known.
         command: Such as `watchTopicList`; None for a piece that is not a frame.
         corrupt: None for a frame, else a class, a colon, and what is wrong.
+        heard: How many bytes of the other side its sender had got when it sent the first byte, as TCP acknowledges them; None: not known.
     """
 
     origin: Origin
@@ -86,6 +87,7 @@ class FrameRow:
     time: float | None = None
     command: str | None = None
     corrupt: str | None = None
+    heard: int | None = None
 
 
 def defect_class(corrupt: str) -> str:
@@ -150,13 +152,22 @@ class Stream:
         self._hidden = 0  # bytes of the frame at the front that the log did not keep
         self._rest = 0  # bytes of all the rest, once the stream is broken
         self._time: float | None = None
+        self._heard: int | None = None  # of the frame at the front
 
-    def feed(self, data: bytes, time: float | None = None) -> list[FrameRow]:
-        """Take the next bytes; return the rows that are now complete."""
+    def feed(self, data: bytes, time: float | None = None, heard: int | None = None) -> list[FrameRow]:
+        """Take the next bytes; return the rows that are now complete.
+
+        Args:
+            data: The bytes.
+            time: When they were seen.
+            heard: What their sender had got by then, see `FrameRow`.
+        """
         if self.broken is not None:
             self._rest += len(data)
             self._pending += data[: max(0, KEPT - len(self._pending))]
             return []
+        if not self._pending:
+            self._heard = heard
         self._pending += data
         self._time = time
         rows: list[FrameRow] = []
@@ -175,6 +186,7 @@ class Stream:
             place += kept
             self._offset += size
             self._hidden = 0
+            self._heard = heard
         del self._pending[:place]
         if defect is not None:
             self._break(f"{HEADER}: {defect}{self._foreign()}")
@@ -218,7 +230,7 @@ class Stream:
         return [FrameRow(self.origin, self._offset, size, bytes(self._pending[:KEPT]), self._time, corrupt=corrupt)]
 
     def _frame(self, data: bytes, size: int) -> FrameRow:
-        row = FrameRow(self.origin, self._offset, size, data, self._time)
+        row = FrameRow(self.origin, self._offset, size, data, self._time, heard=self._heard)
         if self._hidden:
             text = f"{CUT}: the capture lacks {self._hidden:,} of {size:,} bytes"
             return replace(row, data=data[:KEPT], corrupt=text)

@@ -48,19 +48,21 @@ class Listener(Protocol):
 
 
 class Backdrop:
-    """A reference broker for one client, on a free port of 127.0.0.1; use it as an asynchronous context manager.
+    """A reference broker for one client, on a port of 127.0.0.1; use it as an asynchronous context manager.
 
     Args:
         listener: Is told all frames.
         config: Settings of the broker, Pulsar's own keys.
+        port: The port; 0: a free one.
     """
 
-    def __init__(self, listener: Listener, config: Mapping[str, str]) -> None:
+    def __init__(self, listener: Listener, config: Mapping[str, str], port: int = 0) -> None:
         self.listener = listener
         self.rules = Rules()
         self.links: dict[int, Link] = {}
         self.admin_url = "http://127.0.0.1"
         self._config = config
+        self._at = ("127.0.0.1", port)
         self._count = 0
 
     async def __aenter__(self) -> Backdrop:
@@ -83,7 +85,7 @@ class Backdrop:
         self.memory.close()
 
     async def _listen(self) -> str:
-        listening = socket.create_server(("127.0.0.1", 0))
+        listening = socket.create_server(self._at)
         self._server = await asyncio.get_running_loop().create_server(self._accepted, sock=listening)
         return "pulsar://{}:{}".format(*listening.getsockname())
 

@@ -15,12 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from conformance.clients.backdrop import Backdrop, Listener
+from conformance.engine.program import Program
 from conformance.targets.model import TargetError
 from conformance.targets.process import kill_marked, tail
 
@@ -89,8 +90,17 @@ class DriverError(TargetError):
     """The driver does not keep to the protocol, or is gone."""
 
 
-class Unsupported(Exception):
-    """The client does not offer what a case asks of it."""
+class LeftOut(TargetError):
+    """A case is not run to its end, which says nothing of the client.
+
+    Args:
+        verdict: What the case gets.
+        reason: Why.
+    """
+
+    def __init__(self, verdict: Literal["NOT-APPLICABLE", "UNTESTABLE"], reason: str) -> None:
+        super().__init__(reason)
+        self.verdict: Literal["NOT-APPLICABLE", "UNTESTABLE"] = verdict
 
 
 class Driver:
@@ -177,6 +187,26 @@ class Driver:
     def backdrop(self, listener: Listener, config: Mapping[str, str]) -> Backdrop:
         """Return a backdrop that the client reaches; see `Backdrop` for the arguments."""
         return Backdrop(listener, config)
+
+    def untestable(self, program: Program) -> str | None:  # noqa: ARG002
+        """Tell why a case can't be judged with this driver; None: it can."""
+        return None
+
+    async def carry_out(self, verb: str, arguments: Mapping[str, Any], name: str) -> asyncio.Future[Answer]:  # noqa: ARG002
+        """Have a step of a case begun.
+
+        Args:
+            verb: The verb.
+            arguments: Its arguments.
+            name: What the case calls its result.
+
+        Returns:
+            What will have the answer.
+
+        Raises:
+            LeftOut: The case ends here, without a word about the client.
+        """
+        return self.ask(verb, arguments)[1]
 
     @property
     def lost(self) -> str | None:

@@ -66,6 +66,19 @@ IN_PROCESS: Final = ClientTarget("client:in-process", ["in-process"])
 """The reference client inside the process of the suite, for those who use `conformance.clients.in_process`."""
 
 
+class _NoDriver:
+    def check(self) -> None:
+        raise TargetError(f"{MANUAL.name} has no driver: only `run` asks a person instead")
+
+    async def build(self, progress: Progress | None = None) -> Sequence[str]:  # noqa: ARG002
+        self.check()
+        return ()
+
+
+MANUAL: Final = ClientTarget("client:manual", at_once=1, built=_NoDriver())
+"""Any program that a person points at the suite: nobody drives it but them."""
+
+
 @dataclass(frozen=True)
 class Package:
     """A client in a Python package.
@@ -99,18 +112,21 @@ def parse_client(text: str) -> ClientTarget:
     """Find out which client a user means.
 
     Args:
-        text: `client:NAME` with one of `KNOWN`, or `client:PATH` with a program that is its driver.
+        text: `client:NAME` with one of `KNOWN`, `client:manual`, or `client:PATH` with a program that is its driver.
 
     Raises:
         TargetError: There is no such client or program, or something that it needs is not installed.
     """
     meant = text.removeprefix(PREFIX)
+    if text == MANUAL.name:
+        return MANUAL
     if meant in KNOWN:
         return _known(meant)
     if "/" not in meant:
         raise TargetError(
-            f"{text!r} is no client that the suite knows{did_you_mean(meant, list(KNOWN))}",
-            hint=f"known are {', '.join(PREFIX + name for name in KNOWN)}; for another driver give a path: {PREFIX}./my-driver",
+            f"{text!r} is no client that the suite knows{did_you_mean(meant, [*KNOWN, 'manual'])}",
+            hint=f"known are {', '.join(PREFIX + name for name in KNOWN)}; for another driver give a path: {PREFIX}./my-driver; "
+            f"without a driver: {MANUAL.name}",
         )
     program = Path(meant).expanduser()
     if not (program.is_file() and os.access(program, os.X_OK)):

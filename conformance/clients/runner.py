@@ -6,12 +6,12 @@ import asyncio
 import random
 import tempfile
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from pydantic import BaseModel
 
@@ -22,7 +22,7 @@ from conformance.clients.trial import ClientTrial
 from conformance.engine import log
 from conformance.engine import model as m
 from conformance.engine.capabilities import CLIENT_CAPABILITIES
-from conformance.engine.program import cells, fresh_names
+from conformance.engine.program import Program, cells, fresh_names
 from conformance.engine.verdict import RUNS, SAYS_NOTHING, Outcome, TrialLog
 from conformance.judging.applicability import lack
 from conformance.judging.results import RunLog
@@ -33,6 +33,8 @@ from conformance.running.units import Unit
 from conformance.suite import Suite
 from conformance.targets.model import Endpoint, TargetError
 
+MakeDriver: TypeAlias = Callable[[str, Sequence[str], Path], Driver]
+"""What makes a driver of the name of a client, the command that starts it, and a file for its log; `Driver` does."""
 _IN_A_RUN: Final = 512 << 20
 """Bytes that the log of a run may hold."""
 _LOST_DRIVERS: Final = 5
@@ -50,7 +52,7 @@ class _Run:
     watcher: Watcher
     folder: Path
     header: log.Header
-    driver: type[Driver]
+    driver: MakeDriver
     started: float = field(default_factory=loop_time)
     allowance: Allowance = field(default_factory=lambda: Allowance(_IN_A_RUN))
     trial_logs: dict[str, TrialLog] = field(default_factory=dict)
@@ -94,17 +96,22 @@ class _Run:
     async def _trial(self, unit: Unit, driver: Driver) -> None:
         for attempt in range(RUNS):
             again = replace(unit, attempt=attempt)
-            trial = self._prepared(again, driver)
+            begin = self._begin(again)
+            program = self.suite.program(begin, None)
+            untestable = driver.untestable(program)
+            if untestable is not None:
+                self._leave_out(unit, "UNTESTABLE", untestable)
+                return
+            trial = self._prepared(again, begin, program, driver)
             self.active.add(trial)
             try:
                 names = fresh_names(unit.case)
                 await trial.hold([trial.trial_log.begin.fresh[name] for name, kind in names.items() if kind == "namespace"])
             finally:
                 self.active.discard(trial)
-            if trial.not_offered is not None:
+            if trial.left_out is not None:
                 del self.trial_logs[again.key]
-                reason = f"the client does not offer {trial.not_offered}"
-                self.skip(log.Skipped(case=unit.case.id, cell=dict(unit.cell), verdict="NOT-APPLICABLE", reason=reason))
+                self._leave_out(unit, trial.left_out.verdict, str(trial.left_out))
                 return
             outcome = self.outcomes[again.key] = trial.outcome(self.suite.levels)
             self.watcher.ended(unit.case, outcome)
@@ -113,10 +120,13 @@ class _Run:
             if (outcome.verdict not in SAYS_NOTHING and outcome.missing is None) or driver.lost is not None:
                 return
 
-    def _prepared(self, unit: Unit, driver: Driver) -> ClientTrial:
+    def _leave_out(self, unit: Unit, verdict: Literal["NOT-APPLICABLE", "UNTESTABLE"], reason: str) -> None:
+        self.skip(log.Skipped(case=unit.case.id, cell=dict(unit.cell), verdict=verdict, reason=reason))
+
+    def _begin(self, unit: Unit) -> log.TrialStarted:
         count = len(self.trial_logs) + 1
         fresh = {name: f"n{count}" if kind == "name" else f"public/pc-{count}" for name, kind in fresh_names(unit.case).items()}
-        begin = log.TrialStarted(
+        return log.TrialStarted(
             key=unit.key,
             case=unit.case.id,
             cell=dict(unit.cell),
@@ -127,6 +137,8 @@ class _Run:
             seed=random.Random(f"{self.options.seed} {unit.key}").randrange(1 << 31),
             t=round(loop_time() - self.started, 6),
         )
+
+    def _prepared(self, unit: Unit, begin: log.TrialStarted, program: Program, driver: Driver) -> ClientTrial:
         around = Surroundings(
             Endpoint(name=self.client.name, service_url="pulsar://127.0.0.1"),
             None,
@@ -135,7 +147,7 @@ class _Run:
             self.started,
             self.options.slow,
         )
-        trial = ClientTrial(self.suite.program(begin, None), begin, around, driver, unit.case.target_config)
+        trial = ClientTrial(program, begin, around, driver, unit.case.target_config)
         self.trial_logs[unit.key] = trial.trial_log
         return trial
 
@@ -146,7 +158,7 @@ async def run_clients(
     options: Options,
     write: Callable[[BaseModel], None],
     watcher: Watcher,
-    driver: type[Driver] = Driver,
+    driver: MakeDriver = Driver,
 ) -> tuple[RunLog, str | None]:
     """Run the selected cases with a client.
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-from conformance.clients.driver import END_SECONDS, Answer, Driver, DriverError, Said
+from conformance.clients.driver import END_SECONDS, Answer, Driver, DriverError, LeftOut, Said
 from conformance.engine import log
 from conformance.engine.actions import Action, Send
 from conformance.engine.client_steps import BACKDROP, CLIENT, DRIVER, RESULT, USER
@@ -28,10 +28,6 @@ FLOOD = (
 )
 
 
-class NotOffered(TargetError):
-    """The client does not offer what the case asks of it."""
-
-
 class ClientTrial(TrialRunner):
     """One trial with a client, whose driver is at hand.
 
@@ -47,8 +43,8 @@ class ClientTrial(TrialRunner):
         super().__init__(program, begin, around)
         self._driver = driver
         self._backdrop = driver.backdrop(self, config)
-        self.not_offered: str | None = None
-        """What the client does not offer, if that ended the trial."""
+        self.left_out: LeftOut | None = None
+        """Why the case says nothing of the client, if that ended the trial."""
 
     async def hold(self, namespaces: list[str]) -> None:
         """Run the trial from the start of the backdrop to the last word of the driver."""
@@ -152,7 +148,11 @@ class ClientTrial(TrialRunner):
         verb, name = action.spec["do"], action.spec["name"]
         arguments = resolve(action.spec["with"], variables)
         self._log(log.Begin, step=step, what="drive", at=DRIVER, detail={verb: arguments})
-        _, coming = self._driver.ask(verb, arguments)
+        try:
+            coming = await self._driver.carry_out(verb, arguments, name)
+        except LeftOut as why:
+            self.left_out = why
+            raise
         coming.add_done_callback(lambda done: self._answered(name, verb, done))
         self._log(log.End, step=step)
 
@@ -165,8 +165,8 @@ class ClientTrial(TrialRunner):
             return
         answer = done.result()
         if answer.unsupported is not None:
-            self.not_offered = f"{verb}: {answer.unsupported}"
-            self._give_way(NotOffered(f"the client does not offer {self.not_offered}"))
+            self.left_out = LeftOut("NOT-APPLICABLE", f"the client does not offer {verb}: {answer.unsupported}")
+            self._give_way(self.left_out)
             return
         told = {"of": name, "ok": answer.ok, "result": answer.result, "error": answer.error}
         self._log(log.Told, at=DRIVER, what=RESULT, detail={key: value for key, value in told.items() if value is not None})

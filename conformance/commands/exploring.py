@@ -98,9 +98,10 @@ def _explore_client(client: ClientTarget, plan: Plan, folder: Path, suite: Suite
     report.print_client_summary(explored, client.name, written)
     if explored.accused:
         raise typer.Exit(EXIT_NOT_CONFORMANT)
-    if explored.stopped is not None:
+    if explored.stopped is not None or explored.failed:
         raise typer.Exit(EXIT_COULD_NOT_RUN)
-    raise typer.Exit(EXIT_INCONCLUSIVE if explored.unrepeated else EXIT_CONFORMANT)
+    nothing = explored.silent == explored.scenarios
+    raise typer.Exit(EXIT_INCONCLUSIVE if explored.unrepeated or nothing else EXIT_CONFORMANT)
 
 
 def _written(explored: Explored, target: Target, plan: Plan, folder: Path, suite: Suite) -> tuple[dict[str, Path], Path]:

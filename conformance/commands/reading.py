@@ -6,7 +6,8 @@ import heapq
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 import typer
@@ -22,18 +23,20 @@ from conformance.captures import (
     find_pieces,
     unread_files,
 )
+from conformance.captures.causes import SeenBy, orders
 from conformance.captures.places import is_packets
-from conformance.captures.rows import BAD_INDEX, LOG, MISSING, OTHER_SIDE, PACKETS, Direction
+from conformance.captures.rows import BAD_INDEX, LOG, MISSING, PACKETS, Direction
 from conformance.captures.times import times_of
-from conformance.commands.overhearing import Judge
+from conformance.commands.overhearing import ALL, EACH, Judge
 from conformance.commands.proxying import commands_or_stop
 from conformance.console import stop
 from conformance.exit_codes import EXIT_CONFORMANT, EXIT_USAGE
-from conformance.monitors import Breach
+from conformance.monitors import Breach, Side
 from conformance.report.listing import breach_text, frame_text, line
 from refimpl.wire import decode_frame
 
-Limits = dict[tuple[str, str], dict[Direction, int]]
+Connection = tuple[str, str]
+"""What names of connections are unique in, and the name."""
 UNREADABLE = frozenset({LOG, BAD_INDEX, MISSING, PACKETS})
 """What is wrong with a file as a whole; all else is about bytes of a connection, which a capture may well lack."""
 
@@ -59,13 +62,13 @@ def read(file: Path, commands: Sequence[str], *, judged: bool) -> None:
         stop(EXIT_USAGE, f"{error.filename or file}: {error.strerror}")
     if judged:
         _check_order(pieces)
-    lister = _Lister(shown, _whole_until(pieces) if judged else {}, judged=judged)
+    lister = _Lister(shown, _orders(pieces) if judged else {}, judged=judged)
     for row in defects:
         lister.take("", row)
     for source, row in rows_of(pieces):
         lister.take(source, row)
     if lister.judge is not None:
-        lister.judge.ended()
+        lister.ended(lister.judge)
         print(lister.judge.summary(), file=sys.stderr, flush=True)
     print(lister.summary(len(unread)), file=sys.stderr, flush=True)
     if lister.unreadable:
@@ -80,37 +83,31 @@ def _check_order(pieces: Iterable[Piece]) -> None:
             stop(EXIT_USAGE, f"{piece.path}: can't be judged: when its bytes came was not noted in {times_of(piece.path).name}")
 
 
-def _whole_until(pieces: Iterable[Piece]) -> Limits:
-    """Find where connections in captures of packets begin to lack something.
+def _orders(pieces: Sequence[Piece]) -> dict[Connection, _Known]:
+    """Find out what is known of the order in which both sides of each connection have spoken."""
+    packets = {_source(piece) for piece in pieces if piece.origin.connection is None and is_packets(piece.path)}
+    known = {}
+    for (source, connection), order in orders(rows_of(pieces)).items():
+        if source not in packets:
+            known[source, connection] = _Known(order.reversed)
+        elif order.acknowledged():
+            known[source, connection] = _Known(None, {"client": SeenBy("client"), "broker": SeenBy("broker")})
+        else:
+            known[source, connection] = _Known(order.reversed or "TCP does not say what each of them had got")
+    return known
 
-    What follows a lost packet waits for it, so that frames of the other side come before it, and answer what nobody has asked.
 
-    Returns:
-        By source and connection: how many frames of a direction come before that. Of a connection of which one side is lacking, none do.
+@dataclass(frozen=True)
+class _Known:
+    """What is known of the order of both sides of a connection.
+
+    Attributes:
+        why_not: Why it is not known; None: it is.
+        views: What each side knew when it spoke, if that says more than the order in which frames were recorded.
     """
-    whole: Limits = {}
-    for piece in pieces:
-        if piece.origin.connection is not None or not is_packets(piece.path):
-            continue
-        frames: Counter[tuple[str, Direction]] = Counter()
-        latest: dict[str, float] = {}
-        limits: Limits = {}
-        for row in piece.rows(MAX_FRAME_SIZE):
-            connection, direction = row.origin.connection, row.origin.direction
-            if connection is None or direction is None:
-                continue
-            time = latest.get(connection, -math.inf) if row.time is None else row.time
-            late = time < latest.get(connection, -math.inf) and not frames[connection, direction]  # the capture has not the beginning
-            latest[connection] = max(time, latest.get(connection, time))
-            if late or row.corrupt is not None:
-                limits.setdefault((_source(piece), connection), {}).setdefault(direction, frames[connection, direction])
-            if row.corrupt is None:
-                frames[connection, direction] += 1
-        for connection, direction in frames:
-            if not frames[connection, OTHER_SIDE[direction]]:
-                limits.setdefault((_source(piece), connection), {})[direction] = 0
-        whole |= limits
-    return whole
+
+    why_not: str | None
+    views: Mapping[Direction, SeenBy] = field(default_factory=dict)
 
 
 def rows_of(pieces: Iterable[Piece]) -> Iterator[tuple[str, FrameRow]]:
@@ -152,7 +149,7 @@ class _Lister:
 
     Args:
         commands: The commands that are listed; None: all.
-        whole: How many frames of a direction come before its connection lacks something, where it does.
+        known: What is known of the order in each connection, if the rows are judged.
         judged: Whether the rows are judged.
 
     Attributes:
@@ -160,10 +157,12 @@ class _Lister:
         unreadable: What is wrong with a file as a whole, if something is.
     """
 
-    def __init__(self, commands: frozenset[str] | None, whole: Limits, *, judged: bool) -> None:
+    def __init__(self, commands: frozenset[str] | None, known: Mapping[Connection, _Known], *, judged: bool) -> None:
         self.judge = Judge(self._breach) if judged else None
         self._commands = commands
-        self._left = whole
+        self._known = known
+        self._lacking: set[tuple[Connection, Side]] = set()
+        self._times: dict[tuple[Connection, Side], float] = {}
         self._numbers: dict[tuple[str, str], int] = {}
         self._first: float | None = None
         self._frames = 0
@@ -181,8 +180,7 @@ class _Lister:
                 frame = decode_frame(row.data)
                 print(line(time, number, row.origin.direction, frame_text(frame, len(frame.payload_bytes or b""))))
             return
-        if self.judge is not None:
-            self.judge.gap(source, row.origin.connection or "")
+        self._judge(source, row, time)
         kind, _, text = row.corrupt.partition(": ")
         self._defects[kind] += 1
         where = row.origin.file if number is None else f"at byte {row.offset:,}"
@@ -192,23 +190,40 @@ class _Lister:
             self.unreadable = f"{row.origin.file}: {text}"
 
     def _judge(self, source: str, row: FrameRow, time: float | None) -> None:
-        if self.judge is None or row.origin.connection is None or row.origin.direction is None:
+        """Let the monitors hear a row; of a connection whose order is not known, each frame by itself."""
+        judge, connection, direction = self.judge, row.origin.connection, row.origin.direction
+        if judge is None or connection is None or direction is None:
+            if judge is not None:
+                judge.gap(source, connection or "")
             return
-        if time is None:
-            self.judge.gap(source, row.origin.connection)
+        known = self._known.get((source, connection), _Known(None))
+        if known.views:
+            for side, view in known.views.items():
+                for one in view.take(row):
+                    self._judge_side(judge, (source, connection), side, one)
+        elif row.corrupt is not None or time is None:
+            judge.gap(source, connection)
         else:
-            self._note_what_lacks(self.judge, (source, row.origin.connection), row.origin.direction)
-            self.judge.frame(source, row.origin.connection, row.origin.direction, decode_frame(row.data), time)
+            if known.why_not is not None:
+                judge.unordered(source, connection)
+            judge.frame(source, connection, direction, decode_frame(row.data), time)
 
-    def _note_what_lacks(self, judge: Judge, connection: tuple[str, str], direction: Direction) -> None:
-        """From where a connection lacks something, let each frame be judged by what it says by itself."""
-        left = self._left.get(connection)
-        if left is None:
-            return
-        if 0 in left.values():
-            judge.gap(*connection)
-        elif direction in left:
-            left[direction] -= 1
+    def _judge_side(self, judge: Judge, key: Connection, side: Side, row: FrameRow) -> None:
+        """Let the monitors of one side hear what it has sent or got; behind a gap, each frame by itself."""
+        if row.corrupt is not None or (key, side) in self._lacking:
+            judge.gap(*key, EACH)
+            self._lacking |= {(key, "client"), (key, "broker")}
+        if row.corrupt is None and row.origin.direction is not None:
+            time = self._times[key, side] = max(self._times.get((key, side), 0.0), self._time(row) or 0.0)
+            judge.frame(*key, row.origin.direction, decode_frame(row.data), time, side)
+
+    def ended(self, judge: Judge) -> None:
+        """Note that there are no more rows."""
+        for key, known in self._known.items():
+            for side, view in known.views.items():
+                for row in view.end():
+                    self._judge_side(judge, key, side, row)
+        judge.ended()
 
     def _breach(self, source: str, breach: Breach) -> None:
         print(line(breach.time, self._numbers[source, breach.connection], breach.side, breach_text(breach.clause, breach.text)))
@@ -237,6 +252,9 @@ class _Lister:
         if key not in self._numbers:
             self._numbers[key] = len(self._numbers) + 1
             print(line(time, self._numbers[key], None, f"is {origin.connection} in {source}"))
+            known = self._known.get(key)
+            if known is not None and known.why_not is not None:
+                print(line(time, self._numbers[key], None, f"the order of both sides is not known: {known.why_not}"))
             if self.judge is not None and origin.started is not None:
-                self.judge.opened(source, origin.connection)
+                self.judge.opened(source, origin.connection, EACH if known is not None and known.views else ALL)
         return self._numbers[key]

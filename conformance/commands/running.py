@@ -14,7 +14,8 @@ from pathlib import Path
 import typer
 from pydantic import BaseModel
 
-from conformance.clients.known import ClientTarget
+from conformance.clients.known import MANUAL, ClientTarget
+from conformance.clients.manual import DEFAULT_PATIENCE, ManualDriver, ManualWatcher, Terminal
 from conformance.clients.runner import run_clients
 from conformance.commands.ending import stop_by
 from conformance.commands.loading import alone_or_stop, suite_or_stop
@@ -46,6 +47,7 @@ def run_and_report(
     record: bool,
     verbose: bool = False,
     more: Sequence[Path] = (),
+    patience: float | None = None,
 ) -> None:
     """Run the cases, leave events and reports in a folder, and end with the exit code.
 
@@ -58,6 +60,7 @@ def run_and_report(
         record: Whether the conversations are kept as the recordings of the target.
         verbose: Whether the terminal shows every failure in full.
         more: Transcripts outside the suite: they run alone, unless the options select cases.
+        patience: Seconds that a person has for each step of client:manual; None: as many as are usual.
     """
     suite = suite_or_stop(more=more)
     if more and not options.select:
@@ -69,8 +72,11 @@ def run_and_report(
         stop(EXIT_USAGE, f"--record: {target.name!r} can't name a folder of recordings: give the target another name, in a target file")
     with alone_or_stop(folder), _events(folder) as write:
         try:
-            with terminal.Progress(out) as progress:
-                finished, _ = _run(suite, target, options, write, progress)
+            if target == MANUAL:
+                finished, _ = _run_with_person(suite, options, write, patience)
+            else:
+                with terminal.Progress(out) as progress:
+                    finished, _ = _run(suite, target, options, write, progress)
         except TargetError as error:
             stop_by(error)
         with deaf():
@@ -97,6 +103,22 @@ def _run(
             return runner.run(ending_soon(run_clients(suite, target, options, write, watcher)))
     with asyncio.Runner(loop_factory=VirtualTimeLoop if target.virtual_time else None) as runner:
         return runner.run(ending_soon(run_suite(suite, target, options, write, watcher)))
+
+
+def _run_with_person(
+    suite: Suite, options: Options, write: Callable[[BaseModel], None], patience: float | None
+) -> tuple[RunLog, str | None]:
+    """Run cases with a client that a person at the terminal lets do what they ask."""
+    person = Terminal()
+    titles = {case.id: case.title for case in suite.transcripts.values()}
+    seconds = DEFAULT_PATIENCE if patience is None else patience
+
+    def driver(name: str, _: Sequence[str], __: Path) -> ManualDriver:
+        return ManualDriver(name, person, options.claims, seconds, titles)
+
+    client = replace(MANUAL, built=None)
+    with asyncio.Runner() as runner:
+        return runner.run(ending_soon(run_clients(suite, client, options, write, ManualWatcher(person), driver)))
 
 
 @contextmanager

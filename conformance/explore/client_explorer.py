@@ -74,6 +74,8 @@ class ExploredClient:
         unrepeated: What was wrong once, and not again.
         kinds: How often each kind of action was drawn.
         silent: Scenarios that said nothing: INCONCLUSIVE, ERROR, NOT-APPLICABLE.
+        failed: Scenarios among them that the driver, or the suite, did not bring to their end: ERROR.
+        failure: Why the first of these was not.
         stopped: Why it ended early; None: it did not.
     """
 
@@ -84,6 +86,8 @@ class ExploredClient:
     unrepeated: list[str] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
     silent: int = 0
+    failed: int = 0
+    failure: str = ""
     stopped: str | None = None
 
 
@@ -211,6 +215,9 @@ class ClientExplorer:
         self.explored.kinds.update(action.kind for one in scenarios for action in one.actions)
         for scenario, result in zip(scenarios, self._play(scenarios), strict=True):
             self.explored.silent += result.verdict not in (*_BAD, Verdict.PASS)
+            if result.verdict == Verdict.ERROR:
+                self.explored.failed += 1
+                self.explored.failure = self.explored.failure or result.summary
             if result.verdict in _BAD and signature(result) not in {*self.explored.accused, *self.explored.unrepeated}:
                 self._keep(scenario, signature(result))
 

@@ -74,13 +74,17 @@ def print_client_summary(explored: ExploredClient, client: str, written: Mapping
         line(f"\nwrong: {wrong}\n  {path}\n  run it again: pulsar-conformance run {client} --case {path}")
     for wrong in explored.unrepeated:
         line(f"\nseen once, not again: {wrong}")
-    if explored.silent:
-        line(f"{number_of(explored.silent, 'scenario')} said nothing: not offered by the client, or too late")
+    if explored.silent > explored.failed:
+        line(f"{number_of(explored.silent - explored.failed, 'scenario')} said nothing: not offered by the client, or too late")
+    if explored.failed:
+        line(f"{number_of(explored.failed, 'scenario')} did not come to an end: {explored.failure}")
     if explored.stopped is not None:
         line(f"\nnot complete: {explored.stopped}")
     if explored.accused:
         line(f"\n{client}: {number_of(len(explored.accused), 'accusation')}")
-    elif explored.stopped is None:
+    elif explored.stopped is None and explored.silent == explored.scenarios:
+        line(f"\n{client}: nothing was judged")
+    elif explored.stopped is None and not explored.failed:
         line(f"\n{client}: is in the right state after each scenario")
 
 

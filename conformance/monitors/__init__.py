@@ -5,7 +5,7 @@
 What was not seen is unknown, and never a breach: a conversation may begin in the middle, have gaps, or be cut.
 """
 
-from conformance.monitors.conversation import MONITORS, Monitors
-from conformance.monitors.model import Breach
+from conformance.monitors.conversation import MONITORS, Monitors, monitors_of
+from conformance.monitors.model import Breach, Side
 
-__all__ = ["MONITORS", "Breach", "Monitors"]
+__all__ = ["MONITORS", "Breach", "Monitors", "Side", "monitors_of"]

@@ -10,7 +10,7 @@ from conformance.monitors.attached import OwnIds
 from conformance.monitors.delivering import DeliveredChecksums, DeliveredFirst, Permits
 from conformance.monitors.handshake import BrokerKeepsAlive, ClientKeepsAlive, ConnectFirst, FlagsOffered
 from conformance.monitors.link import Conversation, Link
-from conformance.monitors.model import SENDER, Breach, Direction, Judged, Monitor, Seen
+from conformance.monitors.model import SENDER, Breach, Direction, Judged, Monitor, Seen, Side
 from conformance.monitors.requests import AnsweredOnce, RequestIds
 from conformance.monitors.sending import Receipts, SentChecksums, SequenceIds, WellFormedBatches
 from conformance.monitors.uniform import UniformBatches
@@ -49,6 +49,11 @@ MONITORS: Final[tuple[type[Monitor], ...]] = (
     ScalableHashes,
 )
 """All monitors. `observed_by` of a clause names one of them."""
+
+
+def monitors_of(side: Side | None) -> tuple[type[Monitor], ...]:
+    """Return the monitors that judge a side; None: all."""
+    return tuple(one for one in MONITORS if side in (None, one.side))
 
 
 class Monitors:

@@ -13,6 +13,7 @@ from conformance.site.formats import format_page, schemas
 from conformance.site.interop import interop_page
 from conformance.site.linking import linked, relocated
 from conformance.site.markup import Page
+from conformance.site.pairs import pairs_page
 from conformance.site.programming import programming_pages
 from conformance.site.registers import register_pages
 from conformance.site.results import result_pages
@@ -41,6 +42,7 @@ def pages(sources: Sources, home: Path = REPOSITORY) -> list[Page]:
         *result_pages(sources),
         corpora_page(),
         interop_page(),
+        pairs_page(),
         *register_pages(sources),
         unseen_page(sources),
         variants_page(sources),

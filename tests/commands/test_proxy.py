@@ -20,6 +20,8 @@ from conformance.captures.recording import Recording
 from conformance.cli import app
 from conformance.commands.proxying import Recorder
 from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_INCONCLUSIVE, EXIT_NOT_CONFORMANT, EXIT_USAGE
+from conformance.proxy import proxying
+from conformance.targets import Endpoint
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.wire import command, encode_frame
 from tests.fakes.certificates import Certificates
@@ -289,6 +291,48 @@ def test_tls_on_one_side_only(broker: EmbeddedBroker, broker_with_tls: EmbeddedB
         assert proxy.url.startswith("pulsar://")
         done = stock_client(proxy.url, certificates.trust_file)
         assert (done.stdout, done.returncode) == ("over TLS\n", 0), done.stderr
+
+
+def through_one_that_wants_a_certificate(
+    broker: EmbeddedBroker, certificates: Certificates, *options: str
+) -> tuple[subprocess.CompletedProcess[str], int, list[str], str]:
+    """Let the stock client talk through the command to a broker that wants a certificate; return what came of both."""
+
+    async def talk() -> tuple[subprocess.CompletedProcess[str], int, list[str], str]:
+        to = Endpoint(name="broker", service_url=broker.service_url)
+        async with proxying(to, tls=certificates.asking()) as wanting:  # a broker whose connections all come with a certificate
+
+            def run() -> tuple[subprocess.CompletedProcess[str], int, list[str], str]:
+                with running("--to", wanting.service_url, "--tls-trust-certs", str(certificates.trust_file), *options, "--judge") as proxy:
+                    done = stock_client(proxy.url, certificates.trust_file)
+                    return done, *proxy.end()
+
+            return await asyncio.to_thread(run)
+
+    return asyncio.run(talk())
+
+
+@pytest.mark.parametrize("one_file", [False, True])
+def test_a_stock_client_reaches_a_broker_that_wants_a_certificate(
+    broker: EmbeddedBroker, certificates: Certificates, tmp_path: Path, one_file: bool
+) -> None:
+    certificate, key = certificates.client
+    options = ["--tls-certificate", str(certificate), "--tls-key", str(key)]
+    if one_file:
+        both = tmp_path / "both.pem"
+        both.write_bytes(key.read_bytes() + certificate.read_bytes())
+        options = ["--tls-certificate", str(both)]
+    done, code, lines, summary = through_one_that_wants_a_certificate(broker, certificates, *options)
+    assert (done.stdout, done.returncode) == ("over TLS\n", 0), done.stderr
+    assert code == EXIT_CONFORMANT, summary
+    assert [name for name in ("CONNECT{", "SEND{", "SEND_RECEIPT{", "MESSAGE{", "ACK{") if name not in "\n".join(lines)] == []
+
+
+def test_without_a_certificate_a_broker_that_wants_one_is_not_reached(broker: EmbeddedBroker, certificates: Certificates) -> None:
+    done, _, lines, _ = through_one_that_wants_a_certificate(broker, certificates)
+    assert done.returncode != 0
+    assert "SEND{" not in "\n".join(lines)
+    assert any("<- ends the connection" in line for line in lines), lines
 
 
 def test_a_client_that_does_not_come_through_the_handshake_is_a_line(broker: EmbeddedBroker, certificates: Certificates) -> None:

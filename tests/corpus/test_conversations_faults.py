@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pytest
 
+from conformance.captures import packet_rows
 from conformance.corpus.conversations import ALONE, EXPLAINED, FRAMES, of_connection
 from conformance.corpus.jobs.conversations_hold import JOB, LAWS
 from conformance.monitors import MONITORS
@@ -10,6 +11,7 @@ from conformance.monitors.explained import explanations
 from tests.samples.conversation import conversation
 from tests.samples.conversation_faults import BREACHES, broken
 from tests.samples.faults import Fault
+from tests.samples.on_the_wire import on_the_wire, shifted, written
 
 JUDGED = {clause: kind.name for kind in MONITORS for clause in kind.clauses if not kind.of_all_connections}
 OF_OTHER_CONNECTIONS = {"gives_permits_to_a_consumer_that_is_not_there"}
@@ -21,7 +23,7 @@ ALL_FAULTS = [
 ]
 
 
-def table(lines, *, file="log.jsonl", connection="core/some/case#0 c", timed=True, lost=()):
+def table(lines, *, file="log.jsonl", connection="core/some/case#0 c", timed=True, lost=(), heard=()):
     """Return the rows of one connection; the frames with the numbers in `lost` are rows without a frame."""
     offsets = {"client": 0, "broker": 0}
     rows = []
@@ -34,6 +36,8 @@ def table(lines, *, file="log.jsonl", connection="core/some/case#0 c", timed=Tru
                 "connection": connection,
                 "direction": direction,
                 "offset": offsets[direction],
+                "size": len(data),
+                "heard": heard[number] if heard else None,
                 "time": line.time if timed and number not in lost else None,
                 "octets": data,
                 "target": "some",
@@ -81,6 +85,52 @@ def test_without_times_each_frame_is_judged_by_itself():
 @pytest.mark.parametrize("first", range(0, len(conversation().lines), 4))
 def test_frames_that_are_missing_accuse_nobody(first):
     assert judged(conversation(), lost=range(first, first + 2))[0] == set()
+
+
+def of_packets(path):
+    """Return the rows of a capture of packets as the job gets them."""
+    rows = [
+        {
+            **{name: getattr(row.origin, name) for name in ("file", "connection", "direction", "target")},
+            **{name: getattr(row, name) for name in ("offset", "size", "time", "heard")},
+            "octets": row.data,
+            "_corrupt": row.corrupt,
+        }
+        for row in packet_rows(path, path.name)
+    ]
+    return pa.Table.from_pylist(rows[::-1])
+
+
+def judged_packets(packets, folder):
+    found = of_connection(of_packets(written(packets, folder))).to_pylist()
+    return {row["law"] for row in found if row["broken"]}, {row["clause"]: row["checked"] for row in found if not row["law"]}
+
+
+@pytest.mark.parametrize("seconds", [-1.0, -0.015, 0.0, 0.015, 1.0])
+def test_packets_of_one_side_that_are_recorded_late_or_early_change_nothing(tmp_path, seconds):
+    lines = [line for line in conversation().timed() if line.connection == "1"]
+    laws, counts = judged_packets(shifted(on_the_wire(lines), seconds), tmp_path)
+    assert (laws, counts[FRAMES], counts[ALONE]) == (set(), len(lines), 0)
+    early = on_the_wire(broken("sends_before_its_producer_is_there").timed())
+    assert judged_packets(shifted(early, seconds), tmp_path)[0] == {"own-ids"}
+
+
+@pytest.mark.parametrize("lost", range(3, 54, 3))
+def test_packets_that_are_missing_accuse_nobody(tmp_path, lost):
+    packets = on_the_wire(conversation().timed())
+    laws, counts = judged_packets([one for number, one in enumerate(packets) if number != lost], tmp_path)
+    assert laws == set()
+    assert counts[ALONE] > 0
+
+
+def test_answers_that_were_noted_before_their_requests_accuse_nobody():
+    talk = conversation()
+    for line in talk.timed():
+        line.time -= 0.05 * (line.direction == "<-")
+    lines = sorted((line for line in talk.lines if line.connection == "1"), key=lambda line: line.time)
+    found = of_connection(table(lines)).to_pylist()
+    assert {row["law"] for row in found if row["broken"]} == set()
+    assert {row["clause"]: row["checked"] for row in found if not row["law"]}[ALONE] == len(lines)
 
 
 def test_what_is_known_of_a_recording_is_counted_and_no_breach():

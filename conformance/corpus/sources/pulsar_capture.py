@@ -30,7 +30,7 @@ OPTIONS = (
 COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(("file", "connection", "direction"), "string"),
     **{"offset": "bigint", "time": "double", "size": "bigint", "command": "string", "octets": "binary"},
-    **{"target": "string", "release": "string", "started": "double", "_corrupt": "string"},
+    **{"target": "string", "release": "string", "started": "double", "_corrupt": "string", "heard": "bigint"},
 }
 """The columns, with their types as Spark writes them."""
 _SCHEMA = arrow_schema(COLUMNS)
@@ -144,7 +144,7 @@ def _batch(rows: Sequence[FrameRow]) -> pa.RecordBatch:
             name: [getattr(origin, name) for origin in origins]
             for name in ("file", "connection", "direction", "target", "release", "started")
         },
-        **{name: [getattr(row, name) for row in rows] for name in ("offset", "time", "size", "command")},
+        **{name: [getattr(row, name) for row in rows] for name in ("offset", "time", "size", "command", "heard")},
         "octets": [row.data for row in rows],
         "_corrupt": [row.corrupt for row in rows],
     }
