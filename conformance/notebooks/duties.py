@@ -1,12 +1,13 @@
-"""What the text of a proposal says, what peers must do, who does it, and in which order to implement it: clauses and recordings."""
+"""Tables of a proposal: what its text says, who does it, what the registers and the cases are, in which order to implement it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from html import escape
 from itertools import pairwise
+from typing import Any
 
 from conformance.engine.model import Clause, Register
 from conformance.engine.source import parse, read_source
@@ -14,6 +15,7 @@ from conformance.engine.step import Role
 from conformance.engine.verdict import Verdict
 from conformance.names import HOME
 from conformance.notebooks.shown import Shown, table
+from conformance.notebooks.steps import STEPS
 from conformance.running import recorder
 
 _RECORDED: dict[Role, tuple[str, str]] = {
@@ -38,25 +40,59 @@ def duties(*clauses: str) -> Shown:
     return table(["the text says", "what a peer must do", "clause", "who does it"], rows)
 
 
-def to_implement(register: str, side: Role, *steps: tuple[str, str]) -> Shown:
+def to_implement(register: str, side: Role) -> Shown:
     """Show in which order to implement a proposal, each step with the clauses that check it and the command that judges it.
 
     Args:
         register: Such as `pip145`.
         side: `broker` or `client`.
-        steps: What to do, and globs for the ids of clauses without their register, separated by blanks: `list.* hash.equal`.
 
     Raises:
-        LookupError: No clause that is tested fits a glob.
+        LookupError: A glob of a step fits no clause that is tested.
     """
     rows = []
-    for number, (what, families) in enumerate(steps, 1):
+    for number, (what, families) in enumerate(STEPS[register, side], 1):
         globs = [f"{register}.{family}" for family in families.split()]
         names = list(dict.fromkeys(name for glob in globs for name in _fitting(side, glob)))
         selected = " ".join(f"--select '{glob}'" for glob in globs)
         command = f"pulsar-conformance run {_TARGET[side]} {selected}"
         rows.append((f"{number}.", what, joined([clause_link(name) for name in names]), Shown(f"<code>{escape(command)}</code>", command)))
     return table(["", f"what the {side} does", "checked by", "judged by"], rows)
+
+
+def all_cases(register: str) -> Shown:
+    """Show all cases for a proposal, one row for each group.
+
+    Args:
+        register: Such as `pip145`: the folder below `conformance/transcripts`.
+
+    Raises:
+        LookupError: There are none.
+    """
+    home = HOME / "transcripts" / register
+    found = sorted(path.relative_to(home) for path in home.glob("*/*.yaml"))
+    if not found:
+        raise LookupError(f"there are no cases for {register}")
+    groups: dict[str, list[Shown]] = {}
+    for path in found:
+        address, name = f"../conformance/transcripts/{register}/{path.as_posix()}", path.stem
+        link = Shown(f'<a href="{escape(address)}"><code>{escape(name)}</code></a>', name)
+        groups.setdefault(path.parent.name, []).append(link)
+    return table(["group", "cases"], [(f"{register}/{group}", joined(links)) for group, links in groups.items()], code=["group"])
+
+
+def registered(register: Iterable[Any], about: str, **columns: str) -> Shown:
+    """Show what the register of divergences, or that of questions, says of a proposal.
+
+    Args:
+        register: From `conformance.site.registers.load_entries`.
+        about: The proposal, such as `PIP-145`.
+        columns: The heading of each field of an entry that is shown, such as `here="here"`.
+    """
+    found = [one for one in register if one.about == about]
+    values = [[getattr(one, field) for field in columns] for one in found]
+    rows = [[", ".join(value) if isinstance(value, list) else value for value in row] for row in values]
+    return table(list(columns.values()), rows)
 
 
 def clause_link(name: str) -> Shown:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import cache
@@ -10,6 +10,7 @@ from functools import cache
 from conformance.engine import log
 from conformance.judging.results import judge_log
 from conformance.mutants.kill import load_mutants
+from conformance.notebooks.shown import Shown, table
 from conformance.running.in_process import run_in_process
 from conformance.running.recorder import load_target
 from conformance.suite import Suite, load_suite
@@ -49,6 +50,26 @@ def recorded_verdicts(release: str, *select: str) -> list[log.Result]:
     if run is None:
         raise LookupError(f"there is no recording of {release}")
     return judge_log(suite(), run).results
+
+
+def found_faults(faults: Mapping[str, str], release: str = "") -> Shown:
+    """Show what cases say of the reference broker as it is, and of one with a single fault.
+
+    Args:
+        faults: The fault by the name of the case that is to find it.
+        release: A recorded release, whose verdict is shown as well; empty: none.
+    """
+    right = _by_case(verdicts(*faults))
+    rows = [[case, fault, right[case], _by_case(verdicts(case, mutant=fault))[case]] for case, fault in faults.items()]
+    heads = ["case", "fault", "reference", "with the fault"]
+    if release:
+        seen = _by_case(recorded_verdicts(release, *faults))
+        heads, rows = [*heads, release], [[*row, seen[row[0]]] for row in rows]
+    return table(heads, rows, code=["case", "fault"])
+
+
+def _by_case(results: Sequence[log.Result]) -> dict[str, str]:
+    return {one.case: one.verdict for one in sorted(results, key=lambda one: one.verdict, reverse=True)}
 
 
 def _run(select: Sequence[str], mutant: str, profile: str) -> list[log.Result]:

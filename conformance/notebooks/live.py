@@ -12,7 +12,7 @@ from conformance.report.wording import plain_value
 from refimpl.broker import PROPOSALS, AdminRefused, Broker, Configuration, Session
 from refimpl.proposals.profiles import PROFILES, profile_name
 from refimpl.proposals.watch_machine import WatchMachine
-from refimpl.wire import FrameDecoder, command, encode_frame, sub_message, wrap
+from refimpl.wire import FrameDecoder, command, decode_frame, encode_frame, sub_message, wrap
 from refimpl.wire.pulsar_api_pb2 import CommandConnected, FeatureFlags
 
 OnNews = Callable[[float], object]
@@ -132,6 +132,19 @@ class Stage:
             self._settle()
             if not due:
                 return self.now
+
+    def announced(self, operation: str, *arguments: Any, wait: float = 0.0) -> list[Any]:
+        """Call the broker's admin interface, let time pass, and return what the broker said meanwhile.
+
+        Args:
+            operation: See `admin`.
+            arguments: Its arguments.
+            wait: Seconds that pass.
+        """
+        before = len(self.rows)
+        self.admin(operation, *arguments)
+        self.wait(wait)
+        return [sub_message(decode_frame(row.data).command) for row in self.rows[before:] if row.way == "in" and row.data]
 
     def lose(self, at: str = "") -> None:
         """Cut a connection."""

@@ -38,7 +38,7 @@ _PLACEHOLDERS: dict[object, str] = {int: "N", float: "X", Path: "PATH"}
 def command_page() -> Page:
     """Return the page with every command and its options."""
     group: Any = typer.main.get_command(app)
-    lines = [f"# {NAME}", "", prose(group.help or ""), "", "Each command takes `--help`.", ""]
+    lines = ["# Command line", "", prose(group.help or ""), "", "Each command takes `--help`.", ""]
     for words, command in _commands(group, [NAME]):
         lines += [*_command(words, command), ""]
     lines += ["## Exit codes", "", *table(["code", "meaning"], ((str(number), text) for number, text in EXIT_CODES.items()))]

@@ -19,7 +19,7 @@ from conformance.site.home import filled, home_facts
 from conformance.site.linking import linked
 from conformance.site.markup import Page
 from conformance.site.notebooks import settled
-from conformance.site.publishing import days_of_change, repository_address, repository_name, version_line
+from conformance.site.publishing import days_of_change, extra_settings, repository_address, repository_name, version_line
 from conformance.site.search import INDEX, thinned
 from conformance.site.sources import REPOSITORY, Sources, load_sources
 
@@ -47,6 +47,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     config.repo_url = address
     config.repo_name = repository_name(address)
     config.copyright = version_line()
+    config.extra = extra_settings(config.extra)  # type: ignore[assignment]
     names = [page.path for page in _Book.pages]
     docs = Path(config.docs_dir)
     written = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md") if ".ipynb_checkpoints" not in path.parts)

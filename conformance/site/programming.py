@@ -33,6 +33,51 @@ PACKAGES: dict[str, tuple[str, str, Sequence[str]]] = {
     ),
 }
 """Pages by name: title, what to say first, and the folders whose modules they show."""
+EXAMPLES: dict[str, str] = {
+    "wire": """
+>>> from refimpl.wire import command, decode_frame, encode_frame, line_notation
+>>> data = encode_frame(command("ping"))
+>>> data.hex(" ", -4)
+'00000009 00000005 08129201 00'
+>>> line_notation(decode_frame(data))
+'PING{}'
+""",
+    "proposals": """
+>>> from refimpl.proposals.topic_list import topics_hash
+>>> topics_hash(["persistent://public/default/a"])
+'e4a876e3'
+>>> topics_hash([])
+'00000000'
+""",
+    "broker": """
+>>> from refimpl.broker import Broker, Configuration
+>>> from refimpl.wire import command, decode_frame, encode_frame, type_name
+>>> broker = Broker(Configuration.from_settings({"keepAliveIntervalSeconds": "5"}))
+>>> session = broker.connect(0.0)
+>>> session.receive(encode_frame(command("connect", client_version="me", protocol_version=21)), 0.0)
+>>> type_name(decode_frame(session.data_to_send()).command)
+'CONNECTED'
+>>> broker.tick(5.0)
+>>> type_name(decode_frame(session.data_to_send()).command)
+'PING'
+""",
+    "client": """
+>>> import random
+>>> from refimpl.client import ClientCore
+>>> core = ClientCore("pulsar://127.0.0.1:6650", random=random.Random(0))
+>>> with core.entered(0.0):
+...     creating = core.create_producer("persistent://public/default/t")
+>>> len(core.connections_to_open())
+1
+""",
+    "net": """
+>>> from refimpl.net.embedded import EmbeddedBroker
+>>> with EmbeddedBroker() as broker:
+...     broker.service_url.rpartition(":")[0]
+'pulsar://127.0.0.1'
+""",
+}
+"""A session in Python for each page; the tests run them."""
 _GENERATED = "_pb2"
 
 
@@ -46,7 +91,7 @@ def programming_pages(home: Path = REPOSITORY) -> list[Page]:
     for name, (title, words, folders) in PACKAGES.items():
         modules = [module for folder in folders for module in _modules(home, folder)]
         if modules:
-            lines = [f"# {title}", "", words, ""]
+            lines = [f"# {title}", "", words, "", "```pycon", EXAMPLES[name].strip(), "```", ""]
             for module in modules:
                 lines += [f"## {module}", "", f"::: {module}", "    options: {heading_level: 3, show_root_heading: false}", ""]
             pages.append(Page(f"reference/python/{name}.md", title, joined(lines)))

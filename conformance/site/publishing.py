@@ -6,9 +6,10 @@ import os
 import re
 import subprocess
 import tomllib
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from conformance import __version__
 from conformance.site.sources import REPOSITORY
@@ -18,6 +19,8 @@ SETTING: Final = "REPOSITORY_URL"
 UNKNOWN: Final = "OWNER/pulsar-conformance"
 """How pages name the repository as long as its address is not known."""
 LICENCE: Final = "https://www.apache.org/licenses/LICENSE-2.0"
+DEPLOYED: Final = "MIKE_DOCS_VERSION"
+"""The environment variable that mike sets to the name of the version that it deploys."""
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -40,6 +43,15 @@ def repository_name(address: str | None) -> str:
         address: Its address, if that is known.
     """
     return "/".join(address.rstrip("/").split("/")[-2:]) if address else UNKNOWN
+
+
+def extra_settings(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings `extra` of a build: without a list of versions, unless the site is one version of several.
+
+    Args:
+        extra: From `mkdocs.yml`.
+    """
+    return {name: value for name, value in extra.items() if name != "version" or DEPLOYED in os.environ}
 
 
 def version_line() -> str:

@@ -27,7 +27,7 @@ def unseen_page(sources: Sources) -> Page:
     lines = [
         f"# {TITLE}",
         "",
-        f"What {link(PATH, 'unseen.md', 'What remains unseen')} speaks of, as it is today.",
+        f"The suite does not test everything: {link(PATH, 'unseen.md', 'What remains unseen')}. These are the lists behind that page.",
         "",
         "## Clauses without a case",
         "",

@@ -106,12 +106,6 @@ def test_workflows_of_the_page_use_what_there_is():
         assert used.keys() <= ACTION["inputs"].keys()
 
 
-def test_the_site_is_published_as_it_is_built():
-    flow = yaml.safe_load((REPOSITORY / ".github" / "workflows" / "site.yml").read_text())
-    steps = flow["jobs"]["publish"]["steps"]
-    assert [step["env"].keys() for step in steps if step.get("run") == "make docs"] == [{"REPOSITORY_URL"}]
-
-
 @pytest.mark.parametrize("path", sorted((REPOSITORY / ".github" / "ISSUE_TEMPLATE").glob("a-*.yml")), ids=lambda path: path.stem)
 def test_fields_of_a_form_have_names_of_their_own(path: Path):
     fields = yaml.safe_load(path.read_text())["body"]

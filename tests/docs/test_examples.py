@@ -1,6 +1,7 @@
 """What the pages tell a reader to run exists, and the examples in Python work."""
 
 import asyncio
+import doctest
 import itertools
 import os
 import re
@@ -13,6 +14,7 @@ import typer
 
 from conformance.cli import app
 from conformance.report.listing import line
+from conformance.site.programming import EXAMPLES, PACKAGES
 from conformance.site.sources import REPOSITORY
 from refimpl.net.client import Client
 from refimpl.net.embedded import EmbeddedBroker
@@ -35,6 +37,15 @@ def test_the_embedded_broker_is_used_as_the_pages_say():
         exec(text, names)
         assert re.fullmatch(r"pulsar://127\.0\.0\.1:\d+", names["client"])
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+", names.get("admin", "http://127.0.0.1:0"))
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_session_of_an_api_page_goes_as_it_is_shown(name):
+    session = doctest.DocTestParser().get_doctest(EXAMPLES[name], {}, name, None, 0)
+    found = []
+    doctest.DocTestRunner().run(session, out=found.append)
+    assert session.examples
+    assert found == []
 
 
 def test_the_fixtures_are_used_as_the_page_says(tmp_path):

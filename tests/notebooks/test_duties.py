@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from conformance.engine.verdict import clause_verdicts
-from conformance.notebooks import duties, table, to_implement
+from conformance.notebooks import all_cases, duties, registered, table, to_implement
 from conformance.notebooks.build import HOME
 from conformance.notebooks.duties import _told, clause_link
 from conformance.notebooks.filtering import answer
 from conformance.notebooks.judging import suite
 from conformance.notebooks.machines import profiles, state_diagram, state_table
+from conformance.notebooks.steps import STEPS
 from conformance.notebooks.topic_lists import an_hour, list_size, most_topics
 from conformance.running import recorder
+from conformance.site.registers import load_entries
 from refimpl.proposals import PROPOSALS
 from refimpl.proposals.message_filter import MessageFilterPolicy
 from refimpl.proposals.topic_list import TRANSITIONS, TopicListEvent
@@ -71,18 +74,47 @@ def test_the_verdicts_of_recordings_are_read_without_their_conversations() -> No
     assert recorder.load_results("no-such-target") == []
 
 
-def test_steps_have_their_clauses_and_a_command() -> None:
-    shown = to_implement("pip145", "broker", ("closes", "close.*"), ("hashes", "hash.equal hash.empty"))
+def test_steps_have_their_clauses_and_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STEPS, ("pip145", "broker"), (("closes", "close.*"), ("hashes", "hash.equal hash.empty")))
+    shown = to_implement("pip145", "broker")
     first, second = shown.text.splitlines()[2:]
     assert first.startswith("1.  closes ")
     assert "pip145.close.answer, pip145.close.answer-letter, pip145.close.unknown" in first
     assert second.endswith("pulsar-conformance run TARGET --select 'pip145.hash.equal' --select 'pip145.hash.empty'")
-    assert "run client:NAME --select" in to_implement("pip145", "client", ("lists", "client.list-*")).text
+    assert "run client:NAME --select" in to_implement("pip145", "client").text
 
 
-def test_a_step_for_the_wrong_side_is_refused() -> None:
+def test_a_step_for_the_wrong_side_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STEPS, ("pip145", "client"), (("closes", "close.*"),))
     with pytest.raises(LookupError, match=r"no clause for the client fits pip145\.close"):
-        to_implement("pip145", "client", ("closes", "close.*"))
+        to_implement("pip145", "client")
+
+
+def test_every_proposal_has_steps_for_both_sides() -> None:
+    assert set(STEPS) == {(one.register, side) for one in PROPOSALS for side in ("broker", "client")}
+
+
+@pytest.mark.parametrize("register", [one.register for one in PROPOSALS])
+def test_all_cases_of_a_proposal_are_linked_in_their_groups(register: str) -> None:
+    shown = all_cases(register)
+    wanted = [name for name in suite().transcripts if name.startswith(f"{register}/")]
+    assert wanted
+    assert sorted(re.findall(r'href="\.\./conformance/transcripts/(.+?)\.yaml"', shown.html)) == sorted(wanted)
+    assert [line.split()[0] for line in shown.text.splitlines()[2:]] == sorted({name.rpartition("/")[0] for name in wanted})
+
+
+def test_cases_of_an_unknown_proposal_are_refused() -> None:
+    with pytest.raises(LookupError, match="there are no cases for pip1"):
+        all_cases("pip1")
+
+
+def test_a_register_shows_the_entries_of_one_proposal() -> None:
+    register = load_entries("divergences")
+    shown = registered(register, "PIP-145", title="what differs", releases="releases")
+    lines = shown.text.splitlines()
+    assert lines[0].split("  ")[0] == "what differs"
+    assert [line.partition("  ")[0] for line in lines[2:]] == [one.title for one in register if one.about == "PIP-145"]
+    assert any("4.0.0, 4.2.4" in line for line in lines)
 
 
 def notebooks() -> list[tuple[str, Path]]:
