@@ -194,7 +194,7 @@ def goes_past_the_proxy(target, pool, answer):
 @in_place_of(checksum_matches, clause="core.client.checksum-verified")
 def trusts_every_checksum(matches, data):
     """Checksums are not looked at."""
-    return None
+    return
 
 
 @in_place_of(BatchAcks.cumulative, clause="core.client.acks-in-batch")
