@@ -6,11 +6,11 @@ A response is never an exception, whatever its status: the caller decides what a
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from types import TracebackType
 from typing import Self
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
 import yarl
@@ -171,7 +171,9 @@ class AdminClient:
         asked = AdminRequest(method, f"/admin/v2/{place}", dict(query), body, token, filters)
         answer = link.admin(asked, self._endpoint.admin_url)
         if answer.status == HTTPStatus.TEMPORARY_REDIRECT:
-            answer = link.admin(asked, str(yarl.URL(answer.headers["Location"]).origin()))
+            location = urlsplit(answer.headers["Location"])
+            there = dict(parse_qsl(location.query, keep_blank_values=True))
+            answer = link.admin(replace(asked, path=location.path, query=there), f"{location.scheme}://{location.netloc}")
         return _result(answer.status, answer.body.decode(errors="replace"))
 
     async def remove_namespace(self, namespace: str) -> AdminResult:

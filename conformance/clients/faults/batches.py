@@ -223,3 +223,12 @@ def takes_a_text_for_its_letters(patches):
 def allows_batches_by_key(patches):
     """The setting and batches by key go together, and keys do not count."""
     patches.wrap(refimpl.client.options.ProducerOptions, "__post_init__", lambda check: lambda options: None)
+
+
+@in_place_of(UniformBatcher.add, clause="pip191.trigger.delay")
+def forgets_the_delay_of_a_batch_behind_another_set(add, batcher, *arguments, **options):
+    """The delay of a batch that another set has begun is not set."""
+    sent = add(batcher, *arguments, **options)
+    if sent and len(batcher):
+        batcher._deadline = None
+    return sent

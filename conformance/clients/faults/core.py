@@ -2,17 +2,21 @@
 
 from conformance.clients.faults.model import fault, in_place_of, on_incoming, on_outgoing
 from refimpl.client.attached import Attached
+from refimpl.client.batch_acks import BatchAcks
 from refimpl.client.connection import Connection
 from refimpl.client.consumer import Consumer
-from refimpl.client.errors import Closed, ProtocolError
+from refimpl.client.errors import Closed, ProtocolError, TimedOut
+from refimpl.client.pool import Pool
 from refimpl.client.producer import Producer
 from refimpl.client.requests import RequestTable
+from refimpl.wire import checksum_matches
 from refimpl.wire.commands import sub_message
 from refimpl.wire.pulsar_api_pb2 import (
     CommandCloseConsumer,
     CommandCloseProducer,
     CommandConnected,
     CommandFlow,
+    CommandLookupTopic,
     CommandPing,
     CommandProducer,
     CommandSendReceipt,
@@ -151,3 +155,87 @@ def takes_all_flags_for_set(take, connection, connected):
     """The client takes every broker for one with topic watchers."""
     connected.feature_flags.supports_topic_watchers = True
     take(connection, connected)
+
+
+@in_place_of(Producer._on_attached, clause="core.client.sends-again")
+def sends_again_backwards(attached, producer, connection):
+    """What has no receipt is sent again in the wrong order."""
+    for entry in reversed(list(producer._unconfirmed.values())):
+        producer.connection = connection
+        producer._transmit(entry)
+
+
+@in_place_of(Producer._expire, clause="core.client.failed-for-good")
+def sends_what_has_failed(expire, producer):
+    """A message whose time is over is reported as lost, and kept for the next connection."""
+    for entry in producer._unconfirmed.values():
+        entry.fail(TimedOut("there was no receipt in time"))
+
+
+@on_outgoing(CommandProducer, clause="core.client.epoch-grows")
+def repeats_its_epoch(connection, request):
+    """The epoch of PRODUCER is always 0."""
+    request.epoch = 0
+
+
+@on_outgoing(CommandLookupTopic, clause="core.client.redirect-followed")
+def forgets_authoritative(connection, request):
+    """LOOKUP never says authoritative."""
+    request.authoritative = False
+
+
+@in_place_of(Pool._target, clause="core.client.proxy-named")
+def goes_past_the_proxy(target, pool, answer):
+    """The broker that LOOKUP_RESPONSE names is connected to, whatever else it says."""
+    answer.proxy_through_service_url = False
+    return target(pool, answer)
+
+
+@in_place_of(checksum_matches, clause="core.client.checksum-verified")
+def trusts_every_checksum(matches, data):
+    """Checksums are not looked at."""
+    return
+
+
+@in_place_of(BatchAcks.cumulative, clause="core.client.acks-in-batch")
+def acknowledges_the_batch_cumulatively(cumulative, acks, message_id):
+    """A cumulative acknowledgement inside of a batch is one of the whole batch."""
+    cumulative(acks, message_id)
+    return message_id
+
+
+@in_place_of(BatchAcks.individual, clause="core.client.acks-in-batch")
+def acknowledges_the_batch_with_its_first_message(individual, acks, message_id):
+    """The acknowledgement of any message of a batch is one of the whole batch."""
+    individual(acks, message_id)
+    return True
+
+
+@in_place_of(Consumer.redeliver, clause="core.client.negative-named")
+def asks_for_everything_again(redeliver, consumer, positions=None):
+    """A message that is given back brings all messages again that are not acknowledged."""
+    redeliver(consumer)
+
+
+@in_place_of(Consumer.taken, clause="core.client.reader-continues")
+def reads_from_the_beginning_again(taken, consumer, message):
+    """A reader that attaches again begins at its first position."""
+    consumer._return(1)
+
+
+@in_place_of(BatchAcks.clear, clause="core.client.seek-starts-anew")
+def remembers_acknowledgements_after_a_seek(clear, acks):
+    """What was acknowledged before a seek is left out after it."""
+
+
+@in_place_of(Connection._keep_alive, clause="core.client.silent-broker-left")
+def waits_for_a_silent_broker(keep_alive, connection):
+    """Nobody notices that a broker does not answer PING."""
+    connection._silent = False
+    keep_alive(connection)
+
+
+@in_place_of(Attached._wait, clause="core.client.pauses")
+async def asks_again_at_once(wait, attached, seconds):
+    """What is refused is asked for again without a pause."""
+    await wait(attached, 0)

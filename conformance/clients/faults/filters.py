@@ -88,3 +88,12 @@ def sends_the_filter_once(connection, request):
 def waits_for_whole_batches(connection, message):
     """A batch of which some messages are acknowledged is dropped."""
     return not message.ack_set
+
+
+@in_place_of(Consumer._unpack, clause="pr7629.client.own-acks")
+def acknowledges_what_it_rejects_cumulatively(unpack, consumer, frame):
+    """The acknowledgement of a rejected entry counts for all before it."""
+    acknowledge = consumer._acknowledge
+    consumer._acknowledge = lambda kind, message_id, error=None: acknowledge(CommandAck.Cumulative, message_id, error)
+    unpack(consumer, frame)
+    del consumer._acknowledge

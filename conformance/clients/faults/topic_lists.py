@@ -4,6 +4,7 @@ from conformance.clients.faults.model import fault, in_place_of, on_incoming, on
 from refimpl.client.pattern_consumer import PatternConsumer
 from refimpl.indexes.topics_hash import EMPTY_HASH
 from refimpl.proposals.topic_list.client import TopicListEvent, TopicListOffer, TopicListState, TopicListWatch
+from refimpl.proposals.watch_machine import Registration
 from refimpl.wire.pulsar_api_pb2 import (
     CommandGetTopicsOfNamespace,
     CommandGetTopicsOfNamespaceResponse,
@@ -253,3 +254,29 @@ def ignores_a_wrong_hash(happened, watch, event, now):
 
 
 assert TopicListOffer.LISTS  # used in docs
+
+
+@on_incoming(CommandWatchTopicUpdate, clause="pip145.client.watch-applies-update")
+def adds_before_it_removes(connection, update):
+    """What an update both adds and deletes is gone."""
+    kept = [topic for topic in update.new_topics if topic not in update.deleted_topics]
+    update.new_topics[:] = kept
+
+
+@in_place_of(TopicListWatch._new_deadline, clause="pip145.client.watch-periodic")
+def checks_its_list_once(new_deadline, watch, event, now):
+    """The list is checked once, and then never again."""
+    if watch.state is TopicListState.WATCHING:
+        watch.settled = getattr(watch, "settled", 0) + 1
+        if watch.settled > 1:
+            return None
+    return new_deadline(watch, event, now)
+
+
+@in_place_of(TopicListWatch.close, clause="pip145.client.watch-close")
+def leaves_a_watcher_that_is_not_confirmed(close, watch):
+    """Closing while the watch request is open closes nothing at the broker."""
+    if watch.asked is not None:
+        watch.asked = None
+        watch.registration = Registration.NONE
+    close(watch)
