@@ -6,6 +6,8 @@ TARGET ?= reference
 REPORT ?= reports
 ROWS ?= 10000000
 ARGS ?=
+# Tests wait much of their time, for peers and deadlines: one more at a time than there are processors, four at most.
+WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 1 : 4)))
 
 .PHONY: help conformance test interop pairs explore variants mutants recordings spark spark-cluster bench docs counts notebooks lab proto lint clean
 .DEFAULT_GOAL := help
@@ -46,7 +48,7 @@ conformance: $(VENV)/run.stamp  ## Judge TARGET: the reference broker unless tol
 	$(BIN)/pulsar-conformance run "$(TARGET)" --report $(REPORT) $(ARGS)
 
 test: $(VENV)/dev.stamp  ## Run the project's own tests; stock clients meet the reference broker only
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile -m "not (interop and real) and not cluster and not variants" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not (interop and real) and not cluster and not variants" $(ARGS)
 
 interop: $(VENV)/dev.stamp  ## Let stock clients meet the reference broker and a real Apache Pulsar: what they gave is a page of the site
 	$(BIN)/python -m pytest tests/interop --results $(ARGS)

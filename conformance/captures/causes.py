@@ -103,6 +103,8 @@ class Order:
         """Tell, behind the last row, whether what TCP acknowledged says what each side knew."""
         for known in self._broker.end():
             self._known.take(known)
+        if len(self._frames) < len(OTHER_SIDE):
+            return False  # of one side nothing was captured
         all_came = all(self._heard[one] <= self._ends[OTHER_SIDE[one]] + 1 for one in self._heard)  # the end of a side counts like a byte
         return all_came and not self._silent and self._known.reversed is None
 

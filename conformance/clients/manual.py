@@ -19,9 +19,8 @@ from typing import Any, Final, Literal, Protocol, Self, TypeAlias
 from conformance.clients.backdrop import Backdrop, Listener
 from conformance.clients.driver import PROTOCOL, Answer, Driver, DriverError, Hello, LeftOut
 from conformance.engine import model as m
-from conformance.engine.client_steps import DRIVER, USER, Tells
-from conformance.engine.node import walk
-from conformance.engine.nodes import Silence
+from conformance.engine.client_steps import DRIVER
+from conformance.engine.node import USER, walk
 from conformance.engine.program import Program
 from conformance.engine.verdict import Outcome
 from refimpl.wire import Frame, WireError, decode_frame
@@ -154,16 +153,15 @@ class ManualDriver(Driver):
     def untestable(self, program: Program) -> str | None:
         """Tell why a case can't be judged without a driver, and note what of it the person is asked; None: it can be judged."""
         self._program = program
-        told = [node for node in walk(program.nodes) if isinstance(node, Tells)]
-        events = {node.what for node in told if node.at == USER}
-        events |= {what for node in walk(program.nodes) if isinstance(node, Silence) for one in node.told for what in one}
+        told = [(node, *one) for node in walk(program.nodes) for one in node.news()]
+        events = {what for _, at, what, _ in told if at == USER}
         if events:
             return f"it needs a driver: it judges what the user of the client sees ({', '.join(sorted(events))})"
-        results = [node for node in told if node.at == DRIVER]
-        judged = [node for node in results if node.clause is not None or {**node.detail, "of": ""} != {**_DONE, "of": ""}]
-        if any(not node.path.endswith(".result") for node in judged):
+        results = [(node, detail) for node, at, _, detail in told if at == DRIVER]
+        judged = [(node, detail) for node, detail in results if node.clause is not None or {**detail, "of": ""} != {**_DONE, "of": ""}]
+        if any(not node.path.endswith(".result") for node, _ in judged):
             return "it needs a driver: it judges how something ends for the user of the client while the case goes on"
-        self._for_person = frozenset(str(node.detail["of"]) for node in judged)
+        self._for_person = frozenset(str(detail["of"]) for _, detail in judged)
         return None
 
     async def request(self, do: str, arguments: Mapping[str, Any], seconds: float) -> Answer:  # noqa: ARG002

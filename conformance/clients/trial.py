@@ -10,8 +10,9 @@ from typing import Literal
 from conformance.clients.driver import END_SECONDS, Answer, Driver, DriverError, LeftOut, Said
 from conformance.engine import log
 from conformance.engine.actions import Action, Send
-from conformance.engine.client_steps import BACKDROP, CLIENT, DRIVER, RESULT, USER
+from conformance.engine.client_steps import BACKDROP, CLIENT, DRIVER, RESULT
 from conformance.engine.machine import LINK
+from conformance.engine.node import USER
 from conformance.engine.program import Program
 from conformance.engine.values import Value, resolve, variables_of
 from conformance.running.connection import IN_ONE_CONVERSATION

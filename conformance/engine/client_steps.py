@@ -16,7 +16,7 @@ from conformance.engine import log
 from conformance.engine.actions import Action
 from conformance.engine.matchers import FITS, Difference, Match, match
 from conformance.engine.matching import Clock, Seen, binds, in_time, match_frame
-from conformance.engine.node import DEFAULT_WITHIN, Expectation, Node, Plan, Scope, Taking
+from conformance.engine.node import DEFAULT_WITHIN, USER, Expectation, Node, Plan, Scope, Taking
 from conformance.engine.parts import FrameSpec, Seconds, Strict, Window
 from conformance.engine.step import Compiler, Place, ProgramProblem, StepKind, step_kind
 from conformance.engine.steps import given
@@ -24,8 +24,6 @@ from conformance.engine.values import Value, resolve
 
 DRIVER = "driver"
 """Stands for a connection: the results of the driver."""
-USER = "user"
-"""Stands for a connection: what the user of the client sees, in an order of its own."""
 BACKDROP = "backdrop"
 """Stands for a connection: what the client gets from the backdrop."""
 RESULT = "result"
@@ -68,6 +66,10 @@ class Tells(Expectation):
     def awaited(self) -> Mapping[str, Any]:
         """Return what is to be told, named for a reader."""
         return {"a new connection" if self.at == CLIENT else f"{self.at}: {self.what}": self.detail}
+
+    def news(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+        """Yield what is to be told."""
+        yield self.at, self.what, self.detail
 
     def binds(self) -> set[str]:
         """Return what it binds."""

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from conformance.engine import log
-from conformance.engine.client_steps import DRIVER, RESULT, USER
+from conformance.engine.client_steps import DRIVER, RESULT
 from conformance.engine.matching import see
+from conformance.engine.node import USER
 
 _WITHOUT_FRAMES: Final = "start"
 """The verb that a client may carry out without a connection."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 DEFAULT_WITHIN: Final = 10.0
 """Seconds to wait for a frame after the last action, before --slow."""
+USER: Final = "user"
+"""Stands for a connection: what the user of a client sees, in an order of its own."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,10 @@ class Node:
     def binds(self) -> set[str]:
         """Return the variables that frames bind in the node."""
         return set().union(*(node.binds() for node in self.children()))
+
+    def news(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+        """Yield what a driver may tell of which the node itself speaks: where, what, and with which detail."""
+        yield from ()
 
     def connections(self) -> set[str]:
         """Return the connections on which the node expects something."""

@@ -11,6 +11,7 @@ from conformance.engine.actions import Actions, Running
 from conformance.engine.matchers import FITS, Difference, Match, match, match_message
 from conformance.engine.matching import Clock, Seen, binds, in_time, match_frame, values_at
 from conformance.engine.node import (
+    USER,
     Branch,
     Expectation,
     Node,
@@ -234,6 +235,10 @@ class Silence(Node):
     def children(self) -> Iterable[Node]:
         """Return the nodes during which there must be silence."""
         return self.until
+
+    def news(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+        """Yield what the user must not see."""
+        yield from ((USER, what, detail) for one in self.told for what, detail in one.items())
 
     def numbered(self, numbers: Iterator[int]) -> Silence:
         """Return it with numbers in `until`."""

@@ -243,7 +243,8 @@ def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Map
     stumbled = isinstance(trouble, log.End) and trouble.problem is not None and (trouble.status or 0) >= SERVER_ERROR
     if _still_in_use(trouble, trial_log.events):
         return Outcome(trial_log.begin.key, Verdict.UNTESTABLE, dict.fromkeys(program.clauses, Verdict.UNTESTABLE), diagnosis)
-    lacking = _not_offered(trouble, trial_log.events)
+    judged = machine.failure is not None and machine.failure.action is not None and machine.failure.action.clause is not None
+    lacking = None if judged else _not_offered(trouble, trial_log.events)  # what a clause says of an answer comes first
     if lacking is not None:
         diagnosis = replace(diagnosis, kind="harness", summary=lacking)
         return Outcome(trial_log.begin.key, Verdict.UNTESTABLE, dict.fromkeys(program.clauses, Verdict.UNTESTABLE), diagnosis)

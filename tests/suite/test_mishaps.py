@@ -20,24 +20,7 @@ from refimpl.net.embedded import EmbeddedBroker
 from refimpl.wire import command_name
 from tests.fakes.peers import PLAIN, PONG, Peer, running
 from tests.fakes.runs import judged
-
-OWN_NAMESPACE = """\
-format: 1
-id: test/own
-title: it has a namespace of its own
-tests: [broker]
-clauses: [test.pong]
-vars: {ns: {$fresh: namespace}}
-ambient: []
-matrix: {number: [1, 2, 3, 4]}
-steps:
-  - admin: {create_topic: "persistent://${ns}/t"}
-  - open: c
-  - client: {ping: {}}
-  - broker: {pong: {}}
-    within: 20
-end: none
-"""
+from tests.samples.cases import OWN_NAMESPACE
 
 
 class _Site(http.server.BaseHTTPRequestHandler):

@@ -16,7 +16,7 @@ from conformance.targets import AdminClient, AdminResult, AttachedTarget, Endpoi
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.wire import command, command_name, encode_frame
 from tests.fakes.peers import Peer, running
-from tests.suite.test_mishaps import OWN_NAMESPACE
+from tests.samples.cases import OWN_NAMESPACE
 
 
 @pytest.fixture(autouse=True)
