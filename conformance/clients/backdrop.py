@@ -60,6 +60,9 @@ class Backdrop:
         self.listener = listener
         self.rules = Rules()
         self.links: dict[int, Link] = {}
+        self.alone = asyncio.Event()
+        """Is set while there is no connection."""
+        self.alone.set()
         self.admin_url = "http://127.0.0.1"
         self._config = config
         self._at = ("127.0.0.1", port)
@@ -126,6 +129,7 @@ class Link(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._backdrop.links[self._number] = self
+        self._backdrop.alone.clear()
         self._backdrop.listener.opened(self._number)
         self._broker = self._backdrop.memory.connect(self._answered, self.end)
 
@@ -149,6 +153,8 @@ class Link(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Let go of the broker."""
         del self._backdrop.links[self._number]
+        if not self._backdrop.links:
+            self._backdrop.alone.set()
         if not self._ended:
             self._ended = True
             self._backdrop.listener.closed(self._number, "fin" if error is None else "rst")

@@ -29,7 +29,6 @@ from refimpl.wire.commands import command_name, sub_message
 DEFAULT_PATIENCE: Final = 300.0
 """Seconds that a person has for a step."""
 Side: TypeAlias = Literal["client", "broker"]
-_LOOK_SECONDS: Final = 0.1
 _QUIET_SECONDS: Final = 0.3
 """Seconds without a frame after which the wire shows what was done: a client may ask for one partition after the other."""
 _DONE: Final = {"ok": True}
@@ -217,7 +216,7 @@ class ManualDriver(Driver):
         if not self._backdrop.links:
             return
         self._person.say("  that is all: end your client  [Enter: go on without]")
-        waits = [asyncio.ensure_future(self._closed()), asyncio.ensure_future(self._person.line())]
+        waits = [asyncio.ensure_future(self._backdrop.alone.wait()), asyncio.ensure_future(self._person.line())]
         try:
             done, _ = await asyncio.wait(waits, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -226,10 +225,6 @@ class ManualDriver(Driver):
             await asyncio.gather(*waits, return_exceptions=True)
         for one in done:
             one.result()
-
-    async def _closed(self) -> None:
-        while self._backdrop.links:
-            await asyncio.sleep(_LOOK_SECONDS)
 
     def _overheard(self, link: int, side: Side, frame: Frame) -> None:
         if self._doing is not None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from conformance.engine import log
 from conformance.engine.diagnosis import Diagnosis, diagnose
 from conformance.engine.earned import untrue
-from conformance.engine.machine import Machine, MachineError, State, Taken
+from conformance.engine.machine import Failure, Machine, MachineError, State, Taken
 from conformance.engine.matching import match_frame, see
 from conformance.engine.model import Level, Transcript
 from conformance.engine.node import expected, walk
@@ -243,8 +243,7 @@ def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Map
     stumbled = isinstance(trouble, log.End) and trouble.problem is not None and (trouble.status or 0) >= SERVER_ERROR
     if _still_in_use(trouble, trial_log.events):
         return Outcome(trial_log.begin.key, Verdict.UNTESTABLE, dict.fromkeys(program.clauses, Verdict.UNTESTABLE), diagnosis)
-    judged = machine.failure is not None and machine.failure.action is not None and machine.failure.action.clause is not None
-    lacking = None if judged else _not_offered(trouble, trial_log.events)  # what a clause says of an answer comes first
+    lacking = None if machine.failure is None else _not_offered(machine.failure, trial_log.events)
     if lacking is not None:
         diagnosis = replace(diagnosis, kind="harness", summary=lacking)
         return Outcome(trial_log.begin.key, Verdict.UNTESTABLE, dict.fromkeys(program.clauses, Verdict.UNTESTABLE), diagnosis)
@@ -269,13 +268,18 @@ def _still_in_use(trouble: log.Event | None, events: Iterable[log.Event]) -> boo
     return any("delete_namespace" in call for call in calls.get("calls", [calls]))
 
 
-def _not_offered(trouble: log.Event | None, events: Iterable[log.Event]) -> str | None:
-    """Say which call the admin interface does not have that a conversation needs; None if something else is the trouble."""
+def _not_offered(failure: Failure, events: Iterable[log.Event]) -> str | None:
+    """Say which call the admin interface does not have that a conversation needs; None if something else is the trouble.
+
+    Where a clause speaks of the answer, 404 is an answer, with a reason or without.
+    """
+    trouble = failure.event
     if not isinstance(trouble, log.End) or trouble.status is None:
         return None
     reason = trouble.body.get("reason") if isinstance(trouble.body, dict) else trouble.body
     said = str(reason or "").strip()
-    no_such_path = trouble.status == NOT_FOUND and (said in ("", _NO_SUCH_PATH) or said.startswith("<"))
+    judged = failure.action is not None and failure.action.clause is not None
+    no_such_path = not judged and trouble.status == NOT_FOUND and (said in ("", _NO_SUCH_PATH) or said.startswith("<"))
     if trouble.status not in NOT_OFFERED and not no_such_path:
         return None
     detail = next((event.detail for event in events if isinstance(event, log.Begin) and event.step == trouble.step), {})

@@ -16,6 +16,7 @@ import aiohttp
 import yarl
 from pydantic_core import from_json
 
+from conformance.engine.verdict import NOT_OFFERED
 from conformance.targets.model import Endpoint, TargetError
 from conformance.targets.operations import OPERATIONS, check_arguments, request
 from conformance.targets.policies import POLICIES
@@ -29,7 +30,7 @@ _AT_ONCE = 100
 """Topics that are deleted at the same time."""
 _TRANSIENT = frozenset({409, 412, 500, 503})
 _FORCE_REFUSED = frozenset({405, 412})
-NO_SUCH_PATH = frozenset({404, 405, 501})
+NO_SUCH_PATH = NOT_OFFERED | {HTTPStatus.NOT_FOUND}
 """What an admin interface says of a call that it does not have; 404 also of what is called."""
 _REDIRECTS = 3
 _LONGEST_REASON = 4096

@@ -83,8 +83,10 @@ class Player:
             elif isinstance(item, tuple) and item[0] == "refused":
                 group = machine.wanted()[0]  # type: ignore[index]
                 status, body = item[1:]
-                add(log.Begin, step=f"{group.number}.0.0", what="admin", detail=group.lanes[0][0].spec["calls"][0])
-                add(log.End, step=f"{group.number}.0.0", status=status, body=body, problem=f"{status} (expected 2xx)")
+                action = group.lanes[0][0]
+                add(log.Begin, step=f"{group.number}.0.0", what=action.what, detail=action.spec.get("calls", [action.spec])[0])
+                problem = f"{status} (expected 2xx)" if action.what == "admin" else None
+                add(log.End, step=f"{group.number}.0.0", status=status, body=body, problem=problem)
             elif isinstance(item, tuple) and item[0] in ("problem", "stumble"):
                 group = machine.wanted()[0]  # type: ignore[index]
                 add(log.Begin, step=f"{group.number}.0.0", what="admin", detail={"calls": group.lanes[0][0].spec["calls"]})

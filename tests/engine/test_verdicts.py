@@ -235,6 +235,12 @@ def test_an_admin_call_that_the_interface_does_not_have_makes_it_untestable(play
     assert (outcome.verdict, said) == (verdict, verdict == Verdict.UNTESTABLE)
 
 
+@pytest.mark.parametrize(("status", "verdict"), [(404, Verdict.FAIL), (501, Verdict.UNTESTABLE)])
+def test_where_a_clause_speaks_of_it_404_is_an_answer(play, status, verdict):
+    outcome = play("steps: [{read: {namespace_exists: x}, expect: {reason: gone}, clause: test.two}]", [("refused", status, None)])
+    assert outcome.verdict is verdict
+
+
 def test_admin_interface_that_stumbles_makes_it_inconclusive(play):
     assert play("steps: [{admin: {create_topic: x}}]", [("stumble", "500 closed channel")]).verdict is Verdict.INCONCLUSIVE
 
