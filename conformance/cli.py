@@ -18,6 +18,7 @@ from conformance import __version__, names
 from conformance.console import check_choice, out, stop
 from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_CRASHED, EXIT_USAGE
 from conformance.interruption import ending_soon, signals_alike
+from conformance.options import Reach, Tls, given, shared
 
 if TYPE_CHECKING:
     from conformance.clients.known import ClientTarget
@@ -50,27 +51,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Conformance suite for the Apache Pulsar wire protocol.",
 )
-baseline_app = typer.Typer(no_args_is_help=True, help="Known failures of a target.")
+baseline_app = typer.Typer(no_args_is_help=True, help="Write and check baselines: known failures of a target.")
 app.add_typer(baseline_app, name="baseline")
-driver_app = typer.Typer(no_args_is_help=True, help="Drivers of clients.")
+driver_app = typer.Typer(no_args_is_help=True, help="Check drivers: programs by which the suite uses a client.")
 app.add_typer(driver_app, name="driver")
 
 TargetArgument = Annotated[
     str,
     typer.Argument(
-        help="reference, in-process, apache-pulsar@VERSION, pulsar://host:port, a target file (.toml); client:NAME, client:manual"
+        help="reference, in-process, apache-pulsar@VERSION, pulsar://host:port, a target file (.toml); "
+        "client:NAME, client:./PROGRAM, client:manual"
     ),
 ]
-AdminOption = Annotated[str | None, typer.Option("--admin-url", help="base URL of the admin HTTP interface")]
-TokenOption = Annotated[Path | None, typer.Option(help="file with a token for CONNECT and the admin interface")]
-TrustOption = Annotated[Path | None, typer.Option(help="PEM file of the authorities to trust")]
-HostnameOption = Annotated[str | None, typer.Option("--tls-hostname", help="the name that its certificate has to carry")]
-CertificateOption = Annotated[Path | None, typer.Option("--tls-certificate", help="PEM file of the certificate to show to it")]
-KeyOption = Annotated[Path | None, typer.Option("--tls-key", help="PEM file of the key of that certificate, if it is another file")]
-AllowHostOption = Annotated[
-    list[str] | None, typer.Option("--allow-host", help="a host to which a cluster may send the suite; may be repeated")
-]
-ListenerOption = Annotated[str | None, typer.Option(help="the advertised listener of a cluster to ask for")]
 ClaimOption = Annotated[
     list[str] | None, typer.Option("--claim", help="a capability that the target has and no feature flag tells; may be repeated")
 ]
@@ -152,21 +144,22 @@ def _check_id(kind: str, name: str, known: Sequence[str], listing: str) -> None:
     stop(EXIT_USAGE, f"there is no {kind} {name}{hint}")
 
 
-def _target(text: str, **options: Any) -> Target:
-    """Return the target that a user means, by the options that `parse_target` takes."""
+def _target(text: str, reach: Reach, tls: Tls) -> Target:
+    """Return the target that a user means."""
     from conformance.targets import TargetError, parse_target
 
     try:
-        return parse_target(text, **options)
+        return parse_target(text, **given(reach, tls))
     except TargetError as error:
         stop(EXIT_USAGE, str(error))
 
 
-def _client(text: str, of_brokers: Sequence[object] = (), *, in_process: bool = False) -> ClientTarget:
+def _client(text: str, *, for_brokers: bool = False, in_process: bool = False) -> ClientTarget:
+    """Return the client that a user means; `for_brokers` tells whether there are options that only brokers have."""
     from conformance.clients.known import IN_PROCESS, parse_client
     from conformance.targets import TargetError
 
-    if any(of_brokers):
+    if for_brokers:
         stop(EXIT_USAGE, f"{text} is a client: options about addresses, tokens and claims are for brokers")
     try:
         return IN_PROCESS if in_process and text == IN_PROCESS.name else parse_client(text)
@@ -175,30 +168,36 @@ def _client(text: str, of_brokers: Sequence[object] = (), *, in_process: bool = 
 
 
 @app.command()
+@shared
 def run(
+    reach: Reach,
+    tls: Tls,
     target: TargetArgument = DEFAULT_TARGET,
-    admin_url: AdminOption = None,
-    token_file: TokenOption = None,
-    tls_trust_certs: TrustOption = None,
-    tls_hostname: HostnameOption = None,
-    tls_certificate: CertificateOption = None,
-    tls_key: KeyOption = None,
-    allow_host: AllowHostOption = None,
-    listener: ListenerOption = None,
     claim: ClaimOption = None,
     select: SelectOption = None,
     case: Annotated[list[Path] | None, typer.Option(help="a transcript outside the suite, run alone; may be repeated")] = None,
+    failed_in: Annotated[
+        Path | None, typer.Option(help="report folder of a run: only the cases that failed there, or could not be judged")
+    ] = None,
     level: Annotated[str | None, typer.Option(help="only cases with a clause of this level: MUST, SHOULD or MAY")] = None,
     profile: Annotated[
-        str | None, typer.Option(help="default (what real peers speak) or as-written (the texts); what the target speaks by default")
+        str | None,
+        typer.Option(help="default: what real peers speak; as-written: what the texts say; if not given, what the target speaks"),
     ] = None,
-    baseline: Annotated[Path | None, typer.Option(help="known failures; the one of the target by default")] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(help="file of known failures, or the target whose file in the suite it is; if not given, the one of this target"),
+    ] = None,
     strict: Annotated[bool, typer.Option(help="warnings count as failures")] = False,
-    slow: Annotated[float, typer.Option(min=0.1, help="factor on all deadlines")] = 1.0,
-    trials: Annotated[int | None, typer.Option(min=1, help="at least so many trials of a case that has trials")] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="run every case so many times: measures a flake rate")] = 1,
-    seed: Annotated[int | None, typer.Option(help="for random delays and fresh names; drawn by default")] = None,
-    jobs: Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="conversations at a time; 6, or 24 on the reference")] = None,
+    slow: Annotated[float, typer.Option(min=0.1, help="multiply all deadlines by this, for a slow machine")] = 1.0,
+    trials: Annotated[int | None, typer.Option(min=1, help="try each case that depends on timing at least so many times")] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="run every case so many times, to see how often its result changes")] = 1,
+    seed: Annotated[
+        int | None, typer.Option(help="number that random delays and fresh names are made from; if not given, a new one")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("-j", "--jobs", min=1, help="conversations at a time; if not given, 6, or 24 on the reference")
+    ] = None,
     patience: Annotated[
         float | None, typer.Option(min=0.1, help="seconds that a person has for each step of client:manual; 300 by default")
     ] = None,
@@ -212,17 +211,9 @@ def run(
     if level is not None:
         check_choice("--level", level, LEVELS)
     profile = None if profile is None else _check_profile(profile)
+    if failed_in is not None and select:
+        stop(EXIT_USAGE, "--failed-in selects the cases: leave out --select")
     _check_globs(select or ())
-    of_broker = {
-        "admin_url": admin_url,
-        "token_file": token_file,
-        "tls_trust_certs": tls_trust_certs,
-        "tls_hostname": tls_hostname,
-        "tls_certificate": tls_certificate,
-        "tls_key": tls_key,
-        "allow_hosts": allow_host or (),
-        "listener": listener,
-    }
     of_client = target.startswith("client:")
     manual = target == "client:manual"
     if patience is not None and not manual:
@@ -231,14 +222,16 @@ def run(
         _check_manual(claim or (), jobs, record=record)
     else:
         _check_claims(claim or ())
-    chosen = _client(target, [*of_broker.values(), None if manual else claim]) if of_client else _target(target, **of_broker)
+    for_brokers = bool(given(reach, tls) or (claim and not manual))
+    chosen = _client(target, for_brokers=for_brokers) if of_client else _target(target, reach, tls)
 
+    from conformance.commands.comparing import failed_or_stop
     from conformance.commands.loading import baseline_or_stop
     from conformance.commands.running import run_and_report
     from conformance.running.runner import Options
 
     options = Options(
-        select=select or (),
+        select=(select or ()) if failed_in is None else failed_or_stop(failed_in, strict=strict),
         level=level,  # type: ignore[arg-type]  # one of LEVELS
         profile=profile or _check_profile(chosen.profile),
         slow=slow,
@@ -263,17 +256,16 @@ def run(
 
 
 @app.command()
+@shared
 def explore(
+    reach: Reach,
+    tls: Tls,
     target: TargetArgument = DEFAULT_TARGET,
-    admin_url: AdminOption = None,
-    token_file: TokenOption = None,
-    tls_trust_certs: TrustOption = None,
-    tls_hostname: HostnameOption = None,
-    tls_certificate: CertificateOption = None,
-    tls_key: KeyOption = None,
     minutes: Annotated[float, typer.Option(min=0, help="for how long new scenarios are drawn")] = 10.0,
     scenarios: Annotated[int | None, typer.Option(min=1, help="how many scenarios at most")] = None,
-    seed: Annotated[int | None, typer.Option(help="repeats an exploration; drawn by default")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="number that the scenarios are made from, to repeat an exploration; if not given, a new one")
+    ] = None,
     proposal: Annotated[list[str] | None, typer.Option(help="actions of this proposal and of the core only; may be repeated")] = None,
     concurrent: Annotated[bool, typer.Option(help="several actors at the same time, judged by what must hold afterwards")] = False,
     slow: Annotated[float, typer.Option(min=0.1, help="factor on the time that the target has to answer")] = 1.0,
@@ -284,18 +276,11 @@ def explore(
     for name in proposal or ():
         check_choice("--proposal", name, names.registers())
     _check_claims(claim or ())
-    of_broker: dict[str, Any] = {
-        "admin_url": admin_url,
-        "token_file": token_file,
-        "tls_trust_certs": tls_trust_certs,
-        "tls_hostname": tls_hostname,
-        "tls_certificate": tls_certificate,
-        "tls_key": tls_key,
-    }
     of_client = target.startswith("client:")
     if of_client and concurrent:
         stop(EXIT_USAGE, "--concurrent is for brokers")
-    chosen = _client(target, [*of_broker.values(), claim], in_process=True) if of_client else _target(target, **of_broker)
+    for_brokers = bool(given(reach, tls) or claim)
+    chosen = _client(target, for_brokers=for_brokers, in_process=True) if of_client else _target(target, reach, tls)
 
     from conformance.commands.exploring import explore_and_report
     from conformance.explore.explorer import Plan
@@ -389,10 +374,13 @@ def judge(
 def report(
     events: Annotated[Path, typer.Argument(help="events.jsonl of a run, or a recording")],
     form: Annotated[str, typer.Option("--format", help="text, junit, html, json or badge")] = "text",
-    baseline: Annotated[Path | None, typer.Option(help="known failures; the one of the target by default")] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(help="file of known failures, or the target whose file in the suite it is; if not given, the one of this target"),
+    ] = None,
     verbose: VerboseOption = False,
 ) -> None:
-    """Render a log again; a truncated one is judged as far as it goes."""
+    """Make a report from a log again. A log that was cut short is judged as far as it goes."""
     check_choice("--format", form, ("text", "junit", "html", "json", "badge"))
 
     from conformance.commands.judging import print_report
@@ -429,7 +417,10 @@ def compare(
 
 
 @baseline_app.command("write")
-def baseline_write(events: Annotated[Path, typer.Argument(help="events.jsonl of a run")], reason: Annotated[str, typer.Option()]) -> None:
+def baseline_write(
+    events: Annotated[Path, typer.Argument(help="events.jsonl of a run")],
+    reason: Annotated[str, typer.Option(help="why these failures are known")],
+) -> None:
     """Write the failures of a run as a new baseline, all with the same reason: edit the reasons afterwards."""
     from conformance.commands.judging import print_baseline
 
@@ -445,14 +436,11 @@ def baseline_check() -> None:
 
 
 @app.command()
+@shared
 def doctor(
     target: TargetArgument,
-    admin_url: AdminOption = None,
-    token_file: TokenOption = None,
-    tls_trust_certs: TrustOption = None,
-    tls_hostname: HostnameOption = None,
-    tls_certificate: CertificateOption = None,
-    tls_key: KeyOption = None,
+    reach: Reach,
+    tls: Tls,
     claim: ClaimOption = None,
     clean: Annotated[bool, typer.Option(help="remove namespaces that interrupted runs left over")] = False,
 ) -> None:
@@ -464,15 +452,7 @@ def doctor(
     from conformance.targets import TargetError
 
     _check_claims(claim or ())
-    chosen = _target(
-        target,
-        admin_url=admin_url,
-        token_file=token_file,
-        tls_trust_certs=tls_trust_certs,
-        tls_hostname=tls_hostname,
-        tls_certificate=tls_certificate,
-        tls_key=tls_key,
-    )
+    chosen = _target(target, reach, tls)
     try:
         findings = asyncio.run(ending_soon(examine(chosen, claims=claim or (), clean=clean)))
     except TargetError as error:
@@ -513,7 +493,7 @@ def broker(
         list[str] | None, typer.Option(help="KEY=VALUE, one of Pulsar's own settings, no secret: others see command lines; may be repeated")
     ] = None,
     config_file: Annotated[Path | None, typer.Option(help="file of KEY=VALUE lines, as broker.conf has them")] = None,
-    profile: Annotated[str, typer.Option(help="default (what real peers speak) or as-written (the texts)")] = "default",
+    profile: Annotated[str, typer.Option(help="default: what real peers speak; as-written: what the texts say")] = "default",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="FIELD=VALUE, one field of the profile; VALUE may name a profile; may be repeated")
     ] = None,
@@ -536,8 +516,10 @@ def broker(
 
 
 @app.command()
+@shared
 def proxy(
     to: Annotated[str, typer.Option(help="the broker: pulsar://HOST:PORT or pulsar+ssl://HOST:PORT")],
+    tls: Tls,
     listen: Annotated[str, typer.Option(help="HOST:PORT that clients are given; port 0: a free one")] = "127.0.0.1:0",
     filter_: FilterOption = None,
     record: Annotated[Path | None, typer.Option(help="folder for a raw capture of what passes, a new one")] = None,
@@ -548,10 +530,6 @@ def proxy(
     allow_host: Annotated[
         list[str] | None, typer.Option("--allow-host", help="a host besides that of the broker to which the proxy may go; may be repeated")
     ] = None,
-    tls_trust_certs: TrustOption = None,
-    tls_hostname: HostnameOption = None,
-    tls_certificate: CertificateOption = None,
-    tls_key: KeyOption = None,
     listen_certificate: Annotated[
         Path | None, typer.Option(help="PEM file of a certificate: clients come with TLS, and are shown it")
     ] = None,
@@ -562,9 +540,9 @@ def proxy(
     """Stand between clients and a broker until SIGINT, SIGTERM or SIGHUP; the address is printed as one line of JSON when it is ready."""
     from conformance.commands import proxying
 
-    tls_options = proxying.TlsOptions(tls_trust_certs, tls_hostname, tls_certificate, tls_key, listen_certificate, listen_key)
+    certificates = proxying.TlsOptions(**vars(tls), listen_certificate=listen_certificate, listen_key=listen_key)
     asked = proxying.asked_or_stop(
-        to, listen, filter_ or (), fault or (), record, allow_hosts=allow_host or (), tls_options=tls_options, quiet=quiet, judged=judge
+        to, listen, filter_ or (), fault or (), record, allow_hosts=allow_host or (), tls_options=certificates, quiet=quiet, judged=judge
     )
     proxying.proxy(asked)
 

@@ -19,6 +19,18 @@ LOG = 512 << 20
 _GZIP = b"\x1f\x8b"
 
 
+def cache_folder() -> Path:
+    """Tell where jars, built clients and the checked suite are kept: PULSAR_CONFORMANCE_CACHE, else the user's cache folder.
+
+    Returns:
+        The folder; it need not exist.
+    """
+    if own := os.environ.get("PULSAR_CONFORMANCE_CACHE"):
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "pulsar-conformance"
+
+
 def read_text(path: Path) -> str:
     """Read a file that a person writes.
 
@@ -41,6 +53,21 @@ def read_log(path: Path) -> bytes:
         _check_kind(path, file)
         packed = file.peek(2)[:2] == _GZIP
         return _read(path, gzip.open(file) if packed else file, LOG)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file at once: whoever reads it meanwhile has the old one, or all of the new one. Its folder is made if it is not there.
+
+    Raises:
+        OSError: It can't be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        new.write_bytes(data)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

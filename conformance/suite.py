@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from conformance import suite_cache
 from conformance.engine import frames, log
 from conformance.engine import model as m
 from conformance.engine.parts import Soon
@@ -31,6 +32,7 @@ class Suite:
 
     registers: Sequence[m.Register]
     fragments: Mapping[str, m.Fragment]
+    settings: Mapping[str, m.Settings]
     transcripts: Mapping[str, m.Transcript]
     digest: str
 
@@ -132,7 +134,7 @@ class Suite:
 
 
 def load_suite(home: Path = HOME, *, checked: bool = True, more: Sequence[Path] = ()) -> Suite:
-    """Load clauses and transcripts.
+    """Load clauses and transcripts. Those of the project itself are kept once they have been read and checked: see `suite_cache`.
 
     Args:
         home: A folder that holds `clauses` and `transcripts`.
@@ -143,6 +145,16 @@ def load_suite(home: Path = HOME, *, checked: bool = True, more: Sequence[Path] 
     Raises:
         SourceProblem: There is an error in a file. All errors are named, each with file and line.
     """
+    digest = _digest(home)
+    suite = suite_cache.load(digest) if home == HOME else None
+    if suite is None:
+        suite = _load(home, digest, checked=checked)
+        if home == HOME and checked:
+            suite_cache.keep(digest, suite)
+    return _with_more(suite, more, checked=checked) if more else suite
+
+
+def _load(home: Path, digest: str, *, checked: bool) -> Suite:
     problems: list[str] = []
     registers = list(_load_all(m.Register, sorted((home / "clauses").glob("*.yaml")), home, problems))
     kinds: dict[str, type[BaseModel]] = {"lib": m.Fragment, "settings": m.Settings}
@@ -150,26 +162,44 @@ def load_suite(home: Path = HOME, *, checked: bool = True, more: Sequence[Path] 
     for path in sorted((home / "transcripts").rglob("*.yaml")):
         files[kinds.get(path.relative_to(home / "transcripts").parts[0], m.Transcript)].append(path)
     fragments, shared, cases = (list(_load_all(kind, paths, home, problems)) for kind, paths in files.items())
-    cases += _load_more(more, {case.id for case, _ in cases}, problems)
-    settings = {item.id: item for item, _ in shared}
-    problems += [
-        source.problem(("settings",), f"there are no {case.settings}; known: {', '.join(settings)}")
-        for case, source in cases
-        if case.settings is not None and case.settings not in settings
-    ]
-    transcripts = [(case.with_settings(settings[case.settings]) if case.settings in settings else case, source) for case, source in cases]
     suite = Suite(
         [register for register, _ in registers],
         {fragment.id: fragment for fragment, _ in fragments},
-        {case.id: case for case, _ in sorted(transcripts, key=lambda one: one[0].id)},
-        _digest(home, () if problems else more),
+        {item.id: item for item, _ in shared},
+        {},
+        digest,
     )
+    suite = _with_cases(suite, cases, digest, problems, checked=checked)
     if checked:
         problems += _clause_problems(registers)
-        problems += (problem for case, source in transcripts for problem in case_problems(case, source, suite))
         problems += (problem for fragment, source in fragments for problem in _step_problems(fragment, source))
     if problems:
         raise SourceProblem(problems)
+    return suite
+
+
+def _with_more(suite: Suite, paths: Sequence[Path], *, checked: bool) -> Suite:
+    """Return the suite with transcripts from anywhere."""
+    problems: list[str] = []
+    cases = list(_load_more(paths, suite.transcripts, problems))
+    digest = suite.digest if problems else _digest_with(suite.digest, paths)
+    suite = _with_cases(suite, cases, digest, problems, checked=checked)
+    if problems:
+        raise SourceProblem(problems)
+    return suite
+
+
+def _with_cases(suite: Suite, cases: Sequence[tuple[m.Transcript, Source]], digest: str, problems: list[str], *, checked: bool) -> Suite:
+    """Return the suite with more cases, each with its settings; add what is wrong with them to `problems`."""
+    added = {}
+    for case, source in cases:
+        settings = suite.settings.get(case.settings) if case.settings is not None else None
+        if case.settings is not None and settings is None:
+            problems.append(source.problem(("settings",), f"there are no {case.settings}; known: {', '.join(suite.settings)}"))
+        added[case.id] = case if settings is None else case.with_settings(settings)
+    suite = replace(suite, transcripts=dict(sorted({**suite.transcripts, **added}.items())), digest=digest)
+    if checked:
+        problems += (problem for case, source in cases for problem in case_problems(added[case.id], source, suite))
     return suite
 
 
@@ -200,13 +230,15 @@ def _load_more(paths: Iterable[Path], known: Container[str], problems: list[str]
         yield case, source
 
 
-def _digest(home: Path, more: Sequence[Path]) -> str:
+def _digest(home: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted([*(home / "clauses").glob("*.yaml"), *(home / "transcripts").rglob("*.yaml")]):
         digest.update(path.relative_to(home).as_posix().encode() + b"\0" + path.read_bytes())
-    for path in more:
-        digest.update(read_text(path).encode())
     return digest.hexdigest()[:16]
+
+
+def _digest_with(digest: str, paths: Iterable[Path]) -> str:
+    return hashlib.sha256("\0".join([digest, *map(read_text, paths)]).encode()).hexdigest()[:16]
 
 
 def _clause_problems(registers: Iterable[tuple[m.Register, Source]]) -> Iterator[str]:

@@ -10,12 +10,26 @@ from typing import NoReturn
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from conformance.java import JavaError, find_java, find_maven
 from conformance.suite import Suite, load_suite
 
 hypothesis.settings.register_profile("project", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("project")
+
+
+class Together(LoadFileScheduling):
+    """Keeps the tests of a file on one worker, and all of tests/docs: the pages of the site take a minute to make."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "tests/docs" if file.startswith("tests/docs/") else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Together | None:
+    """Schedule for `--dist loadfile`; other ways stay as they are."""
+    return Together(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

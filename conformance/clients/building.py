@@ -16,8 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from conformance.files import cache_folder
 from conformance.java import OLDEST_JAVA, Java, JavaError, find_java, find_maven
-from conformance.targets.jars import cache_folder, first_error, locked, resolved
+from conformance.targets.jars import first_error, locked, resolved
 from conformance.targets.model import Progress, TargetError
 from conformance.targets.process import supervised
 

@@ -6,10 +6,11 @@ import asyncio
 import random
 import tempfile
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -124,8 +125,10 @@ class _Run:
         self.skip(log.Skipped(case=unit.case.id, cell=dict(unit.cell), verdict=verdict, reason=reason))
 
     def _begin(self, unit: Unit) -> log.TrialStarted:
-        count = len(self.trial_logs) + 1
-        fresh = {name: f"n{count}" if kind == "name" else f"public/pc-{count}" for name, kind in fresh_names(unit.case).items()}
+        number = len(self.trial_logs) + 1
+        fresh: dict[str, str] = {}
+        for name, kind in fresh_names(unit.case).items():
+            fresh[name] = _another(f"n{number}" if kind == "name" else f"public/pc-{number}", fresh.values())
         return log.TrialStarted(
             key=unit.key,
             case=unit.case.id,
@@ -203,6 +206,11 @@ async def run_clients(
             stopped = str(error)
     footer = log.Footer(complete=stopped is None, stopped=stopped)
     return RunLog(header, run.trial_logs, run.skipped, footer=footer, outcomes=run.outcomes), stopped
+
+
+def _another(name: str, taken: Collection[str]) -> str:
+    """Return a name that is not taken: this one, or one that begins with it."""
+    return name if name not in taken else next(one for one in (f"{name}-{number}" for number in count(2)) if one not in taken)
 
 
 def _header(suite: Suite, client: ClientTarget, options: Options, hello: Hello) -> log.Header:

@@ -14,7 +14,7 @@ from conformance.commands.loading import alone_or_stop
 from conformance.console import out, stop
 from conformance.engine import log
 from conformance.engine.verdict import clause_verdicts
-from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_USAGE
+from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_USAGE
 from conformance.judging.baseline import case_name
 from conformance.report import compare
 from conformance.report.wording import cut
@@ -34,7 +34,7 @@ def compare_runs(first: Path, second: Path, folder: Path | None, *, strict: bool
         strict: Whether warnings count as failures.
         as_json: Whether to print JSON.
     """
-    made = compare.compare(_side(first), _side(second))
+    made = compare.compare(side_or_stop(first), side_or_stop(second))
     if folder is not None:
         with alone_or_stop(folder):
             try:
@@ -50,7 +50,7 @@ def compare_runs(first: Path, second: Path, folder: Path | None, *, strict: bool
     raise typer.Exit(made.exit_code(strict=strict))
 
 
-def _side(path: Path) -> compare.Side:
+def side_or_stop(path: Path) -> compare.Side:
     """Read a run. Of a folder, its results; if an older suite has written none, those in its log."""
     file = path
     if path.is_dir():
@@ -66,6 +66,24 @@ def _side(path: Path) -> compare.Side:
     except (log.LogError, ValueError) as error:
         text = f"{file}: it is no JSON ({error})" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else str(error)
         stop(EXIT_USAGE, text)
+
+
+def failed_or_stop(path: Path, *, strict: bool) -> list[str]:
+    """Return the cases that failed in a run, or could not be judged; if `strict`, also those that warn.
+
+    A run that ended early, or because of its baseline, ends the command: these cases are not all that is wrong. A run without such cases
+    ends it with the exit code of that run.
+    """
+    side = side_or_stop(path)
+    if not side.complete:
+        stop(EXIT_USAGE, f"--failed-in: {side.name} did not reach its end: run all cases again")
+    if side.stale:
+        stop(EXIT_USAGE, f"--failed-in: the baseline of {side.name} is stale: {side.stale[0]}; correct it, and run all cases again")
+    failed = side.failed(strict=strict)
+    if not failed:
+        out.print(f"no case failed in {side.name}: there is nothing to run again", highlight=False, markup=False, soft_wrap=True)
+        raise typer.Exit(side.exit_code or EXIT_CONFORMANT)
+    return failed
 
 
 def _of_log(data: bytes, name: str) -> Mapping[str, Any]:

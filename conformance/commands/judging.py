@@ -97,7 +97,7 @@ def check_baselines() -> None:
         home = recorder.CLIENT_HOME if known.target.startswith("client:") else recorder.HOME
         recorded = recorder.load_target(path.stem, home)
         if recorded is not None:
-            problems += [f"{path.name}: {line}" for line in report_of(suite, recorded).stale]
+            problems += [f"{path.name}: {line}" for line in report_of(suite, recorded, path).stale]
     if problems:
         stop(EXIT_USAGE, "\n".join(problems))
     out.print("every entry of every baseline explains a failure")

@@ -23,6 +23,7 @@ from conformance.commands.overhearing import Judge
 from conformance.console import err, stop
 from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_USAGE
 from conformance.monitors import Breach
+from conformance.options import Tls
 from conformance.proxy import Passed, Proxy, Watcher, proxying
 from conformance.report.listing import breach_text, frame_text, line
 from conformance.targets.inputs import check_service_url, existing_pem_file
@@ -36,22 +37,14 @@ FLUSH_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class TlsOptions:
+class TlsOptions(Tls):
     """What TLS needs, on the side of the broker and on that of the clients; None: nothing.
 
     Attributes:
-        trust: PEM file of the authorities to trust.
-        hostname: The name that the broker's certificate has to carry.
-        certificate: PEM file of the certificate that the broker is shown.
-        key: PEM file of its key.
         listen_certificate: PEM file of the certificate that clients are shown.
         listen_key: PEM file of its key.
     """
 
-    trust: Path | None = None
-    hostname: str | None = None
-    certificate: Path | None = None
-    key: Path | None = None
     listen_certificate: Path | None = None
     listen_key: Path | None = None
 
@@ -112,17 +105,17 @@ def _endpoint(to: str, options: TlsOptions, allow_hosts: Sequence[str]) -> Endpo
     endpoint = Endpoint(
         name=to,
         service_url=to.rstrip("/"),
-        tls_trust_certs=existing_pem_file(options.trust, "trust") if options.trust else None,
-        tls_hostname=options.hostname,
-        tls_certificate=existing_pem_file(options.certificate, "certificate") if options.certificate else None,
-        tls_key=existing_pem_file(options.key, "key") if options.key else None,
+        tls_trust_certs=existing_pem_file(options.tls_trust_certs, "trust") if options.tls_trust_certs else None,
+        tls_hostname=options.tls_hostname,
+        tls_certificate=existing_pem_file(options.tls_certificate, "certificate") if options.tls_certificate else None,
+        tls_key=existing_pem_file(options.tls_key, "key") if options.tls_key else None,
         allow_hosts=tuple(allow_hosts),
     )
     if endpoint.tls:
         endpoint.ssl_context()
-    elif any((options.trust, options.hostname, options.certificate, options.key)):
+    elif any((options.tls_trust_certs, options.tls_hostname, options.tls_certificate, options.tls_key)):
         raise TargetError(f"--to {to} is plain TCP, and the --tls-* options are for TLS", hint="TLS is pulsar+ssl://HOST:PORT")
-    if options.key and not options.certificate:
+    if options.tls_key and not options.tls_certificate:
         raise TargetError("--tls-key is the key of a certificate", hint="name it with --tls-certificate")
     return endpoint
 

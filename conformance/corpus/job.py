@@ -27,6 +27,7 @@ from conformance import __version__
 from conformance.corpus.errors import CorpusError, SparkError, reason_of
 from conformance.corpus.laws import Law, Outcome
 from conformance.corpus.session import MEGABYTES, is_submitted, spark_session
+from conformance.files import write_whole
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -185,10 +186,4 @@ def check_common(options: argparse.Namespace) -> None:
 
 def write_result(path: Path, result: Mapping[str, Any]) -> None:
     """Write a result atomically: a reader sees the old one, or all of the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        new.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+    write_whole(path, (json.dumps(result, indent=1, ensure_ascii=False) + "\n").encode())

@@ -81,8 +81,8 @@ class Driver:
         self.things[name] = self.connected().create_producer(
             topic,
             producer_name=options.get("as"),
-            compression_type=pulsar.CompressionType.__members__[options.get("compression", "NONE")],
-            access_mode=pulsar.ProducerAccessMode.__members__[options.get("access", "Shared")],
+            compression_type=named(pulsar.CompressionType, options.get("compression", "NONE")),
+            access_mode=named(pulsar.ProducerAccessMode, options.get("access", "Shared")),
             send_timeout_millis=options.get("send_timeout_ms", 30_000),
             **chosen,
         )
@@ -113,8 +113,8 @@ class Driver:
         self.things[name] = self.connected().subscribe(
             re.compile(options["pattern"]) if "pattern" in options else options["topic"],
             subscription,
-            consumer_type=pulsar.ConsumerType.__members__[options.get("type", "Exclusive").replace("_", "")],
-            initial_position=pulsar.InitialPosition.__members__[options.get("position", "Latest")],
+            consumer_type=named(pulsar.ConsumerType, options.get("type", "Exclusive")),
+            initial_position=named(pulsar.InitialPosition, options.get("position", "Latest")),
             receiver_queue_size=options.get("queue", 1000),
             consumer_name=options.get("as"),
             negative_ack_redelivery_delay_ms=options.get("nack_delay_ms", 60_000),
@@ -165,6 +165,14 @@ class Driver:
             say({"event": "message", "detail": detail})
 
         return arrived
+
+
+def named(kind: Any, name: str) -> Any:
+    """Return what the client calls by a name of the protocol: its ZLib is the protocol's ZLIB, its KeyShared the protocol's Key_Shared."""
+    for known, value in kind.__members__.items():
+        if known.lower() == name.replace("_", "").lower():
+            return value
+    raise Unsupported(f"{kind.__name__} {name}")
 
 
 def refuse(options: Arguments, *known: str) -> None:

@@ -112,6 +112,8 @@ class Driver:
             for text, properties, key in zip(texts, each, keys, strict=True)
         ]
         if not options.get("flush", True):
+            for one in sending:
+                one.add_done_callback(lambda sent: sent.cancelled() or sent.exception())  # nobody waits for it
             return {}
         await self.things[producer].flush()
         return {"ids": [str(one) for one in await asyncio.gather(*sending)]}

@@ -21,6 +21,7 @@ CORE = (
     Capability("waiting-producers", "PRODUCER with WaitForExclusive is not refused as something that the broker does not do"),
     Capability("delayed-delivery", "the admin interface lists the setting delayedDeliveryEnabled as true"),
     Capability("cluster", "the admin interface lists several brokers"),
+    Capability("without-credentials", "no token and no certificate is shown, so that nothing has to be checked before CONNECTED"),
     Capability("direct", "no proxy stands between the suite and the broker: look-ups name none, or a broker that CONNECT names is ignored"),
 )
 _PROPOSED = tuple((capability, proposal.name) for proposal in PROPOSALS for capability in proposal.capabilities)
@@ -54,5 +55,5 @@ FLAGS = MappingProxyType({one.name: one.flag for one in _ALL if one.flag})
 """The feature flags in CONNECTED that tell capabilities."""
 DECLARED = frozenset(one.name for one in _ALL if one.declared)
 """Capabilities that a target may have although nothing on the wire tells: it has one if its file or `--claim` says so."""
-CLAIMABLE = tuple(name for name in CAPABILITIES if name not in ("admin", "config", "direct"))
+CLAIMABLE = tuple(name for name in CAPABILITIES if name not in ("admin", "config", "without-credentials", "direct"))
 """Capabilities that a target may declare: those that are its own."""

@@ -22,7 +22,8 @@ FRAMES_SHOWN = 4
 class Diagnosis:
     """The nearest miss.
 
-    `kind` says which rule found it: differs, too-early, twice, unexpected, silence, late, closed, garbage, read, branch, harness.
+    `kind` says which rule found it: differs, too-early, twice, unexpected, silence, late, closed, garbage, read, branch, prevented
+    (the target broke a clause outside of the steps), harness.
     `missing` is a command that did not come in its time, for which the target may not be to blame: no clause was at stake yet,
     such as CONNECTED, or it came at another time than a window allows, when a machine that stands still for a second is enough.
     """

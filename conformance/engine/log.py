@@ -203,12 +203,13 @@ class Lag(_Event):
 
 
 class Finished(_Record):
-    """The conversation is over."""
+    """The conversation is over. `problem`: why it did not come to its end; `clause`: the clause that the target broke by that."""
 
     record: Literal["finished"] = "finished"
     key: str
     t: float
     problem: str | None = None
+    clause: str | None = None
 
 
 class Skipped(_Record):

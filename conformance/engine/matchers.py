@@ -18,6 +18,7 @@ All keys of one object must hold. Bytes are written as {text: ..}, {hex: ..}, {b
 from __future__ import annotations
 
 import base64
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -267,9 +268,15 @@ def _bind(argument: Value, actual: Value, path: str) -> Match:
     return Match((), ((argument, actual),))
 
 
+_PAIRED = 50
+"""Above so many items on either side the numbers are compared first: it takes their product to tell which ones are missing."""
+
+
 def _bag(argument: Value, actual: Value, path: str) -> Match:
     if not isinstance(actual, list):
         return _differs(path, argument, actual)
+    if len(argument) != len(actual) and max(len(argument), len(actual)) > _PAIRED:
+        return _differs(path, f"{len(argument)} items", f"{len(actual)} items")
     missing, extra = _pair_off(argument, actual)
     differences = []
     if missing:
@@ -289,17 +296,17 @@ def _contains(argument: Value, actual: Value, path: str) -> Match:
 def _pair_off(patterns: list[Value], items: Iterable[Value]) -> tuple[list[Value], list[Value]]:
     """Pair each pattern with an item of its own, augmenting paths included; return what is left of both."""
     left = list(items)
-    if {*map(type, patterns), *map(type, left)} <= {str, int, bool}:
+    types = {*map(type, patterns), *map(type, left)}
+    if types <= {str} or types <= {int}:
         wanted, found = Counter(patterns), Counter(left)
-        if wanted.items() == found.items():
-            return [], []
         return list((wanted - found).elements()), list((found - wanted).elements())
-    fits = [[bool(match(pattern, item)) for item in left] for pattern in patterns]
+    fits = functools.cache(lambda pattern, item: bool(match(patterns[pattern], left[item])))
     owner: dict[int, int] = {}
 
     def claim(pattern: int, seen: set[int]) -> bool:
-        for item in range(len(left)):
-            if fits[pattern][item] and item not in seen:
+        own_place_first = itertools.chain(range(pattern, len(left)), range(min(pattern, len(left))))
+        for item in own_place_first:
+            if item not in seen and fits(pattern, item):
                 seen.add(item)
                 if item not in owner or claim(owner[item], seen):
                     owner[item] = pattern

@@ -10,6 +10,7 @@ Every other `$` is literal. `resolve` replaces variables and expressions and lea
 from __future__ import annotations
 
 import base64
+import json
 import random
 import re
 from collections.abc import Callable, Mapping
@@ -115,7 +116,8 @@ def _map(argument: Value, environment: Environment) -> Value:
 
 
 def _union(lists: Value, _: Environment) -> Value:
-    return list(dict.fromkeys(item for one in lists for item in one))
+    """Return each item of the lists once, in order; items may be messages."""
+    return list({json.dumps(item, sort_keys=True, default=repr): item for one in lists for item in one}.values())
 
 
 def _minus(lists: Value, _: Environment) -> Value:

@@ -63,6 +63,8 @@ NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 NOT_OFFERED: Final = frozenset({405, 501})
 """By these an admin interface says that it does not do something at all; also by 404 without a word about what was not found."""
+NOT_ALLOWED: Final = frozenset({401, 403})
+"""By these it says that the user of the token may not do it."""
 _NO_SUCH_PATH: Final = "HTTP 404 Not Found"
 """What Apache Pulsar says of a path that it does not know, such as an older release of one that came later: this, or a page in HTML."""
 SERVER_ERROR: Final = 500
@@ -71,6 +73,11 @@ LATE_LIMIT: Final = 1.0
 """Seconds by which the harness or an admin call may be late before a case that speaks of time can't be judged."""
 LINK_LATE_LIMIT: Final = 0.3
 """The same for the answer to CONNECT, which shows how long bytes take."""
+STALLED: Final = 5.0
+"""Seconds by which the harness may be late before a peer may have acted by its own clock: sent again what was not answered, closed a
+connection that was silent."""
+_BY_ITS_CLOCK: Final = frozenset({"closed", "unexpected", "twice", "differs", "silence"})
+"""Kinds of failures by which that shows."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +173,7 @@ def _resumed(program: Program, machine: Machine, events: Iterable[log.Event], tr
     except (MachineError, ValueProblem) as error:
         return _error(program, trial_log, Diagnosis("harness", str(error)), _furthest(machine))
     if trial_log.finished is not None and trial_log.finished.problem is not None and machine.failure is None:
-        return _error(program, trial_log, Diagnosis("harness", trial_log.finished.problem), _furthest(machine))
+        return _prevented(program, trial_log, trial_log.finished.problem, trial_log.finished.clause, _furthest(machine), levels)
     if machine.failure is None and machine.done:
         return _passed(program, trial_log, machine)
     return _failed(program, trial_log, machine, levels)
@@ -185,6 +192,20 @@ def _with_monitors(outcome: Outcome, trial_log: TrialLog, levels: Mapping[str, L
         overheard={**dict.fromkeys(heard.judged, Verdict.PASS), **broken},
         breaches=tuple(reversed(breaches.values())),
     )
+
+
+def _prevented(
+    program: Program, trial_log: TrialLog, problem: str, clause: str | None, taken: tuple[Taken, ...], levels: Mapping[str, Level]
+) -> Outcome:
+    """Judge a conversation that something outside of its steps ended: it fails a clause that it tests, and none that others test."""
+    if clause is None:
+        return _error(program, trial_log, Diagnosis("harness", problem), taken)
+    clauses = dict.fromkeys(program.clauses, Verdict.UNTESTABLE)
+    diagnosis = Diagnosis("prevented", f"{problem}: {clause}", clause=clause, missing=problem)
+    if clause not in clauses:
+        return Outcome(trial_log.begin.key, Verdict.UNTESTABLE, clauses, diagnosis, taken=taken)
+    clauses[clause] = _BY_LEVEL[levels.get(clause, "MUST")]
+    return Outcome(trial_log.begin.key, clauses[clause], clauses, diagnosis, taken=taken)
 
 
 def _furthest(machine: Machine) -> tuple[Taken, ...]:
@@ -269,7 +290,7 @@ def _still_in_use(trouble: log.Event | None, events: Iterable[log.Event]) -> boo
 
 
 def _not_offered(failure: Failure, events: Iterable[log.Event]) -> str | None:
-    """Say which call the admin interface does not have that a conversation needs; None if something else is the trouble.
+    """Say which call a conversation needs that the admin interface does not have, or not for this user; None: the trouble is another one.
 
     Where a clause speaks of the answer, 404 is an answer, with a reason or without.
     """
@@ -280,16 +301,23 @@ def _not_offered(failure: Failure, events: Iterable[log.Event]) -> str | None:
     said = str(reason or "").strip()
     judged = failure.action is not None and failure.action.clause is not None
     no_such_path = not judged and trouble.status == NOT_FOUND and (said in ("", _NO_SUCH_PATH) or said.startswith("<"))
-    if trouble.status not in NOT_OFFERED and not no_such_path:
+    not_allowed = not judged and trouble.status in NOT_ALLOWED
+    if trouble.status not in NOT_OFFERED and not no_such_path and not not_allowed:
         return None
     detail = next((event.detail for event in events if isinstance(event, log.Begin) and event.step == trouble.step), {})
     calls = [str(name) for call in detail.get("calls", [detail]) for name in call]
+    if not_allowed:
+        return f"the user may not call {calls[0] if calls else 'this'}: the admin interface answers {trouble.status}"
     return f"the admin interface of the target has no {calls[0] if calls else 'such call'}: it answers {trouble.status}"
 
 
 def _may_be_lateness(program: Program, diagnosis: Diagnosis, events: Sequence[log.Event]) -> bool:
     """Tell whether a failure may come from something late of which no clause speaks."""
     if diagnosis.kind == "late" and diagnosis.clause is None and _lagged(events):
+        return True
+    if diagnosis.kind in _BY_ITS_CLOCK and any(isinstance(event, log.Lag) and event.seconds > STALLED for event in events):
+        return True
+    if diagnosis.kind == "twice" and _slow_call(events, STALLED):
         return True
     return (diagnosis.timed or program.speaks_of_time) and was_late(events)
 
@@ -306,26 +334,36 @@ def _gravest(clause: str, machine: Machine, levels: Mapping[str, Level]) -> str:
     return next((one for one in others if one is not None and levels.get(one) == "MUST"), clause)
 
 
-def was_late(events: Iterable[log.Event]) -> bool:
+def was_late(events: Sequence[log.Event]) -> bool:
     """Tell whether something was late of which no clause speaks: the harness, an admin call, the answer to CONNECT."""
-    begun: dict[str, log.Begin] = {}
+    if any(isinstance(event, log.Lag) and event.seconds > LATE_LIMIT for event in events) or _slow_call(events, LATE_LIMIT):
+        return True
+    return _slow_link(events)
+
+
+def _slow_link(events: Iterable[log.Event]) -> bool:
+    """Tell whether the answer to CONNECT, which shows how long bytes take, came late on any connection."""
     first_sent: dict[str, float] = {}
+    for event in events:
+        if isinstance(event, log.Begin) and event.what == "send":
+            first_sent.setdefault(event.at or "", event.t)
+        elif isinstance(event, log.Frame) and event.at in first_sent and see(event).name == "connected":
+            sent = first_sent.pop(event.at)
+            if event.t - sent > LINK_LATE_LIMIT:
+                return True
+    return False
+
+
+def _slow_call(events: Iterable[log.Event], limit: float) -> bool:
+    """Tell whether a call of the admin interface took longer than so many seconds: a case sends nothing meanwhile."""
+    begun: dict[str, log.Begin] = {}
     for event in events:
         if isinstance(event, log.Begin) and event.what == "admin":
             begun[event.step] = event
-        elif isinstance(event, log.Begin) and event.what == "send":
-            first_sent.setdefault(event.at or "", event.t)
-        if isinstance(event, log.Lag):
-            late = event.seconds > LATE_LIMIT
         elif isinstance(event, log.End) and event.step in begun:
             calls = len(begun[event.step].detail.get("calls", ())) or 1
-            late = event.t - begun[event.step].t > calls * LATE_LIMIT
-        elif isinstance(event, log.Frame) and event.at in first_sent and see(event).name == "connected":
-            late = event.t - first_sent.pop(event.at) > LINK_LATE_LIMIT
-        else:
-            continue
-        if late:
-            return True
+            if event.t - begun[event.step].t > calls * limit:
+                return True
     return False
 
 

@@ -8,6 +8,8 @@ explorer.py     plays on both, compares, shrinks what differs, counts what was c
 concurrent.py   several actors without a pause between them, judged by what must hold afterwards
 written.py      a scenario as a transcript that `run --case` takes
 
-client_actions.py    what the user of a client does, and what the broker does to it, as steps of a case for clients
+client_case.py       a scenario for a client as the steps of a case, and what must come of them
+client_actions.py    what the user of a client does, and what the broker does to it
+client_stories.py    more of it: topics that come, go and grow under a pattern, a second namespace, filters, refusals
 client_explorer.py   draws such scenarios, runs them as cases, shrinks what fails
 """

@@ -23,8 +23,10 @@ from conformance.engine import log
 from conformance.engine import model as m
 from conformance.engine.source import parse, read_text
 from conformance.engine.verdict import Verdict
-from conformance.explore.client_actions import CLIENT_KINDS, ClientCase
+from conformance.explore import client_actions, client_stories
+from conformance.explore.client_case import ClientCase
 from conformance.explore.explorer import Plan
+from conformance.explore.kinds import CLIENT_KINDS
 from conformance.explore.shrinking import shrink
 from conformance.explore.world import Action, Scenario, World
 from conformance.judging.results import judge_log
@@ -43,6 +45,8 @@ _SHARE: Final = 0.4
 """The part of the other kinds that a scenario has: some faults show only where nothing is cut, others where little else happens."""
 _BAD: Final = (Verdict.FAIL, Verdict.WARN)
 _NOTHING: Final = World(1, (), ())
+_REGISTERED: Final = (client_actions, client_stories)
+"""The modules whose kinds are drawn."""
 FALLBACK: Final = "core.client.reattaches-after-close"
 """A case cites at least one clause."""
 _LITERAL: Final = re.compile(r"\"[^\"]*\"|\d+")
@@ -125,7 +129,7 @@ def case_of(scenario: Scenario, capabilities: frozenset[str], name: str, comment
         groups.append(("nothing is left", [{"advance": 0.1}]))
     clauses = sorted(_clauses_of(case.steps) | case.cites) or [FALLBACK]
     head = {"format": 1, "id": name, "title": "A scenario drawn by chance", "tests": ["client"], "clauses": clauses}
-    head["vars"] = {"ns": {"$fresh": "namespace"}}
+    head["vars"] = {name: {"$fresh": "namespace"} for name in ("ns", "elsewhere") if name == "ns" or f"${{{name}}}" in str(case.steps)}
     lines = [*(f"# {line}" for line in comment), dumped(head), "steps:"]
     for told, steps in groups:
         if steps:

@@ -29,6 +29,7 @@ from conformance.explore.shrinking import shrink
 from conformance.explore.world import Scenario
 from conformance.interruption import ending_soon
 from conformance.running.one_broker import see_one_broker
+from conformance.running.owners import behind
 from conformance.running.probe import claimed, probe
 from conformance.targets import AdminClient, AdminUnreachable, Endpoint, Target, TargetError
 from refimpl.net.virtual_time import VirtualTimeLoop
@@ -304,7 +305,7 @@ def explore(target: Target, plan: Plan, note: Callable[[Explored], None] = lambd
         stack = AsyncExitStack()
 
         def start() -> Endpoint:
-            return runner.run(stack.enter_async_context(target.run()))
+            return runner.run(behind(runner.run(stack.enter_async_context(target.run()))))
 
         def renew() -> Endpoint:
             runner.run(_close(stack, None))

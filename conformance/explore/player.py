@@ -16,6 +16,7 @@ from conformance.explore.actions import KINDS
 from conformance.explore.said import UNHEARD, Delivery, Told
 from conformance.explore.world import NAMESPACES, Action, Scenario, World
 from conformance.running.connection import FLOOD, IN_ONE_CONVERSATION, Allowance, Connection
+from conformance.running.owners import owners
 from conformance.targets.admin import AdminClient
 from conformance.targets.model import Endpoint, TargetError
 from refimpl.wire import Frame, command_name
@@ -180,7 +181,8 @@ class Player:
     async def admin(self, operation: str, **arguments: Any) -> None:
         """Call the admin interface."""
         assert self._admin is not None
-        result = await self._admin.call(operation, _resolved(arguments, self._concrete))
+        more = {"bundles": 1} if operation == "create_namespace" else {}  # so one broker of a cluster owns all topics in it
+        result = await self._admin.call(operation, {**_resolved(arguments, self._concrete), **more})
         self.told.answered(operation, result.status)
         if "subscription" in arguments and result.ok:
             created = arguments["position"] if operation == "create_subscription" else None
@@ -241,11 +243,15 @@ class Player:
         return sequence
 
     async def prepare(self) -> None:
-        """Make the world."""
+        """Make the world. In a cluster, one broker owns it, and is the one that is spoken to."""
         for tenant in ("$a", "$b")[: len(self._tenants())]:
             await self.admin("create_tenant", tenant=tenant)
-        for number in range(self.world.namespaces):
-            await self.admin("create_namespace", namespace=self.namespace(number))
+        namespaces = [self.namespace(number) for number in range(self.world.namespaces)]
+        for namespace in namespaces:
+            await self.admin("create_namespace", namespace=namespace)
+        cluster = await owners(self._endpoint, self._admin)
+        if cluster is not None:
+            self._endpoint = await cluster.of([self.concrete(namespace) for namespace in namespaces])
 
     def _tenants(self) -> set[str]:
         return {self.namespace(number).partition("/")[0] for number in range(self.world.namespaces)}

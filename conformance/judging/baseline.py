@@ -25,16 +25,32 @@ def load_baseline(target: str, path: Path | None = None) -> Baseline:
 
     Args:
         target: Name of the target; a cluster has the baseline of its release.
-        path: A file to use instead of the one that belongs to the target.
+        path: A file to use instead of the one that belongs to the target, or another target's name, to use the one of that.
 
     Raises:
         SourceProblem: The file is not a baseline.
     """
-    release = file_name(target.partition("?")[0])
-    where = path or HOME / f"{release}.yaml"
-    if path is None and not (is_file_name(release) and where.is_file()):
-        return Baseline(format=1, target=target)
-    return parse(Baseline, read_source(where, where.name))
+    if path is not None and not path.exists() and _kept(str(path)) is not None:
+        target, path = str(path), None
+    where = path or _kept(target)
+    return Baseline(format=1, target=target) if where is None else parse(Baseline, read_source(where, where.name))
+
+
+def release_of(server_version: str) -> str | None:
+    """Return the target whose baseline is that of an Apache Pulsar release, as CONNECTED calls it; None if there is none.
+
+    Args:
+        server_version: Such as `Pulsar Server4.2.4`.
+    """
+    target = f"apache-pulsar@{server_version.removeprefix('Pulsar Server')}"
+    return target if _kept(target) is not None else None
+
+
+def _kept(target: str) -> Path | None:
+    """Return the file of the suite that belongs to a target, if there is one."""
+    name = file_name(target.partition("?")[0])
+    path = HOME / f"{name}.yaml"
+    return path if is_file_name(name) and path.is_file() else None
 
 
 def case_name(result: log.Result) -> str:

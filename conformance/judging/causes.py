@@ -20,8 +20,10 @@ from conformance.engine.matchers import ABSENT
 from conformance.engine.matching import see
 from conformance.engine.verdict import Outcome, TrialLog, Verdict
 from conformance.judging.results import RunLog
+from conformance.monitors.delivering import permits_used
 from refimpl.wire import FrameDecoder, WireError
 from refimpl.wire.commands import type_name
+from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, ServerError
 
 FAILED = (Verdict.FAIL, Verdict.WARN)
@@ -31,6 +33,7 @@ _HIGH, _LOW = frozenset({"is one too high", "is too high"}), frozenset({"is one 
 _OTHER = "is another one"
 _SENT_EARLIER, _SENT_LATER = "is that of a message that was sent earlier", "is that of a message that was sent later"
 _PLACES = frozenset({_SENT_EARLIER, _SENT_LATER})
+_NO_PERMIT = "without permits, which FLOW grants"
 _MANY = 3
 """A command that does not come after more kinds of actions than this does not come whatever was done."""
 _WORDS = {
@@ -39,6 +42,7 @@ _WORDS = {
     "refused": "{request} is refused with {how}",
     "late": "{whose} does not come{behind}",
     "closed": "the connection is closed{behind}",
+    "prevented": "{how}",
     "twice": "{whose} comes twice{behind}",
     "garbage": "bytes come that are no frame{behind}",
 }
@@ -73,7 +77,7 @@ class Cause:
         whose = ", ".join(sorted({one.command for one in causes} - {""})) or "a frame"
         actions = sorted({one.after for one in causes} - {""})
         behind = f" after {', '.join(actions)}" if self.after or 0 < len(actions) <= _MANY else ""
-        text = _WORDS.get(self.kind, "{whose} comes where nothing expects it{behind}")
+        text = _WORDS.get(self.kind, "{whose} comes {how}{behind}" if self.how else "{whose} comes where nothing expects it{behind}")
         return text.format(field=self.field or "the frame", whose=whose, how=self.how, request=self.after or "a request", behind=behind)
 
 
@@ -101,6 +105,8 @@ def cause_of(diagnosis: Diagnosis, trial_log: TrialLog) -> Cause:
         diagnosis: Its diagnosis.
         trial_log: Its records.
     """
+    if diagnosis.kind == "prevented":
+        return Cause("prevented", how=diagnosis.summary)
     events = [one for one in trial_log.events if diagnosis.event is None or one.n < diagnosis.event]
     after = _last_action(events)
     command = _TYPES.get(diagnosis.command, diagnosis.command)
@@ -119,6 +125,8 @@ def cause_of(diagnosis: Diagnosis, trial_log: TrialLog) -> Cause:
         if one.path == "payload.body" and how == _OTHER:
             how = _among_sent(one.expected, one.actual, events)
         return Cause(diagnosis.kind, command, field, how, "")
+    if diagnosis.kind in _EXTRA and isinstance(failed, log.Frame) and _is_without_permit(failed, events):
+        return Cause(diagnosis.kind, command, how=_NO_PERMIT)
     return Cause(diagnosis.kind, command, after=after)
 
 
@@ -263,7 +271,7 @@ def _group(key: Cause, members: Sequence[tuple[Cause, log.Result, Diagnosis]]) -
     results = [result for _, result, _ in members]
     clauses = Counter(name for one in results for name, verdict in one.clauses.items() if verdict in FAILED)
     causes = [cause for cause, _, _ in members]
-    about = {word for text in (key.field, key.after, *(one.command for one in causes)) for word in re.split(r"\W|_", text.lower())}
+    about = {word for text in (key.field, key.after, key.how, *(one.command for one in causes)) for word in re.split(r"\W|_", text.lower())}
     ordered = sorted(clauses, key=lambda clause: (-len(about & set(re.split(r"\W", clause))), -clauses[clause]))
     members = sorted(members, key=lambda one: one[1].clauses.get(ordered[0]) not in FAILED)
     differences = members[0][2].differences
@@ -279,13 +287,42 @@ def _among_sent(expected: str, actual: str, events: Sequence[log.Event]) -> str:
     return _SENT_LATER if bodies.index(actual) > bodies.index(expected) else _SENT_EARLIER
 
 
+def _is_without_permit(failed: log.Frame, events: Sequence[log.Event]) -> bool:
+    """Tell whether a frame is a MESSAGE for a consumer whose permits, those of all FLOW before, are used up by the messages before."""
+    seen = see(failed).frame
+    if seen is None or not seen.command.HasField("message"):
+        return False
+    consumer, permits = seen.command.message.consumer_id, 0
+    for event in events:
+        if isinstance(event, log.Frame) and event.at == failed.at:
+            frame = see(event).frame
+            if frame is not None and frame.command.HasField("message") and frame.command.message.consumer_id == consumer:
+                permits -= permits_used(frame)
+        elif isinstance(event, log.Begin) and event.what == "send" and event.at == failed.at:
+            if ".." in (event.data or ".."):  # a FLOW may be in what the log lacks
+                return False
+            for sent in _sent_frames(event):
+                if sent.command.HasField("flow") and sent.command.flow.consumer_id == consumer:
+                    permits += sent.command.flow.messagePermits
+                elif sent.command.HasField("subscribe") and sent.command.subscribe.consumer_id == consumer:
+                    permits = 0
+    return permits <= 0
+
+
 def _sent_bodies(events: Sequence[log.Event]) -> Iterator[str]:
     for event in events:
-        if isinstance(event, log.Begin) and event.what == "send" and ".." not in (event.data or ".."):
+        if isinstance(event, log.Begin) and event.what == "send":
             with contextlib.suppress(WireError, ValueError):
-                for frame in FrameDecoder().receive(bytes.fromhex(event.data or "")):
+                for frame in _sent_frames(event):
                     if frame.payload_bytes is not None:
                         yield frame.payload().body.decode()
+
+
+def _sent_frames(event: log.Begin) -> Iterator[Frame]:
+    """Return the frames that the harness sent, as far as the log has them whole."""
+    if ".." not in (event.data or ""):
+        with contextlib.suppress(WireError, ValueError):
+            yield from FrameDecoder().receive(bytes.fromhex(event.data or ""))
 
 
 def _last_action(events: Sequence[log.Event]) -> str:

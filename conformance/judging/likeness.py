@@ -80,11 +80,11 @@ def load_differences(path: Path = HOME) -> Differences:
 
 
 def compare(recorded: RunLog, answered: RunLog, fields: Iterable[FieldDifference]) -> Iterator[Unlike]:
-    """Yield the conversations that differ. For each cell of a case the first trial is compared."""
+    """Yield the conversations that differ. For each cell of a case the first trial is compared, if its first attempt counts."""
     patterns = [one.field for one in fields]
     for key, trial_log in recorded.trial_logs.items():
         other = answered.trial_logs.get(key)
-        if trial_log.begin.trial or trial_log.begin.attempt or other is None:
+        if trial_log.begin.trial or trial_log.begin.attempt or f"{key}~1" in recorded.trial_logs or other is None:
             continue
         was, now = _received(trial_log, patterns), _received(other, patterns)
         if was != now:

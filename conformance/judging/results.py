@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from conformance.engine import log
@@ -84,11 +85,31 @@ def judge_log(suite: Suite, run: RunLog) -> Judged:
         place = trial_log.begin.case, json.dumps(trial_log.begin.cell, sort_keys=True)
         grouped.setdefault(place, []).append(outcome)
         cell_of[place] = dict(trial_log.begin.cell)
+    if run.footer is not None and not run.footer.complete:
+        grouped = _confirmed(grouped)
+        judged.outcomes.update({one.key: one for some in grouped.values() for one in some})
     for place, outcomes in grouped.items():
         judged.results.append(sum_up(suite.transcripts[place[0]], cell_of[place], outcomes, suite.observed))
     judged.results += [skipped_result(suite, one) for one in run.skipped if one.case in suite.transcripts]
     judged.results = apply_controls(suite, sorted(judged.results, key=lambda one: (one.case, json.dumps(one.cell))))
     return judged
+
+
+def _confirmed(grouped: Mapping[tuple[str, str], list[Outcome]]) -> dict[tuple[str, str], list[Outcome]]:
+    """Make INCONCLUSIVE what would have been asked again if the run had not ended early: a command did not come in its time.
+
+    It counts if it did not come in a second conversation either, of the same case or of another one.
+    """
+    runs = Counter(one.key.partition("~")[0] for some in grouped.values() for one in some)
+    never_came = {one.missing for some in grouped.values() for one in some if "~" in one.key}
+
+    def counted(one: Outcome) -> Outcome:
+        if one.missing is None or one.missing in never_came or runs[one.key.partition("~")[0]] > 1 or one.diagnosis is None:
+            return one
+        diagnosis = replace(one.diagnosis, summary=f"{one.diagnosis.summary}; the run ended before this was asked again")
+        return replace(one, verdict=Verdict.INCONCLUSIVE, clauses=dict.fromkeys(one.clauses, Verdict.UNTESTABLE), diagnosis=diagnosis)
+
+    return {place: [counted(one) for one in some] for place, some in grouped.items()}
 
 
 def judge_trial(suite: Suite, trial_log: TrialLog, header: log.Header) -> Outcome | None:

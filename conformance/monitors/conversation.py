@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from conformance.monitors.attached import OwnIds
-from conformance.monitors.delivering import DeliveredChecksums, DeliveredFirst, Permits
+from conformance.monitors.delivering import DeliveredChecksums, DeliveredFirst, GrantedPermits, Permits
 from conformance.monitors.handshake import BrokerKeepsAlive, ClientKeepsAlive, ConnectFirst, FlagsOffered
 from conformance.monitors.link import Conversation, Link
 from conformance.monitors.model import SENDER, Breach, Direction, Judged, Monitor, Seen, Side
 from conformance.monitors.requests import AnsweredOnce, RequestIds
-from conformance.monitors.sending import Receipts, SentChecksums, SequenceIds, WellFormedBatches
+from conformance.monitors.sending import Receipts, SentChecksums, WellFormedBatches
+from conformance.monitors.sequence_ids import SequenceIds
 from conformance.monitors.uniform import UniformBatches
 from conformance.monitors.watching import (
     OnlyWatchers,
@@ -39,6 +40,7 @@ MONITORS: Final[tuple[type[Monitor], ...]] = (
     Receipts,
     UniformBatches,
     Permits,
+    GrantedPermits,
     DeliveredChecksums,
     DeliveredFirst,
     OnlyWatchers,

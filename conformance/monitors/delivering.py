@@ -9,6 +9,7 @@ from conformance.monitors.link import NO_ENTRY, Link
 from conformance.monitors.model import Judged, Monitor, Seen, hears
 from conformance.monitors.sending import metadata_of
 from refimpl.wire import checksum_matches
+from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import CommandAck
 
 _WORD = 1 << 64
@@ -72,19 +73,64 @@ class Permits(Monitor):
         if permits is not None:
             problem = f"a message for consumer_id {number}, which has no permits left"
             yield "core.deliver.consumer-id-unchanged", None
-            yield "core.deliver.needs-permits", None if permits.use(_messages(seen)) else problem
+            yield "core.deliver.needs-permits", None if permits.use(permits_used(seen.frame)) else problem
         elif self.link.whole:
             yield "core.deliver.consumer-id-unchanged", f"a message for consumer_id {number}, which no SUBSCRIBE of this connection has"
 
 
-def _messages(seen: Seen) -> int:
-    """Return how many permits an entry uses: its messages, without those that its ack_set calls acknowledged."""
-    metadata = metadata_of(seen.frame)
+def permits_used(frame: Frame) -> int:
+    """Return how many permits a MESSAGE uses: its messages, without those that its ack_set calls acknowledged."""
+    metadata = metadata_of(frame)
     count: int = 1 if metadata is None else max(1, metadata.num_messages_in_batch)
-    if seen.command.ack_set:
-        bits = sum((word % _WORD).bit_count() for word in seen.command.ack_set)
+    ack_set = frame.command.message.ack_set
+    if ack_set:
+        bits = sum((word % _WORD).bit_count() for word in ack_set)
         count = min(count, max(1, bits))
     return count
+
+
+class GrantedPermits(Monitor):
+    """A consumer never has more unused permits than it has granted before its first message: so many its receiver queue holds.
+
+    One that begins with a single permit is not judged: in Java and Go that is a queue that grows.
+    """
+
+    name = "granted-permits"
+    side = "client"
+    clauses = ("core.client.permits-bounded",)
+
+    def __init__(self, link: Link) -> None:
+        super().__init__(link)
+        self._queue: dict[int, int] = {}
+        self._unused: dict[int, int] = {}
+
+    @hears("-> subscribe", "<- close_consumer", "-> close_consumer")
+    def attached(self, seen: Seen) -> Iterator[Judged]:
+        """Forget the permits of an earlier attachment."""
+        self._queue.pop(seen.command.consumer_id, None)
+        self._unused.pop(seen.command.consumer_id, None)
+        if seen.name == "subscribe":
+            self._unused[seen.command.consumer_id] = 0
+        return iter(())
+
+    @hears("<- message")
+    def message(self, seen: Seen) -> Iterator[Judged]:
+        """Note permits that are used; with the first message it is known how many the queue has."""
+        number = seen.command.consumer_id
+        if number in self._unused:
+            self._queue.setdefault(number, self._unused[number])
+            self._unused[number] -= permits_used(seen.frame)
+        return iter(())
+
+    @hears("-> flow")
+    def flow(self, seen: Seen) -> Iterator[Judged]:
+        """Judge permits that are granted."""
+        number = seen.command.consumer_id
+        if number in self._unused:
+            self._unused[number] += seen.command.messagePermits
+            if (queue := self._queue.get(number, 0)) > 1:
+                problem = f"consumer_id {number} has {self._unused[number]} unused permits, and had {queue} before its first message"
+                yield "core.client.permits-bounded", problem if self._unused[number] > queue else None
 
 
 class DeliveredChecksums(Monitor):

@@ -10,6 +10,9 @@ from conformance.monitors.sets import KnownSets
 NO_ENTRY = (1 << 63) - 1
 """Ledger and entry ids from here on mean no entry: the first message, the last one, or the one before the first."""
 
+_REMEMBERED = 10_000
+"""Sequence ids of a producer that are remembered: more than wait for receipts."""
+
 
 class Entries:
     """Ids of entries, kept as ranges: what is delivered in order takes no room."""
@@ -50,6 +53,33 @@ def _first(one: list[int]) -> int:
     return one[0]
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What was sent under a sequence id: how many messages, and a digest of their bytes."""
+
+    count: int
+    digest: int
+
+
+class SentContents:
+    """What a producer has sent under each of its last sequence ids."""
+
+    def __init__(self) -> None:
+        self._contents: dict[int, Content] = {}
+
+    def keep(self, sequence_id: int, content: Content) -> Content | None:
+        """Note what is sent under an id; return what was sent under it before, if anything was."""
+        known = self._contents.pop(sequence_id, None)
+        self._contents[sequence_id] = content
+        if len(self._contents) > _REMEMBERED:
+            del self._contents[next(iter(self._contents))]
+        return known
+
+    def free(self, sequence_id: int) -> None:
+        """Forget what was sent under an id."""
+        self._contents.pop(sequence_id, None)
+
+
 @dataclass
 class Conversation:
     """What all connections of a conversation share.
@@ -59,12 +89,14 @@ class Conversation:
         consumers: The consumer_ids of all SUBSCRIBE commands.
         entries: The entries that the broker has named.
         sets: The sets of topics that the broker has announced, by their hash.
+        sent: What producers have sent, by topic and name.
     """
 
     whole: bool = True
     consumers: set[int] = field(default_factory=set)
     entries: Entries = field(default_factory=Entries)
     sets: KnownSets = field(default_factory=KnownSets)
+    sent: dict[tuple[str, str], SentContents] = field(default_factory=dict)
 
 
 @dataclass

@@ -77,37 +77,6 @@ def metadata_of(frame: Frame) -> MessageMetadata | None:
         return None
 
 
-class SequenceIds(Monitor):
-    """The sequence_ids of a producer grow; those of the chunks of a message are equal."""
-
-    name = "sequence-ids"
-    side = "client"
-    clauses = ("core.client.sequence-grows",)
-
-    def __init__(self, link: Link) -> None:
-        super().__init__(link)
-        self._last: dict[int, int] = {}
-
-    @hears("-> producer", "-> close_producer", "<- close_producer", "<- send_error")
-    def again(self, seen: Seen) -> Iterator[Judged]:
-        """Forget the last id: what has no receipt may be sent again."""
-        self._last.pop(seen.command.producer_id, None)
-        return iter(())
-
-    @hears("-> send")
-    def send(self, seen: Seen) -> Iterator[Judged]:
-        """Judge an id."""
-        sent = seen.command
-        last = self._last.get(sent.producer_id)
-        self._last[sent.producer_id] = sent.sequence_id
-        problem = None
-        if last is not None and not (sent.sequence_id > last or (sent.is_chunk and sent.sequence_id == last)):
-            problem = f"sequence_id {sent.sequence_id} of producer_id {sent.producer_id} after {last}"
-        elif sent.HasField("highest_sequence_id") and 0 < sent.highest_sequence_id < sent.sequence_id:
-            problem = f"highest_sequence_id {sent.highest_sequence_id} for sequence_id {sent.sequence_id} of producer_id {sent.producer_id}"
-        yield "core.client.sequence-grows", problem
-
-
 class Receipts(Monitor):
     """Each receipt is for a SEND that has none yet, in the order of the SENDs."""
 

@@ -188,3 +188,12 @@ def expects_pong_of_the_oldest_clients(check_alive, session):
     """A client of version 0 gets PING like any other."""
     session.protocol_version = session.protocol_version or (None if session.protocol_version is None else 1)
     check_alive(session)
+
+
+@in_place_of(close_unauthorized, clause="core.auth.revoked")
+def closes_the_clients_of_one_topic(close, broker, namespace):
+    """When a role loses a permission, its producers and consumers of the first topic are closed."""
+    loaded, concerned = broker.loaded_topics, [one for one in broker.loaded_topics() if one.name.namespace == namespace]
+    broker.loaded_topics = lambda: concerned[:1]
+    close(broker, namespace)
+    broker.loaded_topics = loaded

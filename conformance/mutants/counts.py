@@ -1,9 +1,9 @@
 """Brokers that miscount: permits, and what the stats of consumers and topics say."""
 
-from conformance.mutants.model import in_place_of, mutant, on_incoming
-from refimpl.broker import Session
+from conformance.mutants.model import in_place_of, mutant, on_incoming, on_request
+from refimpl.broker import Session, stats
 from refimpl.broker.non_persistent import NonPersistentSubscription
-from refimpl.broker.schemas import Schemas
+from refimpl.broker.schemas import Schemas, _key
 from refimpl.broker.subscription import Consumer, Subscription, SubType
 from refimpl.wire.pulsar_api_pb2 import CommandAck
 
@@ -80,6 +80,17 @@ def counts_deliveries_by_entry(send, consumer, index, entry, redeliveries, open_
 # Of several, of another type, of another kind
 
 
+@on_request("ack", clause="core.ack.every-id")
+def reads_no_further_than_an_older_ledger(carry_out, session, request):
+    """An ACK acknowledges what stands before the first id of an older ledger."""
+    asking = session.consumers.get(request.consumer_id)
+    for place, named in enumerate(request.message_id):
+        if asking is not None and asking.subscription.topic.index_of(named) < 0:
+            del request.message_id[place:]
+            break
+    carry_out()
+
+
 @on_incoming(CommandAck, clause="core.ack.batch-index")
 def reads_one_ack_set_for_all_ids(_, request):
     """The ack_set of the first id of an ACK is taken for all of them."""
@@ -119,3 +130,33 @@ def gives_each_failover_consumer_a_copy(offer, subscription, entry):
     subscription.consumers = everyone
     if subscription.type != SubType.Failover:
         offer(subscription, entry)
+
+
+@in_place_of(_key, clause="core.schema.of-domain")
+def keeps_schemas_for_each_domain(key, name):
+    """A persistent and a non-persistent topic of one name have schemas of their own."""
+    return f"{name.domain}/{key(name)}"
+
+
+@in_place_of(Subscription.skip, clause="core.admin.skip-held")
+def leaves_skipped_messages_with_their_consumers(_, subscription, count):
+    """A message that is skipped while a consumer has it stays unacknowledged there."""
+    for index in list(subscription.unacknowledged())[:count]:
+        subscription.cursor.acknowledge(index)
+    subscription.topic.free()
+
+
+@in_place_of(stats._subscription, clause="core.admin.counters")
+def counts_for_consumers_that_are_there(describe, subscription):
+    """The stats of a subscription are the sum of those of its consumers."""
+    return {**describe(subscription), "msgOutCounter": sum(one.messages_out for one in subscription.consumers)}
+
+
+@in_place_of(Subscription.tell_active, clause="core.ack.batch-index")
+def reads_batches_anew_for_the_next_active(tell_active, subscription, joined=None):
+    """What was acknowledged of a batch by itself is forgotten when another consumer becomes active."""
+    last = subscription._last_active
+    if last is not None and subscription.active not in (None, last):
+        for index in last.pending:
+            subscription.cursor.open_messages.pop(index, None)
+    tell_active(subscription, joined)

@@ -7,12 +7,13 @@ from refimpl.broker import Broker
 from refimpl.broker.admin import Admin
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.non_persistent import NonPersistentSubscription
-from refimpl.broker.subscription import SubType
+from refimpl.broker.subscription import Subscription, SubType
 from refimpl.broker.topic import Topic
 from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.uniform_batches.broker import (
     MISSING,
     PREFIX,
+    FilterCounts,
     HeaderJudge,
     PropertyEntryFilter,
     SubscriptionEntryFilters,
@@ -238,3 +239,25 @@ def waits_for_the_consumer_to_acknowledge_what_it_rejects(judge, one, consumer, 
 def counts_entries_where_messages_are_meant(judge, filters, consumer, index, entry, now):
     """The counters of a filter count a batch as one."""
     return judge(filters, consumer, index, replace(entry, messages=1), now)
+
+
+@in_place_of(HeaderJudge.judge, clause="pip191.filter.header-only")
+def lets_chunks_pass(judge, one, consumer, index, entry, cursor, now):
+    """Chunks are delivered whatever their headers say."""
+    return EntryVerdict.ACCEPT if entry.chunk is not None else judge(one, consumer, index, entry, cursor, now)
+
+
+@in_place_of(SubscriptionFilters.__init__, clause="pip191.filter.before-message-filter")
+def runs_message_filters_first(make, filters, judges):
+    """Message filters judge also what the entry filter rejects."""
+    make(filters, judges)
+    filters.judges = dict(reversed(filters.judges.items()))
+
+
+@in_place_of(Subscription.add, clause="pip191.stats.messages")
+def counts_anew_for_the_first_consumer(add, subscription, consumer, sub_type, meta):
+    """The counters of a subscription begin at 0 when a consumer comes to it and nobody else is there."""
+    for judge in [] if subscription.consumers else subscription.filters.judges.values():
+        if isinstance(judge, HeaderJudge):
+            judge.filters.counts = FilterCounts()
+    add(subscription, consumer, sub_type, meta)

@@ -146,6 +146,15 @@ def judges_what_is_acknowledged(judged, one, consumer, data, open_messages=None)
     return judged(one, consumer, data)
 
 
+@in_place_of(PayloadJudge.judge, clause="pr7629.scope.free-when-empty")
+def judges_no_rest_of_a_batch(judged, one, consumer, index, entry, cursor, now):
+    """What is left of a batch that a filter has judged goes to the next consumer as it is, whatever filter that one has."""
+    known = one.__dict__.setdefault("judged_by_faults", {})
+    if index not in known or index not in cursor.open_messages:
+        known[index] = judged(one, consumer, index, entry, cursor, now)
+    return known[index]
+
+
 # What follows
 
 
@@ -271,3 +280,23 @@ def acknowledges_nothing_of_a_batch_in_part(judged, one, consumer, index, entry,
 def does_not_filter_delayed_messages(judge, filters, consumer, index, entry, cursor):
     """What was delayed is not judged."""
     return EntryVerdict.ACCEPT if entry.deliver_at else judge(filters, consumer, index, entry, cursor)
+
+
+@on_request("flow", clause=("pr7629.ack.individual", "pip191.filter.reject-acknowledged"))
+def looks_for_the_end_before_it_filters(carry_out, session, request):
+    """Whether all of a terminated topic is acknowledged is looked at before the filter rejects what is left."""
+    consumer = session.consumers.get(request.consumer_id)
+    if consumer is None:
+        return
+    consumer.subscription.tell_end()
+    consumer.subscription.tell_end = lambda: None
+    carry_out()
+    del consumer.subscription.tell_end
+
+
+@in_place_of(SubscriptionMessageFilter.left, clause="pr7629.stats.counters")
+def counts_anew_when_all_consumers_have_left(left, message_filter, consumer):
+    """The counters of a subscription begin at 0 when its last consumer leaves."""
+    left(message_filter, consumer)
+    if not message_filter._filters:
+        message_filter.counters = FilterCounters()

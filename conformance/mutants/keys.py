@@ -217,3 +217,22 @@ def acknowledges_cumulatively_for_keys(carry_out, session, request):
         for one in request.message_id:
             consumer.subscription.acknowledge_up_to(consumer, consumer.subscription.topic.index_of(one))
     carry_out()
+
+
+@in_place_of(key_of, clause="core.key-shared.same-consumer")
+def takes_an_empty_key_for_none(key_of, metadata):
+    """An empty key counts as no key."""
+    return key_of(_without(metadata, *(name for name in ("partition_key", "ordering_key") if not getattr(metadata, name))))
+
+
+@in_place_of(Subscription._keys_for, clause="core.key-shared.mode-conflict")
+def keeps_what_the_first_consumer_asked_for(keys_for, subscription, sub_type, meta):
+    """The mode of a Key_Shared subscription stays when its consumers have left."""
+    return subscription._keys if sub_type == SubType.Key_Shared and subscription._keys else keys_for(subscription, sub_type, meta)
+
+
+@in_place_of(KeyShared.left, clause="core.key-shared.leave")
+def loses_what_waits_for_permits_of_who_leaves(left, keys, consumer):
+    """What waits for the permits of a consumer is gone when it leaves."""
+    keys._waiting.pop(consumer, None)
+    return left(keys, consumer)

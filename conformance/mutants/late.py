@@ -90,3 +90,10 @@ def opens_a_longer_window_each_time(notified, watches, path, now):
     for session in watches._armed.keys() - before:
         watches._armed[session] += 0.01 * windows[session]
         windows[session] += 1
+
+
+@in_place_of(Session.send, clause=("pip145.update.on-create", "pip247.update.on-change", "pr25648.diff.on-create", "pr25648.layout.pushed"))
+def tells_nothing_to_a_client_that_does_not_read(send, session, message, payload=None):
+    """Announcements for a connection whose client leaves much unread are dropped."""
+    if type(message) not in _IDS or session.takes_messages:
+        send(session, message, payload)

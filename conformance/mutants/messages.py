@@ -1,5 +1,7 @@
 """Brokers that go wrong with producers, consumers, messages and what is acknowledged."""
 
+from unicodedata import normalize
+
 from conformance.mutants.model import in_place_of, on_incoming, on_outgoing, on_request
 from refimpl.broker import Broker, Session
 from refimpl.broker.authorization import Authorization
@@ -8,14 +10,19 @@ from refimpl.broker.non_persistent import NonPersistentSubscription
 from refimpl.broker.subscription import Consumer, Subscription, SubType
 from refimpl.broker.topic import Topic
 from refimpl.proposals.refused import ProtocolViolation, Refused
+from refimpl.store import Cursor
 from refimpl.wire.payload import checksum_matches
 from refimpl.wire.pulsar_api_pb2 import (
     CommandAck,
     CommandAckResponse,
+    CommandActiveConsumerChange,
+    CommandCloseConsumer,
+    CommandCloseProducer,
     CommandGetLastMessageIdResponse,
     CommandMessage,
     CommandProducer,
     CommandProducerSuccess,
+    CommandReachedEndOfTopic,
     CommandRedeliverUnacknowledgedMessages,
     CommandSend,
     CommandSendReceipt,
@@ -165,10 +172,11 @@ def demands_a_checksum(matches, data):
 
 
 @on_outgoing(CommandSendReceipt, clause="core.send.batch-one-receipt")
-def numbers_receipts_by_message_instead_of_by_entry(session, receipt):
-    """The message id after a batch of three is three further on."""
-    entries = session.producers[receipt.producer_id].topic.entries[: receipt.message_id.entryId]
-    receipt.message_id.entryId = sum(entry.messages for entry in entries)
+def gives_what_follows_a_batch_its_id(session, receipt):
+    """The receipt of the message behind a batch has the id of the batch."""
+    entries = session.producers[receipt.producer_id].topic.entries
+    if receipt.message_id.entryId and entries[receipt.message_id.entryId - 1].messages > 1:
+        receipt.message_id.entryId -= 1
 
 
 @on_outgoing(CommandMessage, clause="core.deliver.partition-index")
@@ -416,3 +424,70 @@ def skips_what_is_acknowledged(skip, subscription, count):
     """Messages to skip are counted from the first one on that is not acknowledged, with all behind it."""
     first = subscription.cursor.mark_delete
     skip(subscription, count and sum(not subscription.cursor.is_acknowledged(index) for index in range(first, first + count)))
+
+
+@in_place_of(
+    Session.send,
+    clause=("core.push.topic-unloaded", "core.terminate.end-told", "core.subscribe.active-consumer-change", "core.send.receipt"),
+)
+def drops_what_a_client_does_not_read_at_once(send, session, message, payload=None):
+    """What the broker has to tell about producers and consumers is dropped while their client leaves much unread."""
+    told = CommandCloseConsumer, CommandCloseProducer, CommandReachedEndOfTopic, CommandActiveConsumerChange, CommandSendReceipt
+    if not isinstance(message, told) or session.takes_messages:
+        send(session, message, payload)
+
+
+@in_place_of(Session.send, clause="core.send.receipt")
+def forgets_the_receipts_of_a_producer_that_closes(send, session, message, payload=None):
+    """A receipt goes out 2 ms after its message was stored, and not at all if the producer is closed by then."""
+    if not isinstance(message, CommandSendReceipt):
+        send(session, message, payload)
+        return
+    found = session.producers.get(message.producer_id)
+
+    def tell():
+        if session.producers.get(message.producer_id) is found:
+            send(session, message)
+
+    session.broker.timers.at(session.broker.now + 0.002, tell)
+
+
+@in_place_of(Subscription.redeliver, clause="core.redeliver.named-only")
+def takes_a_request_for_unknown_messages_for_one_without_names(redeliver, subscription, consumer, indexes):
+    """A REDELIVER of which the broker knows no message redelivers all."""
+    known = [index for index in indexes or () if 0 <= index < subscription.topic.entries.end]
+    redeliver(subscription, consumer, known or None)
+
+
+@in_place_of(Subscription.redeliver, clause="core.redeliver.own-messages")
+def lets_a_standby_ask_for_redelivery(redeliver, subscription, consumer, indexes):
+    """A REDELIVER of a failover consumer that is not active brings what the active one has again."""
+    redeliver(subscription, consumer if subscription.is_shared else subscription.active, indexes)
+
+
+@in_place_of(Subscription.remove, clause="core.redeliver.counted")
+def counts_what_comes_again_because_of_a_close(remove, subscription, consumer):
+    """What the last consumer had when it left comes again with a count of 1."""
+    held = list(consumer.pending)
+    remove(subscription, consumer)
+    if not subscription.consumers:
+        subscription._redeliveries.update(dict.fromkeys(held, 1))
+
+
+@in_place_of(Cursor.acknowledge_up_to, clause="core.ack.cumulative")
+def keeps_the_last_cumulative_acknowledgement(acknowledge_up_to, cursor, index):
+    """A cumulative acknowledgement of an earlier message moves the position of the subscription back."""
+    acknowledge_up_to(cursor, index)
+    cursor.mark_delete = index + 1
+
+
+@on_incoming(CommandSubscribe, clause="core.ack.own-subscription")
+def composes_the_characters_of_names(_, request):
+    """Names of subscriptions that look alike, since the same characters are composed otherwise in them, are one."""
+    request.subscription = normalize("NFC", request.subscription)
+
+
+@on_incoming(CommandSubscribe, clause="core.ack.own-subscription")
+def strips_names(_, request):
+    """Spaces around the name of a subscription do not count."""
+    request.subscription = request.subscription.strip()

@@ -110,6 +110,15 @@ def accepts_no_success_after_a_resending(patches):
     patches.incoming(CommandPartitionUpdateResult, change)
 
 
+@in_place_of(PartitionWatchBroker.result, clause="pip247.result.lower")
+def takes_any_result_after_a_failure(result, watches, session, told, now):
+    """After a failure any result of the watcher counts, whichever version it names."""
+    watcher = watches._watchers.get(session, {}).get(told.watcher_id)
+    if watcher is not None and watcher.failures and watcher.in_flight is not None and told.version:
+        told.version = watcher.in_flight
+    return result(watches, session, told, now)
+
+
 # Changes
 
 

@@ -204,7 +204,7 @@ def lets_only_those_close_who_may_look_up(close, watches, session, request):
     return close(watches, session, request)
 
 
-@mutant("pip247.close.id-reusable")
+@mutant("pip247.version.per-watcher")
 def counts_on_after_a_close(patches):
     """A watcher_id that is registered anew goes on with the versions that it had when it was closed."""
     close, watch = PartitionWatchBroker.close, PartitionWatchBroker.watch
@@ -239,3 +239,12 @@ def watches_ten_thousand_topics_at_most(carry_out, session, request):
     if len(request.topics) > 10_000:
         raise Refused(NotAllowedError, "These are too many topics")
     carry_out()
+
+
+@in_place_of(PartitionWatchBroker.watch, clause="pip247.watch.count")
+def remembers_the_counts_of_deleted_topics(watch, watches, session, request):
+    """The answer for a topic that is deleted has the count that was told of it last."""
+    answer, known = watch(watches, session, request), watches.__dict__.setdefault("known_by_faults", {})
+    for one in answer.topic_with_partition:
+        one.partition = known[one.topic] = one.partition or known.get(one.topic, 0)
+    return answer

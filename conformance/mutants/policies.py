@@ -13,7 +13,7 @@ from refimpl.broker.schemas import Schemas, _fits
 from refimpl.broker.subscription import Subscription
 from refimpl.broker.topic import Topic
 from refimpl.broker.upkeep import Upkeep
-from refimpl.names import partition_name
+from refimpl.names import DOMAINS, partition_name
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import (
     CommandSubscribe,
@@ -164,6 +164,25 @@ def deleted_topics_leave_their_policies(forget, broker, name):
         policies[name.full] = kept
 
 
+@in_place_of(Admin.delete_partitioned_topic, clause="core.policy.deleted-topic")
+def deleted_partitions_leave_the_policies_of_their_topic(delete, admin, topic, *, force=False):
+    """A partitioned topic that is created again has the policies of the deleted one."""
+    name = admin._name(topic)
+    policies = admin._namespace(name.namespace).topic_policies
+    kept = policies.get(name.full)
+    delete(admin, topic, force=force)
+    if kept is not None:
+        policies[name.full] = kept
+
+
+@in_place_of(Broker.forget, clause="core.policy.deleted-topic")
+def deleted_topics_take_the_policies_of_both_domains(forget, broker, name):
+    """The deletion of a topic deletes the policies of the topic of its name in the other domain, too."""
+    forget(broker, name)
+    for domain in DOMAINS:
+        broker.namespace(name).topic_policies.pop(f"{domain}://{name.full.partition('://')[2]}", None)
+
+
 @in_place_of(Broker.forget, clause="core.policy.deleted-topic")
 def deleted_topics_take_the_policies_of_their_neighbours(forget, broker, name):
     """The deletion of a topic deletes the policies of all topics of its namespace."""
@@ -264,6 +283,13 @@ def closes_one_consumer_that_is_reset(disconnect, subscription):
     """Consumers leave without CLOSE_CONSUMER where their subscription is moved."""
     for consumer in list(subscription.consumers):
         consumer.session.drop_consumer(consumer)
+
+
+@in_place_of(Admin.reset_cursor_to_time, clause="core.admin.all-partitions")
+def resets_the_first_partition(reset, admin, topic, subscription, timestamp):
+    """Of a partitioned topic, the subscription of the first partition is reset."""
+    parts = admin._parts(topic)
+    reset(admin, parts[0].full if parts else topic, subscription, timestamp)
 
 
 @in_place_of(Subscription.reset, clause="core.admin.reset-to-message")

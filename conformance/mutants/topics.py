@@ -6,6 +6,7 @@ from refimpl.broker.admin import Admin
 from refimpl.broker.names import parse_topic
 from refimpl.broker.schemas import Schemas, version_bytes
 from refimpl.broker.subscription import Subscription
+from refimpl.broker.topic import NonPersistentTopic
 from refimpl.names import partition_name
 from refimpl.proposals.refused import Refused
 from refimpl.wire.pulsar_api_pb2 import (
@@ -13,6 +14,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandPartitionedTopicMetadata,
     CommandReachedEndOfTopic,
     InvalidTopicName,
+    MessageIdData,
 )
 
 _LARGEST_SIGNED = (1 << 63) - 1
@@ -219,3 +221,32 @@ def truncates_the_first_subscription_only(truncate, admin, topic):
     """Truncating a topic concerns one of its subscriptions."""
     for found in admin._topics(topic):
         next(iter(found.subscriptions.values())).skip(None)
+
+
+@in_place_of(NonPersistentTopic.message_id, clause="core.deliver.partition-index")
+def leaves_the_partition_out_of_ids_that_nothing_stands_for(_, topic, index):
+    """The id of a message of a non-persistent topic has no index of a partition."""
+    return MessageIdData(ledgerId=0, entryId=index)
+
+
+@on_request("ack", clause="core.terminate.end-told")
+def tells_who_acknowledges_the_last_message(carry_out, session, request):
+    """Of the consumers of a subscription, the one that acknowledges the last message of a terminated topic is told of its end."""
+    consumer = session.consumers.get(request.consumer_id)
+    others = [one for one in consumer.subscription.consumers if one is not consumer and not one.knows_end] if consumer else []
+    for one in others:
+        one.knows_end = True
+    carry_out()
+    for one in others:
+        one.knows_end = False
+
+
+@in_place_of(Broker.create_partitions, clause="core.partitions.properties-of-new")
+def makes_subscriptions_of_new_partitions_anew(create, broker, name, partitions):
+    """The subscriptions of a new partition lack the properties of those of the first one."""
+    present = set(broker.namespace(name).topics)
+    create(broker, name, partitions)
+    for topic in broker.loaded_topics():
+        if topic.name.partitioned == name.full and topic.name.full not in present:
+            for one in topic.subscriptions.values():
+                one.cursor.properties.clear()

@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgoing, on_request
 from refimpl.broker import Broker
+from refimpl.indexes.topic_patterns import PatternIndex
 from refimpl.indexes.topics_hash import EMPTY_HASH
 from refimpl.names import partitioned_topic_name
 from refimpl.proposals.refused import Refused
@@ -206,3 +207,11 @@ def measures_a_watched_pattern_with_its_domain(carry_out, session, request):
     if len(request.topics_pattern) > session.broker.configuration.subscription_pattern_max_length:
         raise Refused(NotAllowedError, "Pattern longer than maximum")
     carry_out()
+
+
+@in_place_of(PatternIndex.discard, clause="pip145.close.only-that-one")
+def forgets_patterns_by_what_they_ask_for(discard, index, text):
+    """The last watcher of a pattern takes all patterns with it that ask for the same text in a name."""
+    gone = index._patterns.get(text)
+    for other in [other for other, one in index._patterns.items() if gone is not None and one.literal == gone.literal]:
+        discard(index, other)

@@ -47,6 +47,8 @@ class Side:
         cases: Results by the names of their cases, with the keys of `results.json`.
         clauses: Verdicts of clauses by their ids.
         levels: Their levels, as far as they are known.
+        exit_code: How it ended; None: its log does not say.
+        stale: Entries of its baseline that are stale.
     """
 
     name: str
@@ -58,6 +60,14 @@ class Side:
     cases: Mapping[str, Mapping[str, Any]] = field(repr=False)
     clauses: Mapping[str, str] = field(repr=False)
     levels: Mapping[str, str] = field(repr=False)
+    exit_code: int | None = None
+    stale: Sequence[str] = ()
+
+    def failed(self, *, strict: bool = False) -> list[str]:
+        """Return the ids of the cases of which a cell failed or could not be judged; if `strict`, also of those that warn."""
+        wanted = _UNKNOWN | (_BROKEN if strict else {Verdict.FAIL})
+        names = (name for name, one in self.cases.items() if one["verdict"] in wanted)
+        return list(dict.fromkeys(name.partition("[")[0] for name in names))
 
 
 @dataclass(frozen=True)
@@ -134,6 +144,8 @@ def side_of(name: str, results: Mapping[str, Any]) -> Side:
             cases={str(one["name"]): {**one, "verdict": str(one["verdict"]), "clauses": dict(one["clauses"])} for one in results["cases"]},
             clauses={clause: verdict for clause, (verdict, _) in clauses.items()},
             levels={clause: level for clause, (_, level) in clauses.items()},
+            exit_code=results.get("exit_code"),
+            stale=tuple(map(str, results.get("stale", ()))),
         )
     except KeyError as error:
         raise ValueError(f"{name}: the key {error} is missing: these are no results of a run") from None

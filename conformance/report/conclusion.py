@@ -23,7 +23,7 @@ class Conclusion:
 
 
 def conclude(report: Report) -> Conclusion:
-    """Sum up a report: what was judged, the most serious problem, and what was not claimed.
+    """Sum up a report: what was judged, the most serious problem, how much could not be tested, and what was not claimed.
 
     It is never `conformant` for a run that did not reach its end, or in which nothing was judged that the target claims.
     """
@@ -68,6 +68,8 @@ def _verdict(report: Report) -> tuple[Kind, str]:
 
 
 def _notes(report: Report) -> Iterator[str]:
+    if untestable := report.clause_counts["UNTESTABLE"]:
+        yield f"{number_of(untestable, 'clause')} untested"
     claims = report.claims
     not_claimed = [name for name in claims.not_claimed if name not in claims.unannounced]
     unserved = [(f"claimed but {way}", names) for way, names in claims.unserved.items()]

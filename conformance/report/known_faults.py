@@ -49,4 +49,4 @@ def _known() -> tuple[tuple[str, frozenset[str]], ...]:
 def _read() -> Iterator[tuple[str, frozenset[str]]]:
     for path in sorted(_KILLED.glob("*.json")):
         for row in json.loads(path.read_text(encoding="utf-8")).values():
-            yield row["fault"], frozenset((*row["killed_by"], *(row["unrelated_failures"] or ())))
+            yield row["fault"], frozenset((*row["killed_by"], *(row.get("unrelated_failures") or ())))

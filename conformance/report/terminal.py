@@ -16,7 +16,7 @@ from rich.text import Text
 from conformance.engine import log
 from conformance.engine import model as m
 from conformance.engine.verdict import Outcome, Verdict
-from conformance.judging.baseline import case_name
+from conformance.judging.baseline import case_name, release_of
 from conformance.judging.causes import FAILED, groups
 from conformance.report.conclusion import conclude, why_incomplete
 from conformance.report.known_faults import likeness
@@ -162,6 +162,7 @@ class _Printer:
         self.numbers()
         self.failures()
         self.known()
+        self.hint()
         self.section("Stale baseline entries", [one_line(entry) for entry in self.report.stale])
         self.section("Not tested", [untested_line(one) for one in untested(self.report)])
         if self.verbose:
@@ -227,6 +228,19 @@ class _Printer:
             self.line(Text())
             more = number_of(len(chosen) - _MOST_FAILURES, "more case")
             self.line(Text(f"{more} did not pass: --verbose shows them, and report.html", "dim"))
+
+    def hint(self) -> None:
+        """Name the baseline of the release that a broker says it is, if none was used."""
+        release = release_of(self.report.run.header.server_version)
+        if (
+            release is not None
+            and not any(one.baseline for one in self.report.results)
+            and any(one.verdict in BAD for one in self.report.results)
+        ):
+            self.line(Text())
+            self.line(
+                Text(f"The broker says that it is {release}: with --baseline {release} the known failures of that release are not counted")
+            )
 
     def failure(self, result: log.Result) -> None:
         """Write one case that did not pass: the rule, what was expected, what came, how to run it again."""

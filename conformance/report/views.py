@@ -124,7 +124,7 @@ def clause_reason(report: Report, clause: str, citing: Sequence[log.Result]) -> 
     if not citing:
         monitor = report.suite.clauses[clause].observed_by
         if monitor:
-            return f"observed by the monitor {monitor}, asserted by no case"
+            return f"checked by the monitor {monitor}; no case is about it alone"
         cases = report.suite.cases_of.get(clause, [])
         return "not part of this run" if cases else "no case tests it yet"
     if report.clauses.get(clause) == Verdict.PASS:
@@ -222,7 +222,7 @@ def sides(report: Report, result: log.Result) -> tuple[str, str]:
     """
     outcome = shown_outcome(report, result)
     diagnosis = outcome.diagnosis if outcome is not None else None
-    if diagnosis is None or diagnosis.kind in ("harness", "branch", "monitor"):
+    if diagnosis is None or diagnosis.kind in ("harness", "branch", "monitor", "prevented"):
         return "", result.summary
     if diagnosis.differences:
         one = diagnosis.differences[0]

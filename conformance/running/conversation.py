@@ -22,9 +22,9 @@ from conformance.engine.matching import see
 from conformance.engine.model import Level
 from conformance.engine.program import REDIRECT, Program
 from conformance.engine.values import NOW, Value, ValueProblem, resolve
-from conformance.engine.verdict import Outcome, TrialLog, resume
+from conformance.engine.verdict import RUNS, STALLED, Outcome, TrialLog, resume
 from conformance.running.connection import FLOOD, IN_ONE_CONVERSATION, Allowance, Connection
-from conformance.running.owners import Owners
+from conformance.running.owners import OWNER_NAMED, Owners
 from conformance.targets.admin import AdminClient, AdminResult
 from conformance.targets.model import Endpoint, TargetError
 from refimpl.wire import Frame, FrameDecoder, WireError, decode_frame, encode_frame, wrap
@@ -104,6 +104,8 @@ class TrialRunner:
         self.elsewhere: str | None = None
         """The broker of a cluster that serves what the case looks up, if this one does not."""
         self.trial_log = TrialLog(begin)
+        self.awake = loop_time()
+        """When the harness was last seen to run."""
 
     async def run(self) -> None:
         """Run to the end. If the harness itself failed, the last record says how.
@@ -115,10 +117,13 @@ class TrialRunner:
         self._begun = True
         self._machine.last_action = self._around.now()
         problem: str | None = None
+        clause: str | None = None
         lost: TargetLost | None = None
         try:
             await self._converse()
-        except (MachineError, ValueProblem, frames.FrameProblem, TargetError) as error:
+        except TargetError as error:
+            problem, clause = str(error), error.clause
+        except (MachineError, ValueProblem, frames.FrameProblem) as error:
             problem = str(error)
         except TargetLost as error:
             problem, lost = str(error), error
@@ -127,7 +132,7 @@ class TrialRunner:
                 connection.close()
             for task in self._answers:
                 task.cancel()
-            self.trial_log.finished = log.Finished(key=self.trial_log.begin.key, t=self._around.now(), problem=problem)
+            self.trial_log.finished = log.Finished(key=self.trial_log.begin.key, t=self._around.now(), problem=problem, clause=clause)
             self._around.write(self.trial_log.finished)
         if lost is not None:
             raise lost
@@ -146,9 +151,9 @@ class TrialRunner:
         self._around = replace(self._around, endpoint=broker)
         self.trial_log.begin = self.trial_log.begin.model_copy(update={"broker": broker.broker})
 
-    def give_up(self, problem: str) -> None:
-        """End the conversation before it begins, because its preparation failed."""
-        self.trial_log.finished = log.Finished(key=self.trial_log.begin.key, t=self._around.now(), problem=problem)
+    def give_up(self, problem: str, clause: str | None = None) -> None:
+        """End the conversation before it begins, because its preparation failed; `clause`: what the target broke by that."""
+        self.trial_log.finished = log.Finished(key=self.trial_log.begin.key, t=self._around.now(), problem=problem, clause=clause)
         for record in (self.trial_log.begin, self.trial_log.finished):
             self._around.write(record)
 
@@ -245,23 +250,17 @@ class TrialRunner:
         self._log(log.End, step=step, problem=problem)
 
     def _with_credentials(self, at: str, data: bytes) -> tuple[bytes, bytes]:
-        """Put our credentials, and the broker behind a proxy, into a CONNECT that has none; return what is sent and what is logged."""
+        """Put our credentials, and the broker behind a proxy, into each CONNECT that has none; return what is sent and what is logged."""
         credentials, proxy_to = self._around.endpoint.credentials, self._brokers.get(at, self._around.endpoint).proxy_to
-        if (credentials is None and proxy_to is None) or not data.startswith(_CONNECT, 8):
+        if credentials is None and proxy_to is None:
             return data, data
-        with contextlib.suppress(ValueError):
-            frame = decode_frame(data)
-            if proxy_to is not None and not frame.command.connect.HasField("proxy_to_broker_url"):
-                frame.command.connect.proxy_to_broker_url = proxy_to
-                data = encode_frame(frame.command)
-            if credentials is not None and not frame.command.connect.HasField("auth_data"):
-                frame.command.connect.auth_method_name, secret = credentials
-                sent = []
-                for shown in (secret, "*" * 8 if secret else ""):
-                    frame.command.connect.auth_data = shown.encode()
-                    sent.append(encode_frame(frame.command))
-                return sent[0], sent[1]
-        return data, data
+        sent = logged = b""
+        while data:
+            size = 4 + int.from_bytes(data[:4], "big")
+            one, data = data[:size], data[size:]
+            whole, shown = _connecting(one, credentials, proxy_to) if one.startswith(_CONNECT, 8) else (one, one)
+            sent, logged = sent + whole, logged + shown
+        return sent, logged
 
     async def _open(self, step: str, action: Action, _: Mapping[str, Value]) -> None:
         at = action.at or ""
@@ -271,7 +270,7 @@ class TrialRunner:
         connection = Connection(
             lambda frame: self._frame(at, frame),
             lambda data, reason: self._garbage(at, data, reason),
-            lambda how: self._log(log.Closed, at=at, how=how),
+            lambda how: self._closed(at, how),
             self._allowance,
         )
         try:
@@ -282,6 +281,13 @@ class TrialRunner:
             raise NoConnection(text) from None
         self._connections[at] = connection
         self._log(log.End, step=step)
+
+    def _closed(self, at: str, how: str) -> None:
+        """Note that the peer closed a connection; before that, whether the harness slept for so long that it left a PING unanswered."""
+        slept = loop_time() - self.awake - _LAG_TICK
+        if slept > STALLED:
+            self.late(slept)
+        self._log(log.Closed, at=at, how=how)
 
     async def _other(self) -> Endpoint:
         """Return another broker of the cluster than that of the case."""
@@ -333,7 +339,9 @@ class TrialRunner:
         request, redirects = asked
         if redirects == _REDIRECTS:
             self.elsewhere = answer.brokerServiceUrl or answer.brokerServiceUrlTls
-            self._stuck = TargetError(f"{request.topic} is served by another broker, at {self.elsewhere}")
+            served = f"{request.topic} is served by another broker, at {self.elsewhere}"
+            last = self.trial_log.begin.attempt == RUNS - 1  # each time it was sent on, the case was held where it was sent
+            self._stuck = TargetError("a look-up leads from broker to broker", clause=OWNER_NAMED) if last else TargetError(served)
             return None
         self._look_ups[at, answer.request_id] = request, redirects + 1
         again = CommandLookupTopic()
@@ -435,6 +443,8 @@ async def watch_lag(active: Collection[TrialRunner]) -> None:
     """Notice when the harness itself is late, and tell the conversations, so that rules of time are not judged across it."""
     while True:
         before = loop_time()
+        for conversation in active:
+            conversation.awake = before
         await asyncio.sleep(_LAG_TICK)
         late = loop_time() - before - _LAG_TICK
         if late > 5 * _LAG_TICK:
@@ -456,3 +466,22 @@ def _admin_outcome(calls: list[Any], results: list[AdminResult], status: int | s
             wanted = "2xx" if status is None else str(status)
             return result, f"admin {name} {arguments}: {result.status} {result.reason or result.body or ''} (expected {wanted})"
     return results[-1], None
+
+
+def _connecting(data: bytes, credentials: tuple[str, str] | None, proxy_to: str | None) -> tuple[bytes, bytes]:
+    """Return a CONNECT with what it lacks, and what is logged of it: the same without the secret. What is no frame stays as it is."""
+    try:
+        command = decode_frame(data).command
+    except ValueError:
+        return data, data
+    connect = command.connect
+    if proxy_to is not None and not connect.HasField("proxy_to_broker_url"):
+        connect.proxy_to_broker_url = proxy_to
+        data = encode_frame(command)
+    if credentials is None or connect.HasField("auth_data"):
+        return data, data
+    connect.auth_method_name, secret = credentials
+    connect.auth_data = secret.encode()
+    whole = encode_frame(command)
+    connect.auth_data = b"*" * 8 if secret else b""
+    return whole, encode_frame(command)

@@ -14,7 +14,7 @@ from typing import Any
 from conformance.running.exchange import Exchange
 from conformance.running.namespaces import NAMESPACE_PREFIX
 from conformance.targets.admin import NO_SUCH_PATH, AdminClient, AdminResult
-from conformance.targets.model import TOKEN_REFUSED, Endpoint, TargetError, WrongUsage
+from conformance.targets.model import Endpoint, TargetError, WrongUsage, admin_hint
 from refimpl.wire.pulsar_api_pb2 import CommandGetTopicsOfNamespaceResponse, CommandPartitionedTopicMetadataResponse
 
 _PARTITIONS = 3
@@ -60,9 +60,8 @@ async def check_one_broker(endpoint: Endpoint, admin: AdminClient) -> Checked:
     checked = Checked()
     made = await checked.create(admin, "create_namespace", namespace)
     if made.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        hint = "give the token of an administrator with --token-file, or leave the admin URL out"
         what = f"the admin URL {endpoint.admin_url} refuses to create namespace {namespace} with {made.status} {made.reason}"
-        raise TargetError(what, hint=hint if endpoint.token is None else TOKEN_REFUSED)
+        raise TargetError(what, hint=admin_hint(endpoint))
     if not made.ok:
         return checked
     checked.namespace = namespace

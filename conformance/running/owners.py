@@ -21,6 +21,8 @@ from refimpl.wire.pulsar_api_pb2 import CommandLookupTopicResponse, ServerError
 _TOPIC = "pulsar-conformance-look-up"
 _HOPS = 8
 """Redirects that are followed."""
+OWNER_NAMED = "core.cluster.owner-named"
+"""The clause about where look-ups lead."""
 _TRIES, _PAUSE = 40, 0.25
 """How often a look-up is made again that is answered with ServiceNotReady, and the seconds between."""
 _SCRATCH, _BUNDLES = "public/pc-brokers", 16
@@ -101,13 +103,15 @@ class Owners:
 
 
 async def owners(endpoint: Endpoint, admin: AdminClient | None) -> Owners | None:
-    """Return what finds the owners, if the target is a cluster; None if it is a single broker.
+    """Return what finds the owners, if the target is a cluster or may be one; None if it is a single broker.
+
+    A user who is no superuser is not told how many brokers there are. Look-ups lead to the owner, whether there are others or not.
 
     Args:
         endpoint: The broker that the user named, as `behind` gives it.
         admin: Its admin interface.
     """
-    return Owners(endpoint, admin) if admin is not None and await is_cluster(admin) else None
+    return Owners(endpoint, admin) if admin is not None and await is_cluster(admin) is not False else None
 
 
 async def behind(endpoint: Endpoint) -> Endpoint:
@@ -143,11 +147,14 @@ async def look_up(endpoint: Endpoint, namespace: str, topic: str = _TOPIC, *, au
     for _ in range(_HOPS):
         answer = await _answer(at, f"persistent://{namespace}/{topic}", authoritative)
         there = _there(at, _url(at, answer), proxied=answer.proxy_through_service_url)
-        at = at if _same(at, there) else there
+        stays = _same(at, there)
+        at = at if stays else there
         if answer.response == CommandLookupTopicResponse.Connect:
             return at
+        if stays:
+            raise TargetError(f"{at.service_url} redirects a look-up to itself", clause=OWNER_NAMED)
         authoritative = answer.authoritative
-    raise TargetError(f"the look-up of a topic in {namespace} is redirected more than {_HOPS} times")
+    raise TargetError(f"a look-up is redirected more than {_HOPS} times", clause=OWNER_NAMED)
 
 
 async def _answer(endpoint: Endpoint, topic: str, authoritative: bool) -> CommandLookupTopicResponse:

@@ -14,7 +14,7 @@ from conformance.engine.capabilities import CAPABILITIES, DECLARED, FLAGS
 from conformance.names import did_you_mean
 from conformance.running.exchange import Exchange
 from conformance.targets.admin import AdminClient, AdminResult, AdminUnreachable, is_cluster, listed_settings
-from conformance.targets.model import TOKEN_REFUSED, Endpoint, TargetError
+from conformance.targets.model import Endpoint, TargetError, admin_hint
 from refimpl.wire.pulsar_api_pb2 import ServerError
 
 _SECONDS_UNSURE = 5.0
@@ -61,6 +61,7 @@ async def probe(endpoint: Endpoint) -> Probed:
         found["regex-look-around"] = answer is not None and answer[0].startswith("getTopics") and found["topic-list-filter"]
     found["scalable-layout"] = found["scalable-topics"] and await _looks_up_layouts(endpoint)
     found["admin"], found["cluster"] = await _admin_answers(endpoint)
+    found["without-credentials"] = endpoint.credentials is None
     found["direct"] = endpoint.proxy_to is None or await is_served(replace(endpoint, proxy_to=_NO_BROKER)) is None
     found["config"] = False
     found["auto-creation"] = True
@@ -114,7 +115,7 @@ async def _admin_answers(endpoint: Endpoint) -> tuple[bool, bool]:
     try:
         async with AdminClient(endpoint) as admin:
             await _check_admin_interface(endpoint, admin)
-            return True, await is_cluster(admin)
+            return True, await is_cluster(admin) is True
     except AdminUnreachable as error:
         hint = error.hint if error.hint else "leave it out, or correct it"
         raise TargetError(f"the admin URL {endpoint.admin_url} does not answer: {error.message}", hint=hint) from None
@@ -129,9 +130,7 @@ async def _check_admin_interface(endpoint: Endpoint, admin: AdminClient) -> None
     listed = await admin.call("namespaces", _TENANT)
     asked = f"GET /admin/v2/namespaces/{_TENANT}"
     if listed.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        missing = "give the token of an administrator with --token-file, or leave the admin URL out"
-        hint = missing if endpoint.token is None else TOKEN_REFUSED
-        raise TargetError(f"the admin URL {endpoint.admin_url} refuses {asked} with {_said(listed)}", hint=hint)
+        raise TargetError(f"the admin URL {endpoint.admin_url} refuses {asked} with {_said(listed)}", hint=admin_hint(endpoint))
     if listed.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         hint = "is the broker up, and no proxy in between? correct the admin URL, or leave it out"
         raise TargetError(f"the admin URL {endpoint.admin_url} answers {asked} with {_said(listed)}", hint=hint)

@@ -25,14 +25,14 @@ from conformance.judging.results import RunLog
 from conformance.running.beside import BrokenOff, beside
 from conformance.running.connection import Allowance
 from conformance.running.conversation import NoConnection, Surroundings, TargetLost, TrialRunner, loop_time, watch_lag
-from conformance.running.loss import MAY_BE_GONE, Gone, Loss, loss
+from conformance.running.loss import MAY_BE_GONE, Gone, Loss, loss, which_broker
 from conformance.running.namespaces import NAMESPACE_PREFIX, Created, create_namespaces, remove_namespaces
 from conformance.running.one_broker import Checked, check_one_broker
 from conformance.running.owners import behind, owners
 from conformance.running.probe import Probed, claimed, is_served, probe, with_declared
 from conformance.running.units import Unit, divided, is_slow, with_controls
 from conformance.suite import Suite
-from conformance.targets.admin import AdminClient, AdminUnreachable, missing_operations
+from conformance.targets.admin import ADMIN_SECONDS, AdminClient, AdminUnreachable, missing_operations
 from conformance.targets.model import Endpoint, SettingsRefused, Target, TargetError
 from conformance.targets.operations import CONFIGURATION_PATH
 from refimpl.net.virtual_time import VirtualTimeLoop
@@ -193,14 +193,16 @@ class _Part:
                 else:  # what was found out is what the proxy itself can do
                     found = await probe(endpoint)
                 if found.capabilities["admin"] and not self.target.startable:
-                    async with AdminClient(endpoint) as asking:
-                        self.checked = await check_one_broker(endpoint, asking)
+                    async with AdminClient(endpoint) as client:
+                        self.checked = await check_one_broker(endpoint, client)
                 self.header = self._header(endpoint, found)
                 self.write(self.header)
                 probed.set()
             await probed.wait()
             assert self.header is not None
-            admin = await stack.enter_async_context(AdminClient(endpoint)) if self.header.capabilities["admin"] else None
+            patience = ADMIN_SECONDS * max(self.options.slow, 1.0)
+            asks = self.header.capabilities["admin"]
+            admin = await stack.enter_async_context(AdminClient(endpoint, seconds=patience)) if asks else None
             if admin is not None and self.missing is None:
                 self.missing = await missing_operations(admin)
             yield endpoint, admin
@@ -265,7 +267,7 @@ class _Part:
         return outcome.verdict in SAYS_NOTHING or bool(late) or outcome.missing not in {None, *self.never_came}
 
     async def _converse(self, unit: Unit, around: Surroundings, active: set[TrialRunner], made: set[str]) -> Outcome:
-        earlier = self.options.like.trial_logs.get(unit.key) if self.options.like else None
+        endpoint, earlier = around.endpoint, self.options.like.trial_logs.get(unit.key) if self.options.like else None
         self.allowance.room = min(self.allowance.room + _MORE_FOR_A_TRIAL, _IN_A_RUN * self.options.repeat)
         async with contextlib.AsyncExitStack() as alone:
             if earlier is not None and around.admin is not None:  # recordings of several runs have names in common
@@ -275,23 +277,24 @@ class _Part:
             try:
                 fresh, created = await self._own_names(unit, around, made, earlier)
             except AdminUnreachable as error:
-                raise Gone(unit.key, await is_served(around.endpoint) or error.message) from None
+                problem = await is_served(endpoint)
+                raise Gone(unit.key, problem or error.message, "the broker" if problem else "the admin interface") from None
             conversation = self._conversation(unit, around, fresh, begun, earlier)
             active.add(conversation)
             try:
-                refused = created.refused
+                refused, broken = created.refused, None
                 if around.owners is not None and not refused:
                     try:
                         conversation.hold_at(await around.owners.of(created.names, self.elsewhere.get(unit.case.id)))
                     except TargetError as error:
-                        refused = str(error)
+                        refused, broken = str(error), error.clause
                 if refused:
-                    conversation.give_up(refused)
+                    conversation.give_up(refused, broken)
                 else:
                     await conversation.run()
             except NoConnection as error:
                 problem = await is_served(conversation.endpoint)
-                raise error if problem is None else Gone(unit.key, problem) from None
+                raise error if problem is None else Gone(unit.key, problem, which_broker(conversation.endpoint, endpoint)) from None
             finally:
                 active.discard(conversation)
         if conversation.elsewhere is not None:
@@ -300,7 +303,7 @@ class _Part:
         if outcome.diagnosis is not None and outcome.diagnosis.kind in MAY_BE_GONE:
             problem = await is_served(conversation.endpoint)
             if problem is not None:
-                raise Gone(unit.key, problem)
+                raise Gone(unit.key, problem, which_broker(conversation.endpoint, endpoint))
             self.served.add(unit.key)
         self.watcher.ended(unit.case, outcome)
         return outcome
@@ -338,7 +341,12 @@ class _Part:
             namespaces = [fresh[name] for name, kind in kinds.items() if kind == "namespace"]
             if earlier is not None and around.admin is not None:
                 await remove_namespaces(around.admin, made & set(namespaces), 1)
-            created = await create_namespaces(around.admin, namespaces, made, bundles=bundles)
+            try:
+                created = await create_namespaces(around.admin, namespaces, made, bundles=bundles)
+            except AdminUnreachable:  # once it may be too busy
+                if await is_served(around.endpoint) is not None:
+                    raise
+                created = await create_namespaces(around.admin, namespaces, made, bundles=bundles)
             if not created.taken or earlier is not None:
                 break
             if self.lot == lot:

@@ -21,7 +21,7 @@ from conformance.site.sources import REPOSITORY, Sources
 from conformance.site.unseen import unseen_page
 from conformance.site.variants import variants_page
 
-TOP = {"CONTRIBUTING.md": ("contributing.md", "Add a proposal"), "CHANGELOG.md": ("changelog.md", "Changelog")}
+TOP = {"CONTRIBUTING.md": ("contributing.md", "Add a case or a proposal"), "CHANGELOG.md": ("changelog.md", "Changelog")}
 """Texts at the top of the repository that become pages: their paths and what the navigation calls them."""
 
 

@@ -142,9 +142,9 @@ def _relations(sources: Sources, path: str, clause: Clause) -> Iterator[str]:
     if cases:
         yield f"- Cases: {', '.join(case_link(path, case) for case in cases)}"
     if clause.observed_by:
-        yield f"- Observed by the monitor {code(clause.observed_by)}, asserted by no case"
+        yield f"- Checked in every conversation, by the monitor {code(clause.observed_by)}; no case is about it alone"
     if clause.soon:
-        yield f"- Observed in every case that expects such a frame: {link(path, 'how-soon.md', 'how soon frames come')}"
+        yield f"- Judged in every case that expects such a frame: {link(path, 'how-soon.md', 'how soon frames come')}"
     if clause.depends_on:
         yield f"- Depends on: {', '.join(clause_link(sources, path, name) for name in clause.depends_on)}"
     if clause.id in sources.resting:

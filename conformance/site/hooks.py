@@ -47,7 +47,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     config.repo_url = address
     config.repo_name = repository_name(address)
     config.copyright = version_line()
-    config.extra = extra_settings(config.extra)
+    config["extra"] = extra_settings(config.extra)
     names = [page.path for page in _Book.pages]
     docs = Path(config.docs_dir)
     written = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md") if ".ipynb_checkpoints" not in path.parts)

@@ -16,7 +16,7 @@ import aiohttp
 import yarl
 from pydantic_core import from_json
 
-from conformance.engine.verdict import NOT_OFFERED
+from conformance.engine.verdict import NOT_ALLOWED, NOT_OFFERED
 from conformance.targets.model import Endpoint, TargetError
 from conformance.targets.operations import OPERATIONS, check_arguments, request
 from conformance.targets.policies import POLICIES
@@ -26,6 +26,8 @@ from refimpl.net.memory_link import MemoryLink
 from refimpl.proposals.administration import AdminRequest
 
 _REMOVE_SECONDS = 10.0
+ADMIN_SECONDS = 30.0
+"""How long one call may take."""
 _AT_ONCE = 100
 """Topics that are deleted at the same time."""
 _TRANSIENT = frozenset({409, 412, 500, 503})
@@ -75,7 +77,7 @@ class AdminClient:
         seconds: How long one call may take.
     """
 
-    def __init__(self, endpoint: Endpoint, *, seconds: float = 30.0) -> None:
+    def __init__(self, endpoint: Endpoint, *, seconds: float = ADMIN_SECONDS) -> None:
         if endpoint.admin_url is None:
             raise TargetError(f"{endpoint.name} has no admin URL", hint="give one with --admin-url or admin_url")
         self._base = endpoint.admin_url.rstrip("/") + "/admin/v2/"
@@ -243,9 +245,11 @@ async def missing_operations(admin: AdminClient) -> frozenset[str]:
     return frozenset(missing)
 
 
-async def is_cluster(admin: AdminClient) -> bool:
-    """Tell whether an admin interface lists more than one broker."""
+async def is_cluster(admin: AdminClient) -> bool | None:
+    """Tell whether an admin interface lists more than one broker; None: it tells that to superusers only."""
     listed = await admin.call("brokers")
+    if listed.status in NOT_ALLOWED:
+        return None
     return listed.ok and isinstance(listed.body, list) and len(listed.body) > 1
 
 

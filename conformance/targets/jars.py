@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from xml.sax.saxutils import escape
 
+from conformance.files import cache_folder
 from conformance.java import Java, find_maven
 from conformance.targets.model import Progress, TargetError
 from conformance.targets.process import poll_until, supervised
@@ -76,18 +77,6 @@ _SETTINGS = """\
   <mirrors><mirror><id>empty</id><mirrorOf>external:*,!central</mirrorOf><url>{empty}</url></mirror></mirrors>
 </settings>
 """
-
-
-def cache_folder() -> Path:
-    """Tell where jars are kept: PULSAR_CONFORMANCE_CACHE, else the user's cache folder.
-
-    Returns:
-        The folder; it need not exist.
-    """
-    if own := os.environ.get("PULSAR_CONFORMANCE_CACHE"):
-        return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "pulsar-conformance"
 
 
 async def jars(release: Release, java: Java, progress: Progress | None = None, artifact: str = BROKER_ARTIFACT) -> Path:

@@ -33,12 +33,14 @@ class TargetError(Exception):
     Args:
         message: What is wrong; further lines, if any, quote a log.
         hint: What the user can do.
+        clause: The clause that the target breaks by it, where one speaks of it.
     """
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", clause: str | None = None) -> None:
         super().__init__(f"{message} ({hint})" if hint else message)
         self.message = message
         self.hint = hint
+        self.clause = clause
 
 
 class WrongUsage(TargetError):
@@ -304,3 +306,10 @@ def redacted(config: Mapping[str, str]) -> dict[str, str]:
         The same keys; "***" where the key says that the value is a secret.
     """
     return {key: "***" if any(word in key.lower() for word in _SECRET_WORDS) else value for key, value in config.items()}
+
+
+def admin_hint(endpoint: Endpoint) -> str:
+    """Return what to do about an admin interface that answers 401 or 403: without a token, and with one."""
+    if endpoint.token is None:
+        return "give the token of an administrator with --token-file, or leave the admin URL out"
+    return f"its role has to be a superuser, or an administrator of the tenant public; or {TOKEN_REFUSED}"

@@ -8,8 +8,9 @@ from typing import Any
 from conformance.mutants.model import Patches
 from conformance.variants.link import later
 from conformance.variants.model import variant
-from refimpl.broker import Session
+from refimpl.broker import Session, schemas
 from refimpl.broker.requests import Handler
+from refimpl.proposals.message_filter import rules
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.scalable_topics.broker import ScalableTopicsBroker
 from refimpl.wire.frames import Frame
@@ -105,3 +106,19 @@ def ignores_a_flow_of_zero(patches: Patches) -> None:
         return changed
 
     patches.request("flow", make)
+
+
+@variant("core.schema.of-domain", not_kept=("core.schema.of-domain",), cases=("core/*", "pr7629/*"))
+def keeps_schemas_of_each_domain_apart(patches: Patches) -> None:
+    """A persistent and a non-persistent topic of one name have schemas of their own."""
+    patches.wrap(schemas, "_key", lambda key: lambda name: key(name) if name.persistent else f"{name.domain}/{key(name)}")
+
+
+@variant("pr7629.judge.chunked", cases=("pr7629/*",))
+def judges_no_message_of_one_chunk(patches: Patches) -> None:
+    """A message in one chunk is a chunk, too: it is delivered as it is, and counted as undecidable."""
+
+    def make(unreadable: Callable[[Any], str]) -> Callable[[Any], str]:
+        return lambda metadata: "it is a chunk of a message" if metadata.num_chunks_from_msg else unreadable(metadata)
+
+    patches.wrap(rules, "_unreadable", make)

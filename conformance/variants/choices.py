@@ -50,12 +50,9 @@ def message_ids(message: Message) -> Iterator[MessageIdData]:
                 yield from message_ids(one)
 
 
-@variant("core.send.receipt", "core.position.last-message", cases=(*MESSAGES, "!core/ack/many"))
+@variant("core.send.receipt", "core.position.last-message", cases=MESSAGES)
 def rolls_ledgers_over(patches: Patches) -> None:
-    """A ledger has three entries, after which the next one begins; numbers of ledgers are large and leave gaps.
-
-    One case names 250 messages by one ledger: no broker begins another one so soon.
-    """
+    """A ledger has three entries, after which the next one begins; numbers of ledgers are large and leave gaps."""
 
     def outward(one: MessageIdData) -> None:
         if one.entryId < 2**40 and one.ledgerId < 2**40:
@@ -123,16 +120,17 @@ def words_errors_otherwise(patches: Patches) -> None:
     on_send(patches, make)
 
 
+def shuffle(names: Any) -> None:
+    """Put names into an order of the broker's own."""
+    names[:] = sorted(names, key=lambda name: zlib.crc32(name.encode()))
+
+
 @variant(
     "pip145.list.order", "pip145.list.mode-all-order", "partitions", "scalable-window",
     cases=("core/*", "pip145/*", "pr25648/*", "promoted/*"),
 )  # fmt: skip
 def lists_topics_in_another_order(patches: Patches) -> None:
     """Topics come in an order of the broker's own: in lists, snapshots and updates."""
-
-    def shuffle(names: Any) -> None:
-        names[:] = sorted(names, key=lambda name: zlib.crc32(name.encode()))
-
     patches.outgoing(CommandGetTopicsOfNamespaceResponse, lambda _, one: shuffle(one.topics))
     patches.outgoing(CommandWatchTopicListSuccess, lambda _, one: shuffle(one.topic))
 
@@ -192,10 +190,10 @@ def redirects_before_it_serves(patches: Patches) -> None:
 @variant("core.handshake.max-message-size", cases=("core/*", "pip247/*"))
 def takes_smaller_messages(patches: Patches) -> None:
     """The largest message has 2 MiB, unless the settings say otherwise."""
-    _configured(patches, max_message_size=2 * 1024 * 1024)
+    configured(patches, max_message_size=2 * 1024 * 1024)
 
 
-def _configured(patches: Patches, **settings: Any) -> None:
+def configured(patches: Patches, **settings: Any) -> None:
     """Give each broker other settings where it has the usual ones."""
     usual = Configuration()
 
@@ -226,14 +224,17 @@ def gives_bursts_to_shared_consumers(patches: Patches) -> None:
 
 @variant("names-per-update", not_kept=("pip145.update.one-name",), cases=("pip145/*", "promoted/*"))
 def tells_watchers_several_changes_at_once(patches: Patches) -> None:
-    """Changes within 20 ms come as one update with several names, and the hash after all of them; each name once."""
+    """Changes within 20 ms come as one update with several names in any order, and the hash after all of them; each name once."""
 
     def make(send: Send) -> Send:
         waiting: dict[tuple[Session, int], CommandWatchTopicUpdate] = {}
 
         def flush(session: Session, watcher: int | None = None) -> None:
             for key in [key for key in waiting if key[0] is session and watcher in (None, key[1])]:
-                send(session, waiting.pop(key))
+                update = waiting.pop(key)
+                shuffle(update.new_topics)
+                shuffle(update.deleted_topics)
+                send(session, update)
 
         def add(session: Session, update: CommandWatchTopicUpdate) -> None:
             key = session, update.watcher_id

@@ -13,7 +13,7 @@ fail against it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -45,6 +45,24 @@ class Variant:
     def applied(self) -> AbstractContextManager[None]:
         """Make the peer of this process different for the length of a block."""
         return patched(self.apply)
+
+
+def together(variants: Sequence[Variant]) -> Variant:
+    """Return the peer that uses the freedoms of several variants at once: it is right as each of them is."""
+
+    def apply(patches: Patches) -> None:
+        for one in variants:
+            one.apply(patches)
+
+    return Variant(
+        name=" + ".join(one.name for one in variants),
+        freedom=" ".join(one.freedom for one in variants),
+        left_free_by=tuple(dict.fromkeys(source for one in variants for source in one.left_free_by)),
+        not_kept=frozenset().union(*(one.not_kept for one in variants)),
+        cases=tuple(dict.fromkeys(glob for one in variants for glob in one.cases)) if all(one.cases for one in variants) else (),
+        late=any(one.late for one in variants),
+        apply=apply,
+    )
 
 
 MESSAGES = ("core/*", "pip191/*", "pr7629/*", "transcribed/*")

@@ -16,7 +16,7 @@ from conformance.judging.results import counts, judge_log
 from conformance.names import is_selected
 from conformance.running.in_process import run_in_process
 from conformance.suite import Suite, load_suite
-from conformance.variants.model import VARIANTS, Variant
+from conformance.variants.model import MESSAGES, VARIANTS, Variant, together
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,25 @@ def _suite() -> Suite:
 
 
 def try_by_name(name: str, select: Sequence[str] = ()) -> Trial:
-    """Judge a variant by its name."""
-    return try_variant(_suite(), load_variants()[name], select)
+    """Judge a variant by its name, or several at once by their names with ` + ` between them."""
+    return try_variant(_suite(), together([load_variants()[one] for one in name.split(" + ")]), select)
+
+
+def in_groups(variants: Mapping[str, Variant], size: int) -> list[str]:
+    """Return groups of variants for `try_all`: of those that all cases can notice, or all with messages. The rest cost little alone.
+
+    Args:
+        variants: All variants by name, in the order of the modules that hold them: neighbours change the same, so they are kept apart.
+        size: How many a group has at most.
+    """
+    dear: dict[tuple[str, ...], list[str]] = {(): [], MESSAGES: []}
+    groups: list[str] = []
+    for name, one in variants.items():
+        dear.get(one.cases, groups).append(name)
+    for names in dear.values():
+        number = -(-len(names) // size)
+        groups += [" + ".join(names[first::number]) for first in range(number)]
+    return groups
 
 
 def try_all(

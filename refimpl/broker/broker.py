@@ -446,8 +446,8 @@ class Broker:
         for part in (parse_topic(partition_name(name.full, number)) for number in range(partitions)):
             if part.persistent and part.full not in stored.topics:
                 self.create_topic(part)
-                for subscription in first.cursors if first else ():
-                    self.topic(part).subscribe(subscription, 0, durable=True, properties={})
+                for subscription, cursor in first.cursors.items() if first else ():
+                    self.topic(part).subscribe(subscription, 0, durable=True, properties=dict(cursor.properties))
         if partitions != present:
             self.partitions_changed(name.full)
 

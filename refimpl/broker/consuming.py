@@ -65,7 +65,7 @@ def subscribe(session: Session, request: CommandSubscribe, frame: Frame) -> None
         topic = broker.topic_to_use(name, create=request.force_topic_creation)
         if request.subType == SubType.Key_Shared and request.keySharedMeta.keySharedMode == KeySharedMode.STICKY:
             check_ranges(request.keySharedMeta)
-        _check_durable(topic, request)
+        _check_topic(session, topic, request)
         owner = _owner_elsewhere(session, topic, request)
         if owner is not None:  # core.subscribe.dead-owner-replaced
             owner.check_liveness(lambda _: _join_again(session, request, requested))
@@ -94,12 +94,16 @@ def _properties(request: CommandSubscribe) -> dict[str, str]:
     return {one.key: one.value for one in request.subscription_properties}
 
 
-def _check_durable(topic: Topic, request: CommandSubscribe) -> None:
-    """Check that a subscription of a persistent topic, if it is durable or in use, is like the one that is asked for.
+def _check_topic(session: Session, topic: Topic, request: CommandSubscribe) -> None:
+    """Check the schema, and then, as Apache Pulsar 4.2.4 does, whether the subscription is as durable as the one that is asked for.
+
+    Only a subscription of a persistent topic has to be, and one that is not durable only while it is in use.
 
     Raises:
-        Refused: NotAllowedError.
+        Refused: IncompatibleSchema or NotAllowedError.
     """
+    if request.HasField("schema"):
+        session.broker.schemas.check_joins(topic, request.schema)
     found = topic.subscriptions.get(request.subscription)
     if found is None or not topic.name.persistent:
         return
@@ -123,15 +127,15 @@ def _join_again(session: Session, request: CommandSubscribe, requested: Requeste
         name = session.broker.topic_name(request.topic)
         session.check_owner(name)
         filters = _new_filters(session, name, request)
-        _join(session, session.broker.topic_to_use(name, create=request.force_topic_creation), request, requested, filters)
+        topic = session.broker.topic_to_use(name, create=request.force_topic_creation)
+        _check_topic(session, topic, request)
+        _join(session, topic, request, requested, filters)
     except Refused as refused:
         session.refuse(request, refused)
 
 
 def _join(session: Session, topic: Topic, request: CommandSubscribe, requested: Requested, filters: SubscriptionFilters | None) -> None:
     found = topic.subscriptions.get(request.subscription)
-    if request.HasField("schema"):  # before the type, as on Apache Pulsar 4.2.4
-        session.broker.schemas.check_joins(topic, request.schema)
     if found is not None:
         found.check_joins(request.subType, request.keySharedMeta)
         found.filters.check_joins(requested)
@@ -178,7 +182,10 @@ def flow(session: Session, request: CommandFlow, frame: Frame) -> None:  # noqa:
 
 
 def ack(session: Session, request: CommandAck, frame: Frame) -> None:  # noqa: ARG001
-    """Acknowledge messages; answer only on request: core.ack.response-on-request."""
+    """Acknowledge messages; answer only on request: core.ack.response-on-request.
+
+    An individual ACK counts up to the first entry that does not exist yet, as on Apache Pulsar 5.0.0-M1, and is answered with an error.
+    """
     consumer = session.consumers.get(request.consumer_id)
     if consumer is None:  # core.ack.stale-consumer-ignored
         return
@@ -195,10 +202,13 @@ def ack(session: Session, request: CommandAck, frame: Frame) -> None:  # noqa: A
     before = subscription.cursor.mark_delete
     in_order = len(request.message_id) == 1 and not subscription.is_shared
     counts = request.ack_type != CommandAck.Cumulative or in_order  # core.ack.cumulative-in-order
+    answer = CommandAckResponse(consumer_id=request.consumer_id, request_id=request.request_id)
     for message_id in request.message_id if counts else ():
         index = subscription.topic.index_of(message_id)
         if index >= entries.end:
-            continue
+            if subscription.topic.name.persistent and request.ack_type == CommandAck.Individual:
+                answer.error, answer.message = UnknownError, f"There is no entry {message_id.ledgerId}:{message_id.entryId} yet"
+            break
         if message_id.ack_set:
             _ack_in_part(consumer, message_id, index, cumulative=request.ack_type == CommandAck.Cumulative)
         elif request.ack_type == CommandAck.Cumulative:
@@ -209,7 +219,7 @@ def ack(session: Session, request: CommandAck, frame: Frame) -> None:  # noqa: A
         subscription.topic.free()
     subscription.tell_end()
     if request.HasField("request_id"):
-        session.send(CommandAckResponse(consumer_id=request.consumer_id, request_id=request.request_id))
+        session.send(answer)
 
 
 def _ack_in_part(consumer: Consumer, message_id: MessageIdData, index: int, *, cumulative: bool) -> None:

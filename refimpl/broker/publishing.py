@@ -56,6 +56,7 @@ def producer(session: Session, request: CommandProducer, frame: Frame) -> None: 
         metadata={one.key: one.value for one in request.metadata},
         since=broker.time_of_day,
     )
+    _check_topic(session, request, new)
     new.topic.access.check(new)
     old = new.topic.producers.get(new.name)
     if old is not None and old.session is not session and new.access_mode == ProducerAccessMode.Shared:
@@ -64,12 +65,16 @@ def producer(session: Session, request: CommandProducer, frame: Frame) -> None: 
         _join(session, request, new)
 
 
-def _join(session: Session, request: CommandProducer, new: Producer) -> None:
+def _check_topic(session: Session, request: CommandProducer, new: Producer) -> None:
+    """Check what does not depend on other producers. The schema stays with the topic if one of them keeps this one out, as on 4.2.4."""
     session.broker.backlog_quota.check(new.topic)
     if request.HasField("schema"):
         new.schema_version = session.broker.schemas.add(new.topic.name, request.schema)
     else:
         session.broker.schemas.check_without(new.topic.name)
+
+
+def _join(session: Session, request: CommandProducer, new: Producer) -> None:
     if request.initial_subscription_name and new.topic.name.persistent:  # core.producer.initial-subscription; also if its name is taken
         new.topic.subscribe(request.initial_subscription_name, new.topic.entries.first, durable=True, properties={})
     new.topic.add_producer(new)
@@ -85,6 +90,7 @@ def _join_late(session: Session, request: CommandProducer, new: Producer) -> Non
     try:
         session.check_owner(new.topic.name)
         new.topic = session.broker.topic_to_use(new.topic.name, create=True)
+        _check_topic(session, request, new)
         _join(session, request, new)
     except Refused as refused:
         session.refuse(request, refused)

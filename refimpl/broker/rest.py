@@ -19,7 +19,7 @@ from refimpl.broker.members import Member, Members
 from refimpl.broker.policies import BACKLOG_QUOTA, POLICIES, TTL, VALIDATION, Policy
 from refimpl.broker.rest_arguments import ARGUMENTS, MODES
 from refimpl.broker.rest_messages import message_response
-from refimpl.broker.unsupported import UNSUPPORTED_BY_LENGTH, unsupported
+from refimpl.broker.unsupported import UNSUPPORTED, unsupported
 from refimpl.proposals.administration import Access, AdminPath, AdminRequest, AdminResponse, ExtensionRoute
 from refimpl.proposals.refused import AdminRefused
 
@@ -228,6 +228,17 @@ ROUTES = (
 """All routes of the interface."""
 
 
+def _by_landmark(paths: Iterable[AdminPath]) -> dict[tuple[int, int, str], list[AdminPath]]:
+    found: dict[tuple[int, int, str], list[AdminPath]] = {}
+    for path in paths:
+        found.setdefault(path.landmark, []).append(path)
+    return found
+
+
+_UNSUPPORTED = _by_landmark(UNSUPPORTED)
+"""What nobody serves: the few that can match a path are found at once."""
+
+
 def handle(broker: Broker, request: AdminRequest, now: float, member: Member | None = None) -> AdminResponse:
     """Handle an admin request.
 
@@ -257,10 +268,9 @@ def refusal(refused: AdminRefused) -> AdminResponse:
 def _route(broker: Broker, request: AdminRequest) -> tuple[Route | ExtensionRoute, Mapping[str, str]]:
     """Return the route of a request, and the values from its path."""
     parts = _parts(request.path)
-    routes: list[Route | ExtensionRoute] = [*ROUTES, *(route for extension in broker.extensions.values() for route in extension.routes)]
-    matching = [
-        (route, found) for route in (*routes, *UNSUPPORTED_BY_LENGTH.get(len(parts), ())) if (found := route.match(parts)) is not None
-    ]
+    extending = (route for extension in broker.extensions.values() for route in extension.routes)
+    others = (route for place, part in enumerate(parts) for route in _UNSUPPORTED.get((len(parts), place, part), ()))
+    matching = [(route, found) for route in (*ROUTES, *extending, *others) if (found := route.match(parts)) is not None]
     if not matching:
         raise AdminRefused(HTTPStatus.NOT_FOUND, f"there is nothing at {request.path}")
     fitting = [one for one in matching if one[0].method == request.method]

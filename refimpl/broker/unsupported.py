@@ -193,11 +193,5 @@ def _paths() -> Iterator[AdminPath]:
                 yield AdminPath(method, begin if rest == "-" else f"{begin}/{rest}")
 
 
-def _length(path: AdminPath) -> int:
-    return path.template.count("/")
-
-
 UNSUPPORTED = tuple(_paths())
 """All of these paths."""
-UNSUPPORTED_BY_LENGTH = {length: [*paths] for length, paths in itertools.groupby(sorted(UNSUPPORTED, key=_length), key=_length)}
-"""The same, by their number of segments."""

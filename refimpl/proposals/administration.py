@@ -104,10 +104,18 @@ class AdminPath:
         """Return the number of segments without braces: of several paths that match, the one with most of them is meant."""
         return len(self._literals)
 
+    @property
+    def landmark(self) -> tuple[int, int, str]:
+        """Return the number of segments, and place and text of the last one without braces: a path that matches has the same."""
+        return len(self._segments), *self._literals[0]
+
     def match(self, parts: list[str]) -> dict[str, str] | None:
         """Return the values of the names in braces; None: the path does not match."""
-        if len(self._segments) != len(parts) or any(parts[place] != one for place, one in self._literals):
+        if len(self._segments) != len(parts):
             return None
+        for place, one in self._literals:
+            if parts[place] != one:
+                return None
         found = {name.strip("{}"): part for name, part in zip(self._segments, parts, strict=True) if name.startswith("{")}
         if not all(found.values()) or found.get("domain", DOMAINS[0]) not in DOMAINS:
             return None

@@ -3,6 +3,7 @@ import pytest
 from refimpl.broker import Broker
 from refimpl.broker.session import MESSAGES_WAIT_ABOVE, REQUESTS_WAIT_ABOVE
 from refimpl.wire.ack_set import ack_set, read_ack_set
+from refimpl.wire.pulsar_api_pb2 import UnknownError
 from tests.fakes.broker_peer import TOPIC, Peer, make_broker
 
 
@@ -248,3 +249,19 @@ def test_redeliveries_are_counted_anew_after_an_acknowledgement_of_a_part(settin
         peer.send("redeliverUnacknowledgedMessages", consumer_id=1)
         counts += [one.redelivery_count for one in peer.answers()]
     assert counts == [0, 1, 2, 1, 2]
+
+
+@pytest.mark.parametrize("kind", ["Exclusive", "Shared"])
+@pytest.mark.parametrize(("named", "left"), [([9, 1], ["a", "b", "c"]), ([1, 9], ["a", "c"]), ([1, 9, 2], ["a", "c"])])
+def test_an_acknowledgement_counts_up_to_an_entry_that_is_not_there_yet(kind, named, left) -> None:
+    broker = make_broker()
+    producer, peer = Peer(broker), Peer(broker)
+    producer.producer()
+    producer.publish("a", "b", "c")
+    peer.subscribe(kind=kind)
+    peer.flow(10)
+    ids = [{"ledgerId": 1, "entryId": entry} for entry in named]
+    answer = peer.ask("ack", consumer_id=1, ack_type="Individual", message_id=ids, request_id=1)
+    assert (answer.error, answer.message) == (UnknownError, "There is no entry 1:9 yet")
+    peer.send("redeliverUnacknowledgedMessages", consumer_id=1)
+    assert peer.texts() == left

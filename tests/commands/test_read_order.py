@@ -92,6 +92,7 @@ def test_most_breaches_are_found_in_packets() -> None:
     assert {name for name in FAULTS if plain(name) != EXIT_NOT_CONFORMANT} == {
         # which connections belong to one client is not in a capture
         *("acknowledges_an_entry_that_did_not_come", "acknowledges_all_that_will_ever_come", "names_a_set_that_it_never_had"),
+        "sends_something_else_under_an_old_sequence_id",  # the producer may have attached on another one before
         "filters_at_a_broker_without_filters",  # on the second connection
     }
 

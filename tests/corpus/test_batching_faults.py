@@ -15,7 +15,7 @@ from conformance.corpus.batching.settings import Setting, Want
 from conformance.corpus.laws import sums
 from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.uniform_batches import Batch, Reason
-from refimpl.wire.pulsar_api_pb2 import KeyValue
+from refimpl.wire.pulsar_api_pb2 import KeyValue, MessageMetadata
 from tests.samples.batching import with_all_contents
 from tests.samples.faults import broken, fault, planted, with_wrong_fields, wrong_fields
 
@@ -52,8 +52,10 @@ def changed_header(change):
 
     def wrong(right):
         def encode(metadata, body, **options):
-            change(metadata)
-            return right(metadata, body, **options)
+            changed = MessageMetadata()
+            changed.CopyFrom(metadata)  # the chunks of a message share theirs
+            change(changed)
+            return right(changed, body, **options)
 
         return encode
 
@@ -94,6 +96,44 @@ def of_value(metadata):
 
 def of_uuid(metadata):
     metadata.uuid = "one"
+
+
+def of_chunks(change):
+    """Change the headers of chunks."""
+
+    def changed(metadata):
+        if metadata.num_chunks_from_msg > 1:
+            change(metadata)
+
+    return changed_header(changed)
+
+
+def of_first_chunk(change):
+    return of_chunks(lambda metadata: change(metadata) if metadata.chunk_id == 0 else None)
+
+
+def of_ordering_key(metadata):
+    metadata.ordering_key = b"o"
+
+
+def of_total(metadata):
+    metadata.total_chunk_msg_size += 1
+
+
+def of_count(metadata):
+    metadata.num_chunks_from_msg += 1
+
+
+def of_chunk_id(metadata):
+    metadata.chunk_id += 1
+
+
+def of_chunk_ids_turned(metadata):
+    metadata.chunk_id = metadata.num_chunks_from_msg - 1 - metadata.chunk_id
+
+
+def of_own_key(metadata):
+    metadata.partition_key = "another"
 
 
 def in_order_of_message(right):
@@ -137,6 +177,7 @@ def with_the_id_before(items):
 
 ENCODE = "refimpl.client.entry:encode_payload"
 SINGLE = "refimpl.client.entry:_single"
+CHUNKS = "conformance.corpus.batching.sent:encode_payload"
 BATCHER = "refimpl.proposals.uniform_batches.client:UniformBatcher"
 FAULTS = (
     fault("nothing is wrong", OF_SINGLES, lambda right: right),
@@ -172,7 +213,17 @@ FAULTS = (
     fault("sets are in the order of the message", "refimpl.proposals.uniform_batches.client:extracted_set", in_order_of_message, "formulations", "header"),
     fault("values are taken without their case", "refimpl.proposals.uniform_batches.client:extracted_set", lambda right: lambda properties, allowed: right({name: value.lower() for name, value in dict(properties).items()}, allowed), "formulations", "header"),
     fault("only the first name of the setting counts", "refimpl.proposals.uniform_batches.client:extracted_set", lambda right: lambda properties, allowed: right(properties, dict(list(allowed.items())[:1])), "formulations", "header", "bytes"),
-    fault("all chunks have one uuid", "conformance.corpus.batching.sent:encode_payload", changed_header(of_uuid), "sums", "none-lost"),
+    fault("all chunks have one uuid", CHUNKS, changed_header(of_uuid), "sums", "none-lost"),
+    fault("messages have an ordering key", SINGLE, in_single(of_ordering_key), "nothing-else", "bytes"),
+    fault("headers have an ordering key", ENCODE, changed_header(of_ordering_key), "nothing-else", "bytes"),
+    fault("messages say that they are compacted away", SINGLE, in_single(lambda one: setattr(one, "compacted_out", True)), "nothing-else", "bytes"),
+    fault("chunks have an ordering key", CHUNKS, of_chunks(of_ordering_key), "nothing-else"),
+    fault("chunks have another total size", CHUNKS, of_chunks(of_total), "sums", "none-lost"),
+    fault("the first chunk has another total size", CHUNKS, of_first_chunk(of_total), "sums", "none-lost"),
+    fault("the first chunk has another number of chunks", CHUNKS, of_first_chunk(of_count), "sums", "none-lost"),
+    fault("the first chunk has another key", CHUNKS, of_first_chunk(of_own_key), "sums", "none-lost"),
+    fault("chunks are numbered from 1", CHUNKS, of_chunks(of_chunk_id), "sums", "none-lost"),
+    fault("chunks are numbered backwards", CHUNKS, of_chunks(of_chunk_ids_turned), "sums", "none-lost"),
     fault("the entry filter rejects all", "conformance.corpus.batching.sent:PropertyEntryFilter.verdict", lambda right: lambda self, metadata: EntryVerdict.REJECT, "verdicts"),
     fault("the entry filter accepts all", "conformance.corpus.batching.sent:PropertyEntryFilter.verdict", lambda right: lambda self, metadata: EntryVerdict.ACCEPT, "verdicts"),
     fault("the opener takes batches upside down", OPENER, lambda right: lambda *given: right(*given)[::-1], "order", "formulations"),

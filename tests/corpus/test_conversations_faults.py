@@ -14,8 +14,8 @@ from tests.samples.faults import Fault
 from tests.samples.on_the_wire import on_the_wire, shifted, written
 
 JUDGED = {clause: kind.name for kind in MONITORS for clause in kind.clauses if not kind.of_all_connections}
-OF_OTHER_CONNECTIONS = {"gives_permits_to_a_consumer_that_is_not_there"}
-"""Only who sees all connections can tell that no other one knows the consumer."""
+OF_OTHER_CONNECTIONS = {"gives_permits_to_a_consumer_that_is_not_there", "sends_something_else_under_an_old_sequence_id"}
+"""Only who sees all connections can tell that no other one knows the consumer, or what a producer has sent before."""
 ALL_FAULTS = [
     Fault(name, "", lambda right: right, frozenset({JUDGED[clause]}))
     for name, (clause, _) in BREACHES.items()

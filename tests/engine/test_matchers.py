@@ -55,6 +55,7 @@ TABLE = [
         [["b", "a"]],
         [(["a"], 'f: expected also ["b"], got 1 items without it'), (["a", "b", "b"], 'f: expected nothing else, got also ["b"]')],
     ),
+    ({"$bag": [1]}, [[1]], [([True], "f: expected also [1], got 1 items without it; f: expected nothing else, got also [true]")]),
     ({"$bag": ["a", "a"]}, [["a", "a"]], [(["a"], 'f: expected also ["a"], got 1 items without it')]),
     (
         {"$bag": [{"$gt": 1}, {"$gt": 5}]},

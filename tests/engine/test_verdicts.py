@@ -202,6 +202,30 @@ def test_ping_is_ambient_and_pong_too(play):
     assert outcome.ambient == 2
 
 
+@pytest.mark.parametrize(("seconds", "verdict"), [(30.0, Verdict.INCONCLUSIVE), (3.0, Verdict.FAIL)])
+def test_a_broker_may_close_a_connection_whose_harness_slept(play, seconds, verdict):
+    assert play(ASK, ["actions", ("lag", seconds), "closed"]).verdict is verdict
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(14.0, Verdict.INCONCLUSIVE), (3.0, Verdict.FAIL)])
+def test_a_broker_may_send_again_what_a_harness_that_slept_did_not_answer(play, seconds, verdict):
+    assert play(ASK, ["actions", ("lag", seconds), success(6)]).verdict is verdict
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(14.0, Verdict.INCONCLUSIVE), (3.0, Verdict.FAIL)])
+def test_a_broker_may_send_again_what_waited_for_a_slow_admin_call(play, seconds, verdict):
+    """A case that grows a topic answers the update when the call has returned."""
+    text = """
+steps:
+  - admin: {update_partitioned_topic: {topic: x, partitions: 4}}
+  - broker: {watchTopicUpdate: {watcher_id: 7}}
+  - client: {watchTopicListClose: {request_id: 5, watcher_id: 7}}
+  - broker: {success: {request_id: 5}}
+"""
+    outcome = play(text, ["begin", update(), seconds, "end", "actions", update(), success(5)])
+    assert (outcome.verdict, outcome.diagnosis.kind) == (verdict, "twice")
+
+
 def test_log_that_ends_early_is_an_error_not_a_pass(play):
     assert play(ASK, ["actions"]).verdict is Verdict.ERROR
 
@@ -235,7 +259,14 @@ def test_an_admin_call_that_the_interface_does_not_have_makes_it_untestable(play
     assert (outcome.verdict, said) == (verdict, verdict == Verdict.UNTESTABLE)
 
 
-@pytest.mark.parametrize(("status", "verdict"), [(404, Verdict.FAIL), (501, Verdict.UNTESTABLE)])
+@pytest.mark.parametrize("status", [401, 403])
+def test_an_admin_call_that_the_user_may_not_make_accuses_nobody(play, status):
+    outcome = play("steps: [{admin: {create_topic: x}}]", [("refused", status, {"reason": "Need to be a super user"})])
+    assert outcome.verdict is Verdict.UNTESTABLE
+    assert outcome.diagnosis.summary == f"the user may not call create_topic: the admin interface answers {status}"
+
+
+@pytest.mark.parametrize(("status", "verdict"), [(404, Verdict.FAIL), (403, Verdict.FAIL), (501, Verdict.UNTESTABLE)])
 def test_where_a_clause_speaks_of_it_404_is_an_answer(play, status, verdict):
     outcome = play("steps: [{read: {namespace_exists: x}, expect: {reason: gone}, clause: test.two}]", [("refused", status, None)])
     assert outcome.verdict is verdict

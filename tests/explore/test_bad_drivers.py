@@ -9,7 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from conformance.cli import app
+from conformance.commands import loading
 from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_INCONCLUSIVE, EXIT_NOT_CONFORMANT
+from conformance.suite import Suite
 
 BAD_DRIVER = Path(__file__).parents[1] / "fakes" / "bad_driver.py"
 
@@ -26,7 +28,11 @@ BAD_DRIVER = Path(__file__).parents[1] / "fakes" / "bad_driver.py"
         ("newer hello", {EXIT_COULD_NOT_RUN}, "speaks protocol 2"),
     ],
 )
-def test_a_bad_driver_is_never_conformant(tmp_path: Path, way: str, codes: set[int], words: str) -> None:
+def test_a_bad_driver_is_never_conformant(
+    suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, codes: set[int], words: str
+) -> None:
+    monkeypatch.setattr(loading, "load_suite", lambda **_: suite)  # it is loaded once for all ways
+    monkeypatch.setattr("conformance.explore.client_explorer.shrink", lambda scenario, still, _: still(scenario) and scenario)
     driver = tmp_path / "driver"
     kind, verb = ("newer", "hello") if way == "newer hello" else (way, "consumer")
     driver.write_text(f'#!/bin/sh\nexec {sys.executable} {BAD_DRIVER} "{kind}" {verb}\n')

@@ -270,6 +270,14 @@ def test_what_no_flag_tells_is_drawn_if_it_is_claimed() -> None:
     assert [one["subscribe_with_properties"] > 0 for one in kinds] == [False, True]
 
 
+@pytest.mark.parametrize("concurrent", [False, True])
+def test_a_cluster_is_asked_at_the_broker_that_owns_the_scenario(concurrent) -> None:
+    explored = explore(
+        parse_target("in-process?brokers=2"), Plan(seconds=600, scenarios=6, seed=1, proposals=["pip145"], concurrent=concurrent)
+    )
+    assert (explored.found(), explored.stopped, explored.unrepeated) == ([], None, {})
+
+
 def test_concurrent_actors_see_what_is_lost() -> None:
     explored = explored_with(*FAULTS["deletions"], Plan(seconds=600, scenarios=30, seed=1, concurrent=True))
     assert "was told" in explored.found()[0]

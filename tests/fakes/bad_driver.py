@@ -68,6 +68,9 @@ def main(way: str, verb: str = "consumer") -> None:
                 sys.stdout.write("x" * 65536)
         elif way == "another id":
             print_line({**right, "id": request["id"] + 1000})
+        elif way == "answers twice":
+            print_line({"id": request["id"], "ok": True, "result": {"client": "first"}})
+            print_line(right)
         elif way == "newer":
             print_line({**right, "result": {**HELLO, "protocol": 2}})
         elif way == "newer, other words":

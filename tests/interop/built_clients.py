@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.targets.jars import cache_folder
+from conformance.files import cache_folder
 
 TOOLS = {"go": "go", "rust": "cargo", "flex": "npm"}
 """What builds each of them."""

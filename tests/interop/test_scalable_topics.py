@@ -62,7 +62,7 @@ def test_produce_and_consume(client: Client, proxy: FrameProxy, admin: Admin, to
 def test_a_topic_that_does_not_exist(client: Client, proxy: FrameProxy, topics: list[str]) -> None:
     with pytest.raises(AssertionError, match="not found"):
         client.producer(topics[0])
-    assert proxy.seen("scalableTopicUpdate")[0].message == f"Scalable topic not found: {topics[0]}"
+    assert proxy.wait("scalableTopicUpdate").message == f"Scalable topic not found: {topics[0]}"
 
 
 def test_topics_are_pushed(client: Client, proxy: FrameProxy, admin: Admin, namespace: str, topics: list[str]) -> None:

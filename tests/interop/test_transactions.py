@@ -15,7 +15,7 @@ def test_a_client_that_wants_transactions_is_refused(client: Client, proxy: Fram
         Client(client.process, proxy.service_url, transactions=True)
     assert client.process.running, "it was told, and did not wait"
     coordinators = proxy.seen("partitionMetadata", topic="persistent://pulsar/system/transaction_coordinator_assign")
-    (answer,) = proxy.seen("partitionMetadataResponse", request_id=coordinators[0].request_id)
+    answer = proxy.wait_for_answer("partitionMetadataResponse", coordinators[0])
     assert (len(coordinators), answer.partitions, answer.response) == (1, 0, answer.Success), "there are none, and it asks no more"
     consumer = client.consumer(topic)
     client.producer(topic).send("one")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from refimpl.wire import pulsar_api_pb2 as pb
-from tests.samples.conversation import Talk, conversation, entry, entry_id, single
+from tests.samples.conversation import TOPIC, Talk, conversation, entry, entry_id, single
+from tests.samples.conversation_faults import attach_again
 
 _NO_ENTRY = 2**64 - 1
 
@@ -35,6 +36,22 @@ def attaches_again_and_sends_again_what_has_no_receipt(talk: Talk) -> None:
     receipt = pb.CommandSendReceipt(producer_id=0, sequence_id=4, message_id=entry_id(2))
     talk.after(talk.find("SendReceipt", 1), receipt, direction="<-")
     assert talk.lines.index(again) < talk.lines.index(talk.find("SendReceipt", 0))
+
+
+def begins_anew_as_another_producer(talk: Talk) -> None:
+    attach_again(talk, single("another message"), producer_name="p")
+
+
+def sends_the_same_again_under_its_sequence_id(talk: Talk) -> None:
+    attach_again(talk, single("m"), producer_name="p", epoch=1)
+
+
+def encrypts_the_same_anew(talk: Talk) -> None:
+    attach_again(talk, single("ciphertext", encryption_keys=[pb.EncryptionKeys(key="k", value=b"v")]), producer_name="p", epoch=1)
+
+
+def makes_another_batch_of_what_it_sends_again(talk: Talk) -> None:
+    attach_again(talk, entry(["m", "n"]), 2, producer_name="p", epoch=1)
 
 
 def sends_again_what_the_broker_has_refused(talk: Talk) -> None:
@@ -75,12 +92,25 @@ def subscribes_again_with_the_same_id(talk: Talk) -> None:
 
 
 def closes_a_consumer_and_uses_its_id_for_another_topic(talk: Talk) -> None:
-    flow = talk.after(talk.find("AckResponse"), pb.CommandFlow(consumer_id=0, messagePermits=5), direction="->")
+    flow = talk.after(talk.find("AckResponse"), pb.CommandFlow(consumer_id=0, messagePermits=3), direction="->")
     closed = talk.after(flow, pb.CommandCloseConsumer(consumer_id=0, request_id=71))
     asked = pb.CommandSubscribe(topic="u", subscription="s", subType="Shared", consumer_id=0, request_id=72)  # type: ignore[arg-type]
     late = talk.after(talk.after(closed, asked), pb.CommandMessage(consumer_id=0, message_id=entry_id(3)), single(), direction="<-")
     first = talk.after(late, pb.CommandSuccess(request_id=71))
     talk.after(first, pb.CommandSuccess(request_id=72))
+
+
+def lets_its_queue_grow(talk: Talk) -> None:
+    talk.find("Flow").message.messagePermits = 1  # type: ignore[attr-defined]
+    talk.drop(talk.find("Message", 1))
+    talk.drop(talk.find("Ack", 0))
+
+
+def closes_a_consumer_and_begins_with_a_smaller_queue(talk: Talk) -> None:
+    closed = talk.after(talk.find("AckResponse"), pb.CommandCloseConsumer(consumer_id=0, request_id=_NO_ENTRY), direction="<-")
+    asked = pb.CommandSubscribe(topic=TOPIC, subscription="s", subType="Shared", consumer_id=0, request_id=73)  # type: ignore[arg-type]
+    ready = talk.after(talk.after(closed, asked, direction="->"), pb.CommandSuccess(request_id=73), direction="<-")
+    talk.after(ready, pb.CommandFlow(consumer_id=0, messagePermits=7), direction="->")
 
 
 def encrypts_a_batch(talk: Talk) -> None:

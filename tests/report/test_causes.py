@@ -18,7 +18,7 @@ from conformance.report.known_faults import likeness
 from conformance.report.terminal import render_text
 from conformance.report.views import again, sides
 from refimpl.wire import command, encode_frame, encode_payload
-from refimpl.wire.pulsar_api_pb2 import MessageMetadata
+from refimpl.wire.pulsar_api_pb2 import MessageIdData, MessageMetadata
 from tests.samples.report import bad_records, report
 
 META = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
@@ -98,6 +98,37 @@ def test_one_wrong_line_is_one_cause_whatever_the_command():
     (group,) = groups(*run_of(*rows))
     assert group.words == "topics_hash of WATCH_TOPIC_LIST_SUCCESS, WATCH_TOPIC_UPDATE has its bytes reversed"
     assert group.clauses == ("core.c0", "core.c1")
+
+
+@pytest.mark.parametrize(
+    ("permits", "words"),
+    [
+        (0, "MESSAGE comes without permits, which FLOW grants"),
+        (1, "MESSAGE comes where nothing expects it after FLOW"),
+    ],
+)
+def test_a_message_beyond_all_permits_is_told_as_such(permits, words):
+    diagnosis = Diagnosis("unexpected", "", "steps[1]", "core.x", event=2, command="message")
+    flow = ("flow", {"consumer_id": 1 if permits else 2, "messagePermits": 1})
+    run, results, outcomes = run_of(("c", diagnosis, Verdict.FAIL, SUBSCRIBE, flow))
+    message = command("message", consumer_id=1, message_id=MessageIdData(ledgerId=1, entryId=0))
+    trial_logs = {"c": trial("c", SUBSCRIBE, flow, came=message)}
+    (group,) = groups(replace(run, trial_logs=trial_logs), results, outcomes)
+    assert group.words == words
+
+
+def test_permits_are_used_by_each_message_of_a_batch():
+    batch = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, num_messages_in_batch=2)
+    diagnosis = Diagnosis("unexpected", "", "steps[1]", "core.x", event=3, command="message")
+    flow = ("flow", {"consumer_id": 1, "messagePermits": 2})
+    _, results, outcomes = run_of(("c", diagnosis, Verdict.FAIL, SUBSCRIBE, flow))
+    message = command("message", consumer_id=1, message_id=MessageIdData(ledgerId=1, entryId=0))
+    found = trial("c", SUBSCRIBE, flow, came=message)
+    first = log.Frame(key="c", n=2, t=0.5, at="c", data=encode_frame(message, encode_payload(batch, b"")).hex())
+    found.events[2:] = [first, found.events[2].model_copy(update={"n": 3})]
+    outcomes = {"c": replace(outcomes["c"], diagnosis=diagnosis)}
+    (group,) = groups(RunLog(HEADER, {"c": found}), results, outcomes)
+    assert group.words == "MESSAGE comes without permits, which FLOW grants"
 
 
 def test_numbers_that_are_too_high_by_more_or_less_are_one_cause():

@@ -62,7 +62,7 @@ def test_badge_of_a_conformant_target_is_green():
     assert badge(report()) == {
         "schemaVersion": 1,
         "label": "Pulsar conformance",
-        "message": "core, PIP-145: conformant",
+        "message": "core, PIP-145: conformant; 2 clauses untested",
         "color": "brightgreen",
     }
 

@@ -6,7 +6,7 @@ from conformance.mutants.kill import published
 from conformance.report.known_faults import likeness
 
 ROWS = published().values()
-FAULTS = [(row["fault"], {*row["killed_by"], *(row["unrelated_failures"] or ())}, set(row["clauses"])) for row in ROWS]
+FAULTS = [(row["fault"], {*row["killed_by"], *(row.get("unrelated_failures") or ())}, set(row["clauses"])) for row in ROWS]
 
 
 def test_a_fault_that_is_left_out_is_not_taken_for_one_of_other_clauses():

@@ -27,7 +27,7 @@ def test_clauses_are_counted_first_then_cases():
     assert lines[1] == "cases    6, each cell of 5 transcripts counted: 5 passed, 0 failed, 0 warned, 0 not applicable, 1 untestable"
     assert lines[2] == "held     7 conversations"
     assert lines[3].startswith("target   some-broker@1.0 (Broker <b>1</b>)")
-    assert lines[-1] == "some-broker@1.0: core, PIP-145: conformant"
+    assert lines[-1] == "some-broker@1.0: core, PIP-145: conformant; 2 clauses untested"
 
 
 def test_a_failure_is_four_lines():
@@ -56,14 +56,28 @@ def test_a_failure_in_full_shows_its_nearest_miss_and_its_clause():
     assert "the last frames:" in text
     assert "WARN  pip145/order[n=1]: About pip145/order" in text
     assert "pip145/trials: 1 of 3 trials failed" in text
-    assert text.splitlines()[-1] == "some-broker@1.0: core, PIP-145: not conformant, 1 clause failed"
+    assert text.splitlines()[-1] == "some-broker@1.0: core, PIP-145: not conformant, 1 clause failed; 3 clauses untested"
 
 
 def test_known_failures_are_one_line_and_do_not_count():
     text = text_of(report(bad_records(), known=[KNOWN]))
     assert "\n  pip145/create: Fixed in <2.0>\n" in text
     assert "FAIL  pip145/create" not in text
-    assert text.splitlines()[-1] == "some-broker@1.0: core, PIP-145: conformant, apart from 1 known failure and 1 warning"
+    assert (
+        text.splitlines()[-1] == "some-broker@1.0: core, PIP-145: conformant, apart from 1 known failure and 1 warning; 3 clauses untested"
+    )
+
+
+HINT = "with --baseline apache-pulsar@4.2.4 the known failures of that release are not counted"
+
+
+def test_a_broker_that_names_its_release_is_told_of_the_baseline_of_that():
+    release = {"version": "Pulsar Server4.2.4"}
+    assert HINT in text_of(report(bad_records(), **release))
+    assert HINT not in text_of(report(bad_records(), known=[KNOWN], **release))
+    assert HINT not in text_of(report(**release))
+    assert "--baseline" not in text_of(report(bad_records(), version="Pulsar Server9.9.9"))
+    assert "--baseline" not in text_of(report(bad_records(), version="Pulsar Server../../x"))
 
 
 def test_stale_entries_are_named():
@@ -119,7 +133,7 @@ def test_the_kind_of_conclusion(made, kind):
 
 def test_warnings_fail_when_they_count():
     made = report(bad_records(), known=[KNOWN], strict=True)
-    assert conclude(made).sentence == "core, PIP-145: not conformant, 1 clause failed (warnings count)"
+    assert conclude(made).sentence == "core, PIP-145: not conformant, 1 clause failed (warnings count); 3 clauses untested"
 
 
 def outcome(key, verdict, summary=""):

@@ -7,7 +7,7 @@ from typing import Any
 
 from conformance.monitors.handshake import ANSWER_TIME
 from refimpl.wire import pulsar_api_pb2 as pb
-from tests.samples.conversation import A, Talk, conversation, counts, entry, entry_id, single
+from tests.samples.conversation import TOPIC, A, Talk, conversation, counts, entry, entry_id, single
 
 Planted = Callable[[Talk], object]
 BREACHES: dict[str, tuple[str, Planted]] = {}
@@ -198,6 +198,23 @@ def ends_a_batch_before_it_begins(talk: Talk) -> None:
     message.highest_sequence_id = 2
 
 
+def attach_again(talk: Talk, payload: bytes, count: int = 1, **producer: Any) -> None:
+    """Let the broker close the producer behind its last receipt, and the producer come back and send under its first sequence id."""
+    last = [line for line in talk.lines if line.name == "SendReceipt"][-1]
+    sent: Any = talk.find("Send").message
+    closed = talk.after(last, pb.CommandCloseProducer(producer_id=0, request_id=2**64 - 1), direction="<-")
+    asked = talk.after(closed, pb.CommandProducer(topic=TOPIC, producer_id=0, request_id=50, **producer), direction="->")
+    done = talk.after(asked, pb.CommandProducerSuccess(request_id=50, producer_name="p"), direction="<-")
+    again = talk.after(done, pb.CommandSend(producer_id=0, sequence_id=sent.sequence_id, num_messages=count), payload, direction="->")
+    receipt = pb.CommandSendReceipt(producer_id=0, sequence_id=sent.sequence_id, message_id=entry_id(90))
+    talk.after(again, receipt, direction="<-")
+
+
+@breach("core.client.sequence-grows")
+def sends_something_else_under_an_old_sequence_id(talk: Talk) -> None:
+    attach_again(talk, single("another message"), producer_name="p", epoch=1)
+
+
 @breach("core.send.ids-unchanged")
 def the_broker_confirms_what_was_not_sent(talk: Talk) -> None:
     talk.after(talk.find("SendReceipt"), pb.CommandSendReceipt(producer_id=0, sequence_id=99, message_id=entry_id(8)))
@@ -239,6 +256,16 @@ def extracts_a_pair_that_no_message_has(talk: Talk) -> None:
 @breach("core.deliver.needs-permits")
 def the_broker_delivers_without_permits(talk: Talk) -> None:
     talk.drop(talk.find("Flow", 1))
+
+
+@breach("core.client.permits-bounded")
+def gives_back_more_permits_than_it_has_used(talk: Talk) -> None:
+    talk.find("Flow", 1).message.messagePermits = 5  # type: ignore[attr-defined]
+
+
+@breach("core.client.permits-bounded")
+def gives_all_permits_anew(talk: Talk) -> None:
+    talk.after(talk.find("Message", 0), pb.CommandFlow(consumer_id=0, messagePermits=2), direction="->")
 
 
 @breach("core.deliver.consumer-id-unchanged")

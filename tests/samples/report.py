@@ -122,6 +122,7 @@ def suite():
     return Suite(
         [m.Register.model_validate(WATCH), m.Register.model_validate(CORE)],
         {one["id"]: m.Fragment.model_validate(one) for one in (FENCE, HANDSHAKE)},
+        {},
         {one.id: one for one in cases},
         "digest",
     )
@@ -186,13 +187,13 @@ def watch(*, good=True, message=HOSTILE, announced="t-1"):
     return trial_log.add(log.End, step="2.0.0", status=204).end()
 
 
-def header(target="some-broker@1.0", **more):
+def header(target="some-broker@1.0", version="Broker <b>1</b>", **more):
     return log.Header(
         suite="0.1.0",
         transcripts="digest",
         target=target,
         service_url="pulsar://127.0.0.1:6650",
-        server_version="Broker <b>1</b>",
+        server_version=version,
         capabilities={"admin": True, "config": False, "topic-list-filter": True, "topic-list-watch": True},
         started="2026-11-21T10:00:00+00:00",
         **more,
@@ -218,9 +219,9 @@ def bad_records():
     return [*records, *SKIPPED]
 
 
-def run(records, *, complete=True, stopped=None, footer=True, target="some-broker@1.0"):
+def run(records, *, complete=True, stopped=None, footer=True, **more):
     end = [log.Footer(complete=complete, stopped=stopped, seconds=12.5)] if footer else []
-    return read_log([header(target), *records, *end], "sample")
+    return read_log([header(**more), *records, *end], "sample")
 
 
 def baseline(*entries):

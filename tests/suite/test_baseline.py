@@ -1,6 +1,7 @@
 """Known failures: explained, unexplained, stale, expired."""
 
 from datetime import date
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +62,14 @@ def test_entries_for_cases_that_are_gone():
 
 def test_case_name_shows_the_cell():
     assert case_name(result(cell={"x": "a", "y": 2})) == "test/ping[x=a,y=2]"
+
+
+def test_a_baseline_is_chosen_by_the_name_of_another_target():
+    chosen = load_baseline("pulsar://127.0.0.1:6650", Path("apache-pulsar@4.2.4"))
+    assert chosen.target == "apache-pulsar@4.2.4"
+    assert chosen.entries
+    with pytest.raises(SourceProblem, match="apache-pulsar@0"):
+        load_baseline("x", Path("apache-pulsar@0.0.0"))
 
 
 def test_baseline_is_found_by_the_name_of_the_target(tmp_path):

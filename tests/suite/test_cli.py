@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from conformance import names
 from conformance.cli import app
+from conformance.judging.baseline import HOME as BASELINES
 from conformance.judging.results import judge_trial
 from conformance.report import terminal
 from conformance.running import recorder
@@ -83,6 +84,15 @@ def run(suite, monkeypatch):
         ),
         (["doctor", "pulsar://127.0.0.1:1", "--claim", "admin"], 2, "--claim: there is no capability 'admin'"),
         (["explore", "pulsar://127.0.0.1:1", "--claim", "admin"], 2, "--claim: there is no capability 'admin'"),
+        *(
+            ([command, "in-process", *option], 2, "in-process takes no allowed hosts, no listener")
+            for command in ("run", "explore", "doctor")
+            for option in (["--allow-host", "broker-2"], ["--listener", "external"])
+        ),
+        *(([command, "pulsar://127.0.0.1:1", "--admin-url", ""], 2, "the admin URL ''") for command in ("run", "explore", "doctor")),
+        (["run", "client:python", "--listener", "external"], 2, "options about addresses, tokens and claims are for brokers"),
+        (["run", "pulsar://127.0.0.1:1", "--failed-in", "nothing"], 2, "nothing can't be read"),
+        (["run", "pulsar://127.0.0.1:1", "--failed-in", "a", "--select", "b"], 2, "--failed-in selects the cases: leave out --select"),
         (["run", "pulsar://127.0.0.1:1", "--level", "must"], 2, "--level is one of MUST, SHOULD, MAY; not 'must'"),
         (["run", "pulsar://127.0.0.1:1"], 3, "is it running, and is the address right?"),
         (["show", "core/nothing"], 2, "there is no case core/nothing"),
@@ -132,6 +142,39 @@ def test_target_that_does_not_conform(run, tmp_path):
         result = run("run", url, "--select", "core/keepalive/ping-answered", "--slow", "0.1", "--report", tmp_path)
     assert result.exit_code == 1
     assert "not conformant" in result.output
+
+
+def test_what_failed_is_run_again_alone(run, tmp_path):
+    first, again, third = tmp_path / "first", tmp_path / "again", tmp_path / "third"
+    with Background(NoPong()) as url:
+        run("run", url, "--select", "core/keepalive/ping-answered", "--select", CASE, "--slow", "0.1", "--report", first)
+    with Background(Peer()) as url:  # answers a ping, and has no limit of messages
+        run("run", url, "--failed-in", first, "--report", again)
+        run("run", url, "--failed-in", again, "--report", third)
+        run("run", url, "--select", "core/keepalive/ping-answered", "--report", first)
+        nothing = run("run", url, "--failed-in", first, "--report", tmp_path / "fourth")
+    assert [{one["name"] for one in json.loads((folder / "results.json").read_text())["cases"]} for folder in (again, third)] == [
+        {"core/keepalive/ping-answered", CASE},
+        {CASE},
+    ]
+    assert (nothing.exit_code, "no case failed" in nothing.output, (tmp_path / "fourth").exists()) == (0, True, False)
+
+
+@pytest.mark.parametrize(
+    ("more", "options", "code", "words"),
+    [
+        ({"complete": False}, [], 2, "did not reach its end: run all cases again"),
+        ({"exit_code": 4, "stale": ["core/x: expired"]}, [], 2, "is stale: core/x: expired; correct it, and run all cases again"),
+        ({"exit_code": 5}, [], 5, "no case failed in"),
+        ({"exit_code": 0, "cases": [{"name": CASE, "verdict": "WARN", "clauses": {}}]}, [], 0, "no case failed in"),
+        ({"exit_code": 1, "cases": [{"name": CASE, "verdict": "WARN", "clauses": {}}]}, ["--strict"], 3, "no connection to"),
+    ],
+)
+def test_what_can_not_be_run_again_is_no_success(run, tmp_path, more, options, code, words):
+    results = {"target": "a", "server_version": "b", "profile": "default", "suite": "1", "transcripts": "x", "started": "", "sentence": ""}
+    (tmp_path / "results.json").write_text(json.dumps({**results, "complete": True, "clauses": [], "cases": [], **more}))
+    result = run("run", "pulsar://127.0.0.1:1", "--failed-in", tmp_path, "--report", tmp_path / "again", *options)
+    assert (result.exit_code, words in result.output) == (code, True), result.output
 
 
 def test_truncated_log_is_never_a_green_one(run, tmp_path):
@@ -393,9 +436,21 @@ def test_baseline_that_was_written_explains_the_run(run, tmp_path):
     assert "known failure" in again.output
 
 
-def test_baselines_of_the_suite_are_good(run):
+def test_baselines_are_checked_against_cases_and_recordings(run, tmp_path, monkeypatch):
+    """One of them; tests/suite/test_content.py looks at all."""
+    monkeypatch.setattr("conformance.commands.judging.HOME", tmp_path)
+    path = tmp_path / "apache-pulsar@2.10.5.yaml"
+    text = (BASELINES / path.name).read_text(encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
+    assert run("baseline", "check").exit_code == 0
+    added = [
+        f"- {{case: core/{name}, clause: core.ping.answered, verdict: FAIL, reason: none}}"
+        for name in ("no-such", "keepalive/ping-answered")
+    ]
+    path.write_text("\n".join([text.rstrip(), *added, ""]), encoding="utf-8")
     result = run("baseline", "check")
-    assert result.exit_code == 0, result.output
+    assert (result.exit_code, "there is no case core/no-such" in result.output) == (2, True)
+    assert "core/keepalive/ping-answered" in result.output
 
 
 @pytest.mark.parametrize("command", ["report", "matrix", "judge"])

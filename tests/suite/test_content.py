@@ -107,6 +107,12 @@ def test_negative_cases_name_a_control(suite):
     assert [case.id for case in suite.select([], role="broker") if is_negative(case) and case.control is None] == []
 
 
+@pytest.mark.parametrize("capability", ["direct", "without-credentials"])
+def test_a_case_is_not_left_out_only_because_its_control_is(suite, capability):
+    controlled = [case for case in suite.transcripts.values() if case.control is not None and capability not in case.requires]
+    assert [case.id for case in controlled if capability in suite.transcripts[case.control].requires] == []
+
+
 def test_no_control_is_its_own_or_in_a_circle(suite):
     for case in suite.transcripts.values():
         seen = [case.id]

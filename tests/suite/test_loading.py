@@ -137,23 +137,51 @@ def test_what_is_no_smaller_yaml(parser, text, expected):
     assert caught.value.problems[0].startswith(expected)
 
 
+FREE = {"admin", "broker", "client", "frame", "frames", "matrix", "payload", "vars", "with"}
+"""Keys of a transcript whose values have keys of their own, of which the schema knows nothing."""
+
+
+def shapes(value):
+    """Yield the keys of each object in a transcript that the schema describes."""
+    if isinstance(value, dict):
+        yield frozenset(value)
+        for key, inner in value.items():
+            if key not in FREE:
+                yield from shapes(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from shapes(inner)
+
+
+@pytest.fixture(scope="module")
+def typical():
+    """All files but most of the transcripts: of those, the first one with each combination of keys."""
+    chosen, seen = [], set()
+    for path in sorted(HOME.rglob("*.yaml")):
+        data = read_text(path.read_text(encoding="utf-8"), path.name).data
+        found = {*shapes(data)} if path.is_relative_to(HOME / "transcripts") else {path}
+        if not found <= seen:
+            seen |= found
+            chosen.append(path)
+    assert len(chosen) > 300
+    return chosen
+
+
 @pytest.mark.skipif(len(PARSERS) < 2, reason="PyYAML was built without libyaml")
-def test_both_parsers_read_every_file_alike(monkeypatch):
-    files = sorted(HOME.rglob("*.yaml"))
+def test_both_parsers_read_files_alike(monkeypatch, typical):
     read = []
     for parser in PARSERS:
         monkeypatch.setattr(source, "Loader", getattr(source, parser))
-        read.append([source.read_source(path) for path in files])
-    assert files
+        read.append([source.read_source(path) for path in typical])
     assert read[0] == read[1]
 
 
-def test_every_file_of_the_suite_fits_the_published_schema():
+def test_files_of_the_suite_fit_the_published_schema(typical):
     validators = {
         name: jsonschema.Draft202012Validator(kind.model_json_schema())
         for name, kind in {"clauses": m.Register, "lib": m.Fragment, "settings": m.Settings, "": m.Transcript}.items()
     }
-    for path in [*HOME.glob("clauses/*.yaml"), *HOME.glob("transcripts/**/*.yaml")]:
+    for path in (one for one in typical if one.relative_to(HOME).parts[0] in ("clauses", "transcripts")):
         kind = "clauses" if path.parent.name == "clauses" else path.relative_to(HOME / "transcripts").parts[0]
         validator = validators.get(kind, validators[""])
         assert [error.message for error in validator.iter_errors(read_text(path.read_text(), path.name).data)] == [], path.name

@@ -11,11 +11,15 @@ from typer.testing import CliRunner
 
 from conformance.cli import app
 from conformance.engine import log
-from conformance.engine.verdict import Verdict
-from conformance.judging.results import judge_log, read_log
+from conformance.engine.diagnosis import Diagnosis
+from conformance.engine.verdict import Outcome, TrialLog, Verdict
+from conformance.judging.results import RunLog, judge_log, read_log
+from conformance.running import conversation, runner
+from conformance.running.loss import which_broker
 from conformance.running.runner import Options, Silent, run_suite
 from conformance.suite import load_suite
 from conformance.targets import AttachedTarget, Endpoint, TargetError
+from conformance.targets.admin import AdminUnreachable
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.wire import command_name
 from tests.fakes.peers import PLAIN, PONG, Peer, running
@@ -83,7 +87,12 @@ def test_an_admin_url_of_another_web_server_is_noticed_before_the_run(add, site,
             None,
             "refuses GET /admin/v2/namespaces/public with 401, 'who?' (give the token of an administrator with --token-file",
         ),
-        (403, b"", SecretStr("x"), "refuses GET /admin/v2/namespaces/public with 403 (has the token expired"),
+        (
+            403,
+            b"",
+            SecretStr("x"),
+            "refuses GET /admin/v2/namespaces/public with 403 (its role has to be a superuser, or an administrator of the tenant public; or has the token expired",
+        ),
         (502, b"<h1>Bad Gateway</h1>nginx", None, "with 502, 'Bad Gateway nginx' (is the broker up, and no proxy in between?"),
     ],
 )
@@ -159,6 +168,13 @@ def test_what_was_in_flight_when_the_broker_went_away_does_not_count(add, ping):
     assert len({one.key for one in records if isinstance(one, log.TrialStarted)}) == 3
 
 
+def test_of_a_cluster_the_broker_that_went_away_is_named():
+    given = Endpoint(name="e", service_url="pulsar://127.0.0.1:6650")
+    assert which_broker(given, given) == "the broker"
+    assert "pulsar://127.0.0.1:6651" in which_broker(replace(given, service_url="pulsar://127.0.0.1:6651"), given)
+    assert "pulsar://inside:6650" in which_broker(replace(given, proxy_to="inside:6650"), given)
+
+
 def test_a_log_of_a_broker_that_went_away_is_judged_again_in_the_same_way(add, ping):
     home = add(ping.replace("within: 20", "within: 10"))
     suite = load_suite(home)
@@ -202,3 +218,91 @@ def test_two_runs_with_one_seed_do_not_collide(add):
     assert [[one.verdict for one in judge_log(suite, run).results] for run, _ in done] == [[Verdict.PASS] * 4] * 2
     names = [name for run, _ in done for one in run.trial_logs.values() for name in one.begin.fresh.values()]
     assert len(set(names)) == len(names) == 8
+
+
+class _ClosesAtPing(Peer):
+    """Closes a connection at PING; before that, time passes in which nobody else could run."""
+
+    def __init__(self, passes):
+        self.passes = passes
+
+    async def answer(self, frame, writer):
+        if command_name(frame.command) != "ping":
+            await super().answer(frame, writer)
+            return
+        self.passes()
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(60.0, Verdict.INCONCLUSIVE), (0.0, Verdict.FAIL)])
+def test_a_suite_that_slept_does_not_accuse_a_broker_that_closed(add, monkeypatch, seconds, verdict):
+    ahead = [0.0]
+    real = conversation.loop_time
+    monkeypatch.setattr(conversation, "loop_time", lambda: real() + ahead[0])
+
+    def passes():
+        ahead[0] += seconds
+
+    results, records, stopped = judged(add(), _ClosesAtPing(passes))
+    assert stopped is None
+    assert [one.verdict for one in results] == [verdict]
+    assert any(isinstance(one, log.Lag) and one.seconds > 50 for one in records) == (verdict == Verdict.INCONCLUSIVE)
+
+
+@pytest.mark.parametrize(("times", "verdicts"), [(1, [Verdict.PASS] * 4), (99, [])])
+def test_an_admin_interface_that_does_not_answer_once_is_asked_again(add, monkeypatch, times, verdicts):
+    suite = load_suite(add(OWN_NAMESPACE, "test/own"))
+    create, failed = runner.create_namespaces, []
+
+    async def busy(admin, names, made, bundles):
+        if len(failed) < times:
+            failed.append(names)
+            raise AdminUnreachable("PUT: no answer in 30 s")
+        return await create(admin, names, made, bundles)
+
+    monkeypatch.setattr(runner, "create_namespaces", busy)
+
+    async def go():
+        async with EmbeddedBroker() as broker:
+            target = AttachedTarget(Endpoint(name="attached", service_url=broker.service_url, admin_url=broker.admin_url))
+            return await run_suite(suite, target, Options(select=["test/own"], seed=5, jobs=1), lambda _: None, Silent())
+
+    run, stopped = asyncio.run(go())
+    assert [one.verdict for one in judge_log(suite, run).results] == verdicts
+    assert (stopped or "").startswith("" if verdicts else "the admin interface went away at 0.0 s during test/own")
+
+
+@pytest.mark.parametrize(
+    ("complete", "keys", "verdict"),
+    [
+        (False, ["test/ping#0"], Verdict.INCONCLUSIVE),
+        (False, ["test/ping#0", "test/ping#0~1"], Verdict.FAIL),
+        (True, ["test/ping#0"], Verdict.FAIL),
+    ],
+)
+def test_what_did_not_come_in_time_counts_if_it_was_asked_again(add, complete, keys, verdict):
+    nothing = Diagnosis("late", "nothing came", missing="pong")
+    suite = load_suite(add())
+    broken = dict.fromkeys(suite.transcripts["test/ping"].clauses, Verdict.FAIL)
+    outcomes = {key: Outcome(key, Verdict.FAIL, broken, nothing) for key in keys}
+    trial_logs = {key: TrialLog(log.TrialStarted(key=key, case="test/ping", actions="")) for key in keys}
+    header = log.Header(suite="", transcripts="", target="t", started="")
+    judged_again = judge_log(suite, RunLog(header, trial_logs, footer=log.Footer(complete=complete), outcomes=outcomes))
+    (result,) = judged_again.results
+    assert result.verdict == verdict
+    assert {one.verdict for one in judged_again.outcomes.values()} == {verdict}
+    assert ("before this was asked again" in result.summary) == (verdict == Verdict.INCONCLUSIVE)
+
+
+def test_what_never_comes_counts_in_other_cases_too(add, ping):
+    add()
+    suite = load_suite(add(ping.replace("id: test/ping", "id: test/b"), "test/b"))
+    nothing = Diagnosis("late", "nothing came", missing="pong")
+    trial_logs, outcomes = {}, {}
+    for key in ("test/b#0", "test/ping#0", "test/ping#0~1"):
+        case = key.partition("#")[0]
+        trial_logs[key] = TrialLog(log.TrialStarted(key=key, case=case, actions=""))
+        outcomes[key] = Outcome(key, Verdict.FAIL, dict.fromkeys(suite.transcripts[case].clauses, Verdict.FAIL), nothing)
+    header = log.Header(suite="", transcripts="", target="t", started="")
+    results = judge_log(suite, RunLog(header, trial_logs, footer=log.Footer(complete=False), outcomes=outcomes)).results
+    assert [one.verdict for one in results] == [Verdict.FAIL, Verdict.FAIL]

@@ -6,10 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from conformance.engine.verdict import Verdict
+from conformance.judging.results import judge_log
 from conformance.running import owners as module
-from conformance.running.owners import Owners, behind, look_up, owners
+from conformance.running.in_process import run_in_process
+from conformance.running.owners import OWNER_NAMED, Owners, behind, look_up, owners
 from conformance.running.probe import probe
+from conformance.suite import load_suite
 from conformance.targets import AdminResult, Endpoint, TargetError
+from refimpl.broker.members import Members
 from refimpl.wire import command, command_name, encode_frame
 from tests.fakes.peers import Peer, running
 
@@ -62,6 +67,13 @@ class NoCluster:
 
     async def call(self, op, args=None):
         return AdminResult(200, ["one:8080"], "")
+
+
+class ToldToNobody:
+    """An admin interface that names the brokers to superusers only."""
+
+    async def call(self, op, args=None):
+        return AdminResult(401, {"reason": "needs to be a super user"}, "needs to be a super user")
 
 
 def with_two(work):
@@ -181,11 +193,36 @@ def test_a_loop_ends():
     async def work(first, second, endpoint):
         first.answers["t/n"] = [{"response": REDIRECT, "brokerServiceUrl": second.url}]
         second.answers["t/n"] = [{"response": REDIRECT, "brokerServiceUrl": first.url}]
-        with pytest.raises(TargetError, match="redirected more than 8 times"):
+        with pytest.raises(TargetError, match="redirected more than 8 times") as error:
             await look_up(endpoint, "t/n")
-        return len(first.asked) + len(second.asked)
+        return len(first.asked) + len(second.asked), error.value.clause
 
-    assert with_two(work) == 8
+    assert with_two(work) == (8, "core.cluster.owner-named")
+
+
+def test_a_redirect_to_the_broker_that_was_asked_ends_at_once():
+    async def work(first, _, endpoint):
+        first.answers["t/n"] = [{"response": REDIRECT, "brokerServiceUrl": first.url}]
+        with pytest.raises(TargetError, match="redirects a look-up to itself") as error:
+            await look_up(endpoint, "t/n")
+        return len(first.asked), error.value.clause
+
+    assert with_two(work) == (1, "core.cluster.owner-named")
+
+
+def test_a_cluster_that_sends_look_ups_in_circles_fails_the_clause_about_them_and_no_other(monkeypatch):
+    suite = load_suite()
+    rightly = Members.look_up
+
+    def asked_again(self, asked, *where, authoritative):
+        return rightly(self, asked, *where, authoritative=authoritative)._replace(authoritative=False)
+
+    monkeypatch.setattr(Members, "look_up", asked_again)
+    run = run_in_process(suite, ["core/cluster/look-up", "core/cluster/lists", "pip145/list/mode-unknown"], "default", 2)
+    results = {one.case: one for one in judge_log(suite, run).results}
+    assert {case: one.verdict for case, one in results.items() if one.clauses.get(OWNER_NAMED)} == {"core/cluster/look-up": Verdict.FAIL}
+    assert {one.verdict for case, one in results.items() if case != "core/cluster/look-up"} <= {Verdict.UNTESTABLE, Verdict.PASS}
+    assert results["core/cluster/lists"].summary == f"a look-up is redirected more than 8 times: {OWNER_NAMED}"
 
 
 @pytest.mark.parametrize(
@@ -238,3 +275,12 @@ def test_only_named_hosts_are_allowed(url, allowed):
     endpoint = Endpoint(name="c", service_url="pulsar://broker-1", admin_url="http://admin", allow_hosts=("broker-2",))
     assert endpoint.allows(url) is allowed
     assert Endpoint(name="c", service_url="pulsar://127.0.0.1:1").allows("http://localhost:2")
+
+
+def test_look_ups_are_followed_where_the_user_is_not_told_how_many_brokers_there_are():
+    async def work(one, two, endpoint):
+        one.answers["public/b"] = [{"response": REDIRECT, "brokerServiceUrl": two.url}]
+        found = await owners(endpoint, ToldToNobody())
+        return [(await found.of([name])).service_url for name in ("public/a", "public/b")] == [one.url, two.url]
+
+    assert with_two(work)

@@ -60,3 +60,14 @@ def test_the_reference_answers_the_recorded_actions_as_the_real_brokers_did(suit
     unlike, unused = likeness.unlisted(found, differences)
     assert unlike == []
     assert unused == []
+
+
+def test_of_a_conversation_that_was_tried_again_only_what_counts_is_compared(suite: Suite) -> None:
+    recorded = load_target("apache-pulsar@4.2.4")
+    assert recorded is not None
+    key = "core/handshake/connected#0"
+    whole = recorded.trial_logs[key]
+    cut = replace(whole, events=whole.events[:3])
+    answered = replace(recorded, trial_logs={key: whole})
+    assert [one.key for one in likeness.compare(replace(recorded, trial_logs={key: cut}), answered, ())] == [key]
+    assert list(likeness.compare(replace(recorded, trial_logs={key: cut, f"{key}~1": whole}), answered, ())) == []

@@ -187,6 +187,23 @@ def test_token_is_sent_and_never_logged(add, ping):
     assert b"********".hex() in text
 
 
+def test_token_is_sent_with_a_connect_that_has_others_around_it(add, ping):
+    secret = Endpoint(name="peer", service_url="pulsar://x", token=SecretStr("open-sesame"))
+    together = "  - open: d\n  - one_write: [{ping: {}}, {connect: {client_version: x}}, {ping: {}}]\n    at: d\n"
+    answers = "  - broker: {pong: {}}\n    at: d\n  - broker: {connected: {}}\n    at: d\n  - broker: {pong: {}}\n    at: d\n"
+    results, records, _ = judged(add(ping.replace("end: none", f"{together}{answers}end: none")), WantsToken(), endpoint=secret)
+    assert (results[0].verdict, results[0].summary) == (Verdict.PASS, "")
+    assert b"open-sesame".hex() not in "\n".join(map(log.dump, records))
+
+
+@pytest.mark.parametrize(("token", "verdict"), [(None, Verdict.PASS), ("open-sesame", Verdict.NOT_APPLICABLE)])
+def test_what_credentials_would_change_is_left_out_with_a_token(add, ping, token, verdict):
+    endpoint = Endpoint(name="peer", service_url="pulsar://x", token=SecretStr(token) if token else None)
+    only_without = ping.replace("steps:", "requires: [without-credentials]\nsteps:", 1)
+    results, _, _ = judged(add(only_without), WantsToken() if token else Peer(), endpoint=endpoint)
+    assert results[0].verdict == verdict
+
+
 def test_target_that_wants_a_token(add):
     with pytest.raises(TargetError, match=r"refused CONNECT: Failed to authenticate \(give a token with --token-file\)"):
         judged(add(), WantsToken())

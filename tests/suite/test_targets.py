@@ -39,7 +39,7 @@ def test_the_reference_conforms_over_sockets(suite):
 
 def test_cases_in_virtual_time_are_part_of_the_run(suite):
     """They run in another process, on a broker of their own; the log shows all in one."""
-    chosen = ["core/handshake/*", "core/keepalive/default-interval", "core/admin/partitioned", "core/keepalive/interval"]
+    chosen = ["core/handshake/*", "core/lookup/short-name", "core/keepalive/*interval", "core/admin/partitioned"]
     report, records = judged(suite, "reference", select=chosen)
     assert {one.case for one in report.results} == {case.id for case in suite.select(chosen)}
     assert {one.verdict for one in report.results} == {"PASS"}

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from conformance.files import cache_folder
 from conformance.java import Java, JavaError, find_java, find_maven
 from conformance.targets import RELEASES, ApachePulsar, TargetError
-from conformance.targets.jars import cache_folder, jars
+from conformance.targets.jars import jars
 from conformance.targets.properties import properties_text
 
 RELEASE = RELEASES["4.2.4"]

@@ -9,9 +9,11 @@ from conformance.site.variants import unknown_sources, variants_page
 from conformance.suite import load_suite
 from conformance.variants import __main__ as command
 from conformance.variants import run, variant
-from conformance.variants.model import Variant
+from conformance.variants.model import Variant, together
 
 VARIANTS = run.load_variants()
+GROUPS = run.in_groups(VARIANTS, 4)
+"""Up to four freedoms at once: whoever uses all of them is right, and one run takes the place of four."""
 
 
 @pytest.fixture(scope="module", name="suite")
@@ -21,18 +23,42 @@ def whole_suite():
 
 @pytest.fixture(scope="module", name="trials")
 def all_trials() -> dict[str, run.Trial]:
-    return {one.variant: one for one in run.try_all(VARIANTS)}
+    return {one.variant: one for one in run.try_all(GROUPS)}
 
 
 @pytest.mark.variants
-@pytest.mark.parametrize("name", VARIANTS)
-def test_no_case_accuses_a_legal_variant(name, trials):
-    trial = trials[name]
+@pytest.mark.parametrize("group", GROUPS)
+def test_no_case_accuses_legal_variants(group, trials):
+    trial = trials[group]
     assert [f"{one.verdict} {one.case} {one.cell}: {one.summary}" for one in trial.accusations] == [], (
-        f"python -m conformance.variants {name}"
+        f"alone: python -m conformance.variants {group.replace(' + ', ' ')}"
     )
     silent = sum(number for verdict, number in trial.counts.items() if verdict in ("INCONCLUSIVE", "UNTESTABLE"))
     assert trial.counts["PASS"] > 10 * silent
+
+
+def test_each_variant_is_in_one_group_and_a_group_has_what_its_members_are_free_to_do():
+    assert sorted(name for group in GROUPS for name in group.split(" + ")) == sorted(VARIANTS)
+    assert max(len(group.split(" + ")) for group in GROUPS) == 4
+    assert all(len({VARIANTS[name].cases for name in group.split(" + ")}) == 1 for group in GROUPS)
+    assert "sends_every_byte_alone" in GROUPS
+    applied = []
+    one, other = (
+        Variant(name, f"{name}.", (name,), frozenset({name}), cases, late, applied.append)
+        for name, cases, late in (("a", ("core/*",), False), ("b", (), True))
+    )
+    both = together([one, other])
+    assert (both.name, both.freedom, both.left_free_by, both.not_kept, both.cases, both.late) == (
+        "a + b",
+        "a. b.",
+        ("a", "b"),
+        {"a", "b"},
+        (),
+        True,
+    )
+    assert together([one, one]).cases == ("core/*",)
+    with both.applied():
+        assert len(applied) == 2
 
 
 def test_each_variant_says_which_clause_or_entry_leaves_it_free():

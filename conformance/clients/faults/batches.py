@@ -232,3 +232,24 @@ def forgets_the_delay_of_a_batch_behind_another_set(add, batcher, *arguments, **
     if sent and len(batcher):
         batcher._deadline = None
     return sent
+
+
+@in_place_of(UniformBatcher.add, clause="pip191.trigger.delay")
+def waits_for_the_last_message(add, batcher, item, properties, size, now, **options):
+    """The delay begins anew with each message of a batch."""
+    sent = add(batcher, item, properties, size, now, **options)
+    if len(batcher):
+        batcher._deadline = now + batcher._delay
+    return sent
+
+
+@in_place_of(UniformBatcher.split, clause="pip191.trigger.octets")
+def loses_half_of_a_large_batch(split, batcher, batch):
+    """Of a batch that is too large only the first half is sent."""
+    return split(batcher, batch)[:1]
+
+
+@in_place_of(UniformBatcher.split, clause="pip191.header.extracted-set")
+def writes_no_header_for_half_a_batch(split, batcher, batch):
+    """The halves of a batch that is too large have no properties in their headers."""
+    return [Batch(half.items, (), half.reason) for half in split(batcher, batch)]

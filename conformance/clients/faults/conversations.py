@@ -4,6 +4,8 @@ import refimpl.client.entry
 import refimpl.wire
 from conformance.clients.faults.model import in_place_of, instead_of, on_outgoing
 from refimpl.client.connection import Connection
+from refimpl.client.consumer import Consumer
+from refimpl.client.producer import Producer
 from refimpl.wire.pulsar_api_pb2 import (
     CommandAck,
     CommandCloseProducer,
@@ -68,6 +70,40 @@ def announces_one_message_too_many(connection, send):
 def gives_all_messages_one_sequence_id(connection, send):
     """Each SEND has the sequence_id 0."""
     send.sequence_id = 0
+
+
+@in_place_of(Producer._register, clause="core.client.sequence-grows")
+async def begins_to_count_anew(register, producer, connection):
+    """A producer that attaches again begins with the sequence_id 0."""
+    again = producer._was_attached
+    await register(producer, connection)
+    if again:
+        producer.last_sequence_id = -1
+
+
+@in_place_of(Producer._register, clause="core.client.sequence-grows")
+async def counts_one_back(register, producer, connection):
+    """A producer that attaches again gives its last sequence_id to the next message, too."""
+    again = producer._was_attached
+    await register(producer, connection)
+    if again:
+        producer.last_sequence_id -= 1
+
+
+@in_place_of(Consumer._unpack, clause="core.client.permits-bounded")
+def returns_permits_of_rejected_messages_twice(unpack, consumer, frame):
+    """The permits of messages that the client rejects itself are granted twice."""
+    before = len(consumer._inbox)
+    unpack(consumer, frame)
+    if len(consumer._inbox) == before:
+        consumer._return(1)
+
+
+@on_outgoing(CommandFlow, clause="core.client.permits-bounded")
+def rounds_permits_up(connection, flow):
+    """FLOW grants one permit more than there is room."""
+    flow.messagePermits += 1 if getattr(connection, "has_granted", False) else 0
+    connection.has_granted = True
 
 
 @on_outgoing(CommandAck, clause="core.client.acks-delivered")

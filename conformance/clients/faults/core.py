@@ -1,17 +1,20 @@
 """Clients with a fault in the core protocol: connections, requests, producers, consumers."""
 
+from dataclasses import replace
+
 from conformance.clients.faults.model import fault, in_place_of, on_incoming, on_outgoing
 from refimpl.client.attached import Attached
 from refimpl.client.batch_acks import BatchAcks
 from refimpl.client.connection import Connection
 from refimpl.client.consumer import Consumer
-from refimpl.client.errors import Closed, ProtocolError, TimedOut
+from refimpl.client.errors import ClientError, Closed, ProtocolError, TimedOut
 from refimpl.client.pool import Pool
 from refimpl.client.producer import Producer
 from refimpl.client.requests import RequestTable
 from refimpl.wire import checksum_matches
 from refimpl.wire.commands import sub_message
 from refimpl.wire.pulsar_api_pb2 import (
+    CommandAck,
     CommandCloseConsumer,
     CommandCloseProducer,
     CommandConnected,
@@ -19,7 +22,11 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandLookupTopic,
     CommandPing,
     CommandProducer,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandSeek,
     CommandSendReceipt,
+    CommandSubscribe,
+    CommandUnsubscribe,
 )
 
 
@@ -136,6 +143,123 @@ def needs_feature_flags(connection, connected):
     return True
 
 
+@in_place_of(Consumer._register, clause="core.client.reattaches-after-loss")
+async def closes_the_consumer_that_came_back(register, consumer, connection):
+    """The lost consumer is closed when the new one is there, and both have one id."""
+    again = consumer._was_attached
+    await register(consumer, connection)
+    if again:
+        connection.send(CommandCloseConsumer(consumer_id=consumer.number, request_id=1_000_000))
+
+
+@in_place_of(Consumer._on_attached, clause="core.client.reattaches-after-loss")
+def grants_no_permits_again(attached, consumer, connection):
+    """A consumer that attaches again sends no FLOW."""
+    if getattr(consumer, "was_granted", False):
+        consumer._permits.granted = consumer.options.queue_size
+        consumer.connection = connection
+    else:
+        consumer.was_granted = True
+        attached(consumer, connection)
+
+
+@in_place_of(Consumer._register, clause="core.client.attaches-alike")
+async def attaches_at_the_other_end(register, consumer, connection):
+    """A consumer that attaches again names the other initial position."""
+    if consumer._was_attached:
+        other = CommandSubscribe.Earliest if consumer.options.initial_position == CommandSubscribe.Latest else CommandSubscribe.Latest
+        consumer.options = replace(consumer.options, initial_position=other)
+    await register(consumer, connection)
+
+
+@in_place_of(Consumer._register, clause="core.client.attaches-alike")
+async def attaches_under_another_name(register, consumer, connection):
+    """A consumer that attaches again has a new name."""
+    if consumer._was_attached:
+        consumer.name += "-again"
+    await register(consumer, connection)
+
+
+@on_outgoing(CommandSubscribe, clause="core.client.attaches-alike")
+def attaches_again_as_its_only_consumer(connection, request):
+    """A consumer that attaches again is an exclusive one."""
+    if request.consumer_epoch or request.consumer_id in (known := connection.__dict__.setdefault("was_known", set())):
+        request.subType = CommandSubscribe.Exclusive
+    known.add(request.consumer_id)
+
+
+@on_incoming(CommandCloseConsumer, clause="core.client.ids-meant")
+def reattaches_the_first_consumer_only(connection, close):
+    """CLOSE_CONSUMER counts for the consumer with the id 0 alone."""
+    return close.consumer_id == 0
+
+
+@on_incoming(CommandCloseProducer, clause="core.client.reattaches-after-close")
+def reattaches_the_first_producer_only(connection, close):
+    """CLOSE_PRODUCER counts for the producer with the lowest id alone."""
+    return close.producer_id == min(number for kind, number in connection._peers if kind == "producer_id")
+
+
+@on_incoming(CommandCloseConsumer, clause="core.client.ids-meant")
+def reattaches_all_consumers(connection, close):
+    """CLOSE_CONSUMER counts for all consumers of the connection."""
+    for (kind, number), consumer in list(connection._peers.items()):
+        if kind == "consumer_id" and number != close.consumer_id:
+            consumer._closed_by_broker()
+    return True
+
+
+@on_outgoing(CommandAck, clause="core.client.ids-meant")
+def acknowledges_for_the_first_consumer(connection, ack):
+    """ACK names the consumer 0, whoever acknowledges."""
+    ack.consumer_id = 0
+
+
+@on_outgoing(CommandRedeliverUnacknowledgedMessages, clause="core.client.ids-meant")
+def gives_back_for_the_first_consumer(connection, redeliver):
+    """What is given back is asked for by the consumer 0."""
+    redeliver.consumer_id = 0
+
+
+@on_outgoing(CommandSeek, clause="core.client.ids-meant")
+def seeks_with_the_first_consumer(connection, seek):
+    """SEEK moves the consumer 0, whoever seeks."""
+    seek.consumer_id = 0
+
+
+@on_outgoing(CommandUnsubscribe, clause="core.client.ids-meant")
+def unsubscribes_the_first_consumer(connection, unsubscribe):
+    """UNSUBSCRIBE names the consumer 0, whoever unsubscribes."""
+    unsubscribe.consumer_id = 0
+
+
+@on_outgoing(CommandCloseConsumer, clause="core.client.ids-meant")
+def closes_the_first_consumer(connection, close):
+    """CLOSE_CONSUMER names the consumer 0, whoever is closed."""
+    close.consumer_id = 0
+
+
+@on_outgoing(CommandCloseProducer, clause="core.client.ids-meant")
+def closes_the_first_producer(connection, close):
+    """CLOSE_PRODUCER names the producer 0, whoever is closed."""
+    close.producer_id = 0
+
+
+@in_place_of(Producer._confirmed, clause="core.client.receipt-confirms")
+def confirms_all_that_waits(confirmed, producer, receipt):
+    """A receipt confirms everything that has none yet."""
+    for number in list(producer._unconfirmed):
+        confirmed(producer, CommandSendReceipt(producer_id=receipt.producer_id, sequence_id=number, message_id=receipt.message_id))
+
+
+@in_place_of(Producer._confirmed, clause="core.client.receipt-confirms")
+def confirms_the_oldest(confirmed, producer, receipt):
+    """A receipt confirms the oldest message that has none yet, whatever its sequence_id says."""
+    if producer._unconfirmed:
+        receipt.sequence_id = min(producer._unconfirmed)
+    confirmed(producer, receipt)
+
+
 @in_place_of(Producer._confirmed, clause="core.client.highest-sequence-optional")
 def confirms_up_to_the_highest_sequence_id(confirmed, producer, receipt):
     """A receipt confirms what its highest_sequence_id says, even of a single message."""
@@ -239,3 +363,12 @@ def waits_for_a_silent_broker(keep_alive, connection):
 async def asks_again_at_once(wait, attached, seconds):
     """What is refused is asked for again without a pause."""
     await wait(attached, 0)
+
+
+@in_place_of(Consumer._register, Producer._register, clause="core.client.unanswered-closed")
+async def leaves_behind_what_was_not_answered(register, one, connection):
+    """A consumer or producer whose creation is not answered in time is not closed at the broker."""
+    try:
+        await register(one, connection)
+    except TimedOut as error:
+        raise ClientError(str(error)) from None

@@ -280,3 +280,8 @@ def leaves_a_watcher_that_is_not_confirmed(close, watch):
         watch.asked = None
         watch.registration = Registration.NONE
     close(watch)
+
+
+@in_place_of(PatternConsumer._attach_missing, clause="pip145.client.attaches-again")
+def gives_topics_up(attach, consumer):
+    """A topic that can't be attached the first time is never tried again."""

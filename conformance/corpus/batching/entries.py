@@ -108,6 +108,7 @@ def digested(found: DataFrame) -> DataFrame:
         sql.octet_length(own["payload"]).alias("payload_size"),
         sql.xxhash64(own["payload"]).alias("content"),
         sql.xxhash64(own["properties"]).alias("properties"),
+        own["others"].alias("others"),
     )
     return rows.select(*PRODUCER, own["sequence_id"].alias("sequence_id"), contents.alias("found"))
 

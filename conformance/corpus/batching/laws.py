@@ -50,6 +50,12 @@ OF_MESSAGES: tuple[Law, ...] = (
     Law("properties", "It has the properties that were sent, in their order.", _BOTH, f"{_BOTH} AND plan.properties != found.properties"),
     Law("event-time", "It has the event time that was sent.", _BOTH, f"{_BOTH} AND NOT plan.event_time <=> found.event_time"),
     Law(
+        "nothing-else",
+        "The headers have no field that was not sent, such as an ordering key.",
+        _BOTH,
+        f"{_BOTH} AND found.others IS NOT NULL",
+    ),
+    Law(
         "sums",
         "An entry can be opened: its checksum is right, and its body has the size that the header says.",
         "found IS NOT NULL AND (found.problem IS NOT NULL OR found.position = 0)",
@@ -243,7 +249,7 @@ def _examples(messages: DataFrame, rows: DataFrame, law: Law, setting: Setting) 
             "sequence_id",
             *(f"{side}.{name} AS {side}_{name}" for side in ("plan", "found") for name in ("batch", "position")),
         )
-        broken = breaking(messages, law).sort(*PRODUCER, "sequence_id").selectExpr(*columns, "found.problem", "times")
+        broken = breaking(messages, law).sort(*PRODUCER, "sequence_id").selectExpr(*columns, "found.problem", "found.others", "times")
     else:
         columns = (*PRODUCER, "batch", "first", "last", "messages", "size", "header", "reason", "found.reason AS reference_reason")
         broken = breaking(rows, law).sort("messages", *PRODUCER, "batch").selectExpr(*columns)

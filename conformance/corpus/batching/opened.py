@@ -34,9 +34,18 @@ MESSAGE = pa.struct(
         ("properties", _PAIRS),
         ("event_time", pa.int64()),
         ("payload", pa.binary()),
+        ("others", pa.string()),
     ]
 )
-"""A message of an entry; `after` is the message before it of the same producer (and, in batches by key, of the same key), -1: none."""
+"""A message of an entry; `after` is the message before it of the same producer (and, in batches by key, of the same key), -1: none;
+`others` names fields of its headers that nothing is compared with (null: there are none)."""
+_COMPARED = frozenset({"properties", "partition_key", "event_time", "payload_size", "sequence_id"})
+"""Fields of a message in a batch that are compared with what was sent."""
+_OF_ANY = frozenset({"producer_name", "sequence_id", "publish_time", "properties", "partition_key", "compression", "uncompressed_size"})
+_OF_BATCH = _OF_ANY | {"num_messages_in_batch", "highest_sequence_id"}
+_OF_SINGLE = _OF_ANY | {"event_time"}
+_OF_CHUNK = frozenset({"uuid", "num_chunks_from_msg", "total_chunk_msg_size", "chunk_id"})
+"""Fields of the header of an entry that are: of any, of a batch, of a single message, and of one in chunks besides."""
 OPENED = pa.schema(
     [
         ("topic", pa.string()),
@@ -70,7 +79,7 @@ OPENED_DDL = (
     "name STRING, time LONG, first LONG, last LONG, count INT, header_key STRING, "
     f"header {_PAIRS_DDL}, compression INT, before_body LONG, body LONG, said LONG, wire LONG, problem STRING, "
     f"messages ARRAY<STRUCT<sequence_id: LONG, position: INT, after: LONG, key: STRING, properties: {_PAIRS_DDL}, "
-    "event_time: LONG, payload: BINARY>>"
+    "event_time: LONG, payload: BINARY, others: STRING>>"
 )
 
 
@@ -168,6 +177,8 @@ class _Opener:
     waiting: list[dict[str, Any]] = field(default_factory=list)
     uuid: str = ""
     """Of the last chunk."""
+    header: MessageMetadata | None = None
+    """Of the first chunk that waits, without its number."""
     body: bytes = b""
 
     def add(self, entry: dict[str, Any], rows: _Rows) -> None:
@@ -184,6 +195,7 @@ class _Opener:
                     raise Unreadable(f"chunk {metadata.chunk_id} of {count} comes after {len(self.waiting)} chunks")
                 if (metadata.uuid == self.uuid) is not bool(self.waiting):
                     raise Unreadable(f"chunk {metadata.chunk_id} has the uuid of another message")
+                self._same_header(metadata)
                 self.uuid = metadata.uuid
                 self.waiting.append(entry)
                 self.body += body
@@ -201,6 +213,16 @@ class _Opener:
         self.waiting, self.body = [], b""
         self._found(entries, metadata, (len(entry["data"]) - len(body), len(whole)), messages, rows)
 
+    def _same_header(self, metadata: MessageMetadata) -> None:
+        """Compare the header of a chunk with that of the first: they differ in the number of the chunk only."""
+        header = MessageMetadata()
+        header.CopyFrom(metadata)
+        header.ClearField("chunk_id")
+        if not self.waiting:
+            self.header = header
+        elif header != self.header:
+            raise Unreadable(f"the header of chunk {metadata.chunk_id} says something else than that of chunk 0")
+
     def end(self, rows: _Rows) -> None:
         if self.waiting:
             self._fail(self.waiting[-1], rows, "chunks are missing")
@@ -216,15 +238,17 @@ class _Opener:
         self, entries: list[dict[str, Any]], metadata: MessageMetadata, sizes: tuple[int, int], messages: list[Any], rows: _Rows
     ) -> None:
         entry = entries[0]
+        is_batch = metadata.HasField("num_messages_in_batch")
+        of_entry = _others(metadata, (_OF_BATCH if is_batch else _OF_SINGLE) | (_OF_CHUNK if len(entries) > 1 else frozenset()))
         for position, (own, payload) in enumerate(messages):
             key = own.partition_key if own.HasField("partition_key") else None
             line = key if self.by_key else None
             number = own.sequence_id
             time = own.event_time if own.HasField("event_time") else None
-            rows.messages.append((number, position, self.before.get(line, -1), key, time, payload))
+            others = (_others(own, _COMPARED) if is_batch else []) + (of_entry if position == 0 else [])
+            rows.messages.append((number, position, self.before.get(line, -1), key, time, payload, ", ".join(others) or None))
             rows.properties.add(own.properties)
             self.before[line] = number
-        is_batch = metadata.HasField("num_messages_in_batch")
         rows.counts.append(len(messages))
         rows.headers.add(metadata.properties)
         rows.batches.append(
@@ -237,6 +261,11 @@ class _Opener:
                 *(metadata.compression, *sizes, metadata.uncompressed_size, sum(len(one["data"]) for one in entries), None),
             )
         )
+
+
+def _others(header: MessageMetadata | SingleMessageMetadata, compared: frozenset[str]) -> list[str]:
+    """Return the names of fields of a header that are not among these."""
+    return [one.name for one, _ in header.ListFields() if one.name not in compared]
 
 
 def read_entry(data: bytes) -> tuple[MessageMetadata, bytes]:

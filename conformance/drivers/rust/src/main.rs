@@ -269,17 +269,20 @@ async fn new_consumer(client: &Client, request: &Value) -> Result<Consumer<Vec<u
 async fn consume(name: String, client: Client, mut consumer: Consumer<Vec<u8>, TokioExecutor>, mut asked: mpsc::UnboundedReceiver<Asked>) {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let mut received: HashMap<String, Message<Vec<u8>>> = HashMap::new();
+    let mut is_finished = false;
     loop {
         tokio::select! {
             one = asked.recv() => {
                 let Some((request, answer)) = one else { return };
-                let is_over = matches!(text(&request, "do", ""), "close" | "unsubscribe");
-                let _ = answer.send(carry_out(&client, &mut consumer, &received, &request).await);
+                let outcome = carry_out(&client, &mut consumer, &received, &request).await;
+                // a consumer whose unsubscribing is refused goes on
+                let is_over = outcome.is_ok() && matches!(text(&request, "do", ""), "close" | "unsubscribe");
+                let _ = answer.send(outcome);
                 if is_over {
                     return;
                 }
             }
-            next = consumer.try_next() => match next {
+            next = consumer.try_next(), if !is_finished => match next {
                 Ok(Some(message)) => {
                     let number = (COUNT.fetch_add(1, Ordering::Relaxed) + 1).to_string();
                     let metadata = message.metadata();
@@ -293,7 +296,7 @@ async fn consume(name: String, client: Client, mut consumer: Consumer<Vec<u8>, T
                 }
                 other => {
                     eprintln!("{name} receives no more: {:?}", other.err());
-                    return;
+                    is_finished = true; // its user can still acknowledge what it has
                 }
             },
         }

@@ -1,0 +1,152 @@
+"""Freedoms of what is told: where versions begin, in which order topics come, which optional fields and refusals a broker uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.message import Message
+
+from conformance.mutants.model import Patches
+from conformance.variants.choices import configured
+from conformance.variants.link import Send, later, on_send
+from conformance.variants.model import MESSAGES, variant
+from refimpl.broker import Session
+from refimpl.broker.requests import Handler
+from refimpl.proposals.refused import Refused
+from refimpl.wire import crc32c
+from refimpl.wire.frames import Frame
+from refimpl.wire.payload import CHECKSUM_MAGIC
+from refimpl.wire.pulsar_api_pb2 import (
+    CommandActiveConsumerChange,
+    CommandGetLastMessageIdResponse,
+    CommandMessage,
+    CommandPartitionUpdate,
+    CommandPartitionUpdateResult,
+    CommandWatchPartitionUpdateSuccess,
+    CommandWatchScalableTopicsUpdate,
+    ConsumerBusy,
+)
+
+_FIRST, _STEP = 5000, 3
+
+
+@variant(
+    "pip247.version.grows",
+    not_kept=("pip247.version.from-one", "pip247.version.by-one", "pip247.version.per-watcher"), cases=("pip247/*",),
+)  # fmt: skip
+def counts_versions_otherwise(patches: Patches) -> None:
+    """Versions of partition updates begin above 5000 and grow by 3."""
+
+    def outward(_: Session, update: CommandPartitionUpdate) -> None:
+        update.version = _FIRST + _STEP * update.version
+
+    def inward(_: Session, result: CommandPartitionUpdateResult) -> None:
+        # Between two versions lies one that was never sent: it counts as the higher of both.
+        result.version = max(0, -((_FIRST - result.version) // _STEP))
+
+    patches.outgoing(CommandPartitionUpdate, outward)
+    patches.incoming(CommandPartitionUpdateResult, inward)
+
+
+@variant("pip247.update.all-topics", not_kept=("pip247.watch.order",), cases=("pip247/*",))
+def lists_counts_backwards(patches: Patches) -> None:
+    """Topics with their counts come in another order than in the request."""
+
+    def backwards(_: Session, one: Any) -> None:
+        listed = list(one.topic_with_partition)[::-1]
+        del one.topic_with_partition[:]
+        one.topic_with_partition.extend(listed)
+
+    patches.outgoing(CommandPartitionUpdate, backwards)
+    patches.outgoing(CommandWatchPartitionUpdateSuccess, backwards)
+
+
+@variant("core.position.mark-delete", cases=MESSAGES)
+def keeps_the_acknowledged_position_to_itself(patches: Patches) -> None:
+    """GET_LAST_MESSAGE_ID_RESPONSE has no consumer_mark_delete_position."""
+    patches.outgoing(CommandGetLastMessageIdResponse, lambda _, one: one.ClearField("consumer_mark_delete_position"))
+
+
+@variant("core.deliver.content", not_kept=("core.deliver.checksum-version",), cases=MESSAGES)
+def adds_checksums(patches: Patches) -> None:
+    """A message that was sent without a checksum is delivered with one."""
+
+    def make(send: Send) -> Send:
+        def changed(session: Session, message: Message, payload: bytes | None = None) -> None:
+            if isinstance(message, CommandMessage) and payload is not None and not payload.startswith(CHECKSUM_MAGIC):
+                payload = CHECKSUM_MAGIC + crc32c(payload).to_bytes(4, "big") + payload
+            send(session, message, payload)
+
+        return changed
+
+    on_send(patches, make)
+
+
+@variant("core.keepalive.ping-after-interval", cases=("core/keepalive/*", "core/subscribe/*"))
+def pings_sooner(patches: Patches) -> None:
+    """The broker asks after 22 s whether its peer is there, unless the settings say otherwise."""
+    configured(patches, keep_alive_interval_seconds=22)
+
+
+@variant("core.deliver.failover", cases=MESSAGES)
+def tells_of_active_consumers_late(patches: Patches) -> None:
+    """ACTIVE_CONSUMER_CHANGE comes 5 ms after the change, so that messages may come before it."""
+
+    def make(send: Send) -> Send:
+        def changed(session: Session, message: Message, payload: bytes | None = None) -> None:
+            if isinstance(message, CommandActiveConsumerChange):
+                later(session, 0.005, lambda: send(session, message))
+            else:
+                send(session, message, payload)
+
+        return changed
+
+    on_send(patches, make)
+
+
+@variant("core.consumer.unsubscribe-refused", cases=("core/*",))
+def calls_shared_subscriptions_busy(patches: Patches) -> None:
+    """UNSUBSCRIBE of a consumer that shares its subscription is refused with ConsumerBusy."""
+
+    def make(handler: Handler) -> Handler:
+        def changed(session: Session, request: Any, frame: Frame) -> None:
+            is_open = request.consumer_id in session.consumers
+            try:
+                handler(session, request, frame)
+            except Refused as refused:
+                raise Refused(ConsumerBusy, refused.message) if is_open else refused from None
+
+        return changed
+
+    patches.request("unsubscribe", make)
+
+
+@variant("core.subscribe.dead-owner-replaced", not_kept=("core.subscribe.dead-owner-replaced",), cases=MESSAGES)
+def leaves_dead_owners_to_the_keep_alive(patches: Patches) -> None:
+    """Who subscribes to an exclusive subscription is refused as long as the connection of its owner stands."""
+    patches.wrap(Session, "check_liveness", lambda _: lambda session, then: then(True))
+
+
+@variant("pr25648.diff.net-effect", "pr25648.diff.last-wins", cases=("pr25648/*", "!pr25648/diff/replaced-letter"))
+def lets_changes_cancel_out(patches: Patches) -> None:
+    """A topic that is deleted and created again within a window, or the reverse, is in no diff.
+
+    One case, of the profile as-written, asks for both lists, since the text says in which order they apply.
+    """
+    known: dict[tuple[Session, int], set[str]] = {}
+
+    def net(session: Session, update: CommandWatchScalableTopicsUpdate) -> bool | None:
+        key = session, update.watch_id
+        if update.HasField("snapshot"):
+            known[key] = set(update.snapshot.topics)
+        if not update.HasField("diff") or key not in known:
+            return None
+        told = known[key]
+        added, removed = {*update.diff.added} - told, ({*update.diff.removed} & told) - {*update.diff.added}
+        told |= added
+        told -= removed
+        update.diff.added[:] = sorted(added)
+        update.diff.removed[:] = sorted(removed)
+        return None if added or removed else False
+
+    patches.outgoing(CommandWatchScalableTopicsUpdate, net)
