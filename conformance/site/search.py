@@ -29,14 +29,15 @@ _NAMES: Final = (
 """Pages of which the headings are searched; of clauses their statements, too."""
 _TITLES: Final = ("changelog", "reference/client-results", "reference/python/", "reference/results")
 """Pages of which the title is searched."""
-_NOTEBOOKS: Final = "notebooks/"
+_BEGINNINGS: Final = ("findings/", "notebooks/")
+"""Pages of which the headings are searched, with the first paragraph behind each."""
 _PARAGRAPH: Final = re.compile(r"<p>.*?</p>", re.DOTALL)
 
 
 def thinned(text: str, sources: Sources) -> str:
     """Return the index without what makes it large: conversations, transcripts, code, tables of results.
 
-    A case is found by its id, a clause by its id and its statement, a part of a notebook by its heading and first paragraph.
+    A case is found by its id, a clause by its id and its statement, a part of a notebook or a finding by its heading and first paragraph.
 
     Args:
         text: The index as the search plugin writes it, JSON.
@@ -49,7 +50,7 @@ def thinned(text: str, sources: Sources) -> str:
         place = entry["location"]
         if place.startswith((*_NAMES, *_TITLES)):
             entry["text"] = statements.get(place, "")
-        elif place.startswith(_NOTEBOOKS):
+        elif place.startswith(_BEGINNINGS):
             found = _PARAGRAPH.search(entry["text"])
             entry["text"] = found[0] if found else ""
     return json.dumps(index, ensure_ascii=False, separators=(",", ":"))

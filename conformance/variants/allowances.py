@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from heapq import heapify
 from typing import Any
 
 from conformance.mutants.model import Patches
@@ -10,13 +11,19 @@ from conformance.variants.link import later
 from conformance.variants.model import variant
 from refimpl.broker import Session, schemas
 from refimpl.broker.requests import Handler
+from refimpl.broker.subscription import Subscription
 from refimpl.proposals.message_filter import rules
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.scalable_topics.broker import ScalableTopicsBroker
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
+    CommandCloseConsumer,
+    CommandCloseProducer,
+    CommandConnected,
     CommandLookupTopic,
+    CommandLookupTopicResponse,
     CommandScalableTopicUpdate,
+    CommandSubscribe,
     NotAllowedError,
     ServiceNotReady,
 )
@@ -122,3 +129,86 @@ def judges_no_message_of_one_chunk(patches: Patches) -> None:
         return lambda metadata: "it is a chunk of a message" if metadata.num_chunks_from_msg else unreadable(metadata)
 
     patches.wrap(rules, "_unreadable", make)
+
+
+@variant("core.handshake.connected", cases=("core/handshake/*", "core/flags/*", "core/frame/*"))
+def says_no_largest_message(patches: Patches) -> None:
+    """CONNECTED says max_message_size, an optional field, only if it is not 5 MiB, which clients take it for."""
+
+    def change(_: Session, answer: CommandConnected) -> None:
+        if answer.max_message_size == 5 << 20:
+            answer.ClearField("max_message_size")
+
+    patches.outgoing(CommandConnected, change)
+
+
+@variant("core.lookup.connect", cases=("core/lookup/*", "core/partitions/*", "core/access/*"))
+def is_not_authoritative(patches: Patches) -> None:
+    """A look-up is answered by the broker itself without authoritative, which counts in a redirect only."""
+
+    def change(_: Session, answer: CommandLookupTopicResponse) -> None:
+        if answer.response == CommandLookupTopicResponse.Connect:
+            answer.ClearField("authoritative")
+
+    patches.outgoing(CommandLookupTopicResponse, change)
+
+
+@variant("core.push.topic-deleted", cases=("core/push/*", "core/admin/*", "core/seek/*", "core/terminate/*", "core/policy/*"))
+def numbers_what_it_closes(patches: Patches) -> None:
+    """CLOSE_PRODUCER and CLOSE_CONSUMER that nobody has asked for have the request_id 0, not 2^64-1: they answer nothing."""
+
+    def change(_: Session, close: CommandCloseProducer | CommandCloseConsumer) -> None:
+        close.request_id = 0
+
+    patches.outgoing(CommandCloseProducer, change)
+    patches.outgoing(CommandCloseConsumer, change)
+
+
+@variant("core.redeliver.before-new", cases=("core/ack/*", "core/redeliver/*", "core/seek/*", "pr7629/ack/*", "pr7629/refused/*"))
+def gives_again_after_the_unread(patches: Patches) -> None:
+    """A Shared subscription delivers again after what is unread, the youngest first. Chunks go as before."""
+
+    def make(candidates: Callable[..., Iterator[int]]) -> Callable[..., Iterator[int]]:
+        def changed(subscription: Subscription, *, unread: bool) -> Iterator[int]:
+            entries = subscription.topic.entries
+            if subscription.type != CommandSubscribe.Shared or any(
+                one >= entries.first and entries[one].chunk for one in subscription._replay
+            ):
+                yield from candidates(subscription, unread=unread)
+                return
+            while unread and subscription._read < entries.end:
+                subscription._read += 1
+                yield subscription._read - 1
+            while subscription._replay:
+                youngest = max(subscription._replay)
+                subscription._replay.remove(youngest)
+                heapify(subscription._replay)
+                yield youngest
+
+        return changed
+
+    patches.wrap(Subscription, "_candidates", make)
+
+
+@variant("core.producer.success", cases=("pip247/update/created-*",))
+def takes_its_time_to_attach(patches: Patches) -> None:
+    """PRODUCER and SUBSCRIBE are carried out 0.3 s later, and other commands of the connection before them."""
+
+    def make(name: str, handler: Handler) -> Handler:
+        if name not in ("producer", "subscribe"):
+            return handler
+
+        def carry_out(session: Session, request: Any, frame: Frame) -> None:
+            def later() -> None:
+                if session.closing:
+                    return
+                try:
+                    handler(session, request, frame)
+                except Refused as refused:
+                    session.refuse(request, refused)
+
+            session.broker.timers.at(session.broker.now + 0.3, later)
+
+        return carry_out
+
+    patches.handlers(make)

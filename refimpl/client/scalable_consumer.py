@@ -58,9 +58,17 @@ class ScalableConsumer(MultiTopicsConsumer):
         return self._core.scheduler.spawn(self._attached(lookup))
 
     async def _attached(self, lookup: SegmentLookup) -> None:
+        """Wait for the consumers of all segments, of those too that come meanwhile; those that go meanwhile do not matter."""
         await lookup.start()
-        for attaching in list(self._segments.get(lookup.topic, {}).values()):
-            await attaching
+        waited: list[Pending[Connection]] = []
+        while new := [one for one in self._segments.get(lookup.topic, {}).items() if one[1] not in waited]:
+            for name, attaching in new:
+                waited.append(attaching)
+                try:
+                    await attaching
+                except ClientError:
+                    if self._segments.get(lookup.topic, {}).get(name) is attaching:
+                        raise
 
     def _remove(self, topic: str) -> None:
         lookup = self.lookups.pop(topic, None)

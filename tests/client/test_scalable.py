@@ -214,6 +214,18 @@ def test_a_layout_that_comes_again_changes_nothing_and_another_one_is_followed()
     assert len(group.members) == 2
 
 
+def test_a_layout_that_comes_while_its_first_segments_are_attached_is_followed() -> None:
+    broker = ScriptedBroker()
+    begun = consuming(broker)
+    assert broker.answer_lookup() == segment("a")
+    broker.expect("subscribe")
+    layout(broker, "a", (0, 0x7FFF), (0x8000, 0xFFFF), epoch=1)
+    broker.expect("close_consumer")
+    names = {broker.answer_lookup() for _ in range(2)}
+    assert not begun.done
+    assert {broker.succeed("subscribe").topic for _ in range(2)} == names == set(begun.value().members)
+
+
 def test_the_look_up_is_repeated_with_its_id_on_the_next_connection() -> None:
     broker = ScriptedBroker()
     begun = consuming(broker)
