@@ -25,6 +25,7 @@ from conformance.targets.target_file import EXAMPLE
 from tests.fakes.peers import NoPong, Peer, running
 
 CASE = "core/handshake/connected"
+VERSION = "core/handshake/version-lower"
 
 
 class Background:
@@ -147,15 +148,15 @@ def test_target_that_does_not_conform(run, tmp_path):
 def test_what_failed_is_run_again_alone(run, tmp_path):
     first, again, third = tmp_path / "first", tmp_path / "again", tmp_path / "third"
     with Background(NoPong()) as url:
-        run("run", url, "--select", "core/keepalive/ping-answered", "--select", CASE, "--slow", "0.1", "--report", first)
-    with Background(Peer()) as url:  # answers a ping, and has no limit of messages
+        run("run", url, "--select", "core/keepalive/ping-answered", "--select", VERSION, "--slow", "0.1", "--report", first)
+    with Background(Peer()) as url:  # answers a ping, and knows one version of the protocol
         run("run", url, "--failed-in", first, "--report", again)
         run("run", url, "--failed-in", again, "--report", third)
         run("run", url, "--select", "core/keepalive/ping-answered", "--report", first)
         nothing = run("run", url, "--failed-in", first, "--report", tmp_path / "fourth")
     assert [{one["name"] for one in json.loads((folder / "results.json").read_text())["cases"]} for folder in (again, third)] == [
-        {"core/keepalive/ping-answered", CASE},
-        {CASE},
+        {"core/keepalive/ping-answered", VERSION},
+        {VERSION},
     ]
     assert (nothing.exit_code, "no case failed" in nothing.output, (tmp_path / "fourth").exists()) == (0, True, False)
 

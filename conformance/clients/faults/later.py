@@ -1,11 +1,14 @@
 """Clients with a fault that shows later: after a reconnect, with what is sent, answered or refused a second time."""
 
-from conformance.clients.faults.model import fault, in_place_of, on_outgoing
+import refimpl.client.consumer
+import refimpl.client.entry
+from conformance.clients.faults.model import fault, in_place_of, instead_of, on_outgoing
 from refimpl.client.attached import Attached
+from refimpl.client.batch_acks import BatchAcks
 from refimpl.client.client import ClientCore
 from refimpl.client.connection import Connection
 from refimpl.client.consumer import Consumer
-from refimpl.client.errors import BrokerRefused
+from refimpl.client.errors import BrokerRefused, ClientError, Closed
 from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
 from refimpl.client.partitioned_producer import PartitionedProducer
 from refimpl.client.producer import Producer
@@ -97,6 +100,30 @@ async def attaches_again_to_what_grew_before(grow, producer, topics):
     await grow(producer, topics)
 
 
+@in_place_of(Producer._register, clause="core.client.epoch-grows")
+async def counts_one_reconnect(register, producer, connection):
+    """The epoch of a producer is 1 from its first reconnect on."""
+    producer._epoch = min(producer._epoch, 1)
+    await register(producer, connection)
+
+
+@instead_of(refimpl.client.entry, "compress", clause="core.client.sends-whole")
+def leaves_what_does_not_shrink(compress, body, compression):
+    """What compression would not make smaller is sent as it is, under a header that names the compression."""
+    return min(compress(body, compression), body, key=len)
+
+
+@in_place_of(Attached.end, clause="core.client.closed-stays")
+def comes_back_after_its_user_left(end, one, error):
+    """Who is closed while there is no connection goes on looking for one."""
+    if one.error is None and isinstance(error, Closed) and one._was_attached and one._place is None:
+        looking, one._process = one._process, None
+        end(one, error)
+        one._process = looking
+    else:
+        end(one, error)
+
+
 # Consumers
 
 
@@ -155,6 +182,42 @@ async def subscribes_without_the_refused_filter(register, consumer, connection):
         await register(consumer, connection)
 
 
+@in_place_of(BatchAcks.delivered, clause="core.client.batch-acknowledged")
+def waits_for_what_was_acknowledged_before(delivered, acks, position, size, bits):
+    """Of a batch that comes again in part, the messages that are not shown again count as open."""
+    still = delivered(acks, position, size, bits)
+    acks._open[position] = bits
+    return still
+
+
+@in_place_of(MultiTopicsConsumer.unsubscribe, clause="core.client.unsubscribe-refused")
+async def tells_what_the_first_partition_said(unsubscribe, consumer):
+    """Whether unsubscribing worked is what the first partition answers; the user does not hear of the others."""
+    first, *others = consumer.members.values()
+    await first.unsubscribe()
+    for other in others:
+        try:
+            await other.unsubscribe()
+        except ClientError:
+            other.close()
+    consumer.close()
+
+
+@instead_of(refimpl.client.consumer, "open_messages", clause="pr7629.client.ack-set")
+def reads_one_word_of_an_ack_set(open_messages, ack_set, batch_size):
+    """Of an ack_set only the first 64 messages count."""
+    return open_messages(list(ack_set)[:1], batch_size)
+
+
+@in_place_of(Consumer.taken, clause="core.client.reader-continues")
+def goes_on_behind_single_messages(taken, consumer, message):
+    """A reader that comes back begins behind the last message that was no part of a batch."""
+    start, wanted = consumer._start, consumer._wanted
+    taken(consumer, message)
+    if message.id.batch_index >= 0:
+        consumer._start, consumer._wanted = start, wanted
+
+
 # Watches
 
 
@@ -210,3 +273,15 @@ def sends_the_hash_of_the_snapshot(patches):
 def has_one_number_for_all_watches(new_id, core, kind):
     """All watches of namespaces have the watch_id 0."""
     return 0 if kind == "watch" else new_id(core, kind)
+
+
+@in_place_of(TopicListWatch._watched, clause="pip145.client.watch-applies-list")
+def keeps_what_a_later_list_lacks(watched, watch, answer, now):
+    """The list that follows a reconnect adds topics, and takes none away."""
+    known = [] if watch.registrations == 0 else [*(watch._topics or ())]
+    replace = watch._replace
+    watch._replace = lambda topics: replace(list(dict.fromkeys([*known, *topics])))
+    try:
+        watched(watch, answer, now)
+    finally:
+        del watch._replace
