@@ -25,7 +25,7 @@ from conformance.targets.target_file import EXAMPLE
 from tests.fakes.peers import NoPong, Peer, running
 
 CASE = "core/handshake/connected"
-VERSION = "core/handshake/version-lower"
+VERSION = "core/handshake/version-absent"
 
 
 class Background:
