@@ -174,7 +174,7 @@ class ClientProcess:
             except queue.Empty:
                 self._fail(f"{do} {told}: no answer")
             if "UnsupportedOperationException" in found.get("error", ""):
-                pytest.skip(NOT_OFFERED + found["error"].partition("Exception: ")[2])
+                pytest.skip(NOT_OFFERED + found["error"].partition("Exception: ")[2].partition(": ")[0])
             if "error" in found:
                 raise ClientFailed(f"{do} {told}: {found['error']}")
             return found.get("answer")
