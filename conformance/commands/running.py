@@ -97,7 +97,8 @@ def _run(
     suite: Suite, target: Target | ClientTarget, options: Options, write: Callable[[BaseModel], None], watcher: Watcher
 ) -> tuple[RunLog, str | None]:
     """Run to the end, or to the first signal that asks to end. Then everything is stopped, and the results so far are kept."""
-    gc.freeze()  # the suite stays
+    gc.freeze()  # the suite stays, and so does most of what a run makes
+    gc.set_threshold(20_000, 50, 50)
     if isinstance(target, ClientTarget):
         with asyncio.Runner() as runner:
             return runner.run(ending_soon(run_clients(suite, target, options, write, watcher)))

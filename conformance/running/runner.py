@@ -430,7 +430,7 @@ async def run_suite(
         async with contextlib.AsyncExitStack() as stack:
             rest = None
             if apart:
-                watcher.note(f"{len(apart)} transcripts that let minutes pass or need other settings run in virtual time")
+                watcher.note(f"{len(apart)} transcripts run on the same broker inside a second process, in virtual time")
                 rest = await stack.enter_async_context(beside(lambda: _in_virtual_time(part, apart)))
                 part.expected = part.apart = part.planned(apart)
             await part.run(at_once)

@@ -37,9 +37,25 @@ def is_slow(case: m.Transcript) -> bool:
 
 
 def divided(cases: list[m.Transcript], target: Target) -> tuple[list[m.Transcript], list[m.Transcript]]:
-    """Return the cases that run in real time, and those for virtual time, if it can: they wait for minutes or need other settings."""
-    apart = [case for case in cases if target.in_virtual_time is not None and (is_slow(case) or case.target_config)]
-    return (cases, []) if len(apart) == len(cases) else ([case for case in cases if case not in apart], apart)
+    """Return the cases that run in real time, and those for virtual time, if the target can be had in it.
+
+    Over sockets go the cases of core, whose matter the connection is, and races. The other cases, and all that wait for minutes or need
+    other settings, are played in virtual time. If nothing else is left, only the latter are.
+    """
+    if target.in_virtual_time is not None:
+        for is_apart in (lambda case: _needs_virtual_time(case) or not _needs_sockets(case), _needs_virtual_time):
+            apart = [case for case in cases if is_apart(case)]
+            if len(apart) < len(cases):
+                return [case for case in cases if not is_apart(case)], apart
+    return cases, []
+
+
+def _needs_virtual_time(case: m.Transcript) -> bool:
+    return is_slow(case) or bool(case.target_config)
+
+
+def _needs_sockets(case: m.Transcript) -> bool:
+    return case.id.startswith("core/") or case.trials is not None
 
 
 def with_controls(suite: Suite, cases: list[m.Transcript]) -> list[m.Transcript]:

@@ -41,6 +41,9 @@ def message_notation(message: Message) -> str:
     return "{" + ", ".join([f"{_shape(field)[0]}: {_field(field, value)}" for field, value in message.ListFields()]) + "}"
 
 
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def value_notation(field: FieldDescriptor, value: object) -> str:
     """Write one value of a field, or one element if the field is repeated."""
     if isinstance(value, Message):
@@ -48,7 +51,7 @@ def value_notation(field: FieldDescriptor, value: object) -> str:
     if isinstance(value, bytes):
         return f"0x{value.hex()}"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return _quoted(value)
     names = _shape(field)[2]
     return str(value) if names is None or value not in names else names[value]
 
