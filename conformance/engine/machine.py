@@ -25,6 +25,7 @@ from conformance.engine.actions import Action, Actions
 from conformance.engine.matchers import Difference, Match
 from conformance.engine.matching import Arrival, Clock, Seen, match_frame, see
 from conformance.engine.node import Branch, Node, begun, broken, ended, expected, first_actions, opened, running, take
+from conformance.engine.nodes import Expect
 from conformance.engine.program import Program
 from conformance.engine.values import NotSet, Value
 
@@ -32,6 +33,9 @@ STATE_LIMIT: Final = 2000
 LINK: Final = "@link"
 """The variable with the connection of the last frame of a client under test that a step took; `@link NAME` has that of the frame which
 bound a variable."""
+
+ERROR_FOR_NONE: Final = {"error": {"request_id": 2**64 - 1}}
+"""What a peer sends that refuses something which has no request_id: as -1, Pulsar's own code writes it."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +226,9 @@ class Machine:
             self.states = self._settled(moved)
         elif isinstance(event, log.Frame) and self.ambient_rule(seen) is not None:
             self.ambient.append(event)
+        elif isinstance(event, log.Frame) and (ending := self._ending(seen)):
+            self.states = ending
+            self.ambient.append(event)
         elif self.program.role == "client" and (quiet := self._undisturbed(seen)):
             self.states = quiet
             if isinstance(event, log.Frame):
@@ -235,6 +242,13 @@ class Machine:
         if isinstance(seen.event, log.Garbage):
             return []
         return [state for state in self.states if broken(state.nodes, seen, state.bindings) is None]
+
+    def _ending(self, seen: Seen) -> list[State]:
+        """Return the states in which the connection is about to end, if an ERROR for no request says why it does."""
+        if not match_frame(ERROR_FOR_NONE, seen, {}):
+            return []
+        due = ((state, next(expected(state.nodes, seen.event.at), None)) for state in self.states)
+        return [state for state, one in due if isinstance(one, Expect) and one.frame is None]
 
     def would_take(self, event: log.Frame) -> bool:
         """Tell whether a step, rather than an ambient rule, takes the frame."""

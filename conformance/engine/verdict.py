@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -67,6 +68,10 @@ NOT_ALLOWED: Final = frozenset({401, 403})
 """By these it says that the user of the token may not do it."""
 _NO_SUCH_PATH: Final = "HTTP 404 Not Found"
 """What Apache Pulsar says of a path that it does not know, such as an older release of one that came later: this, or a page in HTML."""
+NAME_REFUSED: Final = frozenset({400, 412, 422})
+"""By these it refuses to create something because of its name."""
+_BLANK: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
+"""What a broker may refuse in the name of a topic: blanks and control characters. No text says which characters it must take."""
 SERVER_ERROR: Final = 500
 """From this status on an admin interface says that it has stumbled itself: the case is run once more before it counts."""
 LATE_LIMIT: Final = 1.0
@@ -302,13 +307,25 @@ def _not_offered(failure: Failure, events: Iterable[log.Event]) -> str | None:
     judged = failure.action is not None and failure.action.clause is not None
     no_such_path = not judged and trouble.status == NOT_FOUND and (said in ("", _NO_SUCH_PATH) or said.startswith("<"))
     not_allowed = not judged and trouble.status in NOT_ALLOWED
+    detail = next((event.detail for event in events if isinstance(event, log.Begin) and event.step == trouble.step), {})
+    if not judged and trouble.status in NAME_REFUSED and (odd := _odd_name(detail)) is not None:
+        return f"the target takes no topic named {odd!r}: it answers {trouble.status}"
     if trouble.status not in NOT_OFFERED and not no_such_path and not not_allowed:
         return None
-    detail = next((event.detail for event in events if isinstance(event, log.Begin) and event.step == trouble.step), {})
     calls = [str(name) for call in detail.get("calls", [detail]) for name in call]
     if not_allowed:
         return f"the user may not call {calls[0] if calls else 'this'}: the admin interface answers {trouble.status}"
     return f"the admin interface of the target has no {calls[0] if calls else 'such call'}: it answers {trouble.status}"
+
+
+def _odd_name(detail: Mapping[str, Any]) -> str | None:
+    """Return the name of a topic that is to be created, if it has characters that a broker may refuse."""
+    for call in detail.get("calls", [detail]):
+        for operation, given in call.items():
+            name = given.get("topic") if isinstance(given, Mapping) else given
+            if operation.startswith("create_") and isinstance(name, str) and _BLANK.search(name):
+                return name
+    return None
 
 
 def _may_be_lateness(program: Program, diagnosis: Diagnosis, events: Sequence[log.Event]) -> bool:

@@ -465,7 +465,7 @@ def lets_a_standby_ask_for_redelivery(redeliver, subscription, consumer, indexes
     redeliver(subscription, consumer if subscription.is_shared else subscription.active, indexes)
 
 
-@in_place_of(Subscription.remove, clause="core.redeliver.counted")
+@in_place_of(Subscription.remove, clause="core.redeliver.not-counted")
 def counts_what_comes_again_because_of_a_close(remove, subscription, consumer):
     """What the last consumer had when it left comes again with a count of 1."""
     held = list(consumer.pending)

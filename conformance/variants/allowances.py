@@ -9,23 +9,29 @@ from typing import Any
 from conformance.mutants.model import Patches
 from conformance.variants.link import later
 from conformance.variants.model import variant
-from refimpl.broker import Session, schemas
+from refimpl.broker import Session, consuming, schemas
 from refimpl.broker.requests import Handler
 from refimpl.broker.subscription import Subscription
 from refimpl.proposals.message_filter import rules
 from refimpl.proposals.refused import Refused
 from refimpl.proposals.scalable_topics.broker import ScalableTopicsBroker
+from refimpl.proposals.topic_list.broker import TopicListBroker
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     CommandCloseConsumer,
     CommandCloseProducer,
     CommandConnected,
+    CommandError,
     CommandLookupTopic,
     CommandLookupTopicResponse,
     CommandScalableTopicUpdate,
     CommandSubscribe,
+    ConsumerNotFound,
+    InvalidTopicName,
+    MetadataError,
     NotAllowedError,
     ServiceNotReady,
+    UnknownError,
 )
 
 
@@ -59,10 +65,12 @@ def tells_watches_what_they_may_no_longer_see(patches: Patches) -> None:
 
 @variant("pr25648.layout.epoch-repeated", cases=("pr25648/*",))
 def repeats_layouts(patches: Patches) -> None:
-    """The layout of a scalable topic comes once more, 3 s later, with the same epoch."""
+    """The layout of a scalable topic comes once more, 3 s later, with the same epoch; the first one has the epoch 12."""
 
     def make(send: Callable[..., None]) -> Callable[..., None]:
         def changed(session: Session, message: Any, payload: bytes | None = None) -> None:
+            if isinstance(message, CommandScalableTopicUpdate) and not message.HasField("error"):
+                message.dag.epoch += 12
             send(session, message, payload)
             if isinstance(message, CommandScalableTopicUpdate) and not message.HasField("error"):
                 later(session, 3, lambda: send(session, message))
@@ -212,3 +220,51 @@ def takes_its_time_to_attach(patches: Patches) -> None:
         return carry_out
 
     patches.handlers(make)
+
+
+@variant("pip145.pattern.invalid", cases=("pip145/*", "promoted/*", "core/consumer/*", "core/position/*", "core/seek/*"))
+def refuses_with_other_codes(patches: Patches) -> None:
+    """A bad pattern is InvalidTopicName in a list, and MetadataError in a watch; a consumer that is not open is ConsumerNotFound."""
+
+    def instead(code: int, other: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def make(carry_out: Callable[..., Any]) -> Callable[..., Any]:
+            def changed(*given: Any) -> Any:
+                try:
+                    return carry_out(*given)
+                except Refused as refused:
+                    raise Refused(other if refused.code == code else refused.code, refused.message) from None
+
+            return changed
+
+        return make
+
+    patches.wrap(TopicListBroker, "_watched_pattern", instead(InvalidTopicName, MetadataError))
+    patches.wrap(TopicListBroker, "_filter_of", instead(MetadataError, InvalidTopicName))
+    patches.function(consuming._consumer, instead(MetadataError, ConsumerNotFound)(consuming._consumer))
+
+
+@variant(
+    "core.send.unknown-producer-closes",
+    cases=("core/access/*", "core/auth/*", "core/command/*", "core/frame/*", "core/handshake/*", "core/send/*", "pip145/watch/malformed-*"),
+)
+def says_why_it_closes(patches: Patches) -> None:
+    """An ERROR with request_id 2^64-1 says why, before the broker ends a connection."""
+
+    def make(end: Callable[[Session, str], None]) -> Callable[[Session, str], None]:
+        def changed(session: Session, reason: str) -> None:
+            told = session.protocol_version is None or reason.startswith(("the peer", "the role"))
+            if not session.closing and not told and not session.__dict__.get("told"):
+                session.send(CommandError(request_id=2**64 - 1, error=UnknownError, message=reason))
+            end(session, reason)
+
+        return changed
+
+    def turn_away(original: Callable[..., None]) -> Callable[..., None]:
+        def changed(session: Session, *given: Any) -> None:
+            session.__dict__["told"] = True
+            original(session, *given)
+
+        return changed
+
+    patches.wrap(Session, "end", make)
+    patches.wrap(Session, "turn_away", turn_away)

@@ -190,6 +190,21 @@ def test_closed_connection(play):
     assert outcome.diagnosis.summary == "the peer closed connection c, the case waits for success{request_id: 5}"
 
 
+@pytest.mark.parametrize(
+    ("due", "number", "verdict"),
+    [
+        ("{closed: {}}", 2**64 - 1, Verdict.PASS),
+        ("{closed: {}}", 5, Verdict.FAIL),
+        ("{broker: {success: {request_id: 5}}}", 2**64 - 1, Verdict.FAIL),
+        ("{one_of: [{name: answers, steps: [{broker: {success: {}}}]}, {name: ends, steps: [{closed: {}}]}]}", 2**64 - 1, Verdict.PASS),
+    ],
+)
+def test_an_error_for_no_request_may_say_why_the_connection_ends(play, due, number, verdict):
+    refusal = {"error": {"request_id": number, "error": "UnknownError", "message": "not here"}}
+    text = f"steps:\n  - client: {{ping: {{}}}}\n  - {due}\nambient: []\n"
+    assert play(text, ["actions", refusal, "closed"]).verdict is verdict
+
+
 def test_garbage(play):
     outcome = play(ASK, ["actions", "garbage"])
     assert outcome.diagnosis.kind == "garbage"
@@ -257,6 +272,19 @@ def test_an_admin_call_that_the_interface_does_not_have_makes_it_untestable(play
     outcome = play("steps: [{admin: {create_topic: x}}]", [("refused", status, body)])
     said = outcome.diagnosis.summary == f"the admin interface of the target has no create_topic: it answers {status}"
     assert (outcome.verdict, said) == (verdict, verdict == Verdict.UNTESTABLE)
+
+
+@pytest.mark.parametrize(
+    ("call", "verdict"),
+    [
+        ("create_topic: 'persistent://a/b/t '", Verdict.UNTESTABLE),
+        ('create_partitioned_topic: {topic: "persistent://a/b/t\\n", partitions: 2}', Verdict.UNTESTABLE),
+        ("create_topic: persistent://a/b/t%20ü", Verdict.ERROR),
+        ("delete_topic: 'persistent://a/b/t '", Verdict.ERROR),
+    ],
+)
+def test_a_broker_may_refuse_names_with_blanks(play, call, verdict):
+    assert play(f"steps: [{{admin: {{{call}}}}}]", [("refused", 412, {"reason": "Topic name is not valid"})]).verdict is verdict
 
 
 @pytest.mark.parametrize("status", [401, 403])
