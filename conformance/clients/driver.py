@@ -18,9 +18,11 @@ from types import TracebackType
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.json_schema import models_json_schema
 from pydantic_core import from_json
 
 from conformance.clients.backdrop import Backdrop, Listener
+from conformance.clients.verbs import EVENTS, VERBS
 from conformance.engine.program import Program
 from conformance.targets.model import TargetError
 from conformance.targets.process import kill_marked, tail
@@ -62,7 +64,7 @@ class Answer(_Line):
 
     id: int
     ok: bool = False
-    result: Any = None
+    result: Any = Field(default=None, description="of hello: Hello; of send: {ids: [text, ..]}")
     error: str | None = Field(default=None, description="why the client refused, or failed")
     unsupported: str | None = Field(default=None, description="what the client does not offer")
 
@@ -72,15 +74,6 @@ class Said(_Line):
 
     event: Annotated[str, Field(min_length=1, max_length=50)]
     detail: dict[str, Any] = {}
-
-
-class Request(_Line):
-    """What the suite asks for; the arguments of the verb are further keys."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    id: int
-    do: str
 
 
 _LINE: TypeAdapter[Any] = TypeAdapter(Answer | Said)
@@ -344,5 +337,18 @@ def _first(error: ValidationError) -> str:
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the lines: what the suite writes, and what a driver writes."""
-    return TypeAdapter(Annotated[Request | Answer | Said | Hello, Field()]).json_schema()
+    """Return the JSON Schema of the lines: the requests of the suite by their verbs, a driver's answers, and its events by their names."""
+    models: list[type[BaseModel]] = [*VERBS.values(), *EVENTS.values(), Answer, Hello]
+    _, schema = models_json_schema([(one, "validation") for one in models], by_alias=True)
+    parts = schema["$defs"]
+    for verb, kind in VERBS.items():  # the arguments stand beside id and do
+        request = parts[kind.__name__]
+        request["properties"] = {"id": {"type": "integer"}, "do": {"const": verb}, **request.get("properties", {})}
+        request["required"] = ["id", "do", *request.get("required", [])]
+    references = {kind: {"$ref": f"#/$defs/{kind.__name__}"} for kind in models}
+    events = [
+        {"type": "object", "properties": {"event": {"const": name}, "detail": references[kind]}, "required": ["event", "detail"]}
+        for name, kind in EVENTS.items()
+    ]
+    requests = [references[kind] for kind in VERBS.values()]
+    return {**schema, "title": "Lines of a driver", "anyOf": [*requests, references[Answer], *events]}

@@ -17,13 +17,9 @@ from conformance.running.doctor import Finding
 from conformance.targets.model import Progress
 from refimpl.wire import Frame
 
-VERBS = (
-    *("hello", "begin", "end", "start", "producer", "send", "consumer", "reader"),
-    *("acknowledge", "negative_acknowledge", "seek", "unsubscribe", "close"),
-)
 NEEDED = ("begin", "end", "producer", "send", "consumer", "acknowledge", "close")
 _TOPIC = "persistent://public/default/lint"
-_MESSAGE = {"consumer": str, "message": str, "topic": str, "text": str, "properties": dict, "redelivered": int}
+_REGEX = "org.apache.pulsar.broker.service.filtering.RegexFilter"
 _SECONDS = 10.0
 _EVENTS = 1000
 """Events that are kept: who prints more floods, and says nothing that is asked for here."""
@@ -73,7 +69,7 @@ async def lint(client: ClientTarget, progress: Progress) -> list[Finding]:
 async def _examine(driver: Driver, findings: list[Finding]) -> None:
     hello = driver.hello
     findings.append(Finding(True, f"hello: {hello.client} {hello.version} ({hello.language or 'its language is not named'})"))
-    findings += [Finding(False, f"the verb {verb!r} is unknown{did_you_mean(verb, VERBS)}") for verb in hello.verbs if verb not in VERBS]
+    findings += [Finding(False, f"the verb {verb!r} is unknown{did_you_mean(verb, list(VERBS))}") for verb in hello.verbs if verb not in VERBS]
     findings += [
         Finding(False, f"the capability {name!r} is unknown{did_you_mean(name, list(CLIENT_CAPABILITIES))}")
         for name in hello.capabilities

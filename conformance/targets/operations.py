@@ -101,6 +101,9 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "update_partitioned_topic": Operation(
             "POST", "{topic}/partitions", ("topic", "partitions"), "Let the number of partitions grow.", body="partitions"
         ),
+        "create_missed_partitions": Operation(
+            "POST", "{topic}/createMissedPartitions", _T, "Create the partitions of a topic that are not there.", rare=True
+        ),
         "delete_partitioned_topic": Operation("DELETE", "{topic}/partitions", _T, "Delete a topic with partitions.", _FORCE, _FORCE_TOPIC),
         "create_subscription": Operation(
             "PUT", "{topic}/subscription/{subscription}", ("topic", "subscription"), "Create a subscription at `latest` or `earliest`.",
