@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from conformance.clients.driver import END_SECONDS, Answer, Driver, DriverError, Said
 from conformance.clients.known import ClientTarget
+from conformance.clients.verbs import EVENTS, VERBS, problem
 from conformance.engine.capabilities import CLIENT_CAPABILITIES
 from conformance.names import did_you_mean
 from conformance.running.doctor import Finding
@@ -19,7 +20,21 @@ from refimpl.wire import Frame
 
 NEEDED = ("begin", "end", "producer", "send", "consumer", "acknowledge", "close")
 _TOPIC = "persistent://public/default/lint"
-_REGEX = "org.apache.pulsar.broker.service.filtering.RegexFilter"
+_FILTER = {
+    "class_name": "org.apache.pulsar.broker.service.filtering.RegexFilter",
+    "properties": {"regex_filter_pattern_key": "o.*"},
+}
+_LISTENER = {"name": "l", "topic": _TOPIC, "listener": {"fails": [1], "takes_ms": 1}}
+_UNIFORM = {"name": "u", "topic": _TOPIC, "batch": {"messages": 10}, "uniform": {"a": ["1"]}}
+_OFFERED: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
+    ("reader", "a reader", "reader", {"name": "r", "topic": _TOPIC, "position": "Earliest"}),
+    ("unsubscribe", "an unsubscription", "unsubscribe", {"consumer": "c"}),
+    ("pattern-consumers", "a consumer of a pattern", "consumer", {"name": "t", "pattern": f"{_TOPIC}.*", "subscription": "t"}),
+    ("message-filters", "a consumer with a filter", "consumer", {"name": "f", "topic": _TOPIC, "subscription": "f", "filter": _FILTER}),
+    ("partition-notifications", "a producer with a listener", "producer", _LISTENER),
+    ("uniform-batches", "a producer of uniform batches", "producer", _UNIFORM),
+)
+"""What is asked of those who have a verb or a capability, in this order."""
 _SECONDS = 10.0
 _EVENTS = 1000
 """Events that are kept: who prints more floods, and says nothing that is asked for here."""
@@ -69,7 +84,8 @@ async def lint(client: ClientTarget, progress: Progress) -> list[Finding]:
 async def _examine(driver: Driver, findings: list[Finding]) -> None:
     hello = driver.hello
     findings.append(Finding(True, f"hello: {hello.client} {hello.version} ({hello.language or 'its language is not named'})"))
-    findings += [Finding(False, f"the verb {verb!r} is unknown{did_you_mean(verb, list(VERBS))}") for verb in hello.verbs if verb not in VERBS]
+    unknown = [verb for verb in hello.verbs if verb not in VERBS]
+    findings += [Finding(False, f"the verb {verb!r} is unknown{did_you_mean(verb, list(VERBS))}") for verb in unknown]
     findings += [
         Finding(False, f"the capability {name!r} is unknown{did_you_mean(name, list(CLIENT_CAPABILITIES))}")
         for name in hello.capabilities
@@ -93,7 +109,14 @@ async def _conversation(driver: Driver, findings: list[Finding], time: str) -> N
         answer = await driver.request(verb, arguments, _SECONDS)
         findings.append(Finding(good(answer), f"{what} ({time} case){'' if good(answer) else _but(answer)}"))
 
-    driver.listen(lambda said: None if events.full() else events.put_nowait(said))
+    told: list[Said] = []
+
+    def heard(said: Said) -> None:
+        if not events.full():
+            events.put_nowait(said)
+            told.append(said)
+
+    driver.listen(heard)
     async with driver.backdrop(listener, {}) as backdrop:
         await check("begin", "begin", {"service_url": backdrop.service_url})
         await check("a consumer", "consumer", {"name": "c", "topic": _TOPIC, "subscription": "s"})
@@ -107,6 +130,11 @@ async def _conversation(driver: Driver, findings: list[Finding], time: str) -> N
         number = await _messages(events, findings, time)
         if number is not None:
             await check("an acknowledgement", "acknowledge", {"consumer": "c", "message": number})
+            if "seek" in driver.hello.verbs:
+                await check("a seek to the first message", "seek", {"consumer": "c", "to": number})
+        for needs, what, verb, arguments in _OFFERED:
+            if needs in (*driver.hello.verbs, *driver.hello.capabilities):
+                await check(what, verb, arguments)
         await _side_by_side(driver, backdrop.rules.arm, findings, time)
         await check("a producer is closed", "close", {"name": "p"})
         answer = await driver.request("end", {}, END_SECONDS)
@@ -117,6 +145,8 @@ async def _conversation(driver: Driver, findings: list[Finding], time: str) -> N
                     listener.ended.clear()
                     await listener.ended.wait()
         findings.append(Finding(not backdrop.links, f"end closes all connections ({time} case)"))
+    wrong = next((why for said in told if (why := problem(EVENTS, said.event, said.detail))), None)
+    findings.append(Finding(wrong is None, f"events have what the page says ({time} case)" + (f", but {wrong}" if wrong else "")))
     driver.listen(None)
 
 
@@ -132,9 +162,10 @@ async def _messages(events: asyncio.Queue[Said], findings: list[Finding], time: 
     except TimeoutError:
         findings.append(Finding(False, f"an event for each of two messages ({time} case), but {len(told)} came in {_SECONDS:g} s"))
         return None
-    wrong = [key for key, kind in _MESSAGE.items() if not isinstance(told[0].get(key), kind)]
-    right = not wrong and [one["text"] for one in told] == ["one", "two"] and told[0]["properties"] == {"a": "1"}
-    findings.append(Finding(right, f"events of messages ({time} case)" + ("" if right else f", but the first is {dict(told[0])}")))
+    wrong = problem(EVENTS, "message", told[0])
+    right = wrong is None and [one["text"] for one in told] == ["one", "two"] and told[0]["properties"] == {"a": "1"}
+    but = "" if right else f", but the first is {dict(told[0])}" + (f": {wrong}" if wrong else "")
+    findings.append(Finding(right, f"events of messages ({time} case){but}"))
     return None if wrong else str(told[0]["message"])
 
 

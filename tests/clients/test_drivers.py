@@ -1,12 +1,14 @@
 """A driver that hangs, lies, floods, ends or prints something else: a refusal that says why, or a verdict, and never PASS."""
 
 import asyncio
+import gzip
 import os
 import select
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pulsar
 import pytest
@@ -15,10 +17,13 @@ from conformance.clients.driver import Driver, DriverError
 from conformance.clients.known import ClientTarget, parse_client
 from conformance.clients.lint import lint
 from conformance.clients.runner import run_clients
+from conformance.clients.verbs import EVENTS, VERBS, problem
 from conformance.drivers import python
-from conformance.engine.log import Result
+from conformance.engine.log import Begin, Result, Told, load
+from conformance.engine.source import read_source
 from conformance.engine.verdict import Verdict
 from conformance.judging.results import judge_log
+from conformance.names import HOME
 from conformance.running.runner import Options, Silent
 from conformance.suite import Suite
 from conformance.targets.model import TargetError
@@ -165,6 +170,52 @@ def test_the_drivers_of_the_suite_keep_to_their_protocol(name: str) -> None:
     findings = asyncio.run(lint(parse_client(f"client:{name}"), print))
     assert [one.text for one in findings if not one.good] == []
     assert len(findings) > 20
+
+
+def test_cases_ask_what_the_page_and_the_schema_have() -> None:
+    page = (HOME.parent / "docs" / "drivers.md").read_text("utf-8")
+    wrong = []
+    for path in (HOME / "transcripts").rglob("*.yaml"):
+        for verb, arguments in asked_in(read_source(path).data):
+            known = {field.alias or name for name, field in VERBS[verb].model_fields.items()}
+            wrong += [f"{path.name}: {verb} has no {key}" for key in arguments if key not in known or f"`{key}`" not in page]
+    assert wrong == []
+    assert [name for name in (*VERBS, *EVENTS) if f"`{name}`" not in page] == []
+
+
+def test_what_clients_were_asked_and_told_is_of_the_schema() -> None:
+    found: list[str | None] = []
+    for path in (HOME / "client_recordings").rglob("*.jsonl.gz"):
+        with gzip.open(path) as lines:
+            for record in load(lines, path.name):
+                if isinstance(record, Begin) and record.what == "drive":
+                    found += [problem(VERBS, verb, arguments) for verb, arguments in record.detail.items()]
+                elif isinstance(record, Told) and record.what != "result":
+                    found.append(problem(EVENTS, record.what, record.detail))
+    assert len(found) > 1000
+    assert [one for one in found if one is not None] == []
+
+
+def asked_in(node: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield what the steps of a case ask of a driver."""
+    for key, value in node.items() if isinstance(node, Mapping) else ():
+        if key == "drive":
+            yield from value.items()
+    for value in node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ():
+        yield from asked_in(value)
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "why"),
+    [
+        ("consumer", {"name": "c", "subscription": "s", "filter": {"class_name": "a", "meta": {}}}, "consumer.filter.meta: Extra inputs"),
+        ("producer", {"name": "p", "topic": "t", "access": "Any"}, "producer.access: Input should be 'Shared'"),
+        ("close", {}, "close.name: Field required"),
+        ("stop", {}, "stop is unknown"),
+    ],
+)
+def test_a_wrong_argument_is_named(verb: str, arguments: dict[str, Any], why: str) -> None:
+    assert (problem(VERBS, verb, arguments) or "").startswith(why)
 
 
 @pytest.mark.parametrize(
