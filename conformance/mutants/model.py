@@ -72,6 +72,10 @@ class Patches:
         setattr(owner, name, value)
         self._undo.append(lambda: setattr(owner, name, original))
 
+    def _exchange(self, held: list[Any], place: int, value: Any) -> None:
+        original, held[place] = held[place], value
+        self._undo.append(lambda: held.__setitem__(place, original))
+
     def wrap(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         """Replace a method or function by what `make` makes of it."""
         self.replace(owner, name, make(owner.__dict__[name]))
@@ -116,8 +120,10 @@ class Patches:
 
     def operation(self, operation: Callable[..., object], changed: Callable[..., object]) -> None:
         """Replace a method of `Admin` where the admin interface calls it."""
-        routes = tuple(replace(route, operation=changed) if route.operation is operation else route for route in rest.ROUTES)
-        self.replace(rest, "ROUTES", routes)
+        for routes in rest.KNOWN.values():
+            for place, route in enumerate(routes):
+                if isinstance(route, rest.Route) and route.operation is operation:
+                    self._exchange(routes, place, replace(route, operation=changed))
 
     def outgoing(self, kind: type[M], change: Callable[[Session, M], object]) -> None:
         """Change every command of one kind before a session sends it.

@@ -229,14 +229,15 @@ ROUTES = (
 
 
 def _by_landmark(paths: Iterable[AdminPath]) -> dict[tuple[int, int, str], list[AdminPath]]:
+    """Return routes by what a path that matches has: the few that can are found at once."""
     found: dict[tuple[int, int, str], list[AdminPath]] = {}
     for path in paths:
         found.setdefault(path.landmark, []).append(path)
     return found
 
 
-_UNSUPPORTED = _by_landmark(UNSUPPORTED)
-"""What nobody serves: the few that can match a path are found at once."""
+KNOWN = _by_landmark((*ROUTES, *UNSUPPORTED))
+"""What the interface serves, and what nobody serves."""
 
 
 def handle(broker: Broker, request: AdminRequest, now: float, member: Member | None = None) -> AdminResponse:
@@ -269,8 +270,8 @@ def _route(broker: Broker, request: AdminRequest) -> tuple[Route | ExtensionRout
     """Return the route of a request, and the values from its path."""
     parts = _parts(request.path)
     extending = (route for extension in broker.extensions.values() for route in extension.routes)
-    others = (route for place, part in enumerate(parts) for route in _UNSUPPORTED.get((len(parts), place, part), ()))
-    matching = [(route, found) for route in (*ROUTES, *extending, *others) if (found := route.match(parts)) is not None]
+    known = (route for place, part in enumerate(parts) for route in KNOWN.get((len(parts), place, part), ()))
+    matching = [(route, found) for route in (*known, *extending) if (found := route.match(parts)) is not None]
     if not matching:
         raise AdminRefused(HTTPStatus.NOT_FOUND, f"there is nothing at {request.path}")
     fitting = [one for one in matching if one[0].method == request.method]
