@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from conformance.clients.variants.model import client_variant
 from conformance.mutants.model import Patches
+from refimpl.client.names import Target
 from refimpl.client.pattern_consumer import PatternConsumer
+from refimpl.client.watch_driver import WatchDriver
 from refimpl.proposals.topic_list import TopicChanges
 from refimpl.proposals.topic_list.client import TopicListOffer, TopicListState, TopicListWatch
 
@@ -43,3 +46,30 @@ def attaches_to_topics_in_another_order(patches: Patches) -> None:
         "_apply",
         lambda apply: lambda group, changes: apply(group, TopicChanges(changes.added[::-1], changes.removed[::-1])),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _WatchTarget(Target):
+    """Where a watch is held: a connection of its own to a broker."""
+
+    watch: tuple[object, ...] = ()
+
+
+@client_variant("pip247.client.other-broker", cases=("pip145/*", "pip247/*", "pr25648/*"))
+def opens_a_connection_for_each_watch(patches: Patches) -> None:
+    """Each watch has a connection of its own to its broker."""
+
+    def make(init: Callable[..., None]) -> Callable[..., None]:
+        def changed(driver: WatchDriver[Any], core: Any, machine: Any, *given: Any, **options: Any) -> None:
+            init(driver, core, machine, *given, **options)
+            locate = driver._locate
+
+            async def own() -> Any:
+                found = (await locate()).target
+                return await core.pool.connection(_WatchTarget(found.host, found.port, found.tls, found.proxy_to, machine.address))
+
+            driver._locate = own
+
+        return changed
+
+    patches.wrap(WatchDriver, "__init__", make)
