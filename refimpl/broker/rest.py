@@ -276,7 +276,8 @@ def _route(broker: Broker, request: AdminRequest) -> tuple[Route | ExtensionRout
         raise AdminRefused(HTTPStatus.NOT_FOUND, f"there is nothing at {request.path}")
     fitting = [one for one in matching if one[0].method == request.method]
     if fitting:
-        route, found = max(fitting, key=lambda one: one[0].literals)
+        # of several that fit, the one with most literals is meant, and of two alike the one that is served
+        route, found = max(fitting, key=lambda one: (one[0].literals, isinstance(one[0], Route | ExtensionRoute)))
         if isinstance(route, Route | ExtensionRoute):
             return route, found
         raise unsupported(f"{request.method} {request.path}", parts[2])

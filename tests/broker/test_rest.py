@@ -49,6 +49,11 @@ def test_every_operation_of_the_suite_has_a_route_and_none_is_answered_as_unknow
         assert not unknown, (op, body)
 
 
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+def test_what_is_served_goes_before_what_is_not(domain):
+    assert handle(Broker(), AdminRequest("GET", f"/admin/v2/{domain}/public/default/partitioned"), 0.0).status == 200
+
+
 def test_every_operation_of_the_broker_has_a_route():
     operations = {name for name, _ in inspect.getmembers(Admin, inspect.isfunction) if not name.startswith("_")} - PRIVATE
     routed = {route.operation.__name__.lstrip("_") for route in ROUTES}
