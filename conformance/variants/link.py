@@ -32,14 +32,13 @@ Send = Callable[..., None]
 UNKNOWN_FIELD = b"\xf8\xff\x07\x01" + b"\xfa\xff\x07\x04more"
 """Fields 16383, a number, and 16383, a text: of no message that the schema knows."""
 _NOT_FOR_MINUTES = (
-    "!core/deliver/slow-reader",
-    "!core/frame/largest",
-    "!core/frame/too-large",
+    "!*/large",
+    "!*/largest",
+    "!*/slow-reader",
+    "!*/too-large",
     "!core/handshake/max-message-size-set",
     "!core/send/compressed-above",
-    "!core/send/largest",
-    "!pip191/reject/large",
-    "!pr7629/permits/large",
+    "!pip247/watch/many-topics",
 )
 """All cases but those in which megabytes are sent."""
 _ANSWERS_THAT_ONLY_TELL = (
