@@ -130,7 +130,7 @@ def case_of(rare: Rare) -> dict[str, Any]:
 
 def _branch(engine: str, reading: str) -> dict[str, Any]:
     if reading == REFUSED:
-        answer: dict[str, Any] = {"error": {"request_id": 1, "error": "MetadataError"}}
+        answer: dict[str, Any] = {"error": {"request_id": 1, "error": {"$in": ["MetadataError", "InvalidTopicName"]}}}
     else:
         fields = {"request_id": 1, "topics": ["$t"] if reading == FITS else [], "filtered": True}
         answer = {"getTopicsOfNamespaceResponse": fields}

@@ -25,7 +25,6 @@ from conformance.engine.actions import Action, Actions
 from conformance.engine.matchers import Difference, Match
 from conformance.engine.matching import Arrival, Clock, Seen, match_frame, see
 from conformance.engine.node import Branch, Node, begun, broken, ended, expected, first_actions, opened, running, take
-from conformance.engine.nodes import Expect
 from conformance.engine.program import Program
 from conformance.engine.values import NotSet, Value
 
@@ -248,7 +247,7 @@ class Machine:
         if not match_frame(ERROR_FOR_NONE, seen, {}):
             return []
         due = ((state, next(expected(state.nodes, seen.event.at), None)) for state in self.states)
-        return [state for state, one in due if isinstance(one, Expect) and one.frame is None]
+        return [state for state, one in due if one is not None and one.awaited() is None]
 
     def would_take(self, event: log.Frame) -> bool:
         """Tell whether a step, rather than an ambient rule, takes the frame."""

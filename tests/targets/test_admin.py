@@ -93,6 +93,7 @@ def with_admin(
         ("unload_topic", T, "PUT", "persistent/t/n/x/unload", ""),
         ("create_partitioned_topic", {"topic": T, "partitions": 2}, "PUT", "persistent/t/n/x/partitions", "2"),
         ("update_partitioned_topic", {"topic": T, "partitions": 4}, "POST", "persistent/t/n/x/partitions", "4"),
+        ("create_missed_partitions", {"topic": T}, "POST", "persistent/t/n/x/createMissedPartitions", ""),
         ("delete_partitioned_topic", T, "DELETE", "persistent/t/n/x/partitions?force=false&deleteSchema=true", ""),
         (
             "create_subscription",
