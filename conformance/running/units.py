@@ -40,7 +40,7 @@ def divided(cases: list[m.Transcript], target: Target) -> tuple[list[m.Transcrip
     """Return the cases that run in real time, and those for virtual time, if the target can be had in it.
 
     Over sockets go the cases of core, whose matter the connection is, and races. The other cases, and all that wait for minutes or need
-    other settings, are played in virtual time. If nothing else is left, only the latter are.
+    other settings, are played in virtual time. If that leaves none for sockets, only the latter are.
     """
     if target.in_virtual_time is not None:
         for is_apart in (lambda case: _needs_virtual_time(case) or not _needs_sockets(case), _needs_virtual_time):
