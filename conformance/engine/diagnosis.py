@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from conformance.engine import log
@@ -226,7 +227,7 @@ def _last_frames(events: Sequence[log.Event], last: log.Event, begin: float) -> 
             shown.append(f"> {event.t - begin:8.3f} {event.at} {_line(event.data)}")
         elif isinstance(event, log.Frame):
             data = bytes.fromhex(event.data)
-            hexed = "\n".join(f"    {line}" for line in format_lines(annotate(data)[:24]).splitlines())
+            hexed = "\n".join(f"    {line}" for line in format_lines(islice(annotate(data), 24)).splitlines())
             shown.append(f"< {event.t - begin:8.3f} {event.at} {_line(event.data)}\n{hexed}")
         elif isinstance(event, log.Closed):
             shown.append(f"< {event.t - begin:8.3f} {event.at} closed ({event.how})")

@@ -40,7 +40,7 @@ def frame(data: bytes, title: str = "") -> Shown:
         data: The frame.
         title: What stands above it; without one, how long it is.
     """
-    return _shown(annotate(data), title or f"{len(data)} bytes")
+    return _shown(list(annotate(data)), title or f"{len(data)} bytes")
 
 
 def hexdump(parts: Sequence[tuple[bytes, str]], title: str = "") -> Shown:

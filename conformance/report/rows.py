@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Literal, TypeAlias
 
 from conformance.engine import log
@@ -16,7 +17,7 @@ from conformance.engine.verdict import Outcome, TrialLog
 from conformance.report.model import Report
 from conformance.report.wording import clean, cut, one_line, plain_value
 from conformance.suite import Suite
-from refimpl.wire import WireError, annotate, decode_frame, format_lines, line_notation
+from refimpl.wire import Line, WireError, annotate, decode_frame, format_lines, line_notation
 from refimpl.wire.pulsar_api_pb2 import BaseCommand
 
 Way: TypeAlias = Literal["out", "in", "ask", "reply", "note"]
@@ -79,22 +80,23 @@ class Row:
         """Return the bytes in annotated hexadecimal; empty if there are none.
 
         Args:
-            limit: Number of lines that are shown; the others are counted.
+            limit: Number of lines that are shown.
             length: Number of bytes of one line that are written out.
         """
         if not self.data:
             return ""
         lines = annotate(self.data)
         shown = [
-            replace(
-                line,
-                hex=line.hex if line.size <= length else line.hex[: 2 * length].rstrip(".") + "..",
-                text=cut(one_line(line.text), _TEXT_LIMIT),
+            Line(
+                line.offset,
+                line.size,
+                line.hex if line.size <= length else line.hex[: 2 * length].rstrip(".") + "..",
+                cut(one_line(line.text), _TEXT_LIMIT),
             )
-            for line in lines[:limit]
+            for line in islice(lines, limit)
         ]
-        more = len(lines) - len(shown)
-        return format_lines(shown) + (f"\n… {more} more lines; the frame has {len(self.data)} bytes" if more else "")
+        more = next(lines, None)
+        return format_lines(shown) + (f"\n… and so on from byte {more.offset}; the frame has {len(self.data)} bytes" if more else "")
 
 
 def notation(data: bytes) -> tuple[str, str]:

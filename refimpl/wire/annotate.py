@@ -12,7 +12,7 @@ Damaged frames work, too: a line that starts with `!` describes the defect.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 
 from google.protobuf.descriptor import Descriptor
@@ -46,8 +46,8 @@ class Line:
     text: str
 
 
-def annotate(data: bytes) -> list[Line]:
-    """Explain a frame.
+def annotate(data: bytes) -> Iterator[Line]:
+    """Explain a frame, as far as lines are asked for.
 
     Args:
         data: A frame, whole, cut, damaged, or followed by more.
@@ -56,7 +56,7 @@ def annotate(data: bytes) -> list[Line]:
         Lines in the order of the bytes, which cover each byte once. Never raises: a defect is a line that says what
         is wrong, and bytes that it makes unreadable are shown raw.
     """
-    return list(_frame(data))
+    return _frame(data)
 
 
 def format_lines(lines: Iterable[Line]) -> str:
@@ -155,8 +155,7 @@ def _payload(data: bytes, start: int, end: int) -> Iterator[Line]:
     if data.startswith(BROKER_ENTRY_MAGIC, place, end):
         yield _line(data, place, place + 2, "broker entry metadata follow")
         place += 2
-        lines, place, _ = _sized(data, place, end, "broker entry metadata", descriptor_of(BrokerEntryMetadata))
-        yield from lines
+        place, _ = yield from _sized(data, place, end, "broker entry metadata", descriptor_of(BrokerEntryMetadata))
     if data.startswith(CHECKSUM_MAGIC, place, end):
         yield _line(data, place, place + 2, "checksum follows")
         place += 2
@@ -165,8 +164,7 @@ def _payload(data: bytes, start: int, end: int) -> Iterator[Line]:
             return
         yield _line(data, place, place + 4, _checksum(data, place, end))
         place += 4
-    lines, place, header = _sized(data, place, end, "metadata", descriptor_of(MessageMetadata))
-    yield from lines
+    place, header = yield from _sized(data, place, end, "metadata", descriptor_of(MessageMetadata))
     yield from _body(data, place, end, header)
 
 
@@ -176,19 +174,24 @@ def _checksum(data: bytes, place: int, end: int) -> str:
     return f"crc32c {sent:08x}, valid" if sent == right else f"! crc32c {sent:08x}, but that of these bytes is {right:08x}"
 
 
-def _sized(data: bytes, place: int, end: int, what: str, descriptor: Descriptor) -> tuple[list[Line], int, dict[str, object]]:
-    """Explain a size and the message that it counts; also return the place after it and the values of its fields."""
+def _sized(data: bytes, place: int, end: int, what: str, descriptor: Descriptor) -> Generator[Line, None, tuple[int, dict[str, object]]]:
+    """Explain a size and the message that it counts; return the place after it and the values of its fields."""
     if end - place < 4:
-        return list(_raw(data, place, end, f"! the size of the {what} is cut")), end, {}
+        yield from _raw(data, place, end, f"! the size of the {what} is cut")
+        return end, {}
     size = int.from_bytes(data[place : place + 4], "big")
     start, stop = place + 4, place + 4 + size
     if stop > end:
-        line = _line(data, place, start, f"! {what} size {size}, but {end - start} bytes are left")
-        return [line, *_raw(data, start, end, "unreadable")], end, {}
-    pieces = list(scan(descriptor, data, start, stop))
-    values: dict[str, object] = {piece.field.name: piece.value for piece in pieces if piece.depth == 0 and piece.field}
-    lines = [_line(data, place, start, f"{what} size {size}"), *(_piece(data, piece) for piece in pieces)]
-    return lines, stop, values
+        yield _line(data, place, start, f"! {what} size {size}, but {end - start} bytes are left")
+        yield from _raw(data, start, end, "unreadable")
+        return end, {}
+    yield _line(data, place, start, f"{what} size {size}")
+    values: dict[str, object] = {}
+    for piece in scan(descriptor, data, start, stop):
+        yield _piece(data, piece)
+        if piece.depth == 0 and piece.field:
+            values[piece.field.name] = piece.value
+    return stop, values
 
 
 def _body(data: bytes, place: int, end: int, header: dict[str, object]) -> Iterator[Line]:
@@ -198,8 +201,7 @@ def _body(data: bytes, place: int, end: int, header: dict[str, object]) -> Itera
             if place == end:
                 yield Line(end, 0, "", f"! message {index} of {count} is missing")
                 return
-            lines, place, single = _sized(data, place, end, f"message {index}: metadata", descriptor_of(SingleMessageMetadata))
-            yield from lines
+            place, single = yield from _sized(data, place, end, f"message {index}: metadata", descriptor_of(SingleMessageMetadata))
             size = single.get("payload_size")
             if not isinstance(size, int) or not 0 <= size <= end - place:
                 yield from _raw(data, place, end, f"! message {index}: {size!r} bytes can't be, {end - place} are left")

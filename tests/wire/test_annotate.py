@@ -62,7 +62,7 @@ def test_payload():
         "sequence_id = 0",
         "message 0: 4 bytes",
     ]
-    compressed = annotate(golden("message-python-8-lz4"))
+    compressed = list(annotate(golden("message-python-8-lz4")))
     assert compressed[-1].text == "payload, 132 bytes"
     assert compressed[-1].hex.endswith("..")
 
