@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -14,6 +15,7 @@ from conformance.engine.matchers import FITS, Difference, Match, match_message
 from conformance.engine.parts import Window
 from conformance.engine.values import Environment, Value, resolve
 from refimpl.wire import WireError, decode_frame
+from refimpl.wire.ack_set import ack_set
 from refimpl.wire.commands import command_name, sub_message
 from refimpl.wire.frames import Frame as WireFrame
 
@@ -50,9 +52,20 @@ def see(event: Arrival) -> Seen:
 @lru_cache(maxsize=256)  # a frame is seen several times in a row: is it ambient, which step takes it
 def _decoded(data: str) -> WireFrame | None:
     try:
-        return decode_frame(bytes.fromhex(data))
+        frame = decode_frame(bytes.fromhex(data))
+        if frame.command.message.ack_set:
+            _leave_out_whole(frame)
     except WireError:
         return None
+    return frame
+
+
+def _leave_out_whole(frame: WireFrame) -> None:
+    """Empty the ack_set of a MESSAGE if it calls all messages of the batch open: it says what none says."""
+    ack_set_ = frame.command.message.ack_set
+    with contextlib.suppress(WireError):
+        if list(ack_set_) == ack_set(range(frame.payload().metadata.num_messages_in_batch)):
+            del ack_set_[:]
 
 
 def in_time(window: Window | None, within: float, bindings: Mapping[str, Value], clock: Clock) -> Match:

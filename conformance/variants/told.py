@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from google.protobuf.message import Message
@@ -12,13 +15,20 @@ from conformance.variants.link import Send, later, on_send
 from conformance.variants.model import MESSAGES, variant
 from refimpl.broker import Session
 from refimpl.broker.requests import Handler
+from refimpl.proposals.partition_watch.broker import PartitionWatchBroker
+from refimpl.proposals.partition_watch.rules import DEFAULT
 from refimpl.proposals.refused import Refused
-from refimpl.wire import crc32c
+from refimpl.proposals.topic_list.broker import TopicListBroker
+from refimpl.proposals.topic_list.rules import visible_topics
+from refimpl.wire import WireError, crc32c, is_batch, parse_payload
+from refimpl.wire.ack_set import ack_set
 from refimpl.wire.frames import Frame
 from refimpl.wire.payload import CHECKSUM_MAGIC
 from refimpl.wire.pulsar_api_pb2 import (
     CommandActiveConsumerChange,
     CommandGetLastMessageIdResponse,
+    CommandGetTopicsOfNamespace,
+    CommandGetTopicsOfNamespaceResponse,
     CommandMessage,
     CommandPartitionUpdate,
     CommandPartitionUpdateResult,
@@ -80,6 +90,58 @@ def adds_checksums(patches: Patches) -> None:
         return changed
 
     on_send(patches, make)
+
+
+@variant("core.ack.batch-index", cases=MESSAGES)
+def names_open_messages_always(patches: Patches) -> None:
+    """A MESSAGE with a batch of which all messages are open has an ack_set, with all bits set."""
+
+    def make(send: Send) -> Send:
+        def changed(session: Session, message: Message, payload: bytes | None = None) -> None:
+            if isinstance(message, CommandMessage) and payload is not None and not message.ack_set:
+                with suppress(WireError):
+                    metadata = parse_payload(payload).metadata
+                    if is_batch(metadata):
+                        message.ack_set.extend(ack_set(range(metadata.num_messages_in_batch)))
+            send(session, message, payload)
+
+        return changed
+
+    on_send(patches, make)
+
+
+@variant("pip145.hash.filtered", not_kept=("pip145.hash.without-pattern",), cases=("pip145/*", "promoted/*"))
+def hashes_filtered_lists_only(patches: Patches) -> None:
+    """The answer to GET_TOPICS_OF_NAMESPACE without a pattern has all topics, and no hash, whatever hash the request has."""
+
+    def make(get_topics: Callable[..., CommandGetTopicsOfNamespaceResponse]) -> Callable[..., CommandGetTopicsOfNamespaceResponse]:
+        def changed(
+            broker: TopicListBroker, request: CommandGetTopicsOfNamespace, topics: Iterable[str]
+        ) -> CommandGetTopicsOfNamespaceResponse:
+            if request.HasField("topics_pattern"):
+                return get_topics(broker, request, topics)
+            everything = visible_topics(topics)
+            return CommandGetTopicsOfNamespaceResponse(request_id=request.request_id, topics=everything, filtered=False, changed=True)
+
+        return changed
+
+    patches.wrap(TopicListBroker, "get_topics", make)
+
+
+@variant(
+    "pip247.version.each-sending",
+    not_kept=("pip247.version.same-counts", "pip247.version.by-one", "pip247.update.soon"),
+    cases=("pip247/*",),
+)
+def counts_each_sending_of_an_update(patches: Patches) -> None:
+    """An update that is sent again has a greater version, also with the same counts."""
+
+    def make(init: Callable[..., None]) -> Callable[..., None]:
+        return lambda broker, *args, profile=DEFAULT, **options: init(
+            broker, *args, profile=replace(profile, resend_version="each"), **options
+        )
+
+    patches.wrap(PartitionWatchBroker, "__init__", make)
 
 
 @variant("core.keepalive.ping-after-interval", cases=("core/keepalive/*", "core/subscribe/*"))
