@@ -5,7 +5,7 @@ from refimpl.client.attached import Attached
 from refimpl.client.client import ClientCore
 from refimpl.client.connection import Connection
 from refimpl.client.consumer import Consumer
-from refimpl.client.errors import BrokerRefused, ConnectionLost
+from refimpl.client.errors import BrokerRefused
 from refimpl.client.partitioned_producer import PartitionedProducer
 from refimpl.client.producer import Producer
 from refimpl.client.scheduler import Pending
@@ -140,10 +140,10 @@ def waits_for_the_answer_to_a_lost_poll(disconnected, watch, now):
     disconnected(watch, now)
 
 
-@in_place_of(Attached._gives_up, clause="core.client.asks-again")
-def gives_up_with_the_connection(gives_up, one, error, give_up_at):
-    """A producer or consumer whose connection ends before it is attached has ended."""
-    return gives_up(one, error, give_up_at) or (not one._was_attached and isinstance(error, ConnectionLost))
+@in_place_of(Attached._wait, clause="core.client.asks-again")
+async def waits_after_its_first_attempt(wait, one, seconds):
+    """A producer or consumer that could not be attached at once waits for ever."""
+    await wait(one, seconds if one._was_attached else 1e9)
 
 
 @in_place_of(Attached._attach, clause="core.client.tries-again")
