@@ -1,0 +1,207 @@
+"""Clients with a fault in what is open at the wrong moment: a receipt, an acknowledgement, a permit, a question, a size limit."""
+
+from conformance.clients.faults.model import fault, in_place_of, on_incoming
+from refimpl.client.attached import Attached
+from refimpl.client.client import ClientCore
+from refimpl.client.connection import Connection
+from refimpl.client.consumer import Consumer
+from refimpl.client.errors import BrokerRefused
+from refimpl.client.partitioned_producer import PartitionedProducer
+from refimpl.client.producer import Producer
+from refimpl.client.scheduler import Pending
+from refimpl.proposals.partition_watch.client import PartitionWatch
+from refimpl.wire.pulsar_api_pb2 import (
+    CommandCloseProducer,
+    CommandPartitionedTopicMetadataResponse,
+    CommandSendReceipt,
+    NotAllowedError,
+    PersistenceError,
+    ServiceNotReady,
+    TopicTerminatedError,
+)
+
+# Receipts and refusals
+
+
+@in_place_of(Producer._confirmed, clause="core.client.receipt-confirms")
+def confirms_what_was_sent_before(confirmed, producer, receipt):
+    """A receipt confirms all messages up to its sequence_id."""
+    for number in [number for number in producer._unconfirmed if number <= receipt.sequence_id]:
+        confirmed(producer, CommandSendReceipt(producer_id=receipt.producer_id, sequence_id=number, message_id=receipt.message_id))
+
+
+@on_incoming(CommandSendReceipt, clause="core.client.receipt-confirms")
+def confirms_for_all_producers(connection, receipt):
+    """A receipt counts for each producer of the connection that has such a sequence_id open."""
+    for (kind, _), producer in list(connection._peers.items()):
+        if kind == "producer_id" and next(iter(producer._unconfirmed), None) == receipt.sequence_id:
+            producer._confirmed(receipt)
+    return False
+
+
+@in_place_of(Producer._refused, clause="core.client.refused-told")
+def knows_few_errors(refused, producer, refusal):
+    """A SEND_ERROR counts only if it says that something is not allowed, or that the topic is terminated."""
+    if refusal.error in (NotAllowedError, TopicTerminatedError):
+        refused(producer, refusal)
+
+
+@in_place_of(Attached._gives_up, clause="core.client.refused-told")
+def waits_at_a_terminated_topic(gives_up, one, error, give_up_at):
+    """A producer whose topic is terminated attaches again and again."""
+    return error.code != TopicTerminatedError and gives_up(one, error, give_up_at)
+
+
+@in_place_of(Producer._refused, clause="core.client.persists-again")
+def fails_what_could_not_be_written(refused, producer, refusal):
+    """PersistenceError fails its message, and the producer goes on with the next one."""
+    if refusal.error == PersistenceError and refusal.sequence_id in producer._unconfirmed:
+        producer._unconfirmed.pop(refusal.sequence_id).fail(BrokerRefused(refusal.error, refusal.message))
+    else:
+        refused(producer, refusal)
+
+
+@in_place_of(Producer._refused, clause="core.client.sends-again")
+def fails_the_oldest(refused, producer, refusal):
+    """SEND_ERROR fails the oldest message without a receipt, whatever its sequence_id says."""
+    if refusal.error == NotAllowedError and producer._unconfirmed:
+        refusal.sequence_id = min(producer._unconfirmed)
+    refused(producer, refusal)
+
+
+@on_incoming(CommandCloseProducer, clause="core.client.sends-again")
+def forgets_what_waits_when_the_broker_closes(connection, close):
+    """What has no receipt when the broker closes its producer is forgotten."""
+    connection._peers["producer_id", close.producer_id]._unconfirmed.clear()
+    return True
+
+
+@in_place_of(PartitionedProducer._leave, clause="core.client.close-tells")
+async def forgets_what_waits_when_it_is_closed(leave, producer):
+    """What has no receipt when its producer is closed is forgotten."""
+    for member in producer.members:
+        member._unconfirmed.clear()
+    await leave(producer)
+
+
+# While there is no connection
+
+
+@in_place_of(Consumer._acknowledge, clause="core.client.acks-kept")
+def keeps_the_last_acknowledgement(acknowledge, consumer, kind, message_id, validation_error=None):
+    """Of what is acknowledged while there is no connection only the last one is sent."""
+    if consumer.connection is None:
+        consumer._unsent_acks.clear()
+    acknowledge(consumer, kind, message_id, validation_error)
+
+
+@in_place_of(Consumer._unpack, Consumer._on_attached, clause="core.client.acks-kept")
+def leaves_out_what_it_has_not_acknowledged(original, consumer, given):
+    """What is acknowledged while there is no connection is never sent, and left out when it comes again."""
+    done = consumer.__dict__.setdefault("was_done", set())
+    if isinstance(given, Connection):
+        done |= {(each.ledgerId, each.entryId) for ack in consumer._unsent_acks for each in ack.message_id}
+        consumer._unsent_acks.clear()
+        original(consumer, given)
+    elif (given.command.message.message_id.ledgerId, given.command.message.message_id.entryId) not in done:
+        original(consumer, given)
+
+
+@in_place_of(Consumer._acknowledge, clause="core.client.acks-kept")
+def gathers_acknowledgements_until_it_is_closed(acknowledge, consumer, kind, message_id, validation_error=None):
+    """Acknowledgements wait for a moment, to be sent in groups, and those that wait when the consumer is closed are never sent."""
+
+    def later():
+        if consumer.error is None:
+            acknowledge(consumer, kind, message_id, validation_error)
+
+    consumer._scheduler.call_at(consumer._scheduler.now + 0.1, later)
+
+
+@in_place_of(ClientCore._partitions, clause="core.client.asks-again")
+async def asks_for_partitions_once(partitions, core, topic):
+    """A question for partitions that is not answered fails the producer or consumer."""
+    return await core.pool.partitions(topic)
+
+
+@in_place_of(PartitionWatch._polled, clause="core.client.polls-on")
+def stops_to_poll_when_it_is_refused(polled, watch, answer):
+    """The first look for new partitions that is refused is the last one."""
+    if answer.response == CommandPartitionedTopicMetadataResponse.Failed:
+        watch._poll_due = watch._poll_interval = float("inf")
+    polled(watch, answer)
+
+
+@in_place_of(PartitionWatch.disconnected, clause="core.client.polls-on")
+def waits_for_the_answer_to_a_lost_poll(disconnected, watch, now):
+    """If the connection ends before a look for new partitions is answered, no other one follows."""
+    if watch._polls:
+        watch._poll_due = watch._poll_interval = float("inf")
+    disconnected(watch, now)
+
+
+@in_place_of(Attached._wait, clause="core.client.asks-again")
+async def waits_after_its_first_attempt(wait, one, seconds):
+    """A producer or consumer that could not be attached at once waits for ever."""
+    await wait(one, seconds if one._was_attached else 1e9)
+
+
+@in_place_of(Attached._attach, clause="core.client.tries-again")
+async def tries_again_where_it_was_refused(attach, one):
+    """After ServiceNotReady it tries again on the same connection, without a look-up."""
+    pool, refused_by = one._core.pool, one.__dict__.pop("refused_by", None)
+    if refused_by is not None and not refused_by.closing:
+        one._lost = Pending(one._scheduler)
+        one._place = refused_by
+        refused_by.attach(one.kind, one.number, one)
+        await one._register(refused_by)
+        return refused_by
+    try:
+        return await attach(one)
+    except BrokerRefused as error:
+        if error.code == ServiceNotReady and one._place in pool.connections:
+            one.refused_by = one._place
+        raise
+
+
+# Limits
+
+
+@in_place_of(Consumer._acknowledge, clause="core.client.permits-returned")
+def keeps_the_permit_of_what_is_damaged(acknowledge, consumer, kind, message_id, validation_error=None):
+    """The permit of a message that can't be read is not given back."""
+    acknowledge(consumer, kind, message_id, validation_error)
+    if validation_error is not None:
+        consumer._permits.returned -= 1
+
+
+@in_place_of(Producer._on_attached, clause="core.client.size-limit")
+def keeps_the_largest_limit(attached, producer, connection):
+    """The largest max_message_size that any connection had counts for ever."""
+    attached(producer, connection)
+    producer.largest = producer._max_message_size = max(connection.max_message_size, getattr(producer, "largest", 0))
+
+
+@in_place_of(Producer._fits, clause="core.client.size-limit")
+def sends_what_is_too_large(fits, producer, entry):
+    """Nobody looks at max_message_size."""
+    return True
+
+
+@fault("core.client.size-limit")
+def counts_no_bytes_of_a_batch(patches):
+    """A batch may be larger than max_message_size."""
+
+    def unlimited(original):
+        def changed(producer, argument):
+            limit = producer._max_message_size
+            if producer.options.batching:
+                producer._max_message_size = producer._batcher.max_bytes = 1 << 30
+            original(producer, argument)
+            producer._max_message_size = limit
+            producer._batcher.max_bytes = 1 << 30
+
+        return changed
+
+    for name in ("_on_attached", "_put"):
+        patches.wrap(Producer, name, unlimited)
