@@ -1,8 +1,12 @@
-"""Clients with a fault in PIP-247 and in PR 25648: what comes while something is under way, and what comes back."""
+"""Clients with a fault in PIP-247 and in PR 25648: what comes while something is under way, what comes back, and what fails."""
 
-from conformance.clients.faults.model import in_place_of
-from refimpl.client.scalable_consumer import NamespaceConsumer
-from refimpl.proposals.partition_watch.client import PartitionWatch
+from conformance.clients.faults.model import fault, in_place_of
+from refimpl.client.attached import Attached
+from refimpl.client.scalable_consumer import NamespaceConsumer, ScalableConsumer
+from refimpl.client.segment_lookup import SegmentLookup
+from refimpl.proposals.partition_watch.client import PartitionWatch, PartitionWatchSend, PartitionWatchState
+from refimpl.proposals.scalable_topics.client import ScalableTopicsEvent, ScalableTopicsWatch
+from refimpl.wire.pulsar_api_pb2 import NotAllowedError
 
 
 @in_place_of(PartitionWatch._updated, clause="pip247.client.update-calls")
@@ -18,3 +22,72 @@ def does_not_come_back(remove, consumer, topic):
     remove(consumer, topic)
     add = consumer._add
     consumer._add = lambda name: None if name == topic else add(name)
+
+
+@in_place_of(PartitionWatch._error, clause="pip247.client.other-broker")
+def is_refused_for_good(failed, watch, error, now):
+    """A watch request that was refused is made on no later connection either."""
+    if error.request_id == watch._watch_request and error.error == NotAllowedError:
+        watch._enabled = False
+    failed(watch, error, now)
+
+
+@fault("pip247.client.no-poll-beside-watch")
+def polls_on_beside_its_watcher(patches):
+    """A client that has begun to poll goes on, also when it has a watcher."""
+
+    def deadline(next_deadline):
+        def changed(watch):
+            polls = [watch._beside] if watch.state is PartitionWatchState.WATCHING and hasattr(watch, "_beside") else []
+            return min((when for when in [next_deadline(watch), *polls] if when is not None), default=None)
+
+        return changed
+
+    def tick(original):
+        def changed(watch, now):
+            if watch.state in (PartitionWatchState.POLLING, PartitionWatchState.WAITING) and watch._poll_due is not None:
+                watch._beside = watch._poll_due + watch._poll_interval
+            elif watch.state is PartitionWatchState.WATCHING and getattr(watch, "_beside", now + 1) <= now:
+                watch._beside = now + watch._poll_interval
+                watch._outbox.append(PartitionWatchSend.POLL)
+            original(watch, now)
+
+        return changed
+
+    patches.wrap(PartitionWatch, "next_deadline", deadline)
+    patches.wrap(PartitionWatch, "tick", tick)
+
+
+@in_place_of(ScalableConsumer._apply_segments, clause="pr25648.layout.client-meanwhile")
+def drops_layouts_while_it_attaches(apply, consumer, topic, segments):
+    """A layout that comes while the consumers of the segments are attached is dropped."""
+    if not segments or all(attaching.done for attaching in consumer._segments.get(topic, {}).values()):
+        apply(consumer, topic, segments)
+
+
+@fault("pr25648.client.attaches-again")
+def gives_topics_of_a_set_up(patches):
+    """A topic of the set whose look-up fails is never looked up again."""
+
+    def gives_up(original):
+        return lambda one, error, give_up_at: isinstance(one, SegmentLookup) or original(one, error, give_up_at)
+
+    patches.wrap(Attached, "_gives_up", gives_up)
+    patches.wrap(NamespaceConsumer, "_attach_missing", lambda _: lambda consumer: None)
+
+
+@in_place_of(ScalableTopicsWatch.connected, clause="pr25648.client.needs-flag")
+def reads_the_flag_of_its_first_broker(connected, watch, flags, now):
+    """Whether the broker has scalable topics is read once."""
+    watch.first_flags = getattr(watch, "first_flags", flags)
+    connected(watch, watch.first_flags, now)
+
+
+@in_place_of(ScalableTopicsWatch._new_deadline, clause="pr25648.client.error-retried")
+def asks_again_after_one_error_only(new_deadline, watch, event, now):
+    """The second error of a watch ends it."""
+    if event is ScalableTopicsEvent.ERROR:
+        watch.errors = getattr(watch, "errors", 0) + 1
+        if watch.errors > 1:
+            return None
+    return new_deadline(watch, event, now)

@@ -97,3 +97,39 @@ def acknowledges_what_it_rejects_cumulatively(unpack, consumer, frame):
     consumer._acknowledge = lambda kind, message_id, error=None: acknowledge(CommandAck.Cumulative, message_id, error)
     unpack(consumer, frame)
     del consumer._acknowledge
+
+
+@on_outgoing(CommandSubscribe, clause="pr7629.client.sends-meta")
+def takes_a_filter_without_properties_for_none(connection, request):
+    """A filter without properties is not sent."""
+    if not request.filter_meta.filter_properties:
+        request.ClearField("filter_meta")
+
+
+@on_outgoing(CommandSubscribe, clause="pr7629.client.sends-meta")
+def leaves_empty_properties_out(connection, request):
+    """A property of a filter whose value is empty is not sent."""
+    if request.HasField("filter_meta"):
+        kept = [one for one in request.filter_meta.filter_properties if one.value]
+        del request.filter_meta.filter_properties[:]
+        request.filter_meta.filter_properties.extend(kept)
+
+
+@in_place_of(Consumer._message, clause="pr7629.client.own-order")
+def lets_others_overtake(message, consumer, frame):
+    """What can be judged at once does not wait for a message whose schema is asked for."""
+    if consumer._held and consumer._filtering.missing(frame) is None:
+        consumer._permits.entries += 1
+        consumer._unpack(frame)
+    else:
+        message(consumer, frame)
+
+
+@in_place_of(Consumer._judge_held, clause="pr7629.client.own-order")
+async def turns_round_what_has_waited(judge_held, consumer, connection):
+    """Of the messages that have waited for a schema the last one comes first."""
+    version = consumer._filtering.missing(consumer._held[0])
+    if version is not None:
+        await consumer._filtering.learn(connection, version)
+    consumer._held.reverse()
+    await judge_held(consumer, connection)

@@ -1,6 +1,7 @@
 """Clients with a fault in PIP-145: lists of topics, their hashes, and watchers of them."""
 
-from conformance.clients.faults.model import fault, in_place_of, on_incoming, on_outgoing
+import refimpl.proposals.topic_list.client
+from conformance.clients.faults.model import fault, in_place_of, instead_of, on_incoming, on_outgoing
 from refimpl.client.pattern_consumer import PatternConsumer
 from refimpl.indexes.topics_hash import EMPTY_HASH
 from refimpl.proposals.topic_list.client import TopicListEvent, TopicListOffer, TopicListState, TopicListWatch
@@ -13,6 +14,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandWatchTopicListSuccess,
     CommandWatchTopicUpdate,
     FeatureFlags,
+    NotAllowedError,
 )
 
 # Requests
@@ -285,3 +287,95 @@ def leaves_a_watcher_that_is_not_confirmed(close, watch):
 @in_place_of(PatternConsumer._attach_missing, clause="pip145.client.attaches-again")
 def gives_topics_up(attach, consumer):
     """A topic that can't be attached the first time is never tried again."""
+
+
+@in_place_of(PatternConsumer._attach_missing, clause="pip145.client.attaches-again")
+def tries_topics_twice(attach, consumer):
+    """A topic that can't be attached the first time is tried a second time, and never again."""
+    consumer.tried = getattr(consumer, "tried", 0) + 1
+    if consumer.tried == 1:
+        attach(consumer)
+
+
+# What fails, and what comes without topics
+
+
+@in_place_of(TopicListWatch._error, clause="pip145.client.watch-retries")
+def takes_every_error_for_a_refusal(failed, watch, error, now):
+    """Whatever the error of a watch request, the client polls for as long as the connection lives."""
+    error.error = NotAllowedError
+    failed(watch, error, now)
+
+
+@in_place_of(TopicListWatch._error, clause="pip145.client.watch-retries")
+def watches_anew_once(failed, watch, error, now):
+    """The second error of a watch request is the last one: then the client polls."""
+    watch.failed_before = getattr(watch, "failed_before", 0) + 1
+    if watch.failed_before > 1:
+        error.error = NotAllowedError
+    failed(watch, error, now)
+
+
+@in_place_of(TopicListWatch._error, clause="pip145.client.watch-each-connection")
+def is_refused_by_all_brokers_at_once(failed, watch, error, now):
+    """Once one broker has refused its watch request, the client asks no other broker for a watcher."""
+    failed(watch, error, now)
+    watch._polling_only = watch._polling_only or (error.error == NotAllowedError and watch.offer is TopicListOffer.LISTS)
+
+
+@in_place_of(TopicListWatch._watched, clause="pip145.client.watch-doubts")
+def takes_no_topics_for_an_empty_set(watched, watch, answer, now):
+    """An answer without topics empties the set, whatever its hash, unless that is the hash of the client."""
+    if not answer.topic and answer.topics_hash != watch.topics_hash:
+        answer.topics_hash = EMPTY_HASH
+    watched(watch, answer, now)
+
+
+@in_place_of(TopicListWatch._watched, clause="pip145.client.watch-applies-list")
+def empties_its_set_with_each_answer_without_topics(watched, watch, answer, now):
+    """An answer without topics empties the set, also if its hash says that nothing has changed."""
+    watched(watch, answer, now)
+    if not answer.topic:
+        watch._replace(())
+
+
+@in_place_of(TopicListWatch._watched, clause="pip145.client.watch-applies-list")
+def ignores_the_first_list_of_its_watcher(watched, watch, answer, now):
+    """The list that comes with the first watcher is ignored, since the client has just got one."""
+    if watch.registration is Registration.ASKED and watch.registrations == 0:
+        answer.topics_hash = watch.topics_hash
+    watched(watch, answer, now)
+
+
+@instead_of(refimpl.proposals.topic_list.client, "visible_topics", clause="pip145.client.list-filters-partitions")
+def compares_names_of_partitions(visible, topics, pattern=None):
+    """The client's own filter compares the pattern with the names of partitions."""
+    return [topic for topic in visible(topics) if pattern is None or pattern.matches(topic.partition("://")[2])]
+
+
+@in_place_of(TopicListWatch._new_deadline, clause="pip145.client.list-polls-without-watch")
+def stops_polling_when_a_poll_fails(new_deadline, watch, event, now):
+    """A poll that fails is the last one."""
+    ends = event is TopicListEvent.FAILED and watch.offer is TopicListOffer.LISTS
+    return None if ends else new_deadline(watch, event, now)
+
+
+@in_place_of(TopicListWatch._new_deadline, clause="pip145.client.watch-periodic")
+def stops_checking_when_a_check_fails(new_deadline, watch, event, now):
+    """A check that fails is the last one."""
+    ends = event is TopicListEvent.FAILED and watch.registration is Registration.CONFIRMED
+    return None if ends else new_deadline(watch, event, now)
+
+
+@on_outgoing(CommandGetTopicsOfNamespace, clause="pip145.client.list-returns-hash")
+def asks_without_the_hash_of_no_topics(connection, request):
+    """The hash of no topics is taken for no hash when the client asks for the list."""
+    if request.topics_hash == EMPTY_HASH:
+        request.ClearField("topics_hash")
+
+
+@on_outgoing(CommandWatchTopicList, clause="pip145.client.watch-hash-on-reconnect")
+def watches_without_the_hash_of_no_topics(connection, request):
+    """The hash of no topics is taken for no hash when the client watches."""
+    if request.topics_hash == EMPTY_HASH:
+        request.ClearField("topics_hash")
