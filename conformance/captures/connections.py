@@ -77,7 +77,7 @@ def packet_rows(path: Path, name: str, length: int | None = None, limit: int = M
         yield FrameRow(Origin(name), 0, 0, b"", corrupt=f"{MISSING}: {error.strerror or error}")
         return
     if damage is not None:
-        kind = TRUNCATED if damage.ended and damage.offset else PACKETS
+        kind = TRUNCATED if damage.ended and connections.found else PACKETS
         yield FrameRow(Origin(name), damage.offset, None, b"", corrupt=f"{kind}: {damage}")
     elif not connections.found:
         yield FrameRow(Origin(name), 0, None, b"", corrupt=f"{PACKETS}: {survey}")
@@ -91,7 +91,7 @@ def packet_defect(path: Path) -> str | None:
     except OSError as error:
         return error.strerror or str(error)
     if survey.damage is not None:
-        return None if survey.damage.ended and survey.damage.offset else f"at byte {survey.damage.offset:,}: {survey.damage}"
+        return None if survey.damage.ended and survey.connections else f"at byte {survey.damage.offset:,}: {survey.damage}"
     return None if survey.connections else str(survey)
 
 

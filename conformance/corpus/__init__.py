@@ -9,7 +9,7 @@ replay      logs of topic changes, replayed for many watchers
 round_trip  encoding what was decoded
 jobs        laws that hold on every row, as programs for `python -m` and `spark-submit`; job is what they share
 promotion   cases made of the rare rows that a job met
-session     starts Spark; notebooks does so without output, cluster on several workers of this machine
+session     starts Spark; daemon is what its workers are forked from, notebooks starts it without output, cluster on several workers
 
 Needs the extra `spark`, and Java 17 or newer. Nothing outside this package imports pyspark or pyarrow.
 """

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from conformance.captures.errors import CaptureError
-
 _ON_A_CLUSTER = "on a cluster with --driver-memory and --executor-memory, on the standalone one of this machine with --worker-memory"
 OUT_OF_MEMORY = f"Spark has too little memory; give it more with --memory MIB ({_ON_A_CLUSTER})"
 EXECUTORS_LOST = f"the executors have ended, most likely because memory ran out; give them more ({_ON_A_CLUSTER})"
@@ -48,6 +46,8 @@ def reason_of(error: Exception) -> str | None:
     That is the message of a `CorpusError` or `CaptureError` that was raised here, or in a worker and reported by Spark, or that there is
     too little memory.
     """
+    from conformance.captures.errors import CaptureError  # noqa: PLC0415 -- workers import this module, and no captures
+
     if isinstance(error, CorpusError | CaptureError):
         return "".join(one if one.isprintable() else repr(one)[1:-1] for one in str(error))  # files and columns may have any names
     markers = [f"{kind.__name__}: " for kind in (CorpusError, CaptureError)]

@@ -49,6 +49,7 @@ _LOCAL: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
+    "spark.python.daemon.module": "conformance.corpus.daemon",
     "spark.unsafe.sorter.spill.read.ahead.enabled": "false",  # its buffers are not counted as memory of the sort
     "spark.memory.offHeap.enabled": "true",
     "spark.io.compression.codec": "lzf",  # all Java: while native ones work, Java can't collect, and says too soon that memory is out

@@ -208,6 +208,8 @@ def test_later_fragments_and_options_and_tunnels(tmp_path):
     [
         (b"", "packets: the file is empty"),
         (b"\xd4\xc3", "packets: the file ends inside a packet"),
+        (pcap([])[:9], "packets: the file ends inside a packet"),
+        (pcap(conversation()[:1])[:-3], "packets: the file ends inside a packet"),
         (b"\x16\x03\x01\x02\x00\x01", "packets: the file starts neither as pcap nor as pcapng"),
         (pcap([], link=1)[:-4] + struct.pack("<I", 249), "packets: link type 249 is not known"),
         (pcap(conversation())[:-3], "truncated: the file ends inside a packet"),

@@ -109,7 +109,7 @@ def test_costs_are_those_of_a_broker(spark: SparkSession) -> None:
             asked = command("watchTopicList")
             asked.watchTopicList.CopyFrom(watched)
             assert cost.watch == len(encode_frame(asked)) + len(encode_frame(opened))
-    summed = by_shape(frame, patterns)
+    summed = by_shape(found, patterns)
     assert summed["all"]["patterns"] == 6
     assert summed["all"]["longer than evaluated"] == 1
     assert summed["everything"]["matching"] == 32

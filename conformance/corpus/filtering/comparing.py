@@ -134,16 +134,18 @@ def _pairs(frame: DataFrame, rule: Rule, others: Sequence[str]) -> tuple[int, in
         for batch in batches:
             subjects = _subjects(rule, batch)
             found = [pc.match_substring_regex(subjects, pattern=LOOKS[look]) for look in looks]
-            yield pa.RecordBatch.from_arrays([pa.StructArray.from_arrays(found, looks)], names=["looks"])
+            yield pa.RecordBatch.from_arrays([pa.StructArray.from_arrays(found, looks, mask=subjects.is_null())], names=["looks"])
 
     schema = f"looks STRUCT<{', '.join(f'`{look}`: BOOLEAN' for look in looks)}>"
-    counted = frame.mapInArrow(masks, schema).groupBy("looks").count().collect()
-    look_counts = {frozenset(look for look in looks if row["looks"][look]): int(row["count"]) for row in counted}
+    counted = {row["looks"]: int(row["count"]) for row in frame.mapInArrow(masks, schema).groupBy("looks").count().collect()}
+    rows = sum(counted.values())
+    counted.pop(None, None)  # system topics
+    look_counts = {frozenset(look for look in looks if found[look]): count for found, count in counted.items()}
     subjects = sum(look_counts.values())
     patterns = rule.patterns if isinstance(rule, Matching) else None
     features = patterns.feature_counts if patterns is not None else _features(rule)
     outside = {name: pairs_outside(features, look_counts, name) for name in others}
-    return frame.count(), subjects * (len(patterns) if patterns is not None else 1), outside
+    return rows, subjects * (len(patterns) if patterns is not None else 1), outside
 
 
 def _features(rule: Rule) -> Sequence[tuple[frozenset[str], int]]:
@@ -151,11 +153,11 @@ def _features(rule: Rule) -> Sequence[tuple[frozenset[str], int]]:
 
 
 def _subjects(rule: Rule, batch: pa.RecordBatch) -> pa.Array:
-    """Return the names that patterns are compared with, without system topics."""
+    """Return what patterns are compared with; null for system topics."""
     if isinstance(rule, PayloadFits):
         return pa.array([arrow.payload_text(payload or b"") for payload in batch.column("payload").to_pylist()], pa.string())
     topics = batch.column("topic")
-    return arrow.matched_names(topics.filter(pc.invert(arrow.are_system_topics(topics))))
+    return pc.if_else(arrow.are_system_topics(topics), None, arrow.matched_names(topics))
 
 
 def _explain(rule: Rule, others: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

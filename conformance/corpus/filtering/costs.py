@@ -171,9 +171,13 @@ def costs(topics: DataFrame, patterns: PatternSet) -> dict[int, Cost]:
     }
 
 
-def by_shape(topics: DataFrame, patterns: PatternSet) -> dict[str, dict[str, Any]]:
-    """Return what patterns cost, summed up by their shape."""
-    found = costs(topics, patterns)
+def by_shape(found: Mapping[int, Cost], patterns: PatternSet) -> dict[str, dict[str, Any]]:
+    """Sum up what patterns cost by their shape.
+
+    Args:
+        found: From `costs`.
+        patterns: Those of which it is.
+    """
     summed = {
         shape: _summed({place: cost for place, cost in found.items() if patterns.patterns[place].shape == shape}, patterns)
         for shape in SHAPES

@@ -114,7 +114,7 @@ def _check(run: Run, topics: DataFrame, formulations: Sequence[str]) -> Findings
     corpus = f"{options.corpus}{drawn}, seed {options.seed}, {len(patterns)} patterns"
     counters["rare"] = [asdict(one) for one in rare_pairs(run.spark, comparisons[Matching.name].found, corpus)]
     with run.part("costs"):
-        counters["costs"] = costs.by_shape(topics, patterns)
+        counters["costs"] = costs.by_shape(costs.costs(topics, patterns), patterns)
     counters["speed"] = dict(_speeds(run, topics, rules, formulations))
     messages_corpus = _messages_corpus(options)
     if messages_corpus:

@@ -5,19 +5,20 @@ spark.read.format("synthetic_topics").option("rows", 1_000_000).load()
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource
+from typing import TYPE_CHECKING
 
-from conformance.corpus.sources.jar_topics import JarSource
-from conformance.corpus.sources.pulsar_capture import CaptureSource
-from conformance.corpus.sources.synthetic_messages import SyntheticMessages
-from conformance.corpus.sources.synthetic_topics import SyntheticTopics
-from conformance.corpus.sources.user_text import UserText
-
-SOURCES: tuple[type[DataSource], ...] = (CaptureSource, JarSource, SyntheticMessages, SyntheticTopics, UserText)
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def register_all(spark: SparkSession) -> None:
     """Register the sources with a session by their names."""
-    for source in SOURCES:
+    # a worker imports the source that it reads from, and so this package: not all the others
+    from conformance.corpus.sources.jar_topics import JarSource  # noqa: PLC0415
+    from conformance.corpus.sources.pulsar_capture import CaptureSource  # noqa: PLC0415
+    from conformance.corpus.sources.synthetic_messages import SyntheticMessages  # noqa: PLC0415
+    from conformance.corpus.sources.synthetic_topics import SyntheticTopics  # noqa: PLC0415
+    from conformance.corpus.sources.user_text import UserText  # noqa: PLC0415
+
+    for source in (CaptureSource, JarSource, SyntheticMessages, SyntheticTopics, UserText):
         spark.dataSource.register(source)
