@@ -22,6 +22,7 @@ from conformance.site.notebooks import settled
 from conformance.site.publishing import days_of_change, extra_settings, repository_address, repository_name, version_line
 from conformance.site.search import INDEX, thinned
 from conformance.site.sources import REPOSITORY, Sources, load_sources
+from conformance.site.tables import readable
 
 NOTEBOOKS: Final = REPOSITORY / "notebooks"
 _LOG: Final = logging.getLogger("mkdocs.hooks.conformance")
@@ -96,9 +97,9 @@ def on_page_markdown(markdown: str, page: SitePage, config: MkDocsConfig, files:
 
 
 def on_page_content(html: str, page: SitePage, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
-    """Resolve the links of notebooks, which mkdocs does not check."""
+    """Resolve the links of notebooks, which mkdocs does not check, and make tables readable on narrow screens."""
     path = page.file.src_uri
-    return settled(html, path, _Book.sources) if path.endswith(".ipynb") else html
+    return readable(settled(html, path, _Book.sources) if path.endswith(".ipynb") else html)
 
 
 def _on_post_build(config: MkDocsConfig) -> None:
