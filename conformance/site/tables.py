@@ -6,7 +6,7 @@ import re
 from html import escape, unescape
 from typing import Final
 
-_TABLE: Final = re.compile(r"<table>(.*?)</table>", re.DOTALL)
+_TABLE: Final = re.compile(r"<table( class=\"pcn\")?>(.*?)</table>", re.DOTALL)
 _HEAD: Final = re.compile(r"<th\b[^>]*>(.*?)</th>", re.DOTALL)
 _ROW: Final = re.compile(r"<tr>(.*?)</tr>", re.DOTALL)
 _CELL: Final = re.compile(r"(<td\b[^>]*)>(.*?)</td>", re.DOTALL)
@@ -43,11 +43,12 @@ def breakable(html: str) -> str:
 
 
 def _stacked(found: re.Match[str]) -> str:
-    heads = [_text(head) for head in _HEAD.findall(found[1])]
-    cells = [_CELL.findall(row) for row in _ROW.findall(found[1])]
+    heads = [_text(head) for head in _HEAD.findall(found[2])]
+    cells = [_CELL.findall(row) for row in _ROW.findall(found[2])]
     if len(heads) < _COLUMNS or all(len(_text(text)) <= _SHORT for row in cells for _, text in row[1:]):
         return found[0]
-    return f"<table data-rows>{_ROW.sub(lambda row: f'<tr>{_named(row[1], heads)}</tr>', found[1])}</table>"
+    rows = _ROW.sub(lambda row: f"<tr>{_named(row[1], heads)}</tr>", found[2])
+    return f"<table{found[1] or ''} data-rows>{rows}</table>"
 
 
 def _named(row: str, heads: list[str]) -> str:
