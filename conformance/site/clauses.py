@@ -8,6 +8,7 @@ from conformance.engine.model import Clause, Register
 from conformance.engine.step import Role
 from conformance.report.matrix import Cell, build_matrix
 from conformance.report.wording import number_of, section_words
+from conformance.site.families import family_words
 from conformance.site.markup import (
     Page,
     case_link,
@@ -58,10 +59,11 @@ def _index(sources: Sources) -> Page:
     rows = []
     for name, register in sources.registers.items():
         tested = sum(clause.excluded is None for clause in register.clauses)
-        families = ", ".join(link(HOME, f"{register_path(name)}#{family.replace('.', '-')}", family) for family in sources.families(name))
+        page = register_path(name)
+        families = " · ".join(link(HOME, f"{page}#{family.replace('.', '-')}", family_words(family)) for family in sources.families(name))
         rows.append(
             (
-                link(HOME, register_path(name), register_title(name)),
+                link(HOME, page, register_title(name)),
                 _source(register),
                 str(len(register.clauses)),
                 str(tested),
@@ -74,7 +76,7 @@ def _index(sources: Sources) -> Page:
         "What must hold, one checkable statement at a time, in our own words. Each clause says where it comes from, what a peer",
         "suffers without it, which cases test it, and what six recorded releases of Apache Pulsar, or six recorded clients, do.",
         "",
-        *table(["register", "source", "clauses", "tested", "families"], rows),
+        *table(["register", "source", "clauses", "tested", "about"], rows),
         "",
         *_two_tiers(sources),
         "The level says how severe a failure is: a MUST fails a run, a SHOULD gives a warning, a MAY is a free choice that a peer must",
@@ -101,7 +103,7 @@ def _register(sources: Sources, name: str, cells: Mapping[str, Sequence[Cell]]) 
         "",
     ]
     for family, clauses in sources.families(name).items():
-        lines += [f"## {family} {{ #{family.replace('.', '-')} }}", ""]
+        lines += [f"## {family_words(family)} {{ #{family.replace('.', '-')} }}", ""]
         for clause in clauses:
             lines += [*_clause(sources, path, clause, cells), ""]
     return Page(path, register_title(name), joined(lines))
@@ -126,8 +128,6 @@ def _clause(sources: Sources, path: str, clause: Clause, cells: Mapping[str, Seq
     if clause.effect:
         yield f"**Without it:** {prose(clause.effect)}"
         yield ""
-    yield from _relations(sources, path, clause)
-    yield ""
     row = cells.get(clause.id)
     if clause.excluded:
         yield f"**Not tested:** {prose(clause.excluded)}"
@@ -135,6 +135,11 @@ def _clause(sources: Sources, path: str, clause: Clause, cells: Mapping[str, Seq
         yield from verdict_row(sources.recorded(clause.side), path, row)
     elif clause.profiles == ["as-written"]:
         yield "**Results:** none; real releases are judged in the profile default."
+    yield ""
+    yield from _relations(sources, path, clause)
+    doubts = list(_doubt(sources, path, clause))
+    if doubts:
+        yield from ("", '<details markdown class="pc-more"><summary>How its cases were tested</summary>', "", *doubts, "", "</details>")
 
 
 def _relations(sources: Sources, path: str, clause: Clause) -> Iterator[str]:
@@ -151,7 +156,6 @@ def _relations(sources: Sources, path: str, clause: Clause) -> Iterator[str]:
         yield f"- Needed by: {', '.join(clause_link(sources, path, name) for name in sources.resting[clause.id])}"
     if clause.aliases:
         yield f"- Also called: {', '.join(map(code, clause.aliases))}"
-    yield from _doubt(sources, path, clause)
 
 
 def _two_tiers(sources: Sources) -> Iterator[str]:

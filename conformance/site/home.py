@@ -114,7 +114,8 @@ def home_facts(sources: Sources) -> dict[str, str]:
         "report": "" if report is None else joined(_picture(report)),
         "glance": joined(bars(glances(sources.released), "Apache Pulsar ")),
         "clients": joined(bars(glances(sources.clients))),
-        "finding": joined(_finding(sources)),
+        "finding": joined(_finding(sources)[0]),
+        "finding_words": joined(_finding(sources)[1]),
     }
 
 
@@ -183,8 +184,8 @@ def bars(rows: Sequence[Glance], before: str = "") -> Iterator[str]:
     yield "</div>"
 
 
-def _finding(sources: Sources) -> Iterator[str]:
-    """Show a defect of a release: the recorded frames, and the case that found it."""
+def _finding(sources: Sources) -> tuple[list[str], list[str]]:
+    """Return a defect of a release: the recorded frames, and words about the case that found it."""
     for released in sources.illustrating:
         for result in released.by_case.get(FINDING, []):
             outcome = shown_outcome(released.report, result)
@@ -194,14 +195,13 @@ def _finding(sources: Sources) -> Iterator[str]:
             drawing = render_sequence_svg(
                 report_rows(released.report, outcome.key), title=f"Sequence diagram of {FINDING}", standalone=False, harness="suite"
             )
-            yield from drawing_block(drawing)
-            yield ""
-            yield (
-                f"{case_link(PATH, FINDING)}, recorded with Apache Pulsar {released.name}: {plain(transcript.title)} "
+            words = (
+                f"The case is {case_link(PATH, FINDING)}, recorded with Apache Pulsar {released.name}: “{plain(transcript.title)}”. "
                 f"{link(PATH, 'findings/same-id-empty-list.md', 'The finding')} has its clause {code('pip145.race.same-id')}, "
                 "how often it happens, and what a client suffers."
             )
-            return
+            return drawing_block(drawing), [words]
+    return [], []
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:

@@ -18,10 +18,11 @@ from conformance.site.drawings import FENCE
 from conformance.site.home import filled, home_facts
 from conformance.site.linking import linked
 from conformance.site.markup import Page
-from conformance.site.notebooks import settled
+from conformance.site.notebooks import in_the_site, settled
 from conformance.site.publishing import days_of_change, extra_settings, repository_address, repository_name, version_line
 from conformance.site.search import INDEX, thinned
 from conformance.site.sources import REPOSITORY, Sources, load_sources
+from conformance.site.tables import readable
 
 NOTEBOOKS: Final = REPOSITORY / "notebooks"
 _LOG: Final = logging.getLogger("mkdocs.hooks.conformance")
@@ -86,19 +87,20 @@ on_files = event_priority(100)(_on_files)
 
 
 def on_page_markdown(markdown: str, page: SitePage, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
-    """Fill in numbers, and link clauses and cases, on pages that are written by hand."""
+    """Fill in numbers, link clauses and cases, and let links into the repository lead to pages, where people wrote the page."""
     if page.file.generated_by is not None:
         return markdown
     day = _Book.changed.get(f"docs/{page.file.src_uri}")
     if day is not None:
         page.meta["revision_date"] = day
-    return filled(linked(markdown, page.file.src_uri, _Book.sources), _Book.facts)
+    path = page.file.src_uri
+    return filled(linked(in_the_site(markdown, path, _Book.sources), path, _Book.sources), _Book.facts)
 
 
 def on_page_content(html: str, page: SitePage, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
-    """Resolve the links of notebooks, which mkdocs does not check."""
+    """Resolve the links of notebooks, which mkdocs does not check, and make tables readable on narrow screens."""
     path = page.file.src_uri
-    return settled(html, path, _Book.sources) if path.endswith(".ipynb") else html
+    return readable(settled(html, path, _Book.sources) if path.endswith(".ipynb") else html)
 
 
 def _on_post_build(config: MkDocsConfig) -> None:

@@ -52,6 +52,16 @@ def relocated(text: str, path: str) -> str:
     return _outside_fences(text, lambda part: _LINK.sub(moved, part))
 
 
+def with_targets(text: str, change: Callable[[str], str]) -> str:
+    """Change the targets of links into the repository, outside of blocks of code.
+
+    Args:
+        text: Markdown.
+        change: Returns the new target.
+    """
+    return _outside_fences(text, lambda part: _LINK.sub(lambda found: f"]({change(found[1])})", part))
+
+
 def _outside_fences(text: str, change: Callable[[str], str]) -> str:
     parts = []
     at = 0

@@ -1,7 +1,8 @@
-"""Notebooks in the site.
+"""Notebooks in the site, and links into the repository.
 
-Its links lead to files of the repository, where JupyterLab and viewers of repositories follow them; here they lead to the pages that
-are made from these files. Nothing in it loads anything, and cell data for tools only is left out.
+Links of notebooks, and of pages that are written by hand, lead to files of the repository, where JupyterLab and viewers of repositories
+follow them; in the site they lead to the pages that are made from these files. Nothing in a notebook loads anything, and cell data for
+tools only is left out.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ from collections.abc import Iterator
 from html import unescape
 
 from conformance.site.book import TOP
-from conformance.site.clauses import register_path
+from conformance.site.clauses import HOME, register_path
+from conformance.site.interop import PATH as INTEROP
+from conformance.site.linking import with_targets
 from conformance.site.markup import case_place, clause_place
+from conformance.site.pairs import PATH as PAIRS
 from conformance.site.registers import DIVERGENCES, QUESTIONS
+from conformance.site.results import CLIENT_PATH, PATH
 from conformance.site.sources import Sources
 
 _LINK = re.compile(r'<a\b([^>]*?)\bhref="([^"]*)"([^>]*)>(.*?)</a>', re.DOTALL)
@@ -26,6 +31,13 @@ _TAGS = re.compile(r'<div class="celltoolbar">.*?</div>\s*</div>', re.DOTALL)
 _PAGES = {
     "docs/registers/divergences.yaml": DIVERGENCES,
     "docs/registers/questions.yaml": QUESTIONS,
+    "conformance/baselines": PATH,
+    "conformance/client_recordings": CLIENT_PATH,
+    "conformance/clauses": HOME,
+    "conformance/exit_codes.py": "reference/cli.md",
+    "conformance/interop.json": INTEROP,
+    "conformance/pairs.json": PAIRS,
+    "conformance/transcripts": "reference/cases/index.md",
     **{name: path for name, (path, _) in TOP.items()},
 }
 """Pages by the files that they are made from."""
@@ -58,6 +70,24 @@ def settled(content: str, path: str, sources: Sources) -> str:
         yield _ID.sub(linked_id, text[at:])
 
     return "".join(parts(_TAGS.sub("", _SCRIPT.sub("", content))))
+
+
+def in_the_site(text: str, path: str, sources: Sources) -> str:
+    """Turn the links of a page that is written by hand, which lead through the repository, into links to pages.
+
+    Args:
+        text: Markdown.
+        path: The page, below `docs`.
+        sources: Whose clauses and cases they are.
+    """
+    folder = posixpath.dirname(path) or "."
+
+    def led(target: str) -> str:
+        place = page_of(target, f"docs/{path}", sources) or target
+        page, hash_, anchor = place.partition("#")
+        return f"{posixpath.relpath(page, folder)}{hash_}{anchor}" if place != target else target
+
+    return with_targets(text, led)
 
 
 def page_of(link: str, path: str, sources: Sources) -> str | None:

@@ -41,7 +41,7 @@ def pairs_page(path: Path = RESULTS) -> Page:
         "",
         "## What was not run",
         "",
-        *table(["client", "talk or broker", "reason"], (row for client in clients for row in _left_out(client, pairs[client]))),
+        *table(["client", "what", "why"], (row for client in clients for row in _left_out(client, pairs[client]))),
         "",
         "## The talks",
         "",
@@ -85,12 +85,20 @@ def _bad(client: str, of: dict[str, Pair], known: dict[tuple[str, str], Explanat
 
 
 def _left_out(client: str, of: dict[str, Pair]) -> Iterator[list[str]]:
-    found: dict[tuple[str, str], None] = {}
+    found: dict[str, list[str]] = {}
     for broker, pair in of.items():
         if pair.not_run is not None:
-            found[broker, pair.not_run] = None
+            found.setdefault(pair.not_run, []).append(f"with {broker}")
         for name, came in pair.talks.items():
             if came.startswith(NOT_OFFERED):
-                found[name, came.removeprefix(f"{NOT_OFFERED}: ")] = None
-    for what, reason in sorted(found):
-        yield [plain(NAMES[client]), plain(what), plain(reason)]
+                found.setdefault(_not_offered(came.removeprefix(f"{NOT_OFFERED}: ")), []).append(name)
+    for reason, names in sorted(found.items(), key=lambda one: one[1]):
+        yield [plain(NAMES[client]), plain(", ".join(dict.fromkeys(names))), plain(reason)]
+
+
+def _not_offered(came: str) -> str:
+    """Say what a client lacks: `seek: seek` is a verb that it does not have, `consumer: option pattern` a part of one."""
+    verb, colon, what = came.partition(": ")
+    if not colon:
+        return came
+    return f"it does not offer {verb}" if what == verb else f"it does not offer, for {verb}: {what}"

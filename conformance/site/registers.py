@@ -139,9 +139,16 @@ def _divergences(sources: Sources) -> Page:
         "",
         "Where a document and live brokers disagree. The clauses say what is right; what a release does instead is in its baseline,",
         f"and in a {link(DIVERGENCES, 'findings/README.md', 'finding')} if a client suffers from it. What the documents leave open is",
-        f"under {link(DIVERGENCES, QUESTIONS, 'Open questions')}.",
+        f"under {link(DIVERGENCES, QUESTIONS, 'Open questions')}. The reference can behave either way: see",
+        "[its two profiles](#two-profiles).",
         "",
-        "## Two profiles",
+    ]
+    entries = load_entries("divergences")
+    lines += ["## Texts and brokers", ""]
+    for entry in entries:
+        lines += [*_entry(sources, DIVERGENCES, entry, ("The text", "Brokers", "Here")), ""]
+    lines += [
+        "## Two profiles of the reference { #two-profiles }",
         "",
         "Where real peers differ from the text, the reference has both behaviours: `default` is what real peers speak, or what was",
         "settled here if no peer speaks a proposal; `as-written` follows the text. These are all differences; `pulsar-conformance broker`",
@@ -159,15 +166,11 @@ def _divergences(sources: Sources) -> Page:
     for profile in ("default", "as-written"):
         names = [clause.id for clause in sources.suite.clauses.values() if clause.profiles == [profile]]
         lines.append(f"- {profile}: {', '.join(clause_link(sources, DIVERGENCES, name) for name in names)}")
-    entries = load_entries("divergences")
     lines += ["", "### Where as-written is not the text { #exceptions }", ""]
     lines += ["In these points no profile follows the text.", ""]
     lines += [
         f"- {plain(entry.about)}: [{prose(entry.title)}](#{entry.id}). {prose(entry.as_written)}" for entry in entries if entry.as_written
     ]
-    lines += ["", "## Texts and brokers", ""]
-    for entry in entries:
-        lines += [*_entry(sources, DIVERGENCES, entry, ("The text", "Brokers", "Here")), ""]
     return Page(DIVERGENCES, "Divergences", joined(lines))
 
 

@@ -57,3 +57,11 @@ def test_the_page_shows_each_flow():
     for name in RESULT_OF:
         words = name.partition("::")[2].removeprefix("test_").replace("_", " ")
         assert words[:1].upper() + words[1:] in page.text
+
+
+def test_each_file_of_flows_has_a_heading_and_only_columns_of_clients_that_were_tried():
+    page = interop_page().text
+    assert "## Look-up over HTTP" in page
+    part = page.split("## More flows")[1].split("\n## ")[0]
+    assert CLIENTS["java"] in part
+    assert CLIENTS["rust"] not in part

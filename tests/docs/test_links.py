@@ -4,7 +4,7 @@ import re
 
 from conformance.site.check import problems
 from conformance.site.linking import linked, relocated
-from conformance.site.notebooks import settled
+from conformance.site.notebooks import in_the_site, settled
 from conformance.site.sources import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
@@ -25,6 +25,29 @@ def test_headings_links_and_code_stay_as_they_are(sources):
 
 def test_links_to_the_folder_of_pages_are_relocated():
     assert relocated("[a](docs/x.md) [b](docs/y/z.md#w) [c](https://d)", "contributing.md") == "[a](x.md) [b](y/z.md#w) [c](https://d)"
+
+
+def test_links_of_pages_lead_through_the_repository_and_in_the_site_to_pages(sources):
+    text = (
+        "[a](../../notebooks/00_tour.ipynb) [b](../../CONTRIBUTING.md#writing) [c](../registers/questions.yaml) [d](../proxy.md#harm) "
+        "[e](../../conformance/clauses/pip145_list.yaml) [f](https://x/) [g](#here)\n\n```\n[h](../../CONTRIBUTING.md)\n```\n"
+    )
+    assert in_the_site(text, "roles/operator.md", sources) == (
+        "[a](../notebooks/00_tour.ipynb) [b](../contributing.md#writing) [c](../reference/questions.md) [d](../proxy.md#harm) "
+        "[e](../reference/clauses/pip145-list.md) [f](https://x/) [g](#here)\n\n```\n[h](../../CONTRIBUTING.md)\n```\n"
+    )
+
+
+def test_links_of_pages_can_be_followed_in_the_repository():
+    """Except for pages that exist in the site only, since they are made from the whole suite."""
+    dead = []
+    for path in DOCS.rglob("*.md"):
+        text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)\s#]+)", text):
+            place = (path.parent / target).resolve()
+            if not place.exists() and not place.is_relative_to(DOCS / "reference"):
+                dead.append(f"{path.relative_to(DOCS)}: {target}")
+    assert dead == []
 
 
 def test_pages_name_clauses_and_cases_that_exist(sources):

@@ -45,3 +45,9 @@ def test_the_page_has_no_cell_without_an_explanation():
     assert page.path == PATH
     assert "not run yet" not in page.text
     assert "not explained" not in page.text
+
+
+def test_the_page_says_in_words_what_a_client_lacks():
+    page = pairs_page().text
+    assert "it does not offer seek" in page
+    assert "seek: seek" not in page
