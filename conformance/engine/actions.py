@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 from conformance.engine import frames, log
@@ -133,11 +136,34 @@ class Read(Action):
         if event.problem is not None:
             return event.problem
         expected = self.scope.resolve(self.spec["expect"], bindings)
-        return match({"status": event.status, "body": expected}, {"status": event.status, "body": event.body})
+        body = _written_out(event.body, expected) if event.status is not None and event.status < HTTPStatus.BAD_REQUEST else event.body
+        return match({"status": event.status, "body": expected}, {"status": event.status, "body": body})
 
     def show(self, plan: Plan) -> None:
         """Write the call, and what its answer must fit."""
         plan.asks(self.spec["call"], self.scope, f"read until it fits {plan.text(self.spec['expect'], self.scope)}")
+
+
+def _written_out(body: Value, expected: Value) -> Value:
+    """Write out fields that may be 0, false or empty, and that an answer leaves out: some interfaces never write these."""
+    if isinstance(expected, dict) and "$in" in expected:
+        return functools.reduce(_written_out, expected["$in"], body)
+    if isinstance(body, dict) and isinstance(expected, dict):
+        missing = {name: _empty(value) for name, value in expected.items() if name not in body}
+        empty = {name: value for name, value in missing.items() if value is not None}
+        return {name: _written_out(value, expected.get(name)) for name, value in body.items()} | empty
+    if isinstance(body, list) and isinstance(expected, list):
+        return [_written_out(*pair) for pair in itertools.zip_longest(body, expected[: len(body)])]
+    return body
+
+
+def _empty(expected: Value) -> Value:
+    """Return the 0, false or empty value that a pattern allows; None if it allows none."""
+    if isinstance(expected, dict):
+        if "$in" in expected:
+            return next((value for one in expected["$in"] if (value := _empty(one)) is not None), None)
+        return {} if expected and all(one == {"$absent": True} for one in expected.values()) else None
+    return expected if expected in (0, False, "", []) else None
 
 
 class Move(Action):

@@ -88,11 +88,12 @@ def accepts_the_same_number_of_partitions(patches: Patches) -> None:
 
 @variant("filter-counters", "filtered-accounts", cases=MESSAGES)
 def shows_other_statistics(patches: Patches) -> None:
-    """Statistics lack the keys that no clause speaks of, and have others."""
+    """Statistics lack the keys that no clause speaks of, and all that is 0, false or empty, and have others."""
 
     def thin(value: Any) -> Any:
         if isinstance(value, dict):
-            kept = {key: thin(one) for key, one in value.items() if key not in ("type", "isDurable", "storageSize", "accessMode")}
+            unnamed = ("type", "isDurable", "storageSize", "accessMode")
+            kept = {key: thin(one) for key, one in value.items() if key not in unnamed and one not in (0, False, "", [])}
             return {**kept, "more": {"of": ["this", 1]}} if "msgBacklog" in value else kept
         return [thin(one) for one in value] if isinstance(value, list) else value
 
