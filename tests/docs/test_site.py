@@ -186,20 +186,6 @@ def test_a_browser_has_nothing_to_complain_about(built, address, opened):
     assert complaints == []
 
 
-@pytest.mark.parametrize(
-    "place", ["reference/cases/core-client.html#core-client-no-flags", "notebooks/pip_145_topic_list_watch.html#old-and-new-peers"]
-)
-def test_a_link_into_a_long_page_leads_to_its_place(address, opened, place):
-    """Though what stands above is not drawn before it comes into view."""
-    open_, _ = opened
-    page = open_(PHONE)
-    page.goto(f"{address}/{place}")
-    page.wait_for_function(
-        "id => { const top = document.getElementById(id).getBoundingClientRect().top; return 0 <= top && top < innerHeight / 2 }",
-        arg=place.partition("#")[2],
-    )
-
-
 def test_wide_tables_are_read_on_a_phone_without_scrolling_sideways(address, opened):
     open_, _ = opened
     page = open_(PHONE)
