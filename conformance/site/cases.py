@@ -103,7 +103,8 @@ def _case(sources: Sources, path: str, case: Transcript) -> Iterator[str]:
         yield ""
     yield '=== "Transcript"'
     yield ""
-    yield from indented(fenced(sources.texts[case.id], "yaml"))
+    # Without a language: colours would be twenty thousand elements on a page, which a browser lays out for a second.
+    yield from indented(fenced(sources.texts[case.id]))
 
 
 def _conditions(path: str, case: Transcript) -> Iterator[str]:

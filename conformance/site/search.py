@@ -23,6 +23,7 @@ _NAMES: Final = (
     "reference/corpora",
     "reference/formats",
     "reference/interop",
+    "reference/pairs",
     "reference/unseen",
     "reference/variants",
 )

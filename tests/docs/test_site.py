@@ -186,6 +186,16 @@ def test_a_browser_has_nothing_to_complain_about(built, address, opened):
     assert complaints == []
 
 
+def test_wide_tables_are_read_on_a_phone_without_scrolling_sideways(address, opened):
+    open_, _ = opened
+    page = open_(PHONE)
+    for name in ("reference/pairs.html", "reference/unseen.html", "reference/variants.html", "notebooks/pip_145_topic_list_watch.html"):
+        page.goto(f"{address}/{name}")
+        rights = page.evaluate("[...document.querySelectorAll('table[data-rows] td')].map(one => one.getBoundingClientRect().right)")
+        assert rights
+        assert max(rights) <= PHONE["width"], name
+
+
 def test_results_are_read_on_a_phone_without_scrolling_sideways(address, opened):
     open_, _ = opened
     page = open_(PHONE)
