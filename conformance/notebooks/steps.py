@@ -58,7 +58,7 @@ STEPS: dict[tuple[str, Role], tuple[tuple[str, str], ...]] = {
         ("takes updates that are repeated or odd", "client.d* client.empty-update client.unknown-id"),
         ("comes back with its hash", "client.hash-on-reconnect client.silence client.reconnects client.backoff"),
         ("fails and ends as its user expects", "client.e* client.closes"),
-        ("attaches to the segments of a layout", "layout.client-*"),
+        ("attaches to the segments of a layout", "layout.client-* client.attaches-again"),
     ),
     ("pip191", "client"): (
         ("has the setting, which does nothing while it is empty", "setting.*"),

@@ -124,6 +124,7 @@ EXCEPTIONS = {
     "conformance/clients/faults/counts.py": "PIP-247: faults of clients that watch partitions",
     "conformance/clients/faults/filters.py": "PR 7629: faults of consumers with a filter",
     "conformance/clients/faults/later.py": "the watches of three proposals: faults that show after a reconnect",
+    "conformance/clients/faults/loose_ends.py": "PIP-247: faults that show when a question for partitions is cut off",
     "conformance/clients/faults/topic_lists.py": "PIP-145: faults of consumers of a pattern",
     "conformance/clients/manual.py": "PIP-145 and PR 25648: what the wire shows when a user of a client has done a step",
     "conformance/drivers/reference.py": "PR 7629: an application, which subscribes with a filter",
@@ -193,6 +194,7 @@ EXCEPTIONS = {
     "refimpl/net/serving.py": "entry filters and message filters of installed distributions",
     "conformance/variants/allowances.py": "PR 25648: diffs that are split, joined or late",
     "conformance/variants/choices.py": "PR 25648: other ids and codes of its own commands",
+    "conformance/variants/told.py": "PIP-145 and PIP-247: lists without a hash, versions of what is sent again",
 }
 """Modules that name a proposal by their nature: mostly what applications call, and what is about one proposal's rules."""
 
