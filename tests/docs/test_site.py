@@ -211,7 +211,10 @@ def test_the_search_answers(address, opened, question):
     open_, complaints = opened
     page = open_(DESK)
     page.goto(f"{address}/index.html")
-    page.locator("input.md-search__input").fill(question)
+    box = page.locator("input.md-search__input")
+    box.focus()  # what is typed before the page has its index has no answer
+    page.locator(".md-search-result__meta", has_text="Type to start searching").wait_for(state="attached")
+    box.fill(question)
     page.locator(".md-search-result__item").first.wait_for()
     answers = page.locator(".md-search-result__item > a").evaluate_all("found => found.map(one => one.href)")
     assert [one for one in answers[:5] if QUESTIONS[question] in one], answers[:5]
