@@ -39,9 +39,8 @@ def is_slow(case: m.Transcript) -> bool:
 def divided(cases: list[m.Transcript], target: Target) -> tuple[list[m.Transcript], list[m.Transcript]]:
     """Return the cases that run in real time, and those for virtual time, if the target can be had in it.
 
-    Over sockets go the cases of core and PIP-191, whose matter connections and entries are, and races: with them, both processes have
-    as much to do. The other cases, and all that wait for minutes or need other settings, are played in virtual time. If that leaves none
-    for sockets, only the latter are.
+    Over sockets go the cases of core, whose matter the connection is, and races. The other cases, and all that wait for minutes or need
+    other settings, are played in virtual time. If that leaves none for sockets, only the latter are.
     """
     if target.in_virtual_time is not None:
         for is_apart in (lambda case: _needs_virtual_time(case) or not _needs_sockets(case), _needs_virtual_time):
@@ -56,7 +55,7 @@ def _needs_virtual_time(case: m.Transcript) -> bool:
 
 
 def _needs_sockets(case: m.Transcript) -> bool:
-    return case.id.startswith(("core/", "pip191/")) or case.trials is not None
+    return case.id.startswith("core/") or case.trials is not None
 
 
 def with_controls(suite: Suite, cases: list[m.Transcript]) -> list[m.Transcript]:
