@@ -15,7 +15,7 @@ from conformance.engine.matchers import FITS, Difference, Match, match_message
 from conformance.engine.parts import Window
 from conformance.engine.values import Environment, Value, resolve
 from refimpl.wire import WireError, decode_frame
-from refimpl.wire.ack_set import ack_set
+from refimpl.wire.ack_set import is_whole
 from refimpl.wire.commands import command_name, sub_message
 from refimpl.wire.frames import Frame as WireFrame
 
@@ -62,10 +62,10 @@ def _decoded(data: str) -> WireFrame | None:
 
 def _leave_out_whole(frame: WireFrame) -> None:
     """Empty the ack_set of a MESSAGE if it calls all messages of the batch open: it says what none says."""
-    ack_set_ = frame.command.message.ack_set
+    words = frame.command.message.ack_set
     with contextlib.suppress(WireError):
-        if list(ack_set_) == ack_set(range(frame.payload().metadata.num_messages_in_batch)):
-            del ack_set_[:]
+        if is_whole(words, frame.payload().metadata.num_messages_in_batch):
+            del words[:]
 
 
 def in_time(window: Window | None, within: float, bindings: Mapping[str, Value], clock: Clock) -> Match:

@@ -110,12 +110,13 @@ def _glance(released: Released) -> Glance:
 def home_facts(sources: Sources) -> dict[str, str]:
     """Return the parts of the home page that are made from recordings, as Markdown, by the name that stands for each."""
     report = failing_report(sources)
+    drawing, words = _finding(sources)
     return {
         "report": "" if report is None else joined(_picture(report)),
         "glance": joined(bars(glances(sources.released), "Apache Pulsar ")),
         "clients": joined(bars(glances(sources.clients))),
-        "finding": joined(_finding(sources)[0]),
-        "finding_words": joined(_finding(sources)[1]),
+        "finding": joined(drawing),
+        "finding_words": joined(words),
     }
 
 

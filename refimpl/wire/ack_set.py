@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def ack_set(open_messages: Iterable[int]) -> list[int]:
@@ -20,3 +20,11 @@ def read_ack_set(words: Iterable[int], messages: int) -> frozenset[int]:
     row = list(itertools.islice(words, (messages + 63) // 64))
     named = (64 * place + bit for place, word in enumerate(row) if word for bit in range(64) if word >> bit & 1)
     return frozenset(index for index in named if index < messages)
+
+
+def is_whole(words: Sequence[int], messages: int) -> bool:
+    """Tell whether an `ack_set` calls each message of a batch open, and names no others; a batch may claim to have any number."""
+    if len(words) != (messages + 63) // 64:
+        return False
+    rest = messages % 64
+    return list(words) == [-1] * (messages // 64) + [(1 << rest) - 1] * (rest > 0)
