@@ -8,7 +8,7 @@ from refimpl.broker.chunks import ChunkOwners
 from refimpl.broker.deduplication import is_duplicate, last_sequence_id
 from refimpl.broker.topic import Topic
 from refimpl.store import Entry
-from refimpl.wire import parse_payload
+from refimpl.wire import checksum_matches, parse_payload
 from refimpl.wire.pulsar_api_pb2 import CommandSend, CommandSendError, UnknownError
 
 
@@ -60,6 +60,22 @@ def knows_only_the_last_sequence_id(duplicate, producer, request, metadata):
         producer.topic.stored.sequences[producer.name] = request.sequence_id
         return False
     return duplicate(producer, request, metadata)
+
+
+@mutant("core.dedup.stored-once")
+def counts_ids_of_damaged_messages(patches):
+    """The sequence id of a message that is refused for its checksum is known from then on."""
+
+    def make(send):
+        def changed(session, request, frame):
+            found = session.producers.get(request.producer_id)
+            if found is not None and checksum_matches(frame.payload_bytes or b"") is False:
+                found.topic.stored.sequences[found.name] = request.sequence_id
+            send(session, request, frame)
+
+        return changed
+
+    patches.request("send", make)
 
 
 @in_place_of(Broker.unload, clause=("core.dedup.stored-once", "core.dedup.last-sequence"))

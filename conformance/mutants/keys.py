@@ -57,6 +57,14 @@ def moves_keys_at_once(joined, keys, consumer, meta):
     return released
 
 
+@in_place_of(KeyShared.left, clause="core.key-shared.order")
+def moves_keys_when_somebody_leaves(left, keys, consumer):
+    """Who leaves takes along that keys of others wait for what is pending."""
+    released = left(keys, consumer)
+    keys._draining.clear()
+    return released
+
+
 @in_place_of(Subscription.remove, clause="core.key-shared.leave")
 def loses_what_was_pending(remove, subscription, consumer):
     """What a Key_Shared consumer has not acknowledged is gone with it."""

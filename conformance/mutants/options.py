@@ -50,6 +50,13 @@ def seeks_whole_entries(_, request):
     del request.message_id.ack_set[:]
 
 
+@in_place_of(Cursor.acknowledge_in_part, clause="core.ack.batch-index")
+def believes_the_last_ack_set(acknowledge_in_part, cursor, index, open_messages):
+    """The last acknowledgement of messages of a batch says which are open, whatever was acknowledged before."""
+    cursor.open_messages.pop(index, None)
+    acknowledge_in_part(cursor, index, open_messages)
+
+
 @in_place_of(Cursor.acknowledge_in_part, clause="core.seek.in-batch")
 def begins_behind_a_batch_that_is_open_in_part(acknowledge_in_part, cursor, index, open_messages):
     """A batch of which only a part is asked for is skipped as a whole."""

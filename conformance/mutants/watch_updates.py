@@ -24,6 +24,13 @@ def announces_what_a_pattern_fits_at_the_beginning(matching, index, name):
 
 
 @in_place_of(PatternIndex.matching, clause="pip145.update.on-create")
+def forgets_the_flags_of_patterns(matching, index, name):
+    """Changes are compared with a pattern as it is written: flags at its beginning count for the answer only."""
+    found = matching(index, name)
+    return [text for text in found if not text.startswith("(?") or compile_pattern(text.partition(")")[2]).matches(name)]
+
+
+@in_place_of(PatternIndex.matching, clause="pip145.update.on-create")
 def decodes_the_names_of_changes(matching, index, name):
     """The name of a topic that is created or deleted is percent-decoded once more before it is matched."""
     return matching(index, unquote(name))
