@@ -9,6 +9,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandCloseConsumer,
     CommandGetTopicsOfNamespaceResponse,
     CommandLookupTopic,
+    CommandMessage,
     CommandPartitionUpdate,
     CommandWatchScalableTopicsUpdate,
     CommandWatchTopicUpdate,
@@ -23,6 +24,12 @@ def _owns(session: Session, topic: str) -> bool:
 def names_itself(look_up, members, asked, namespace, topic, *, authoritative):
     """Each broker says that a topic is served by itself."""
     return Directions(asked, redirect=False, authoritative=True)
+
+
+@in_place_of(Members.look_up, clause="core.cluster.owner-named")
+def redirects_without_authority(look_up, members, asked, namespace, topic, *, authoritative):
+    """The leader does not say that who it sends a client to is to take the topic: that one sends the client back."""
+    return look_up(members, asked, namespace, topic, authoritative=authoritative)._replace(authoritative=False)
 
 
 @on_incoming(CommandLookupTopic, clause="core.cluster.owner-named")
@@ -62,6 +69,23 @@ def moves_without_acknowledgements(unload, broker, name):
     unload(broker, name)
     for cursor in topic.stored.cursors.values() if topic else ():
         cursor.reset(cursor.mark_delete)
+
+
+@in_place_of(Broker.unload, clause="core.cluster.moved-keeps")
+def moves_without_sequence_ids(unload, broker, name):
+    """The next owner knows neither the sequence ids of producers nor their epoch."""
+    topic = broker.loaded(name.full)
+    unload(broker, name)
+    if topic is not None:
+        topic.stored.sequences.clear()
+        topic.stored.epoch = None
+
+
+@on_outgoing(CommandMessage, clause="core.cluster.moved-keeps")
+def counts_a_backlog_as_redelivered(session, message):
+    """Whoever is not the leader takes all that it delivers for delivered before."""
+    if session.member != session.broker.members.leader:
+        message.redelivery_count += 1
 
 
 @on_outgoing(CommandWatchTopicUpdate, clause="pip145.watch.any-broker")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from refimpl.broker.bundles import bundle_of
+from refimpl.broker.bundles import bundle_of, ranges
 from refimpl.store import MemoryStore
 
 
@@ -78,8 +78,11 @@ class Members:
         """Return the broker that chooses owners."""
         return self.running[0]
 
-    def owner(self, namespace: str, bundle: str) -> Member:
-        """Return the owner of a bundle; if it has none, the one that its hash chooses takes it."""
+    def owner(self, namespace: str, bundle: str) -> Member | None:
+        """Return the owner of a bundle; if it has none, the one that its hash chooses takes it. None: there is no such bundle."""
+        stored = self._store.namespaces.get(namespace)
+        if stored is None or bundle not in ranges(stored.bundles):
+            return None
         if len(self.running) == 1:
             return self.leader
         return self._owners[namespace].setdefault(bundle, self._candidate(namespace, bundle))
@@ -87,11 +90,7 @@ class Members:
     def owner_of(self, namespace: str, topic: str) -> Member | None:
         """Return the owner of a topic, given by namespace and full name; None: the namespace does not exist."""
         stored = self._store.namespaces.get(namespace)
-        if stored is None:
-            return None
-        if len(self.running) == 1:
-            return self.leader
-        return self.owner(namespace, bundle_of(topic, stored.bundles))
+        return None if stored is None else self.owner(namespace, bundle_of(topic, stored.bundles))
 
     def look_up(self, asked: Member, namespace: str, topic: str, *, authoritative: bool) -> Directions:
         """Answer a look-up of a topic in a namespace that exists.

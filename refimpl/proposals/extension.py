@@ -318,9 +318,6 @@ class Extension:
     def delete_topics(self, namespace: str) -> None:
         """Delete these topics in a namespace that is being deleted."""
 
-    def unload_topics(self, namespace: str) -> None:
-        """Close the producers and consumers of these topics in a namespace."""
-
 
 def anybody(connection: Hashable, what: str) -> bool:  # noqa: ARG001
     """Return that a connection may do something, whatever it is."""

@@ -116,6 +116,8 @@ def test_a_bundle_is_unloaded_to_a_broker_that_is_named(broker: Broker, destinat
         ("PUT", "persistent/{}/t", True),
         ("GET", "schemas/{}/t/schema", True),
         ("PUT", "namespaces/{}/0x00000000_0xffffffff/unload", True),
+        ("PUT", "namespaces/{}/0x00000000_0x12345678/unload", False),
+        ("PUT", "namespaces/{}x/0x00000000_0xffffffff/unload", False),
         ("GET", "persistent/{}/t/partitions", False),
         ("GET", "persistent/{}", False),
         ("GET", "namespaces/{}/bundles", False),

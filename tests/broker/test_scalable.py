@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from refimpl.broker import AdminRefused, Broker
+from refimpl.broker import AdminRefused, Broker, bundles
 from refimpl.broker.rest import handle
 from refimpl.proposals.administration import AdminRequest
 from refimpl.proposals.scalable_topics import ScalableTopicsExtension
@@ -176,12 +176,17 @@ def test_deleting_a_topic_closes_who_uses_its_segments(broker: Broker) -> None:
     assert peer.flow(5) == []  # the messages have gone with the topic
 
 
-def test_unloading_a_namespace_disconnects_segments_and_leaves_watches(broker: Broker) -> None:
+@pytest.mark.parametrize("bundle_by_bundle", [False, True])
+def test_unloading_a_namespace_disconnects_segments_and_leaves_watches(broker: Broker, bundle_by_bundle: bool) -> None:
     broker.extension(ScalableTopicsExtension).admin.create_scalable_topic(X)
     peer = Peer(broker)
     watch(peer)
     peer.subscribe(SEGMENT)
-    broker.admin.unload_namespace(NS)
+    if bundle_by_bundle:
+        for bundle in bundles.ranges(bundles.parse(broker.admin.bundles(NS)["boundaries"])):
+            broker.admin.unload_bundle(NS, bundle)
+    else:
+        broker.admin.unload_namespace(NS)
     assert [one.DESCRIPTOR.name for one in peer.answers()] == ["CommandCloseConsumer"]
     assert told(peer) == []
     assert broker.extension(ScalableTopicsExtension).watches.watch_count(peer.session) == 1

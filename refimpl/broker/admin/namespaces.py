@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from refimpl.broker import bundles
@@ -121,10 +121,7 @@ class NamespaceAdmin(AdminPart):
         """Disconnect the producers and consumers of all topics of a namespace; in a cluster others get its bundles. Watchers stay open."""
         for bundle in bundles.ranges(self._namespace(namespace).bundles):
             self._broker.members.release(namespace, bundle)
-        for topic in self._all_topics(namespace):
-            self._broker.unload(parse_topic(topic))
-        for extension in self._broker.extensions.values():
-            extension.unload_topics(namespace)
+        self._unload(lambda topic: topic.namespace == namespace)
 
     def bundles(self, namespace: str) -> dict[str, Any]:
         """Return the boundaries of the bundles of a namespace."""
@@ -143,9 +140,7 @@ class NamespaceAdmin(AdminPart):
         members.release(namespace, bundle)
         if chosen is not None:
             members.give(namespace, bundle, chosen)
-        for topic in self._all_topics(namespace):
-            if bundles.bundle_of(topic, boundaries) == bundle:
-                self._broker.unload(parse_topic(topic))
+        self._unload(lambda topic: topic.namespace == namespace and bundles.bundle_of(topic.full, boundaries) == bundle)
 
     def clear_backlog(self, namespace: str, subscription: str | None = None) -> None:
         """Let all subscriptions of all topics skip their messages, or only those of one name, which each persistent topic has to have."""
@@ -255,6 +250,11 @@ class NamespaceAdmin(AdminPart):
         if any(role != role.strip() for role in found):
             raise AdminRefused(412, "AdminRoles contains whitespace in the beginning or end.")
         return found
+
+    def _unload(self, concerns: Callable[[TopicName], bool]) -> None:
+        for topic in self._broker.loaded_topics():  # segments of scalable topics are among them
+            if concerns(topic.name):
+                self._broker.unload(topic.name)
 
     def _all_topics(self, namespace: str) -> list[str]:
         self._namespace(namespace)

@@ -415,11 +415,6 @@ class ScalableTopicsExtension(Extension):
         for topic in self.topics_of(namespace):
             self.delete(topic)
 
-    def unload_topics(self, namespace: str) -> None:
-        """Close the producers and consumers of all segments in a namespace; watches stay open."""
-        for topic in self.topics_of(namespace):
-            self._unload(topic)
-
     def _properties(self, topic: str) -> Mapping[str, str] | None:
         record = self.record(topic)
         return None if record is None else record.properties
