@@ -28,6 +28,8 @@ _LISTENER = {"name": "l", "topic": _TOPIC, "listener": {"fails": [1], "takes_ms"
 _UNIFORM = {"name": "u", "topic": _TOPIC, "batch": {"messages": 10}, "uniform": {"a": ["1"]}}
 _OFFERED: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
     ("reader", "a reader", "reader", {"name": "r", "topic": _TOPIC, "position": "Earliest"}),
+    ("take", "a consumer that takes nothing", "consumer", {"name": "w", "topic": _TOPIC, "subscription": "w", "takes": 0}),
+    ("take", "the same one goes on", "take", {"consumer": "w"}),
     ("unsubscribe", "an unsubscription", "unsubscribe", {"consumer": "c"}),
     ("pattern-consumers", "a consumer of a pattern", "consumer", {"name": "t", "pattern": f"{_TOPIC}.*", "subscription": "t"}),
     ("message-filters", "a consumer with a filter", "consumer", {"name": "f", "topic": _TOPIC, "subscription": "f", "filter": _FILTER}),

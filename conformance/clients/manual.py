@@ -391,6 +391,7 @@ _WORDS: Final[Mapping[str, Callable[[dict[str, Any]], str]]] = {
     "send": _send,
     "consumer": _consumer,
     "reader": lambda given: f"create a reader for the topic {given.pop('topic')} from {given.pop('position', 'Latest')}",
+    "take": lambda given: f"take messages as they come with {given.pop('consumer')!r}, from now on",
     "acknowledge": lambda given: f"acknowledge message {given.pop('message')} with the consumer {given.pop('consumer')!r}",
     "negative_acknowledge": lambda given: f"negatively acknowledge message {given.pop('message')} with {given.pop('consumer')!r}",
     "seek": lambda given: f"seek to {given.pop('to')} with the consumer {given.pop('consumer')!r}",

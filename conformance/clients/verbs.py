@@ -111,6 +111,7 @@ class Consumer(_Growth):
     property_filters: dict[str, str] | None = None
     filter: Filter | None = None
     own_filtering: bool = False
+    takes: NonNegativeInt | None = Field(default=None, description="so many messages are taken, and no more until `take`")
 
 
 class Reader(_Part):
@@ -119,6 +120,13 @@ class Reader(_Part):
     name: str
     topic: str
     position: Position = "Latest"
+    takes: NonNegativeInt | None = Field(default=None, description="so many messages are taken, and no more until `take`")
+
+
+class Take(_Part):
+    """A consumer or reader with the option `takes` takes all messages from now on."""
+
+    consumer: str
 
 
 class Acknowledge(_Part):
@@ -137,7 +145,7 @@ class NegativeAcknowledge(_Part):
 
 
 class Seek(_Part):
-    """A consumer goes to a position."""
+    """A consumer or reader goes to a position."""
 
     consumer: str
     to: str = Field(description="Earliest, Latest or the number of a message")
@@ -192,6 +200,7 @@ VERBS: Final[Mapping[str, type[_Part]]] = MappingProxyType(
         "send": Send,
         "consumer": Consumer,
         "reader": Reader,
+        "take": Take,
         "acknowledge": Acknowledge,
         "negative_acknowledge": NegativeAcknowledge,
         "seek": Seek,

@@ -51,6 +51,7 @@ class Driver:
         self.things: dict[str, Any] = {}
         self.messages: dict[tuple[str, str], pulsar.Message] = {}
         self.ids = itertools.count(1)
+        self.going_on: dict[str, threading.Event] = {}
 
     def begin(self, service_url: str) -> None:
         self.url = service_url
@@ -109,7 +110,7 @@ class Driver:
         return {"ids": [str(number) for _, number in answers]}
 
     def consumer(self, name: str, subscription: str = "s", **options: Any) -> None:
-        refuse(options, "topic", "pattern", "type", "position", "queue", "as", "nack_delay_ms", "discovery_ms")
+        refuse(options, "topic", "pattern", "type", "position", "queue", "as", "nack_delay_ms", "discovery_ms", "takes")
         self.things[name] = self.connected().subscribe(
             re.compile(options["pattern"]) if "pattern" in options else options["topic"],
             subscription,
@@ -119,12 +120,37 @@ class Driver:
             consumer_name=options.get("as"),
             negative_ack_redelivery_delay_ms=options.get("nack_delay_ms", 60_000),
             pattern_auto_discovery_period=max(1, options.get("discovery_ms", 60_000) // 1000),
-            message_listener=self.listener(name),
+            message_listener=None if "takes" in options else self.listener(name),
         )
+        if "takes" in options:
+            self.take_some(name, self.things[name].receive, options["takes"])
 
-    def reader(self, name: str, topic: str, position: str = "Latest") -> None:
+    def reader(self, name: str, topic: str, position: str = "Latest", takes: int | None = None) -> None:
         start = pulsar.MessageId.earliest if position == "Earliest" else pulsar.MessageId.latest
-        self.things[name] = self.connected().create_reader(topic, start, reader_listener=self.listener(name))
+        listener = self.listener(name) if takes is None else None
+        self.things[name] = self.connected().create_reader(topic, start, reader_listener=listener)
+        if takes is not None:
+            self.take_some(name, self.things[name].read_next, takes)
+
+    def take_some(self, name: str, receive: Callable[[], pulsar.Message], count: int) -> None:
+        """Take so many messages, and no more until `take`."""
+        going_on = self.going_on[name] = threading.Event()
+        arrived = self.listener(name)
+
+        def work() -> None:
+            for number in itertools.count():
+                if number == count:
+                    going_on.wait()
+                try:
+                    arrived(None, receive())
+                except pulsar.PulsarException as closed:
+                    logging.info("%s receives no more: %s", name, closed)
+                    return
+
+        threading.Thread(target=work, daemon=True).start()
+
+    def take(self, consumer: str) -> None:
+        self.going_on[consumer].set()
 
     def acknowledge(self, consumer: str, message: str, cumulative: bool = False) -> None:
         found = self.messages[consumer, message]
@@ -200,8 +226,8 @@ def perform(verbs: dict[str, Callable[..., Any]], request: Arguments) -> None:
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     driver = Driver()
-    names = ("begin", "end", "start", "producer", "send", "consumer", "reader", "acknowledge", "negative_acknowledge", "seek")
-    verbs = {name: getattr(driver, name) for name in (*names, "unsubscribe", "close")}
+    names = ("begin", "end", "start", "producer", "send", "consumer", "reader", "take", "acknowledge", "negative_acknowledge")
+    verbs = {name: getattr(driver, name) for name in (*names, "seek", "unsubscribe", "close")}
     for line in sys.stdin:
         threading.Thread(target=perform, args=(verbs, json.loads(line)), daemon=True).start()
     os._exit(0)

@@ -68,6 +68,7 @@ class Driver:
         self.client: Client | None = None
         self.things: dict[str, Any] = {}
         self.messages: dict[tuple[str, str], Message] = {}
+        self.going_on: dict[str, asyncio.Event] = {}
         self.ids = itertools.count(1)
 
     async def begin(self, service_url: str) -> None:
@@ -121,6 +122,7 @@ class Driver:
     async def consumer(self, name: str, subscription: str = "s", **options: Any) -> None:
         client = await self.connected()
         chosen = growth(options, partial(self.partitions_told, name))
+        takes = options.pop("takes", None)
         places = {key: options.pop(key) for key in ("topic", "pattern", "namespace", "property_filters", "discovery_ms") if key in options}
         for key, value in options.items():
             if key == "type":
@@ -155,12 +157,15 @@ class Driver:
         else:
             made = await client.subscribe(places["topic"], subscription, **chosen)
         self.things[name] = made
-        self.keep(self.receive(name, made))
+        self.keep(self.receive(name, made, takes))
 
-    async def reader(self, name: str, topic: str, position: str = "Latest") -> None:
+    async def reader(self, name: str, topic: str, position: str = "Latest", takes: int | None = None) -> None:
         made = await (await self.connected()).create_reader(topic, {"Earliest": EARLIEST, "Latest": LATEST}[position])
         self.things[name] = made
-        self.keep(self.receive(name, made))
+        self.keep(self.receive(name, made, takes))
+
+    async def take(self, consumer: str) -> None:
+        self.going_on[consumer].set()
 
     async def acknowledge(self, consumer: str, message: str, cumulative: bool = False) -> None:
         found = self.messages[consumer, message]
@@ -190,8 +195,16 @@ class Driver:
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def receive(self, name: str, consumer: Any) -> None:
-        async for message in consumer:
+    async def receive(self, name: str, consumer: Any, takes: int | None) -> None:
+        """Take messages: all of them, or so many, and no more until `take`."""
+        self.going_on[name] = asyncio.Event()
+        for taken in itertools.count():
+            if taken == takes:
+                await self.going_on[name].wait()
+            try:
+                message = await anext(consumer)
+            except StopAsyncIteration:
+                return
             number = str(next(self.ids))
             self.messages[name, number] = message
             detail = {
@@ -252,7 +265,7 @@ def batching(options: Arguments) -> Arguments:
 
 
 VERBS = (
-    *("begin", "end", "start", "producer", "send", "consumer", "reader"),
+    *("begin", "end", "start", "producer", "send", "consumer", "reader", "take"),
     *("acknowledge", "negative_acknowledge", "seek", "unsubscribe", "close"),
 )
 

@@ -160,6 +160,14 @@ def repeats_pairs_for_each_message(write_header, metadata, batch):
     write_header(metadata, Batch(batch.items, (batch.header or ()) * len(batch.items), batch.reason))
 
 
+@instead_of(refimpl.client.entry, "write_header", clause="pip191.header.extracted-set")
+def writes_all_properties_of_a_message_alone(write_header, metadata, batch):
+    """The header of a batch of one has all properties of its message."""
+    alone = len(batch.items) == 1 and batch.header is not None
+    properties = tuple(batch.items[0].message.properties.items()) if alone else batch.header
+    write_header(metadata, Batch(batch.items, properties, batch.reason))
+
+
 @instead_of(refimpl.client.entry, "write_header", clause="pip191.setting.empty-is-off")
 def writes_properties_without_the_setting(write_header, metadata, batch):
     """Without the setting the header of a batch has the properties of its first message."""

@@ -5,8 +5,8 @@ from refimpl.client.attached import Attached
 from refimpl.client.scalable_consumer import NamespaceConsumer, ScalableConsumer
 from refimpl.client.segment_lookup import SegmentLookup
 from refimpl.proposals.partition_watch.client import PartitionWatch, PartitionWatchSend, PartitionWatchState
-from refimpl.proposals.scalable_topics.client import ScalableTopicsEvent, ScalableTopicsWatch
-from refimpl.wire.pulsar_api_pb2 import NotAllowedError
+from refimpl.proposals.scalable_topics.client import ScalableTopicsEvent, ScalableTopicsState, ScalableTopicsWatch
+from refimpl.wire.pulsar_api_pb2 import FeatureFlags, NotAllowedError
 
 
 @in_place_of(PartitionWatch._updated, clause="pip247.client.update-calls")
@@ -91,3 +91,62 @@ def asks_again_after_one_error_only(new_deadline, watch, event, now):
         if watch.errors > 1:
             return None
     return new_deadline(watch, event, now)
+
+
+@fault("pr25648.client.late-listener")
+def drops_changes_while_it_attaches(patches):
+    """What changes before the client is attached to all topics of its first set changes its hash, and nothing else."""
+
+    def opening(original):
+        async def opened(consumer):
+            await original(consumer)
+            consumer.is_open = True
+
+        return opened
+
+    def following(original):
+        def followed(consumer):
+            if consumer._first.done and not hasattr(consumer, "is_open"):
+                consumer.watch.take_changes()
+            original(consumer)
+
+        return followed
+
+    patches.wrap(NamespaceConsumer, "open", opening)
+    patches.wrap(NamespaceConsumer, "_follow", following)
+
+
+@fault("pr25648.client.silence")
+def takes_silence_for_a_loss(patches):
+    """A watch that comes back with its hash and hears nothing within the operation time-out is closed and opened again."""
+
+    def deadline(new_deadline):
+        def changed(watch, event, now):
+            waits = watch.state is ScalableTopicsState.WATCHING and event is ScalableTopicsEvent.CONNECTED
+            return now + watch._timeout if waits else new_deadline(watch, event, now)
+
+        return changed
+
+    def tick(due):
+        def changed(watch, now):
+            if watch.state is ScalableTopicsState.WATCHING:
+                watch.disconnected(now)
+            else:
+                due(watch, now)
+
+        return changed
+
+    patches.wrap(ScalableTopicsWatch, "_new_deadline", deadline)
+    patches.wrap(ScalableTopicsWatch, "_due", tick)
+
+
+@in_place_of(ScalableTopicsWatch.connected, clause="pr25648.client.needs-flag")
+def asks_brokers_without_flags_for_scalable_topics(connected, watch, flags, now):
+    """A broker that sends no feature flags at all is sent watch requests."""
+    connected(watch, flags if flags.ListFields() else FeatureFlags(supports_scalable_topics=True), now)
+
+
+@in_place_of(PartitionWatch.connected, clause="pip247.client.needs-flag")
+def asks_brokers_without_flags_for_partitions(connected, watch, flags, now):
+    """A broker that sends no feature flags at all is sent watch requests."""
+    connected(watch, flags if flags.ListFields() else FeatureFlags(supports_partition_update_watchers=True), now)

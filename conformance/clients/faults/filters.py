@@ -3,6 +3,7 @@
 import refimpl.client.consumer
 from conformance.clients.faults.model import in_place_of, instead_of, on_incoming, on_outgoing
 from refimpl.client.consumer import Consumer
+from refimpl.proposals.message_filter import EntryOutcome
 from refimpl.proposals.message_filter.client import ConsumerFilter, MessageFilterState
 from refimpl.wire.pulsar_api_pb2 import CommandAck, CommandMessage, CommandSubscribe, FeatureFlags
 
@@ -39,6 +40,12 @@ def sends_filters_to_any_broker(connected, own, flags):
     connected(own, FeatureFlags(supports_message_filter=True))
 
 
+@in_place_of(ConsumerFilter.connected, clause=("pr7629.client.needs-flag", "pr7629.client.each-connection"))
+def sends_filters_to_brokers_without_flags(connected, own, flags):
+    """A broker that sends no feature flags at all is taken for one that filters."""
+    connected(own, flags if flags.ListFields() else FeatureFlags(supports_message_filter=True))
+
+
 @in_place_of(ConsumerFilter.prepare, clause="pr7629.client.needs-flag")
 def subscribes_without_its_filter(prepare, own, request, schemas=None):
     """A broker without the flag gets a SUBSCRIBE without the filter."""
@@ -69,6 +76,15 @@ def keeps_the_permits_of_what_it_rejects(give_back, consumer, count):
     """Permits for messages that the client's own filter rejects are lost."""
     if consumer._filtering is None:
         give_back(consumer, count)
+
+
+@in_place_of(Consumer._still_open, clause="pr7629.client.own-acks")
+def keeps_the_permits_of_what_it_rejects_in_part(still_open, consumer, frame, messages, judgement=None):
+    """Of a batch of which some messages fit, permits are given again only for these."""
+    wanted = still_open(consumer, frame, messages, judgement)
+    if judgement is not None and judgement.outcome is EntryOutcome.PARTIAL:
+        consumer._permits.returned -= len(messages) - len(wanted)
+    return wanted
 
 
 @on_outgoing(CommandSubscribe, clause="pr7629.client.sends-meta")

@@ -1,5 +1,7 @@
 """Clients with a fault that shows later: after a reconnect, with what is sent, answered or refused a second time."""
 
+from dataclasses import replace
+
 import refimpl.client.consumer
 import refimpl.client.entry
 from conformance.clients.faults.model import fault, in_place_of, instead_of, on_outgoing
@@ -9,13 +11,18 @@ from refimpl.client.client import ClientCore
 from refimpl.client.connection import Connection
 from refimpl.client.consumer import Consumer
 from refimpl.client.errors import BrokerRefused, ClientError, Closed
+from refimpl.client.messages import MessageId
 from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
 from refimpl.client.partitioned_producer import PartitionedProducer
 from refimpl.client.producer import Producer
+from refimpl.client.unpack import Corrupt
 from refimpl.proposals.partition_watch.client import PartitionWatch
 from refimpl.proposals.scalable_topics.client import ScalableTopicsWatch
 from refimpl.proposals.topic_list.client import TopicListWatch
 from refimpl.wire.pulsar_api_pb2 import (
+    NONE,
+    BaseCommand,
+    CommandAck,
     CommandFlow,
     CommandPing,
     CommandPong,
@@ -47,6 +54,29 @@ def answers_no_ping_once_it_has_sent_one(send, connection, message, payload=None
         send(connection, message, payload)
 
 
+@fault("core.client.any-frame-counts")
+def waits_for_pong_alone(patches):
+    """While the client waits for PONG, nothing else shows that the broker is alive."""
+
+    def handling(original):
+        def handled(connection, frame):
+            connection.waits = getattr(connection, "waits", False) and frame.command.type != BaseCommand.PONG
+            original(connection, frame)
+
+        return handled
+
+    def asking(original):
+        def asked(connection):
+            connection._silent = getattr(connection, "waits", False)
+            original(connection)
+            connection.waits = True
+
+        return asked
+
+    patches.wrap(Connection, "_handle", handling)
+    patches.wrap(Connection, "_keep_alive", asking)
+
+
 # Producers
 
 
@@ -76,6 +106,17 @@ def sends_batches_again_without_their_number(on_attached, producer, connection):
         on_attached(producer, connection)
     finally:
         connection.send = send
+
+
+@in_place_of(Producer._on_attached, clause="core.client.sends-again")
+def sends_again_after_one_loss(on_attached, producer, connection):
+    """What was sent again once is not sent again after the next loss."""
+    known = producer.__dict__.setdefault("sent_again", set())
+    waiting = producer._unconfirmed
+    producer._unconfirmed = {number: entry for number, entry in waiting.items() if number not in known}
+    known.update(waiting)
+    on_attached(producer, connection)
+    producer._unconfirmed = {**waiting, **producer._unconfirmed}
 
 
 @in_place_of(Producer._expire, clause="core.client.times-out")
@@ -135,6 +176,13 @@ def counts_what_a_lost_connection_delivered(on_attached, consumer, connection):
     consumer._permits.returned = returned
 
 
+@in_place_of(Attached._leave, clause="core.client.consumer-epoch")
+def forgets_its_epoch(leave, one):
+    """A consumer that loses its broker counts its requests for redelivery from 0 again."""
+    leave(one)
+    one._epoch = 0 if isinstance(one, Consumer) else one._epoch
+
+
 @on_outgoing(CommandSubscribe, clause="core.client.reattaches-after-loss")
 def subscribes_with_the_first_epoch(connection, request):
     """SUBSCRIBE says consumer_epoch 0, also after the consumer has asked for a redelivery with a higher one."""
@@ -188,6 +236,32 @@ def waits_for_what_was_acknowledged_before(delivered, acks, position, size, bits
     still = delivered(acks, position, size, bits)
     acks._open[position] = bits
     return still
+
+
+@in_place_of(BatchAcks.cumulative, clause="core.client.batch-acknowledged")
+def counts_all_behind_a_cumulative_one_as_open(cumulative, acks, message_id):
+    """After a cumulative acknowledgement inside of a batch all that is behind it is open, also what was acknowledged by itself."""
+    size = message_id.batch_size
+    if message_id.batch_index >= 0 and message_id.position in acks._open:
+        acks._open[message_id.position] |= (1 << size) - (2 << message_id.batch_index)
+    return cumulative(acks, message_id)
+
+
+@in_place_of(Consumer._moved, clause="core.client.seek-starts-anew")
+def goes_on_behind_the_batch_that_it_sought(moved, consumer, position):
+    """After a seek to a message of a batch the whole batch is left out."""
+    moved(consumer, position)
+    if isinstance(position, MessageId) and position.batch_index >= 0:
+        consumer._wanted = replace(position, batch_index=position.batch_size)
+
+
+@instead_of(refimpl.client.consumer, "unpack", clause="core.client.size-optional")
+def compares_sizes_always(unpack, frame, *place):
+    """What is not as long as its header says is damaged, also if it is not compressed."""
+    payload = frame.payload()
+    if payload.metadata.compression == NONE and len(payload.body) != payload.metadata.uncompressed_size:
+        raise Corrupt(CommandAck.DecompressionError, "it is not as long as its header says")
+    return unpack(frame, *place)
 
 
 @in_place_of(MultiTopicsConsumer.unsubscribe, clause="core.client.unsubscribe-refused")

@@ -6,6 +6,7 @@ from refimpl.client.client import ClientCore
 from refimpl.client.connection import Connection
 from refimpl.client.consumer import Consumer
 from refimpl.client.errors import BrokerRefused
+from refimpl.client.inbox import Inbox
 from refimpl.client.partitioned_producer import PartitionedProducer
 from refimpl.client.producer import Producer
 from refimpl.client.scheduler import Pending
@@ -205,3 +206,52 @@ def counts_no_bytes_of_a_batch(patches):
 
     for name in ("_on_attached", "_put"):
         patches.wrap(Producer, name, unlimited)
+
+
+# What the user has not taken yet
+
+
+@in_place_of(Consumer._register, clause="core.client.reader-continues")
+async def goes_on_behind_what_it_has_received(register, consumer, connection):
+    """A reader that comes back begins behind the last message that it has received, taken or not."""
+    waiting = [message for one, message in consumer._inbox._messages if one is consumer]
+    if waiting and not consumer.options.durable:
+        consumer.taken(waiting[-1])
+    await register(consumer, connection)
+
+
+@in_place_of(Consumer._moved, clause="core.client.seek-starts-anew")
+def forgets_a_seek_when_it_comes_back(moved, consumer, position):
+    """A reader that comes back begins behind what it had got before a seek, as if there had been none."""
+    start = consumer._start
+    moved(consumer, position)
+    consumer._start = start
+
+
+@fault("core.client.seek-starts-anew")
+def keeps_its_queue_over_a_seek(patches):
+    """What a client received before a seek is given to its user after it."""
+
+    def moving(original):
+        def moved(consumer, position):
+            consumer.kept = [one for one in consumer._inbox._messages if one[0] is consumer]
+            original(consumer, position)
+
+        return moved
+
+    def attaching(original):
+        def attached(consumer, connection):
+            original(consumer, connection)
+            consumer._inbox._messages.extend(consumer.__dict__.pop("kept", ()))
+
+        return attached
+
+    patches.wrap(Consumer, "_moved", moving)
+    patches.wrap(Consumer, "_on_attached", attaching)
+
+
+@in_place_of(Inbox.drop, clause="core.client.permits-returned")
+def counts_nothing_that_it_drops(drop, inbox, consumer):
+    """Permits of messages that the client drops because they come again are not given back."""
+    drop(inbox, consumer)
+    return 0

@@ -54,6 +54,7 @@ type arguments struct {
 	Message        string
 	Cumulative     bool
 	To             string
+	Takes          *int
 }
 
 type unsupported string
@@ -72,6 +73,7 @@ var (
 	starting  sync.Mutex
 	things    sync.Map // producers, consumers and readers by name
 	messages  sync.Map // by "consumer/number"
+	waiting   sync.Map // channels by consumer or reader, closed by `take`
 	counting  sync.Mutex
 	count     int
 	writing   sync.Mutex
@@ -100,8 +102,10 @@ func main() {
 		"send":     {[]string{"producer", "texts", "properties", "keys", "deliver_after_ms", "flush"}, send},
 		"consumer": {[]string{
 			"name", "subscription", "topic", "pattern", "type", "position", "queue", "as", "nack_delay_ms", "discovery_ms", "partitions_interval_ms",
+			"takes",
 		}, consumer},
-		"reader":               {[]string{"name", "topic", "position"}, reader},
+		"reader":               {[]string{"name", "topic", "position", "takes"}, reader},
+		"take":                 {[]string{"consumer"}, take},
 		"acknowledge":          {[]string{"consumer", "message", "cumulative"}, acknowledge},
 		"negative_acknowledge": {[]string{"consumer", "message"}, negativeAcknowledge},
 		"seek":                 {[]string{"consumer", "to"}, seek},
@@ -323,8 +327,14 @@ func consumer(given arguments) (any, error) {
 		return nil, err
 	}
 	things.Store(given.Name, made)
+	pause := pauseOf(given)
 	go func() {
-		for message := range made.Chan() {
+		for {
+			pause()
+			message, open := <-made.Chan()
+			if !open {
+				return
+			}
 			arrived(given.Name, message.Message)
 		}
 	}()
@@ -345,8 +355,10 @@ func reader(given arguments) (any, error) {
 		return nil, err
 	}
 	things.Store(given.Name, made)
+	pause := pauseOf(given)
 	go func() {
 		for {
+			pause()
 			message, err := made.Next(context.Background())
 			if err != nil {
 				return
@@ -354,6 +366,30 @@ func reader(given arguments) (any, error) {
 			arrived(given.Name, message)
 		}
 	}()
+	return nil, nil
+}
+
+// pauseOf returns what is called before each message is taken: it waits for `take` once as many were taken as `takes` says.
+func pauseOf(given arguments) func() {
+	if given.Takes == nil {
+		return func() {}
+	}
+	goingOn, left := make(chan struct{}), *given.Takes
+	waiting.Store(given.Name, goingOn)
+	return func() {
+		if left == 0 {
+			<-goingOn
+		}
+		left--
+	}
+}
+
+func take(given arguments) (any, error) {
+	goingOn, ok := waiting.LoadAndDelete(given.Consumer)
+	if !ok {
+		return nil, fmt.Errorf("%s does not wait", given.Consumer)
+	}
+	close(goingOn.(chan struct{}))
 	return nil, nil
 }
 
@@ -380,7 +416,7 @@ func negativeAcknowledge(given arguments) (any, error) {
 }
 
 func seek(given arguments) (any, error) {
-	using, err := found[pulsar.Consumer](given.Consumer)
+	using, err := found[interface{ Seek(pulsar.MessageID) error }](given.Consumer)
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,10 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
@@ -33,6 +35,7 @@ import org.apache.pulsar.client.api.ProducerBuilder;
 import org.apache.pulsar.client.api.PulsarClient;
 import org.apache.pulsar.client.api.PulsarClientException;
 import org.apache.pulsar.client.api.Reader;
+import org.apache.pulsar.client.api.ReaderBuilder;
 import org.apache.pulsar.client.api.SubscriptionInitialPosition;
 import org.apache.pulsar.client.api.SubscriptionType;
 import org.apache.pulsar.client.api.TypedMessageBuilder;
@@ -48,6 +51,7 @@ public class Driver {
     private final Map<String, Consumer<byte[]>> consumers = new ConcurrentHashMap<>();
     private final Map<String, Reader<byte[]>> readers = new ConcurrentHashMap<>();
     private final Map<String, Message<byte[]>> messages = new ConcurrentHashMap<>(); // by "consumer/number"
+    private final Map<String, CountDownLatch> waiting = new ConcurrentHashMap<>(); // until `take`
     private final AtomicLong numbers = new AtomicLong();
     private String url = "";
     private PulsarClient client;
@@ -120,6 +124,7 @@ public class Driver {
         verbs.put("send", this::send);
         verbs.put("consumer", this::consumer);
         verbs.put("reader", this::reader);
+        verbs.put("take", this::take);
         verbs.put("acknowledge", this::acknowledge);
         verbs.put("negative_acknowledge", this::negativeAcknowledge);
         verbs.put("seek", this::seek);
@@ -243,7 +248,7 @@ public class Driver {
     private Object consumer(Arguments arguments) throws Exception {
         arguments.only(
             "name", "subscription", "topic", "pattern", "type", "position", "queue", "as", "nack_delay_ms", "discovery_ms",
-            "partitions_interval_ms");
+            "partitions_interval_ms", "takes");
         String name = arguments.text("name");
         ConsumerBuilder<byte[]> builder = client().newConsumer()
             .subscriptionName(arguments.text("subscription", "s"))
@@ -251,8 +256,10 @@ public class Driver {
             .subscriptionInitialPosition(SubscriptionInitialPosition.valueOf(arguments.text("position", "Latest")))
             .receiverQueueSize(arguments.number("queue", 1000))
             .negativeAckRedeliveryDelay(arguments.number("nack_delay_ms", 60_000), TimeUnit.MILLISECONDS)
-            .autoUpdatePartitionsInterval(seconds(arguments, "partitions_interval_ms"), TimeUnit.SECONDS)
-            .messageListener((consumer, message) -> arrived(name, message));
+            .autoUpdatePartitionsInterval(seconds(arguments, "partitions_interval_ms"), TimeUnit.SECONDS);
+        if (!arguments.has("takes")) {
+            builder.messageListener((consumer, message) -> arrived(name, message));
+        }
         if (arguments.has("as")) {
             builder.consumerName(arguments.text("as"));
         }
@@ -262,18 +269,53 @@ public class Driver {
         } else {
             builder.topic(arguments.text("topic"));
         }
-        consumers.put(name, builder.subscribe());
+        Consumer<byte[]> made = builder.subscribe();
+        consumers.put(name, made);
+        if (arguments.has("takes")) {
+            takeSome(name, made::receive, arguments.number("takes", 0));
+        }
         return null;
     }
 
     private Object reader(Arguments arguments) throws Exception {
-        arguments.only("name", "topic", "position");
+        arguments.only("name", "topic", "position", "takes");
         String name = arguments.text("name");
-        readers.put(name, client().newReader()
+        ReaderBuilder<byte[]> builder = client().newReader()
             .topic(arguments.text("topic"))
-            .startMessageId(arguments.text("position", "Latest").equals("Earliest") ? MessageId.earliest : MessageId.latest)
-            .readerListener((reader, message) -> arrived(name, message))
-            .create());
+            .startMessageId(arguments.text("position", "Latest").equals("Earliest") ? MessageId.earliest : MessageId.latest);
+        if (!arguments.has("takes")) {
+            builder.readerListener((reader, message) -> arrived(name, message));
+        }
+        Reader<byte[]> made = builder.create();
+        readers.put(name, made);
+        if (arguments.has("takes")) {
+            takeSome(name, made::readNext, arguments.number("takes", 0));
+        }
+        return null;
+    }
+
+    /** Take so many messages, and no more until `take`. */
+    private void takeSome(String name, Callable<Message<byte[]>> receive, int count) {
+        CountDownLatch goingOn = new CountDownLatch(1);
+        waiting.put(name, goingOn);
+        Thread taking = new Thread(() -> {
+            try {
+                for (int number = 0; ; number++) {
+                    if (number == count) {
+                        goingOn.await();
+                    }
+                    arrived(name, receive.call());
+                }
+            } catch (Exception closed) {
+                System.err.println(name + " receives no more: " + closed);
+            }
+        });
+        taking.setDaemon(true);
+        taking.start();
+    }
+
+    private Object take(Arguments arguments) {
+        waiting.get(arguments.text("consumer")).countDown();
         return null;
     }
 
@@ -293,11 +335,17 @@ public class Driver {
     }
 
     private Object seek(Arguments arguments) throws PulsarClientException {
-        consumers.get(arguments.text("consumer")).seek(switch (arguments.text("to")) {
+        MessageId to = switch (arguments.text("to")) {
             case "Earliest" -> MessageId.earliest;
             case "Latest" -> MessageId.latest;
             default -> message(arguments, "to").getMessageId();
-        });
+        };
+        Reader<byte[]> reader = readers.get(arguments.text("consumer"));
+        if (reader != null) {
+            reader.seek(to);
+        } else {
+            consumers.get(arguments.text("consumer")).seek(to);
+        }
         return null;
     }
 

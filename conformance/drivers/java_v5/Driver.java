@@ -19,6 +19,7 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicLong;
@@ -49,6 +50,7 @@ public class Driver {
     private final Map<String, Producer<byte[]>> producers = new ConcurrentHashMap<>();
     private final Map<String, QueueConsumer<byte[]>> consumers = new ConcurrentHashMap<>();
     private final Map<String, MessageId> messages = new ConcurrentHashMap<>(); // by "consumer/number"
+    private final Map<String, CountDownLatch> waiting = new ConcurrentHashMap<>(); // until `take`
     private final AtomicLong numbers = new AtomicLong();
     private String url = "";
     private PulsarClient client;
@@ -120,6 +122,7 @@ public class Driver {
         verbs.put("producer", this::producer);
         verbs.put("send", this::send);
         verbs.put("consumer", this::consumer);
+        verbs.put("take", this::take);
         verbs.put("acknowledge", this::acknowledge);
         verbs.put("negative_acknowledge", this::negativeAcknowledge);
         verbs.put("close", this::close);
@@ -243,7 +246,8 @@ public class Driver {
     }
 
     private Object consumer(Arguments arguments) throws Exception {
-        arguments.only("name", "subscription", "topic", "namespace", "property_filters", "type", "position", "queue", "as", "nack_delay_ms");
+        arguments.only(
+            "name", "subscription", "topic", "namespace", "property_filters", "type", "position", "queue", "as", "nack_delay_ms", "takes");
         if (!List.of("Exclusive", "Shared").contains(arguments.text("type", "Shared"))) {
             throw new Unsupported("type " + arguments.text("type"));
         }
@@ -266,23 +270,37 @@ public class Driver {
         }
         QueueConsumer<byte[]> made = builder.subscribe();
         consumers.put(name, made);
-        Thread receiving = new Thread(() -> receive(name, made));
+        CountDownLatch goingOn = new CountDownLatch(1);
+        waiting.put(name, goingOn);
+        int count = arguments.all().path("takes").asInt(-1);
+        Thread receiving = new Thread(() -> receive(name, made, count, goingOn));
         receiving.setDaemon(true);
         receiving.start();
         return null;
     }
 
-    private void receive(String name, QueueConsumer<byte[]> consumer) {
+    /** Take messages: if `takes` says how many, no more than these until `take`. */
+    private void receive(String name, QueueConsumer<byte[]> consumer, int count, CountDownLatch goingOn) {
         try {
+            int taken = 0;
             while (consumers.get(name) == consumer) {
+                if (taken == count) {
+                    goingOn.await();
+                }
                 Message<byte[]> message = consumer.receive(Duration.ofSeconds(1));
                 if (message != null) {
                     arrived(name, message);
+                    taken++;
                 }
             }
         } catch (Exception closed) {
             System.err.println(name + " receives no more: " + closed);
         }
+    }
+
+    private Object take(Arguments arguments) {
+        waiting.get(arguments.text("consumer")).countDown();
+        return null;
     }
 
     private Object acknowledge(Arguments arguments) {

@@ -17,13 +17,14 @@ use serde_json::{json, Value};
 use tokio::sync::{mpsc, oneshot, Mutex};
 
 const VERSION: &str = "6.9.1"; // as in Cargo.toml
-const VERBS: [(&str, &[&str]); 11] = [
+const VERBS: [(&str, &[&str]); 12] = [
     ("begin", &["service_url"]),
     ("end", &[]),
     ("start", &["operation_timeout_ms", "keep_alive_ms"]),
     ("producer", &["name", "topic", "batch", "compression", "access", "as"]),
     ("send", &["producer", "texts", "properties", "keys", "deliver_after_ms", "flush"]),
-    ("consumer", &["name", "subscription", "topic", "pattern", "type", "position", "queue", "as", "discovery_ms"]),
+    ("consumer", &["name", "subscription", "topic", "pattern", "type", "position", "queue", "as", "discovery_ms", "takes"]),
+    ("take", &["consumer"]),
     ("acknowledge", &["consumer", "message", "cumulative"]),
     ("negative_acknowledge", &["consumer", "message"]),
     ("seek", &["consumer", "to"]),
@@ -131,7 +132,7 @@ impl Driver {
                 let made = new_consumer(&client, &request).await?;
                 let (sender, receiver) = mpsc::unbounded_channel();
                 self.consumers.lock().await.insert(name.clone(), sender);
-                tokio::spawn(consume(name, client, made, receiver));
+                tokio::spawn(consume(name, client, made, receiver, request["takes"].as_u64()));
             }
             "close" if self.producers.lock().await.contains_key(&name) => {
                 let closing = self.producers.lock().await.remove(&name).ok_or("no such producer")?;
@@ -266,7 +267,14 @@ async fn new_consumer(client: &Client, request: &Value) -> Result<Consumer<Vec<u
 }
 
 /// Owns a consumer: tells of its messages and does what is asked of it, until nobody can ask any more.
-async fn consume(name: String, client: Client, mut consumer: Consumer<Vec<u8>, TokioExecutor>, mut asked: mpsc::UnboundedReceiver<Asked>) {
+/// If `takes` says how many messages, it takes no more than these until it is asked to `take`.
+async fn consume(
+    name: String,
+    client: Client,
+    mut consumer: Consumer<Vec<u8>, TokioExecutor>,
+    mut asked: mpsc::UnboundedReceiver<Asked>,
+    mut takes: Option<u64>,
+) {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let mut received: HashMap<String, Message<Vec<u8>>> = HashMap::new();
     let mut is_finished = false;
@@ -274,6 +282,11 @@ async fn consume(name: String, client: Client, mut consumer: Consumer<Vec<u8>, T
         tokio::select! {
             one = asked.recv() => {
                 let Some((request, answer)) = one else { return };
+                if text(&request, "do", "") == "take" {
+                    takes = None;
+                    let _ = answer.send(Ok(Value::Null));
+                    continue;
+                }
                 let outcome = carry_out(&client, &mut consumer, &received, &request).await;
                 // a consumer whose unsubscribing is refused goes on
                 let is_over = outcome.is_ok() && matches!(text(&request, "do", ""), "close" | "unsubscribe");
@@ -282,8 +295,9 @@ async fn consume(name: String, client: Client, mut consumer: Consumer<Vec<u8>, T
                     return;
                 }
             }
-            next = consumer.try_next(), if !is_finished => match next {
+            next = consumer.try_next(), if !is_finished && takes != Some(0) => match next {
                 Ok(Some(message)) => {
+                    takes = takes.map(|count| count - 1);
                     let number = (COUNT.fetch_add(1, Ordering::Relaxed) + 1).to_string();
                     let metadata = message.metadata();
                     let properties: HashMap<&str, &str> = metadata.properties.iter().map(|one| (one.key.as_str(), one.value.as_str())).collect();
