@@ -361,7 +361,10 @@ def test_messages_get_what_is_not_said(tmp_path):
         ('{"topic": "a", "payload_base64": "a"}', ", line 2, column payload_base64: is not base64: "),
         ('{"topic": "a", "payload_base64": "é==="}', ", line 2, column payload_base64: is not base64: "),
         ('{"topic": "a", "payload": "", "payload_base64": ""}', ", line 2, column payload_base64: there is a payload, too"),
-        ('{"topic": "a", "sequence_id": 1}', ", line 2, column sequence_id: is 1, but 'producer' on 'persistent://public/default/a' has no message 0"),
+        (
+            '{"topic": "a", "sequence_id": 1}',
+            ", line 2, column sequence_id: is 1, but 'producer' on 'persistent://public/default/a' has no message 0",
+        ),
         ('{"topic": "first", "sequence_id": 0}', ", line 2, column sequence_id: 0 of 'producer' on "),
         ('{"topic": "a", "id": 0}', ", line 2, column id: is that of "),
         (r'{"topic": "a", "key": "\ud800"}', ", line 2, column key: '\\ud800' has half a character"),
