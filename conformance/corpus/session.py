@@ -37,8 +37,8 @@ REGIONS = "-XX:G1HeapRegionSize=4m"
 """Tells Java to divide its heap so that buffers of 1 MiB take no more than that: sorts have one for each file that they spilled."""
 SHORT = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """Tells Java to compile quickly, not well: in sessions of a minute or two it compiles for longer than it works. Without the better compiler
-the room for compiled code would be 48 MiB, and when that is full Java says so in the output. Nor are the classes of Spark's own jars verified
-when they are loaded: thousands are, before the first row is seen."""
+the room for compiled code would be 48 MiB, and when that is full Java says so in the output. Nor are the classes of Spark's own jars
+verified when they are loaded: thousands are, before the first row is seen."""
 _SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",

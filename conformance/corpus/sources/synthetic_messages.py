@@ -209,11 +209,9 @@ class SyntheticMessages(BlockSource):
         turns = (block * (BLOCK // CHUNK) + np.arange(BLOCK // CHUNK)) // self.chosen["producers"]
         span = CHUNK / self.chosen["rate"] * 1000
         first, after = (EPOCH + (some * span).astype(np.int64) for some in (turns, turns + 1))
-        drawn = (BLOCK // CHUNK, CHUNK + 1)
-        pauses = random.exponential(size=drawn) * (random.random(drawn) < 1 / self.chosen["at_once"])
-        pauses[:, -1] += 1e-9
-        passed = np.cumsum(pauses, axis=1)
-        within = np.floor(passed[:, :-1] / passed[:, -1:] * (after - first)[:, None]).astype(np.int64)
+        pauses = random.exponential(size=BLOCK + 1) * (random.random(BLOCK + 1) < 1 / self.chosen["at_once"])
+        passed = np.cumsum(pauses[:-1].reshape(len(turns), CHUNK), axis=1)
+        within = np.floor(passed / (passed[:, -1:] + 1e-9) * (after - first)[:, None]).astype(np.int64)
         times: Numbers = (first[:, None] + within).ravel()
         return times
 
