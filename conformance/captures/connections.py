@@ -105,6 +105,9 @@ def _segments(file: IO[bytes], size: int) -> Iterator[Segment]:
         raise Damaged(0, f"the file can't be decompressed further: {error}") from None
 
 
+WITH_TLS = " with TLS, which can't be read"
+
+
 @dataclass
 class _Survey:
     """What is in a capture: the ends that are brokers, connections to them, other ports, and what is wrong with it."""
@@ -115,7 +118,8 @@ class _Survey:
     damage: Damaged | None = None
 
     def __str__(self) -> str:
-        others = ", ".join(port for port, _ in self.ports.most_common(5))
+        ports = [port for port, _ in self.ports.most_common() if port + WITH_TLS not in self.ports]
+        others = ", ".join(ports[:5])
         where = f"TCP goes to {others}" if others else "there is no TCP in it"
         return f"no connection to a broker (port {PORT}, or one to which CONNECT is sent): {where}"
 
@@ -132,7 +136,7 @@ def _survey(found: Iterator[Segment]) -> _Survey:
             if segment.flags & (SYN | ACK) == SYN:
                 survey.ports[f"port {target.port}"] += 1
             elif data.startswith(b"\x16\x03"):
-                survey.ports[f"port {min(target.port, segment.source.port)} with TLS, which can't be read"] += 1
+                survey.ports[f"port {min(target.port, segment.source.port)}{WITH_TLS}"] += 1
     except Damaged as error:
         survey.damage = error
     survey.connections = bool(survey.brokers)

@@ -18,7 +18,7 @@ from conformance.captures.errors import CaptureError
 from conformance.captures.logs import log_rows
 from conformance.captures.raw import INDEX, Entry, borders, part_rows, read_index
 from conformance.captures.rows import MAX_FRAME_SIZE, MISSING, FrameRow, Origin
-from conformance.captures.times import times_of
+from conformance.captures.times import times_defect, times_of
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 """Those of this suite: `conformance.running.recorder.HOME`, which takes much longer to import than a task of Spark takes to start."""
@@ -157,6 +157,8 @@ def check_capture(text: str) -> None:
         if piece.origin.connection is None:
             found = packet_defect(piece.path) if is_packets(piece.path) else _log_defect(piece)
             defects += [f"{piece.path}: {found}"] * (found is not None)
+        elif (found := times_defect(piece.path)) is not None:
+            defects.append(f"{times_of(piece.path)}: {found}")
     if defects:
         more = f" (and {len(defects) - 1} more)" if len(defects) > 1 else ""
         raise CaptureError(f"{defects[0]}{more}")

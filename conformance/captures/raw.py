@@ -38,7 +38,8 @@ from conformance.captures.times import with_times
 INDEX = "index.jsonl"
 _HEADER = 4
 _PIECE = 1 << 20
-_WINDOW = 1 << 16
+WINDOW = 1 << 16
+"""Bytes in which the borders of frames are looked for at once."""
 
 
 class Entry(BaseModel):
@@ -57,7 +58,7 @@ class Entry(BaseModel):
 
     def origin(self, prefix: str = "") -> Origin:
         """Return where the rows of the file come from; `prefix` is the folder, relative to the corpus, with a slash."""
-        return Origin(prefix + self.file, self.connection, self.direction, self.start, self.target, self.release)
+        return Origin(prefix + self.file, self.connection, self.direction, self.start, self.target, self.release, prefix + INDEX)
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def borders(path: Path, length: int, part: int, limit: int = MAX_FRAME_SIZE) -> 
         while place + _HEADER <= length:
             if not first <= place <= first + len(window) - _HEADER:
                 file.seek(place)
-                first, window = place, file.read(min(_WINDOW, length - place))
+                first, window = place, file.read(min(WINDOW, length - place))
                 if len(window) < _HEADER:
                     break
             header = window[place - first : place - first + _HEADER]

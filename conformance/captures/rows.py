@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import IO, Literal
 
 from refimpl.wire import DEFAULT_MAX_FRAME_SIZE, FrameDecoder, WireError, command_name, decode_frame
@@ -55,6 +56,7 @@ class Origin:
         started: When the connection was opened, in seconds on the clock of the capture, if that is known.
         target: What the client talked to, such as `apache-pulsar@4.2.4`, if that is known.
         release: Its release, if that is known.
+        index: The index of the raw capture that names the file, relative to the corpus; None: none does.
     """
 
     file: str
@@ -63,6 +65,12 @@ class Origin:
     started: float | None = None
     target: str | None = None
     release: str | None = None
+    index: str | None = None
+
+    @property
+    def source(self) -> str:
+        """In what names of connections are unique: the folder of a raw capture, where each direction has a file of its own, or the file."""
+        return self.file if self.index is None else str(PurePosixPath(self.index).parent)
 
 
 @dataclass(frozen=True, slots=True)

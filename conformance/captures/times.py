@@ -17,6 +17,7 @@ from pathlib import Path
 from conformance.captures.rows import BAD_INDEX, FrameRow, Origin
 
 ENDING = ".times"
+UNUSABLE = "the times can't be used"
 _LONGEST_LINE = 100
 
 
@@ -28,6 +29,19 @@ def times_of(path: Path) -> Path:
 def written_time(end: int, time: float) -> str:
     """Write one line: by this time, there were so many bytes."""
     return f"{end} {time:.9f}\n"
+
+
+def times_defect(path: Path) -> str | None:
+    """Return what is wrong with the times of a file of bytes; None: nothing, or they were not noted."""
+    if not times_of(path).is_file():
+        return None
+    try:
+        with closing(_pieces(times_of(path))) as pieces:
+            for _ in pieces:
+                pass
+    except (OSError, ValueError) as error:
+        return f"{UNUSABLE}: {error}"
+    return None
 
 
 def with_times(path: Path, rows: Iterable[FrameRow]) -> Iterator[FrameRow]:
@@ -51,7 +65,7 @@ def with_times(path: Path, rows: Iterable[FrameRow]) -> Iterator[FrameRow]:
                     end, time = next(pieces, (sys.maxsize, None))
             except (OSError, ValueError) as error:
                 end, time = sys.maxsize, None
-                corrupt = f"{BAD_INDEX}: the times can't be used: {error}"
+                corrupt = f"{BAD_INDEX}: {UNUSABLE}: {error}"
                 yield FrameRow(Origin(row.origin.file + ENDING), 0, None, b"", corrupt=corrupt)
             yield replace(row, time=time)
 
@@ -66,9 +80,11 @@ def _pieces(path: Path) -> Generator[tuple[int, float | None], None, None]:
             try:
                 size, _, text = line.decode("ascii").partition(" ")
                 end, time = int(size), float(text)
+                if not math.isfinite(time):
+                    raise ValueError(text)
             except ValueError:
                 raise ValueError(f"line {number} is not a number of bytes and a time") from None
-            if end < before or not last <= time < math.inf:
+            if end < before or time < last:
                 raise ValueError(f"line {number} goes back")
             before, last = end, time
             yield end, time

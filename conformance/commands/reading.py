@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import typer
 
@@ -72,7 +72,7 @@ def read(file: Path, commands: Sequence[str], *, judged: bool) -> None:
         print(lister.judge.summary(), file=sys.stderr, flush=True)
     print(lister.summary(len(unread)), file=sys.stderr, flush=True)
     if lister.unreadable:
-        stop(EXIT_USAGE, f"{file}: {lister.unreadable}")
+        stop(EXIT_USAGE, f"{path.parent if path.is_file() else path}/{lister.unreadable}")
     raise typer.Exit(lister.judge.code() if lister.judge is not None else EXIT_CONFORMANT)
 
 
@@ -140,8 +140,8 @@ def rows_of(pieces: Iterable[Piece]) -> Iterator[tuple[str, FrameRow]]:
 
 
 def _source(piece: Piece) -> str:
-    """Return the folder of a raw capture, in which a connection has two files, or the file."""
-    return piece.origin.file if piece.origin.connection is None else str(PurePosixPath(piece.origin.file).parent)
+    """Return in what names of connections are unique."""
+    return piece.origin.source
 
 
 class _Lister:

@@ -40,7 +40,7 @@ _TOPICS = pa.schema([("topic", pa.string()), ("kind", pa.string())])
 _LEFT_OUT = pa.schema([("what", pa.string()), ("count", pa.int64())])
 _MESSAGES = pa.schema(
     [
-        ("file", pa.string()),
+        ("source", pa.string()),
         ("connection", pa.string()),
         ("place", pa.int64()),
         ("topic", pa.string()),
@@ -66,15 +66,14 @@ def topics(frames: DataFrame) -> DataFrame:
 def messages(frames: DataFrame) -> DataFrame:
     """Return the messages that clients sent; those of one connection have to fit into memory."""
     schema = (
-        "file STRING, connection STRING, place BIGINT, topic STRING, producer_name STRING, sequence_id BIGINT, publish_time BIGINT, "
+        "source STRING, connection STRING, place BIGINT, topic STRING, producer_name STRING, sequence_id BIGINT, publish_time BIGINT, "
         "key STRING, properties MAP<STRING, STRING>, payload BINARY, payload_size INT, event_time BIGINT"
     )
     wanted = frames.where(F.col("command").isin("producer", "producer_success", "send"))
-    sent = (
-        wanted.select("file", "connection", "direction", "offset", "octets").groupBy("file", "connection").applyInArrow(_of_group, schema)
-    )
-    number = F.row_number().over(Window.orderBy("file", "connection", "place")) - F.lit(1)
-    return sent.withColumn("id", number.cast("bigint")).drop("file", "connection", "place")
+    of_connections = wanted.select("source", "connection", "direction", "offset", "octets").groupBy("source", "connection")
+    sent = of_connections.applyInArrow(_of_group, schema)
+    number = F.row_number().over(Window.orderBy("source", "connection", "place")) - F.lit(1)
+    return sent.withColumn("id", number.cast("bigint")).drop("source", "connection", "place")
 
 
 def left_out(frames: DataFrame) -> dict[str, int]:
@@ -84,7 +83,7 @@ def left_out(frames: DataFrame) -> dict[str, int]:
         frames: All rows of the captures, also those that are no frame.
     """
     sent = frames.where(F.col("command").isin("producer", "send") & (F.col("direction") == "client"))
-    rows = sent.select("file", "connection", "direction", "offset", "octets").groupBy("file", "connection")
+    rows = sent.select("source", "connection", "direction", "offset", "octets").groupBy("source", "connection")
     found = rows.applyInArrow(_left_out_of_group, "what STRING, count BIGINT")
     others = frames.select("octets", "_corrupt").mapInArrow(_left_out_of_rows, "what STRING, count BIGINT")
     total = found.unionAll(others).groupBy("what").agg(F.sum("count").alias("count")).sort("what")
@@ -151,8 +150,8 @@ def _of_group(table: pa.Table) -> pa.Table:
     rows = sorted(table.to_pylist(), key=lambda row: (row["direction"], row["offset"]))
     sent = [row["octets"] for row in rows if row["direction"] == "client"]
     received = [row["octets"] for row in rows if row["direction"] == "broker"]
-    where = {"file": rows[0]["file"], "connection": rows[0]["connection"]}
-    found = messages_of(sent, received, f"{where['connection']} in {where['file']}")
+    where = {"source": rows[0]["source"], "connection": rows[0]["connection"]}
+    found = messages_of(sent, received, f"{where['connection']} in {where['source']}")
     return pa.Table.from_pylist([{**where, "place": place, **message} for place, message in enumerate(found)], schema=_MESSAGES)
 
 

@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from conformance.captures import check_capture, unread_files
+from conformance.captures.places import is_packets
 from conformance.corpus import captured
 from conformance.corpus.columns import MAY_HAVE, MESSAGE_COLUMNS, TOPIC_COLUMNS
 from conformance.corpus.errors import CorpusError, reason_of
@@ -85,8 +86,16 @@ def _kind(corpus: str, what: str) -> str:
         return "text"
     if corpus.endswith(text.NAMES):
         raise CorpusError(f"{corpus}: names are no messages; write those as JSON, one on each line of a file that ends in .jsonl")
-    meant = f"; for a capture write capture:{corpus}" if corpus and os.path.exists(corpus) else ""
-    raise CorpusError(f"there is no corpus {corpus!r}; known: {NAMES}{meant}")
+    raise CorpusError(f"there is no corpus {corpus!r}; known: {NAMES}{_meant(corpus)}")
+
+
+def _meant(corpus: str) -> str:
+    """Return what to do with something that is there, but is no corpus by its name."""
+    if not corpus or not os.path.exists(corpus):
+        return ""
+    if os.path.isdir(corpus) or is_packets(Path(corpus)):
+        return f"; for a capture write capture:{corpus}"
+    return "; a file is read by the ending of its name"
 
 
 def topics(spark: SparkSession, corpus: str = "synthetic", rows: int = 100_000, seed: int = 1, **drawn: object) -> DataFrame:

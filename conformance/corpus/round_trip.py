@@ -17,13 +17,15 @@ from typing import Any, cast
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from conformance.captures import MAX_FRAME_SIZE, FrameRow, Origin, borders, part_rows
+from conformance.captures import MAX_FRAME_SIZE, FrameRow, Origin, Stream, borders, part_rows, write_capture
+from conformance.captures.raw import WINDOW
 from conformance.corpus.batching.opened import Unreadable, decompressed, header_of, read_messages
 from refimpl.wire import (
     Frame,
     FrameDecoder,
     Payload,
     WireError,
+    command,
     compress,
     decode_batch,
     decode_frame,
@@ -296,7 +298,8 @@ class Splits:
 
 
 def split_file(path: Path, origin: Origin, length: int, limit: int = MAX_FRAME_SIZE) -> Splits:
-    """Read a file of bytes as a whole, and divided at each of its frames or, if it is large, into 64 parts.
+    """Read a file of bytes as a whole, and divided at each of its frames or, if it is large, into 64 parts: at the first frames behind
+    their sizes, as the rows of the whole tell.
 
     Args:
         path: The file.
@@ -304,10 +307,39 @@ def split_file(path: Path, origin: Origin, length: int, limit: int = MAX_FRAME_S
         length: Bytes that are read.
         limit: Size of the largest frame, in bytes.
     """
-    parts = borders(path, length, 1 if length <= _SMALL_FILE else length // _PARTS, limit)
-    whole, rows = _digest(part_rows(path, origin, 0, length, limit))
+    size = 1 if length <= _SMALL_FILE else length // _PARTS
+    parts = borders(path, length, size, limit)
+    starts = [0]
+
+    def noted(rows: Iterable[FrameRow]) -> Iterator[FrameRow]:
+        for row in rows:
+            if row.offset - starts[-1] >= size:
+                starts.append(row.offset)
+            yield row
+
+    whole, rows = _digest(noted(part_rows(path, origin, 0, length, limit)))
     divided, _ = _digest(row for start, end in parts for row in part_rows(path, origin, start, end, limit))
-    return Splits(1, len(parts), rows, [] if whole == divided else [origin.file])
+    same = whole == divided and [start for start, _ in parts] == starts
+    return Splits(1, len(parts), rows, [] if same else [origin.file])
+
+
+def write_unaligned(folder: Path) -> None:
+    """Write a raw capture of files in which frames begin a few bytes before, at and behind the ends of what is read at once for borders.
+
+    Such a place occurs in few captures, and by chance.
+    """
+    ping = encode_frame(command("ping"))
+    for before in range(-2, 7):
+        stream = Stream(Origin("unaligned", f"{before}", "client"))
+        frames = [_send_of(WINDOW - before)] * 3 + [ping] * 8
+        write_capture(folder / f"{before}", stream.feed(b"".join(frames)))
+
+
+def _send_of(size: int) -> bytes:
+    """Return a frame of so many bytes."""
+    send, metadata = command("send", producer_id=1, sequence_id=0), MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
+    least = len(encode_frame(send, encode_payload(metadata, b"")))
+    return encode_frame(send, encode_payload(metadata, bytes(size - least)))
 
 
 def _digest(rows: Iterable[FrameRow]) -> tuple[str, int]:

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from conformance.captures import MAX_FRAME_SIZE, CaptureError, FrameRow, capture_path, find_pieces
@@ -105,8 +105,7 @@ def _rows(path: Path, limit: int) -> Iterator[tuple[str, FrameRow]]:
     for row in rows:
         yield "", row
     for piece in pieces:
-        place = piece.origin.file if piece.origin.connection is None else str(PurePosixPath(piece.origin.file).parent)
-        yield from ((place, row) for row in piece.rows(limit))
+        yield from ((piece.origin.source, row) for row in piece.rows(limit))
 
 
 def _wanted(path: Path, names: dict[int, str], chosen: Sequence[int]) -> dict[int, str]:

@@ -231,6 +231,15 @@ def test_later_fragments_and_options_and_tunnels(tmp_path):
             ),
             "packets: no connection to a broker (port 6650, or one to which CONNECT is sent): TCP goes to port 6651, port 9 with TLS",
         ),
+        (
+            pcap(
+                [
+                    *Talk(ends=(("1.2.3.4", 9000), ("1.2.3.5", 6651))).opened(),
+                    Talk(ends=(("1.2.3.4", 9000), ("1.2.3.5", 6651))).client(b"\x16\x03\x01"),
+                ]
+            ),
+            "packets: no connection to a broker (port 6650, or one to which CONNECT is sent): TCP goes to port 6651 with TLS, which can't",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_capture_is_its_last_row(tmp_path, capture, expected):

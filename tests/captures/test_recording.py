@@ -76,7 +76,8 @@ def test_an_index_without_a_connection_is_a_capture_without_frames(tmp_path):
         ("13 1.5\n26\n", [1.5, None, None], "line 2 is not a number of bytes and a time"),
         ("13 1.5\n26 1.0\n", [1.5, None, None], "line 2 goes back"),
         ("13 1.5\n6 2.0\n", [1.5, None, None], "line 2 goes back"),
-        ("13 nan\n", [None, None, None], "line 1 goes back"),
+        ("13 nan\n", [None, None, None], "line 1 is not a number of bytes and a time"),
+        ("13 inf\n", [None, None, None], "line 1 is not a number of bytes and a time"),
         ("\xff\n", [None, None, None], "line 1 is not a number of bytes and a time"),
     ],
 )

@@ -101,6 +101,7 @@ def test_a_capture_that_begins_in_the_middle_and_ends_inside_a_packet(tmp_path):
 def test_what_can_not_be_read_says_why(tmp_path, name, data, words):
     code, _, end = run(written(tmp_path / name, data))
     assert (code, words in end) == (EXIT_USAGE, True), end
+    assert end.splitlines()[-1].count(f"{name}: ") <= 1
     assert run(tmp_path / name, "--judge")[0] == EXIT_USAGE
 
 
@@ -233,6 +234,17 @@ def test_two_captures_in_a_folder_have_connections_of_their_own(tmp_path):
         recorded(tmp_path / name, (1, "client", CONNECT))
     _, lines, _ = run(tmp_path)
     assert [line[13:] for line in lines if " is " in line] == ["#1      is 1 in a", "#2      is 1 in b"]
+
+
+def test_a_file_in_a_folder_of_a_raw_capture_is_of_the_same_connection(tmp_path):
+    folder = raw(tmp_path / "c", ("client", CONNECT), ("broker", CONNECTED))
+    index = (folder / "index.jsonl").read_text().replace('"c1"', '"c0"').replace('"file": "0"', '"file": "in/ner/0"')
+    (folder / "in" / "ner").mkdir(parents=True)
+    (folder / "0").rename(folder / "in" / "ner" / "0")
+    (folder / "index.jsonl").write_text(index)
+    _, lines, end = run(folder)
+    assert [line[13:] for line in lines if " is " in line] == ["#1      is c0 in ."]
+    assert "2 frames in 1 connections" in end
 
 
 def test_a_log_of_the_suite_is_listed():

@@ -138,7 +138,7 @@ def test_columns_that_are_missing_are_named(spark, tmp_path, capsys):
 def test_the_job_tries_settings_and_distributions(spark, tmp_path):
     options = batches_agree.JOB.parser().parse_args(["--rows", "3000", "--settings", "2", "--distributions", "1"])
     findings = batches_agree.check(batches_agree.Run(spark, options))
-    assert [law.name for law in findings.laws] == [law.name for law in LAWS]
+    assert [law.name for law in findings.laws] == [law.name for law in batches_agree.LAWS]
     assert all(law.holds for law in findings.laws)
     settings = findings.counters["settings"]
     assert list(settings) == ["without the proposal", "region: 5 values", "2 values, delay 100 ms"]

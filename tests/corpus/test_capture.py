@@ -370,6 +370,11 @@ def test_options_are_checked(options, message):
 # What a job says before it begins
 
 
+def timed(folder, text):
+    (folder / "0.times").write_text(text)
+    return folder
+
+
 def packed(folder, name, data):
     folder.mkdir(exist_ok=True)
     (folder / name).write_bytes(data)
@@ -401,6 +406,14 @@ def packed(folder, name, data):
         (
             lambda home: packed(home, "index.jsonl", b'{"connection": "a", "direction": "client", "file": "0"}\n'),
             "/0: the index names this file: No such file or directory",
+        ),
+        (
+            lambda home: timed(raw(home / "c", ("client", PING * 2)), "13 2.0\n26 1.0\n"),
+            "/c/0.times: the times can't be used: line 2 goes back",
+        ),
+        (
+            lambda home: timed(raw(home / "c", ("client", PING * 2)), "13 nan\n"),
+            "/c/0.times: the times can't be used: line 1 is not a number of bytes",
         ),
         (lambda home: packed(home, "a.jsonl.gz", RECORDING.read_bytes()[:4000]), "/a.jsonl.gz: the log can't be decompressed further: "),
         (lambda home: packed(home, "a.jsonl.gz", RECORDING.read_bytes()[:-1]), "/a.jsonl.gz: the log can't be decompressed further: "),

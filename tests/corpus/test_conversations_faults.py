@@ -1,9 +1,12 @@
 """The job `conversations_hold`: a law for each monitor, which planted breaches break, and what it makes of captures that lack something."""
 
+import json
+
 import pyarrow as pa
 import pytest
 
 from conformance.captures import packet_rows
+from conformance.captures.recording import Recording
 from conformance.corpus.conversations import ALONE, EXPLAINED, FRAMES, of_connection
 from conformance.corpus.jobs.conversations_hold import JOB, LAWS
 from conformance.monitors import MONITORS
@@ -149,6 +152,21 @@ def test_the_job_reads_a_capture(spark, tmp_path, monkeypatch, capsys):  # its s
     assert '"frames that are judged by themselves"' in result.read_text()
     assert "holds   sent-checksums: 0 of" in capsys.readouterr().out
     assert {law.name for law in LAWS} == set(JUDGED.values())
+
+
+def test_both_directions_of_a_raw_capture_are_one_connection(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("conformance.corpus.job.spark_session", lambda *_, **__: _Lent(spark))
+    lines = [line for line in conversation().timed() if line.connection == "1"]
+    for folder in ("a", "b"):  # in which connections have the same name
+        recording = Recording(tmp_path / folder)
+        recording.opened(1, 0.0)
+        for line in sorted(lines, key=lambda line: line.time):
+            recording.add(1, "client" if line.direction == "->" else "broker", line.frame().data, 100 + line.time)
+        recording.flush()
+    result = tmp_path / "result.json"
+    assert JOB.main(["--corpus", str(tmp_path), "--result", str(result)]) == 0
+    counters = json.loads(result.read_text())["counters"]
+    assert (counters[FRAMES], counters[ALONE]) == (2 * len(lines), 0)
 
 
 class _Lent:

@@ -218,13 +218,13 @@ def test_captures_give_topics_and_messages(spark, tmp_path):
         if row.corrupt is None:
             sent.setdefault(row.origin.connection, {"client": [], "broker": []})[row.origin.direction].append(row.data)
     expected = sorted(
-        (row["topic"], row["sequence_id"], row["payload"])
+        (row["topic"], row["producer_name"], row["sequence_id"], row["payload"])
         for name, frames in sent.items()
-        for row in captured.messages_of(frames["client"], frames["broker"], name)
+        for row in captured.messages_of(frames["client"], frames["broker"], f"r {name} in .")
     )
     assert len(expected) >= 20
     frame = messages(spark, f"capture:{tmp_path / 'c'}").collect()
-    assert sorted((row["topic"], row["sequence_id"], bytes(row["payload"])) for row in frame) == expected
+    assert sorted((row["topic"], row["producer_name"], row["sequence_id"], bytes(row["payload"])) for row in frame) == expected
     assert sorted(row["id"] for row in frame) == list(range(len(expected)))
     ordered = {}
     for row in sorted(frame, key=lambda row: row["id"]):

@@ -1,6 +1,7 @@
 """Each law of filters breaks when it should: faults in the reference, in SQL, in Arrow, and in the dialect."""
 
 import dataclasses
+import re
 from functools import reduce
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from pyspark.sql import functions as sql
 from conformance.corpus.filtering import arrow, reference, rows
 from conformance.corpus.filtering.comparing import INSIDE, _column, _explain
 from conformance.corpus.filtering.dialect import ARROW, DIVERGENCES, REFERENCE, SQL, SQL_PLAIN, for_java
-from conformance.corpus.filtering.drawing import drawn_patterns
+from conformance.corpus.filtering.drawing import drawn_patterns, with_twins
 from conformance.corpus.filtering.formulations import FORMULATIONS
 from conformance.corpus.filtering.laws import AGREES, ANY_IS_SOME, CLASSES_ARE_REAL, classes_are_real
 from conformance.corpus.filtering.patterns import pattern_set
@@ -23,6 +24,7 @@ from conformance.corpus.filtering.rules import (
     PayloadFits,
     property_filters,
 )
+from conformance.corpus.jobs.filtering_agrees import PAYLOAD_REGEX
 from conformance.corpus.laws import sums
 from refimpl.indexes.topic_patterns import compile_pattern
 from tests.samples.corpus import synthetic
@@ -95,6 +97,37 @@ def without_case(right):
     return lambda *pair: tuple(name for name in right(*pair) if not name.startswith("case"))
 
 
+def missing_is_empty(right):
+    """Take a property that is missing for one with the empty text."""
+
+    def have(given, filters):
+        keys = [key for key, value in filters if not value]
+        filled = [[*pairs, *((key, "") for key in keys if key not in dict(pairs))] for pairs in given.to_pylist()]
+        return right(pa.array(filled, given.type), filters)
+
+    return have
+
+
+def last_of_equal(right):
+    """File a pattern in place of an earlier one that is equal."""
+
+    def init(self, patterns):
+        right(self, {pattern.beginning: (place, pattern) for place, pattern in patterns}.values())
+
+    return init
+
+
+def replaced(right):
+    def matches(self, message):
+        return right(self, dataclasses.replace(message, payload=message.payload.decode(errors="replace").encode()))
+
+    return matches
+
+
+def shorter_than_all(right):
+    return lambda self, message: message.payload != self.prefix and right(self, message)
+
+
 NO_CLASS = dataclasses.replace(DIVERGENCES[0], name="no-class", witness=("t/n/a", "t/n/a"))
 REF, OF_SQL, OF_ARROW = (f"conformance.corpus.filtering.{name}" for name in ("reference", "sql", "arrow"))
 COMPARING, DIALECT, OF_LAWS = (f"conformance.corpus.filtering.{name}" for name in ("comparing", "dialect", "laws"))
@@ -110,6 +143,9 @@ ALL_FAULTS = (
     fault("no payload fits", f"{KINDS}:RegexFilter.matches", always(False), *ALL),
     fault("all payloads fit", f"{KINDS}:RegexFilter.matches", always(True), *ALL),
     fault("all prefixes are there", f"{KINDS}:BytesPrefixFilter.matches", always(True), *ALL),
+    fault("what is no UTF-8 is replaced", f"{KINDS}:RegexFilter.matches", replaced, *ALL),
+    fault("a payload that is the prefix does not begin with it", f"{KINDS}:BytesPrefixFilter.matches", shorter_than_all, *ALL),
+    fault("numbers of partitions have digits of any script", "refimpl.names:_PARTITION_SUFFIX", lambda right: re.compile(right.pattern.replace("[0-9]", r"\d")), *ALL),
     fault("any is none in the reference", f"{REF}:evaluator", any_is_none, "any-is-some"),
     # SQL
     fault("SQL keeps the number of a partition", f"{OF_SQL}:without_partition", lambda right: lambda: sql.col("topic"), *SOME),
@@ -120,7 +156,10 @@ ALL_FAULTS = (
     fault("one property is enough in SQL", f"{OF_SQL}:_all", some_condition, *SOME),
     fault("places come downwards in SQL", f"{OF_SQL}:_joined", joined_downwards, *SOME),
     fault("SQL looks for the first pattern only", f"{OF_SQL}:_by_expressions", any_is_first, "any-is-some"),
+    fault("places of two kinds of patterns are not sorted in SQL", f"{OF_SQL}:F.array_sort", lambda right: lambda found: found, *SOME),
     # Arrow
+    fault("a property that is missing is empty in Arrow", f"{OF_ARROW}:_have_properties", missing_is_empty, "arrow-agrees"),
+    fault("of equal patterns the last one is found in Arrow", f"{OF_ARROW}:_Dictionary.__init__", last_of_equal, "arrow-agrees"),
     fault("Arrow keeps the number of a partition", f"{OF_ARROW}:without_partition", lambda right: lambda topics: topics, "arrow-agrees"),
     fault("no topic is the broker's own in Arrow", f"{OF_ARROW}:are_system_topics", lambda right: lambda topics: pa.array([False] * len(topics)), "arrow-agrees"),
     fault("a dictionary loses its last row", f"{OF_ARROW}:_Dictionary.found", without_last, "arrow-agrees"),
@@ -149,25 +188,27 @@ def topics(spark):
 
 @pytest.fixture(scope="module")
 def rules(topics):
-    drawn = drawn_patterns(rows.names_to_draw_from(topics), 30, 1, outside=False)
+    drawn = with_twins(drawn_patterns(rows.names_to_draw_from(topics), 30, 1, outside=False))
     patterns = pattern_set([*drawn, "(?i).*k.*", ".*", "tenant-[0-9]/.*", "tenant-0/ns-0/plain-0"])
     return [
         MatchedName(),
         IsSystemTopic(),
         Matching(patterns),
-        property_filters(["region=eu-west", "tier=gold"]),
-        PayloadFits(r'(?s)[^"]*ns-[0-9]/.{0,12}'),
+        property_filters(["region=eu-west", "tier="]),
+        PayloadFits(PAYLOAD_REGEX.removesuffix("*") + "{0,12}"),
         PayloadBeginsWith(b"persistent://tenant-1"),
         MatchesAny(patterns),
     ]
 
 
 def by_sql(topics, rules):
-    """Return the columns of both formulations in SQL, by formulation and rule."""
+    """Return the columns of both formulations in SQL, by formulation and rule; patterns of a namespace are in a table."""
     frame = topics
-    for name in (SQL, SQL_PLAIN):
-        for rule in rules:
-            frame = FORMULATIONS[name](frame, rule, f"{name} {rule.name}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{OF_SQL}.EXPRESSIONS", 20)
+        for name in (SQL, SQL_PLAIN):
+            for rule in rules:
+                frame = FORMULATIONS[name](frame, rule, f"{name} {rule.name}")
     found = frame.select("id", *(f"`{name} {rule.name}`" for name in (SQL, SQL_PLAIN) for rule in rules)).toArrow().sort_by("id")
     return {(name, rule): found[f"{name} {rule.name}"] for name in (SQL, SQL_PLAIN) for rule in rules}
 

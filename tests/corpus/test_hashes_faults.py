@@ -1,5 +1,6 @@
 """Each law of the job `hashes_agree` breaks when it should: faults in ranges, in what joins them, in the reference, and in diffs."""
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyspark.sql import functions as sql
@@ -8,10 +9,21 @@ from conformance.corpus.filtering.checksums import Part
 from conformance.corpus.job import Run
 from conformance.corpus.jobs import hashes_agree
 from conformance.corpus.jobs.hashes_agree import COMES, GOES, JOB
+from refimpl.indexes.topics_hash import TopicSet
 from tests.samples.faults import fault, planted
 
 pytestmark = pytest.mark.usefixtures("without_compiling")
-NAMES = ["a", "a,b", "b", "é", "\uff5e", "\U00010000", "\U0010ffff", *(f"topic-{number}" for number in range(40))]
+NAMES = [
+    *(f"before-{number:03}" for number in range(300)),
+    "a",
+    "a,b",
+    "b",
+    "é",
+    "\uff5e",
+    "\U00010000",
+    "\U0010ffff",
+    *(f"topic-{number}" for number in range(40)),
+]
 TOPICS = [f"persistent://t/{space}/{name}" for space in ("n", "n-2", "m") for name in NAMES]
 
 
@@ -37,6 +49,56 @@ def nothing_comes(right):
     return lambda table: right(table.filter(pc.not_equal(table["_number"], COMES)))
 
 
+def without_a_comma(right):
+    """Count the bytes of a range as if its batches were joined by nothing: as many commas less as it has batches more than one."""
+
+    def hashed(batches):
+        seen = list(batches)
+        for batch in right(iter(seen)):
+            rows = batch.to_pylist()
+            rows[-1]["length"] -= max(0, len(seen) - 1)
+            yield pa.RecordBatch.from_pylist(rows, schema=batch.schema)
+
+    return hashed
+
+
+def with_set(**wrong):
+    """Change the set of the reference where a diff is applied, which is in a worker."""
+
+    def planted_there(right):
+        def apply(table):
+            with pytest.MonkeyPatch.context() as patch:
+                for name, change in wrong.items():
+                    patch.setattr(TopicSet, name, change(getattr(TopicSet, name)))
+                return right(table)
+
+        return apply
+
+    return planted_there
+
+
+def stale_block(right):
+    """Keep the checksum of a block that has changed, if another one follows."""
+
+    def changed(self, index):
+        valid = self._valid
+        right(self, index)
+        self._valid = max(self._valid, min(valid, len(self._blocks) - 1))
+
+    return changed
+
+
+def wrong_at_first(right):
+    """Give a wrong hash the first time that it is asked for."""
+    asked = []
+
+    def found(self):
+        asked.append(self)
+        return right.fget(self)[::-1] if len(asked) == 1 else right.fget(self)
+
+    return property(found)
+
+
 HASHES, OF_JOB = "conformance.corpus.filtering.hashes", "conformance.corpus.jobs.hashes_agree"
 OF_REFERENCE = ("distributed-hash", "diff-applied-stepwise")
 """Laws that compare hashed ranges with the reference."""
@@ -47,6 +109,9 @@ ALL_FAULTS = (
     fault("ranges are joined without a comma", "conformance.corpus.filtering.checksums:_COMMA", lambda right: Part(0, 0), *OF_REFERENCE, "any-division"),
     fault("ranges are joined from behind", f"{HASHES}:joined", lambda right: lambda parts: right(list(parts)[::-1]), *OF_REFERENCE, "any-division"),
     fault("each range loses a topic", f"{HASHES}:_hash_ranges", without_first, *OF_REFERENCE, "any-division"),
+    fault("a range lacks the commas between its batches", f"{HASHES}:_hash_ranges", without_a_comma, "any-division"),
+    fault("a set keeps the checksum of a block that has changed", f"{OF_JOB}:_apply_diff", with_set(_changed=stale_block), "diff-applied-stepwise"),
+    fault("a set has a wrong hash at first", f"{OF_JOB}:_apply_diff", with_set(hash=wrong_at_first), "diff-applied-stepwise"),
     fault("two namespaces are one", f"{HASHES}:namespace_of", two_as_one, *OF_REFERENCE),
     fault("the reference loses a topic", f"{HASHES}:_hash_by_reference", without_one, "distributed-hash"),
     fault("one range is hashed without a topic", f"{OF_JOB}:whole_hash", lambda right: lambda topics, parts: right(topics.where(f"topic != '{TOPICS[0]}'") if parts == 1 else topics, parts), "any-division"),

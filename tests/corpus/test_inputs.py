@@ -148,7 +148,7 @@ def test_a_gap_is_named(tmp_path):
         tmp_path / "a.parquet", [message(0), message(2), message(0, id=5, producer_name="q" * 200), message(1, id=6, producer_name="r")]
     )
     text = refusal(path)
-    assert text.startswith(f"{path}, column sequence_id: 'p' on '{TOPIC}' has no message 1, but a later one; ")
+    assert text.startswith(f"{path}, row 2 of 4, column sequence_id: is 2, but 'p' on '{TOPIC}' has no message 1; ")
 
 
 @pytest.mark.parametrize("batch", [1, 2, 1000])
@@ -352,21 +352,26 @@ def test_messages_get_what_is_not_said(tmp_path):
         ('{"topic": "a", "publish_time": true}', ", line 2, column publish_time: is true or false, not a whole number"),
         ('{"topic": "a", "publish_time": 1.5}', ", line 2, column publish_time: is a number, not a whole number"),
         ('{"topic": "a", "publish_time": 1e400}', ", line 2, column publish_time: is a number, not a whole number"),
-        ('{"topic": "a", "publish_time": NaN}', ", line 2: is not JSON: NaN is no number"),
+        ('{"topic": "a", "publish_time": NaN}', ", line 2, column publish_time: NaN is no number"),
+        ('{"topic": "a", "publish_time": %s}' % ("7" * 5000), ", line 2, column publish_time: is a number of 5,000 digits"),
+        ('{"topic": "a", "properties": {"x": Infinity}}', ", line 2, column properties: the value of 'x' is no number, not a text"),
         ('{"topic": "a", "publish_time": 9223372036854775808}', ", line 2, column publish_time: 9223372036854775808 is too large"),
         ('{"topic": "a", "payload_size": 2147483648}', ", line 2, column payload_size: 2147483648 is too large"),
         ('{"topic": "a", "payload": "ab", "payload_size": 3}', ", line 2, column payload_size: is 3, but payload has 2 bytes"),
         ('{"topic": "a", "payload_base64": "a"}', ", line 2, column payload_base64: is not base64: "),
         ('{"topic": "a", "payload_base64": "é==="}', ", line 2, column payload_base64: is not base64: "),
         ('{"topic": "a", "payload": "", "payload_base64": ""}', ", line 2, column payload_base64: there is a payload, too"),
-        ('{"topic": "a", "sequence_id": 1}', ", column sequence_id: 'producer' on 'persistent://public/default/a' has no message 0"),
+        (
+            '{"topic": "a", "sequence_id": 1}',
+            ", line 2, column sequence_id: is 1, but 'producer' on 'persistent://public/default/a' has no message 0",
+        ),
         ('{"topic": "first", "sequence_id": 0}', ", line 2, column sequence_id: 0 of 'producer' on "),
         ('{"topic": "a", "id": 0}', ", line 2, column id: is that of "),
         (r'{"topic": "a", "key": "\ud800"}', ", line 2, column key: '\\ud800' has half a character"),
         (r'{"topic": "\udc00"}', ", line 2, column topic: '\\udc00' has half a character"),
         ('{"topic": "a"', ", line 2: is not JSON: "),
         ("[" * 100_000, ", line 2: is not JSON: it is nested too deep"),
-        ("7" * 5000, ", line 2: is not JSON: a number of 5,000 digits"),
+        ("7" * 5000, ", line 2: is no number, not an object with columns"),
         ('{"topic": "a", "event_time": -1}', ", line 2, column event_time: is negative: -1"),
         ("[]", ", line 2: is a list, not an object with columns"),
         ("topic,payload", ", line 2: is not JSON: Expecting value at character 1"),

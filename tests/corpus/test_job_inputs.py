@@ -51,6 +51,7 @@ def write(path, data):
 
 FILES = {
     "names.txt": "orders\na/b\n",
+    "names.csv": "topic\norders\n",
     "topics.jsonl": '{"topic": "a"}\n{"topic": "b", "properties": {"x": "1", "x": "2"}}\n',
     "messages.jsonl": '{"topic": "a"}\n{"topic": "b", "publish_time": -1}\n',
     "cut.jsonl.gz": RECORDING.read_bytes()[:4000],
@@ -86,6 +87,8 @@ FILES = {
         (round_trip, "tls.pcap", "tls.pcap: at byte 0: the file starts neither as pcap nor as pcapng"),
         (batches_agree, "capture:gz.pcap.gz", "gz.pcap.gz: at byte 0: the file can't be decompressed further: "),
         (batches_agree, "frames.bin", "there is no corpus 'frames.bin'; known: "),
+        (filtering_agrees, "names.csv", f"there is no corpus 'names.csv'; known: {NAMES}; a file is read by the ending of its name"),
+        (filtering_agrees, "tls.pcap", f"there is no corpus 'tls.pcap'; known: {NAMES}; for a capture write capture:tls.pcap"),
         (round_trip, "frames.bin", "frames.bin: is neither an event log nor a capture of packets"),
         (round_trip, "capture", "capture/index.jsonl: line 2: ../1 is outside the folder (and 1 more)"),
         (batches_agree, "capture:capture", "capture/index.jsonl: line 2: ../1 is outside the folder (and 1 more)"),

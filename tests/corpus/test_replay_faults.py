@@ -1,6 +1,7 @@
 """Each law of replays breaks when it should: faults in the reference's brokers and clients, in the replay, and in the listing."""
 
 import dataclasses
+from collections import Counter
 
 import pyarrow as pa
 import pytest
@@ -9,8 +10,7 @@ from conformance.corpus.jobs.replay_watches import JOB
 from conformance.corpus.laws import sums
 from conformance.corpus.replay.changes import LogOptions
 from conformance.corpus.replay.spread import _runner, ways
-from refimpl.proposals.scalable_topics.rules import ScalableTopicChanges
-from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdateResult
+from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdateResult, ScalableTopicsDiff
 from tests.samples.faults import broken, fault, planted
 
 pytestmark = pytest.mark.usefixtures("without_compiling")
@@ -19,8 +19,21 @@ WAYS = tuple(ways([5000], [0, 50, 500]))
 WATCHERS = 8
 
 
-def folded(change):
+def told(change):
     """Change what a diff tells."""
+
+    def wrong(right):
+        def folded(*given):
+            diff = right(*given)
+            return diff and ScalableTopicsDiff(**{"added": diff.added, "removed": diff.removed, **change(diff)})
+
+        return folded
+
+    return wrong
+
+
+def taken(change):
+    """Change what the reference's broker tells."""
 
     def wrong(right):
         def take(self):
@@ -32,12 +45,26 @@ def folded(change):
     return wrong
 
 
-def empty(right):
-    return lambda self: right(self) or ScalableTopicChanges((), ())
+def came_and_gone(right):
+    """Forget that a topic has left if it came in the same window."""
+
+    def remove(self, topic):
+        came = topic in self._added
+        right(self, topic)
+        if came:
+            self._removed.pop(topic, None)
+
+    return remove
 
 
-def upside_down(right):
-    return type("UpsideDown", (right,), {"__slots__": (), "take": folded(lambda one: {"added": one.added[::-1]})(right.take)})
+def only_first_and_last(right):
+    """Look at the last change of a topic only if there are less than three."""
+
+    def folded(happened, rule):
+        times = Counter(topic for topic, _ in happened)
+        return right([one for one in happened if times[one[0]] < 3], rule)
+
+    return folded
 
 
 def additions_first(right):
@@ -71,14 +98,18 @@ def older(right):
 
 
 REPLAY = "conformance.corpus.replay.scalable"
+FOLDED = f"{REPLAY}:folded"
 SCALABLE, PARTITIONS = "refimpl.proposals.scalable_topics", "refimpl.proposals.partition_watch"
-TAKE, APPLY = f"{SCALABLE}.rules:FoldedChanges.take", f"{SCALABLE}.client:ScalableTopicsWatch._apply"
+RULES, APPLY = f"{SCALABLE}.rules:FoldedChanges", f"{SCALABLE}.client:ScalableTopicsWatch._apply"
 COMMANDS = f"{PARTITIONS}.client:PartitionWatch.commands_to_send"
 ALL_FAULTS = (
-    fault("nothing is wrong", TAKE, lambda right: right),
-    fault("diffs leave out a topic that came", TAKE, folded(lambda one: {"added": one.added[: max(1, len(one.added) - 1)]}), "listing", "hash"),
-    fault("diffs that have nothing to tell go out", TAKE, empty, "never-empty"),
-    fault("diffs name topics in another order than the reference's broker", f"{REPLAY}:FoldedChanges", upside_down, "reference"),
+    fault("nothing is wrong", FOLDED, lambda right: right),
+    fault("diffs leave out a topic that came", FOLDED, told(lambda one: {"added": one.added[: max(1, len(one.added) - 1)]}), "listing", "hash", "reference"),
+    fault("diffs that have nothing to tell go out", FOLDED, lambda right: lambda *given: right(*given) or ScalableTopicsDiff(), "never-empty", "reference"),
+    fault("diffs name topics in another order than the reference's broker", FOLDED, told(lambda one: {"added": one.added[::-1]}), "reference"),
+    fault("topics that change three times in a window are not told of", FOLDED, only_first_and_last, "listing", "hash", "reference"),
+    fault("the broker leaves out a topic that came", f"{RULES}.take", taken(lambda one: {"added": one.added[: max(1, len(one.added) - 1)]}), "reference"),
+    fault("the broker forgets what left if it came in the same window", f"{RULES}.remove", came_and_gone, "reference"),
     fault("clients add before they remove", APPLY, additions_first, "listing", "hash"),
     fault("clients remove nothing", APPLY, lambda right: lambda self, diff: right(self, type(diff)(added=diff.added)), "listing", "hash"),
     fault("clients hash in another order", "refimpl.indexes.topics_hash:TopicSet.hash", lambda right: property(lambda self: right.fget(self)[::-1]), "hash"),

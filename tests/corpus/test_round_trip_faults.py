@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import functions as sql
 
 from conformance.captures import MAX_FRAME_SIZE, Origin, Stream, find_pieces
+from conformance.captures.raw import WINDOW
 from conformance.corpus import round_trip as rules
 from conformance.corpus.jobs import round_trip
 from conformance.corpus.jobs.round_trip import OF_FRAMES, RAW, SPLITS, count_batches
@@ -109,6 +110,21 @@ def named(**changes):
     return lambda right: lambda origin, number: right(origin, number).model_copy(update=changes)
 
 
+def header_of_one_window(right):
+    """Read the size of a frame from one window alone, also where it goes on in the next one."""
+
+    def found(path, length, part, *_):
+        data, place, window, starts = path.read_bytes(), 0, 0, [0]
+        while place + 4 <= length:
+            window = place if place >= window + WINDOW else window
+            place += 4 + int.from_bytes(data[place : min(place + 4, window + WINDOW)], "big")
+            if place - starts[-1] >= part and place < length:
+                starts.append(place)
+        return list(zip(starts, [*starts[1:], length], strict=True))
+
+    return found
+
+
 def doubled(bases):
     return [*bases, *bases[-1:]]
 
@@ -145,6 +161,7 @@ ALL_FAULTS = (
     fault("files are divided within frames", f"{RULES}:borders", lambda right: lambda path, length, *_: [(0, 20), (20, length)], "splits"),
     fault("files are divided with a gap", f"{RULES}:borders", lambda right: lambda *given: right(*given)[:-1], "splits"),
     fault("files are divided in another order", f"{RULES}:borders", lambda right: lambda *given: right(*given)[::-1], "splits"),
+    fault("a size that lies across two windows is read from one", f"{RULES}:borders", header_of_one_window, "splits"),
     fault("each part loses its last frame", f"{RULES}:part_rows", lambda right: lambda *given: iter(list(right(*given))[:-1]), "splits"),
 )  # fmt: skip
 """Faults of the reference's wire format, and of captures."""
@@ -164,9 +181,9 @@ def read_again(folder, given):
     return [*defects, *(row for piece in pieces for row in piece.rows(MAX_FRAME_SIZE))]
 
 
-def divided(folder):
-    """Tell whether the files of a capture give other rows in parts."""
-    pieces, _ = find_pieces(folder, MAX_FRAME_SIZE, MAX_FRAME_SIZE)
+def divided(*folders):
+    """Tell whether the files of captures give other rows in parts."""
+    pieces = [piece for folder in folders for piece in find_pieces(folder, MAX_FRAME_SIZE, MAX_FRAME_SIZE)[0]]
     return any(rules.split_file(piece.path, piece.origin, piece.end).broken for piece in pieces)
 
 
@@ -176,11 +193,12 @@ def frame_of(spark, given):
 
 def test_each_fault_breaks_just_the_laws_that_speak_of_it(spark, tmp_path):
     round_trip.write_capture(tmp_path / "right", rows("right"))
+    rules.write_unaligned(tmp_path / "unaligned")
     found, logged, read = {}, [], []
     for number, one in enumerate(ALL_FAULTS):
         given = list(rows(one.name))
         with planted(one):
-            found[one.name] = laws_of_frames(given) | ({SPLITS.name} if divided(tmp_path / "right") else set())
+            found[one.name] = laws_of_frames(given) | ({SPLITS.name} if divided(tmp_path / "right", tmp_path / "unaligned") else set())
             read += read_again(tmp_path / str(number), given)
         logged += given
     places = sql.concat_ws(" ", "file", "connection"), sql.col("connection")

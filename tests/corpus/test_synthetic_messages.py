@@ -9,7 +9,7 @@ import pytest
 from conformance.corpus.columns import MAY_HAVE, MESSAGE_COLUMNS
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.sources.blocks import BLOCK
-from conformance.corpus.sources.synthetic_messages import SyntheticMessages
+from conformance.corpus.sources.synthetic_messages import CHUNK, SyntheticMessages
 
 
 def source(**options):
@@ -43,7 +43,7 @@ def test_columns_are_those_of_the_schema():
 
 
 def test_sequence_ids_have_no_gaps_and_no_clock_goes_back():
-    table = read(5, 777, producers=2, topics=3)
+    table = read(5, 777, producers=2, topics=3, rare=0)
     assert table["id"].to_pylist() == list(range(4 * BLOCK + 777))
     by_producer = {}
     for row in table.select(["producer_name", "topic", "sequence_id", "publish_time"]).to_pylist():
@@ -54,6 +54,39 @@ def test_sequence_ids_have_no_gaps_and_no_clock_goes_back():
         assert len({row["topic"] for row in rows}) == 1
         times = [row["publish_time"] for row in rows]
         assert times == sorted(times)
+
+
+def test_producers_take_turns():
+    names = read(1, 4 * CHUNK + 7)["producer_name"].to_pylist()
+    assert names[::CHUNK] == [f"producer-{number}" for number in (0, 1, 2, 3, 0)]
+    assert all(len(set(names[first : first + CHUNK])) == 1 for first in range(0, len(names), CHUNK))
+
+
+def unusual(table):
+    """Count what is unusual, by name."""
+    found, last, runs = Counter(), {}, groupby((row["producer_name"], dict(row["properties"]).get("region")) for row in table.to_pylist())
+    for row in table.to_pylist():
+        names, properties = [name for name, _ in row["properties"]], dict(row["properties"])
+        found["order"] += len(names) > 1 and names == sorted(names, key=("Region", "note", "tag", "version", "region").index)
+        found["back"] += row["publish_time"] < last.get(row["producer_name"], 0)
+        found["ahead"] += row["event_time"] is not None and row["event_time"] > row["publish_time"]
+        found["long"] += len(properties.get("note", "").encode()) > 1.1 * len(properties.get("note", "")) > 200
+        found["same"] += "eu" == properties.get("version") == properties.get("region")
+        found["similar"] += "Region" in properties
+        last[row["producer_name"]] = row["publish_time"]
+    found["long run"] = sum(len(list(run)) >= 100 for _, run in runs)
+    return found
+
+
+def test_each_unusual_class_occurs_in_few_rows():
+    assert min(unusual(read(1, 4000)).values()) > 0
+    assert len(unusual(read(1, 4000))) == 7
+    assert set((+unusual(read(1, 4000, rare=0))).values()) == set()
+
+
+def test_the_other_rows_are_the_same_whatever_is_unusual():
+    some, none = read(1, 4000).to_pylist(), read(1, 4000, rare=0).to_pylist()
+    assert 0.9 < sum(one == other for one, other in zip(some, none, strict=True)) / 4000 < 1
 
 
 def test_messages_come_at_the_rate_and_in_bursts():
@@ -72,7 +105,7 @@ def test_values_are_skewed_as_asked_for():
 
 
 def test_runs_of_equal_values_have_the_mean_that_is_asked_for():
-    regions = of_property(read(3, burst=16, values=10_000, exponent=0, absent=0), "region")
+    regions = of_property(read(3, burst=16, values=10_000, exponent=0, absent=0, rare=0), "region")
     runs = len(list(groupby(regions)))
     assert len(regions) / runs == pytest.approx(16, rel=0.1)
 
@@ -83,11 +116,11 @@ def test_a_share_of_the_draws_leaves_a_property_out():
         missing = sum(value is None for value in of_property(table, name)) / len(table)
         assert missing == pytest.approx(0.25, abs=0.05)
     assert all(of_property(read(1, 500, absent=0), "region")[index] is not None for index in range(500))
-    assert read(1, 500, absent=1)["properties"].to_pylist() == [[]] * 500
+    assert read(1, 500, absent=1, rare=0)["properties"].to_pylist() == [[]] * 500
 
 
 def test_a_partition_can_have_nothing_but_equal_properties():
-    table = read(2, values=1, absent=0, producers=1)
+    table = read(2, values=1, absent=0, producers=1, rare=0)
     assert len({tuple(row) for row in table["properties"].to_pylist()}) == 1
 
 
@@ -144,6 +177,7 @@ def test_payloads_can_be_left_out_without_changing_the_rest():
     ("options", "message"),
     [
         ({"absent": 2}, "absent is a share from 0 to 1, not 2"),
+        ({"rare": 1.5}, "rare is a share from 0 to 1, not 1.5"),
         ({"burst": 0}, "burst is at least 1, not 0"),
         ({"rate": "nan"}, "rate is at least 0.001, not nan"),
         ({"payload": "maybe"}, "payload is one of yes, no, not 'maybe'"),

@@ -156,8 +156,18 @@ def sweep(frequent: Mapping[str, Sequence[str]]) -> list[Setting]:
     ]
 
 
+def awkward_values(values: Sequence[str]) -> list[str]:
+    """Return the first of the values that has a space at an end; none if no value has."""
+    return [value for value in values if value != value.strip()][:1]
+
+
 def wants(frequent: Mapping[str, Sequence[str]]) -> list[Want]:
-    """Return consumers of the most and the least frequent of the values, one that accepts and one that rejects what lacks the property."""
+    """Return consumers of the most and the least frequent of the values, one that accepts and one that rejects what lacks the property.
+
+    A further one, which rejects, wants a value with a space at an end, if there is one.
+    """
     values = [(name, value) for name in frequent for value in dict.fromkeys([frequent[name][0], frequent[name][-1]]) if "," not in value]
     kinds: tuple[Literal["accept", "reject"], ...] = ("accept", "reject")
-    return [Want(name, value, missing) for name, value in values for missing in kinds]
+    usual = [Want(name, value, missing) for name, value in values for missing in kinds]
+    awkward = [Want(name, value, "reject") for name in frequent for value in awkward_values(wanted_values(frequent[name]))]
+    return list(dict.fromkeys([*usual, *awkward]))

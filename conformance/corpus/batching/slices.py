@@ -5,7 +5,7 @@ What is known producer by producer needs no more at a time. So memory depends on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -13,7 +13,9 @@ from pyspark.sql import functions as sql
 from pyspark.storagelevel import StorageLevel
 
 from conformance.corpus.batching.windows import PRODUCER
+from conformance.corpus.laws import Law, Outcome
 
+WHOLE = Law("whole", "All messages of the corpus were looked at: as many as it has, whatever it was divided into.")
 ROWS = 1_000_000
 """About so many messages are in a slice for each core of the session."""
 
@@ -56,6 +58,16 @@ def slices(messages: DataFrame, count: int) -> Slices:
     return Slices(messages.persist(StorageLevel.DISK_ONLY), count)
 
 
-def number_of_slices(messages: DataFrame, rows: int) -> int:
-    """Return how many slices this number of messages should have."""
-    return max(1, -(-rows // (ROWS * messages.sparkSession.sparkContext.defaultParallelism)))
+def is_whole(rows: int, looked_at: Sequence[int]) -> Outcome:
+    """Judge whether slices lack nothing.
+
+    Args:
+        rows: Of the corpus, counted without slices.
+        looked_at: Those of each slice, or of all of them together.
+    """
+    return WHOLE.outcome(rows, abs(rows - sum(looked_at)), [{"rows": rows, "looked at": list(looked_at)}] * (rows != sum(looked_at)))
+
+
+def number_of_slices(messages: DataFrame, rows: int, least: int = 1) -> int:
+    """Return how many slices this number of messages should have: at least so many."""
+    return max(least, -(-rows // (ROWS * messages.sparkSession.sparkContext.defaultParallelism)))

@@ -62,7 +62,7 @@ def savings(
 
 
 def _corpus(spark: SparkSession, rows: int, seed: int, values: int) -> DataFrame:
-    drawn = {"producers": 1, "topics": 1, "values": values, "absent": 0, "burst": 16, "payload_median": 100}
+    drawn = {"producers": 1, "topics": 1, "values": values, "absent": 0, "burst": 16, "payload_median": 100, "rare": 0}
     return with_records(with_contents(messages(spark, "synthetic", rows, seed, **drawn)), forms=("text",)).persist()
 
 

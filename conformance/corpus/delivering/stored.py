@@ -38,8 +38,10 @@ _REPEATED = 7
 """In the header of one entry in so many each name stands twice, first with another value."""
 
 
-FORMS = ("as it is", "JSON", "Avro", "text", "awkward text")
+FORMS = ("as it is", "JSON", "JSON with odd values", "Avro", "text", "awkward text")
 """What payloads are made of: each has the same share. Awkward texts nearly fit what the others fit."""
+_DIGITS = ("1", '"1"', "1.0", "true", '"true"', "null", '"01"', '["1"]', '{"1":"1"}', '" 1"', '"TRUE"', '"\\u0031"')
+"""What the field `digit` of JSON may be: texts, and what is none but reads like one."""
 
 
 def with_records(messages: DataFrame, name: str = "region", forms: Sequence[str] = FORMS) -> DataFrame:
@@ -57,6 +59,7 @@ def with_records(messages: DataFrame, name: str = "region", forms: Sequence[str]
         "as it is": sql.col("payload"),
         "JSON": sql.to_json(sql.struct(value.alias("region"), number.alias("number")), {"ignoreNullFields": "false"}).cast("binary"),
         "Avro": sql.concat(region, _varint(2 * number), _avro_text(sql.repeat(sql.lit("text "), (number % 20).cast("int")))),
+        "JSON with odd values": _odd_json(value),
         "text": sql.concat_ws(";", sql.coalesce(value, sql.lit("-")), number, sql.hex("payload")).cast("binary"),
     }
     made["awkward text"] = _awkward(made["text"], made["JSON"])
@@ -68,8 +71,19 @@ def with_records(messages: DataFrame, name: str = "region", forms: Sequence[str]
     return rows.withColumn("payload_size", sql.octet_length("payload"))
 
 
+def _odd_json(value: Column) -> Column:
+    """Return JSON with a field that is no text, or a text that nearly is the one that is asked for."""
+    digits = sql.array(*map(sql.lit, _DIGITS))
+    digit = sql.get(digits, sql.pmod(sql.xxhash64("sequence_id"), sql.lit(len(_DIGITS))).cast("int"))
+    region = sql.to_json(sql.struct(value.alias("region")), {"ignoreNullFields": "false"})
+    return sql.concat(sql.rtrim(region, sql.lit("}")), sql.lit(',"digit":'), digit, sql.lit("}")).cast("binary")
+
+
 def _awkward(text: Column, json: Column) -> Column:
-    """Change a text where readers go wrong: in its case, at its ends, in what is no UTF-8 or not ASCII, and behind many bytes."""
+    """Change a text where readers go wrong: in its case, at its ends, in what is no UTF-8 or not ASCII, and behind many bytes.
+
+    And cut it where prefixes end that are asked for: behind the value of the property, behind its name, and in it.
+    """
 
     def joined(*parts: Column | str) -> Column:
         return sql.concat(*(sql.lit(part.encode()) if isinstance(part, str) else part for part in parts))
@@ -79,6 +93,11 @@ def _awkward(text: Column, json: Column) -> Column:
         joined(text, "\n"),
         joined(" ", text),
         joined(text, sql.lit(b"\xff")),
+        joined(text, sql.lit(b"\xfe")),
+        sql.lit(b""),
+        sql.substring_index(json.cast("string"), ",", 1).cast("binary"),
+        sql.lit(b'{"region":'),
+        sql.lit(b'{"region'),
         joined(text, "é"),
         joined("x\n", text),
         joined("x\n", json),

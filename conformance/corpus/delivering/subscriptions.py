@@ -62,23 +62,27 @@ class Subscription:
         return json.dumps(RECORD).encode() if self.schema == "avro" else b"{}"
 
 
-def subscriptions(often: str, rare: str, name: str = "region") -> list[Subscription]:
+def subscriptions(often: str, rare: str, name: str = "region", awkward: str = " ") -> list[Subscription]:
     """Return subscriptions of all kinds.
 
     Args:
         often: A frequent value of the property, without a comma.
         rare: A rare one.
         name: The property.
+        awkward: A value with a space at an end.
     """
     return [
         Subscription("all"),
         Subscription("regex", regex=r'(?s).*"number":\d*[05].*'),
-        Subscription("regex, whole", regex=r"[^; \n]*;\d+;[0-9A-F]*é?"),
+        Subscription("regex, whole", regex=r"[^; \n]*;\d+;[0-9A-F]*[éÿ]?"),
         Subscription("prefix", prefix=b'{"region":' + json.dumps(often, ensure_ascii=False).encode()),
         Subscription("avro", fields={"region": often}),
         Subscription("json", fields={"region": often}, schema="json"),
+        Subscription("json, digits", fields={"digit": "1"}, schema="json"),
+        Subscription("json, true", fields={"digit": "true"}, schema="json"),
         Subscription("property", want=Want(name, often)),
         Subscription("property, strict", want=Want(name, rare, "reject")),
+        Subscription("property with a space", want=Want(name, awkward, "reject")),
         Subscription("property and prefix", prefix=b'{"region":', want=Want(name, often)),
         Subscription("property, strict, and avro", fields={"region": rare}, want=Want(name, rare, "reject")),
     ]

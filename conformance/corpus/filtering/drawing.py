@@ -154,6 +154,16 @@ OUTSIDE: Sequence[Callable[[str, Random], str]] = (
 """What draws others."""
 
 
+def with_twins(patterns: Sequence[str]) -> list[str]:
+    """Return patterns, and behind them one in eight once more: with another domain, with none, or just as it is."""
+    domains = ("", "persistent://", "non-persistent://")
+    twins = [text.removeprefix(domains[1]) for text in patterns[::8]]
+    found = [*patterns]
+    for number, text in enumerate(twins):
+        found.append(text if text[:1] in ("", "(", "^") or "://" in text else domains[number % len(domains)] + text)
+    return found
+
+
 def drawn_patterns(names: Sequence[str], count: int, seed: int, *, outside: bool = True) -> list[str]:
     """Draw patterns.
 

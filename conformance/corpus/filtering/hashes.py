@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from crc32c import crc32c
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from conformance.corpus.filtering.checksums import Part, hexadecimal, joined
@@ -25,6 +26,9 @@ from refimpl.indexes.topics_hash import EMPTY_HASH, topics_hash
 _RANGES = pa.schema(
     [("namespace", pa.string()), ("first", pa.binary()), ("checksum", pa.int64()), ("length", pa.int64()), ("topics", pa.int64())]
 )
+
+
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 def utf16_order(topic: Column | str = "topic") -> Column:
@@ -62,6 +66,17 @@ def whole_hash(topics: DataFrame, parts: int | None = None) -> str:
     """Hash all topics as those of one namespace; `EMPTY_HASH` if there are none."""
     found = namespace_hashes(topics.select("topic", F.lit("").alias("namespace")), parts)
     return found[""][0] if found else EMPTY_HASH
+
+
+@contextmanager
+def small_batches(spark: SparkSession, rows: int) -> Iterator[None]:
+    """Let Spark give at most so many rows at once to what hashes them, for the length of a block."""
+    before = spark.conf.get(_BATCH_ROWS)
+    spark.conf.set(_BATCH_ROWS, rows)
+    try:
+        yield
+    finally:
+        spark.conf.set(_BATCH_ROWS, str(before))
 
 
 def reference_hashes(topics: DataFrame) -> DataFrame:

@@ -38,6 +38,7 @@ class Rows:
         self._place = place
         self._count = 0
         self._sequences: dict[str, npt.NDArray[np.bool_]] = {}
+        self._last: dict[str, tuple[int, int]] = {}  # the largest number of each producer, and its row
         self._hashes: dict[str, list[npt.NDArray[np.int64]]] = {}
 
     def check(self, batch: pa.RecordBatch) -> None:
@@ -73,10 +74,9 @@ class Rows:
             if len(numbers) <= numbers[-1]:
                 missing = int(np.flatnonzero(~seen)[0])
                 topic, name = _parts(producer)
-                raise CorpusError(
-                    f"{self._place(0).partition(', ')[0]}, column sequence_id: {shown(name)} on {shown(topic)} has no message {missing}, "
-                    f"but a later one; sequence ids are numbers from 0 without gaps, for each producer and topic"
-                )
+                lacking = f"is {numbers[-1]}, but {shown(name)} on {shown(topic)} has no message {missing}"
+                rule = "sequence ids are numbers from 0 without gaps, for each producer and topic"
+                self._refuse(self._last[producer][1], "sequence_id", f"{lacking}; {rule}")
 
     def _refuse(self, row: int, column: str, what: str) -> None:
         raise CorpusError(f"{self._place(row)}, column {column}: {what}")
@@ -111,6 +111,8 @@ class Rows:
             place = int(np.flatnonzero(again)[0])
             topic, name = _parts(producer)
             yield int(rows[place]), "sequence_id", f"{numbers[place]} of {shown(name)} on {shown(topic)} is that of an earlier row, too"
+        last = int(np.argmax(numbers))
+        self._last[producer] = max(self._last.get(producer, (-1, 0)), (int(numbers[last]), self._count + int(rows[last])))
         seen[numbers] = True
         self._sequences[producer] = seen[: len(seen)]
 

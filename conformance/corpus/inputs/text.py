@@ -57,7 +57,17 @@ _KINDS: Mapping[str, tuple[type, str]] = {
     "map<string,string>": (_Object, "an object of texts"),
 }
 _BITS = {"int": 31, "bigint": 63}
+
+
+@dataclass(frozen=True)
+class _NoNumber:
+    """Something that stands in place of a number, and can't be one; the column that has it is named where it is known."""
+
+    problem: str
+
+
 _SHORT = {
+    _NoNumber: "no number",
     str: "a text",
     bool: "true or false",
     int: "a number",
@@ -200,17 +210,17 @@ def _object(text: str, where: str) -> _Object:
     return found
 
 
-def _whole_number(text: str) -> int:
-    if len(text) > _DIGITS:
-        raise ValueError(f"a number of {len(text):,} digits")
-    return int(text)
+def _whole_number(text: str) -> int | _NoNumber:
+    return int(text) if len(text) <= _DIGITS else _NoNumber(f"is a number of {len(text):,} digits")
 
 
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number")
+def _no_number(text: str) -> _NoNumber:
+    return _NoNumber(f"{text} is no number")
 
 
 def _value(value: Any, kind: str, where: str) -> Any:
+    if isinstance(value, _NoNumber):
+        raise CorpusError(f"{where}: {value.problem}")
     wanted, said = _KINDS[kind]
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
         raise CorpusError(f"{where}: is {_SHORT[type(value)]}, not {said}")

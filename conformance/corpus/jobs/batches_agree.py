@@ -5,26 +5,29 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any
 
 from conformance.corpus.batching.contents import with_contents
 from conformance.corpus.batching.entries import both
-from conformance.corpus.batching.laws import LAWS, Found, find
+from conformance.corpus.batching.laws import LAWS as OF_BATCHES
+from conformance.corpus.batching.laws import Found, find
 from conformance.corpus.batching.settings import MOST_OF_ONE, Setting, Want, frequent_values, sweep, wants
-from conformance.corpus.batching.slices import Slices, number_of_slices, slices
+from conformance.corpus.batching.slices import WHOLE, Slices, is_whole, number_of_slices, slices
 from conformance.corpus.corpora import add_corpus_option, check_messages, messages
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.job import Findings, Job, Run
 from conformance.corpus.laws import Outcome
 
+LAWS = (*OF_BATCHES, WHOLE)
 PROPERTIES: Mapping[str, Sequence[str]] = {"synthetic": ("region", "version"), "jars": ("jar", "extension")}
 """What producers extract if nothing else is said."""
 PRODUCERS = 4
 """As many as the source draws if nothing else is said."""
 DISTRIBUTIONS: Mapping[str, Mapping[str, object]] = {
-    "2 values": {"values": 2},
+    "2 values": {"values": 2, "producers": 12},
     "1,000 values": {"values": 1000},
     "all values equally frequent": {"exponent": 0},
     "no runs": {"burst": 1},
@@ -32,6 +35,8 @@ DISTRIBUTIONS: Mapping[str, Mapping[str, object]] = {
     "all equal": {"values": 1, "absent": 0, "producers": 1},
 }
 """Options of `synthetic_messages` that are tried besides the usual ones, with the usual setting and a delay of 100 ms."""
+SLICED = "2 values"
+"""The distribution that is looked at in two slices or more, however small it is."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +66,7 @@ def check(run: Run) -> Findings:
     options = run.options
     found: dict[str, Found] = {}
     with run.part("read the corpus"):
-        corpus = _corpus(run, {})
+        corpus, rows = _corpus(run, {})
         names = options.properties or PROPERTIES.get(options.corpus)
         if not names:
             raise CorpusError(f"{options.corpus}: say with --properties which properties producers extract")
@@ -71,7 +76,7 @@ def check(run: Run) -> Findings:
         raise CorpusError(f"{options.corpus}: no message has the property {empty[0]}; choose others with --properties")
     for setting in sweep(frequent)[: options.settings]:
         with run.part(setting.name):
-            found[setting.name] = _found(corpus, setting, wants(frequent))
+            found[setting.name] = _found(corpus, rows, setting, wants(frequent))
     corpus.unpersist()
     if options.corpus == "synthetic":
         for name, setting, found_here in _distributions(run, names[:1]):
@@ -86,23 +91,25 @@ def check(run: Run) -> Findings:
 def _distributions(run: Run, names: Sequence[str]) -> Iterator[tuple[str, Setting, Found]]:
     for name, changed in list(DISTRIBUTIONS.items())[: run.options.distributions]:
         with run.part(name):
-            corpus = _corpus(run, changed)
+            corpus, rows = _corpus(run, changed, least=2 if name == SLICED else 1)
             frequent = frequent_values(corpus.whole, names, run.options.values)
             setting = Setting("delay 100 ms", frequent, delay=100)
-            yield name, setting, _found(corpus, setting, wants(frequent))
+            yield name, setting, _found(corpus, rows, setting, wants(frequent))
             corpus.unpersist()
 
 
-def _corpus(run: Run, changed: Mapping[str, Any]) -> Slices:
+def _corpus(run: Run, changed: Mapping[str, Any], least: int = 1) -> tuple[Slices, int]:
+    """Return a corpus in slices, and how many messages it has."""
     options = run.options
     drawn = {"rows": options.rows, "seed": options.seed, "producers": max(PRODUCERS, options.rows // MOST_OF_ONE)}
     corpus = messages(run.spark, options.corpus, **{**drawn, **changed})
     rows = options.rows if options.corpus == "synthetic" else corpus.count()
-    return slices(with_contents(corpus), number_of_slices(corpus, rows))
+    return slices(with_contents(corpus), number_of_slices(corpus, rows, least)), rows
 
 
-def _found(corpus: Slices, setting: Setting, consumers: Sequence[Want]) -> Found:
-    return find((both(part, setting, consumers) for part in corpus), setting, consumers)
+def _found(corpus: Slices, rows: int, setting: Setting, consumers: Sequence[Want]) -> Found:
+    found = find((both(part, setting, consumers) for part in corpus), setting, consumers)
+    return replace(found, outcomes=[*found.outcomes, is_whole(rows, [found.counters["messages"]])])
 
 
 def _laws(found: Sequence[Found]) -> list[Outcome]:

@@ -51,7 +51,7 @@ def check(run: Run) -> Findings:
     chosen = {"path": path, "max_frame_size": options.max_frame_size}
     with run.part("conversations"):
         frames = run.spark.read.format("pulsar_capture").options(**chosen).load().where(F.col("connection").isNotNull())
-        found = frames.groupBy("file", "connection").applyInArrow(of_connection, DDL)
+        found = frames.groupBy("source", "connection").applyInArrow(of_connection, DDL)
         sums = (F.sum("checked").alias("checked"), F.sum("broken").alias("broken"), F.min("example").alias("example"))
         rows = found.groupBy("law", "clause", "target").agg(*sums).sort("law", "clause", "target").collect()
     if not any(row["clause"] == FRAMES for row in rows):

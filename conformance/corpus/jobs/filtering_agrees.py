@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from conformance.corpus.batching.contents import with_contents
 from conformance.corpus.batching.sent import sent
-from conformance.corpus.batching.settings import MOST_OF_ONE, Setting, frequent_values, wanted_values
-from conformance.corpus.batching.slices import number_of_slices, slices
+from conformance.corpus.batching.settings import MOST_OF_ONE, Setting, awkward_values, frequent_values, wanted_values
+from conformance.corpus.batching.slices import WHOLE, is_whole, number_of_slices, slices
 from conformance.corpus.corpora import check_messages, check_topics
 from conformance.corpus.corpora import messages as read_messages
 from conformance.corpus.delivering.laws import LAWS as OF_ENTRIES
@@ -30,7 +30,7 @@ from conformance.corpus.delivering.subscriptions import subscriptions
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.filtering import costs, rows, sql
 from conformance.corpus.filtering.comparing import Comparison, compare
-from conformance.corpus.filtering.drawing import drawn_patterns
+from conformance.corpus.filtering.drawing import drawn_patterns, with_twins
 from conformance.corpus.filtering.formulations import FORMULATIONS, formulations_of
 from conformance.corpus.filtering.laws import LAWS as OF_NAMES
 from conformance.corpus.filtering.laws import agreement, any_is_some, classes_are_real, shown
@@ -49,11 +49,15 @@ from conformance.corpus.filtering.rules import (
 from conformance.corpus.job import Findings, Job, Run
 from conformance.corpus.laws import EXAMPLES, Outcome
 
-LAWS = (*OF_NAMES, *OF_ENTRIES)
+LAWS = (*OF_NAMES, *OF_ENTRIES, WHOLE)
 VALUES = 5
 """So many of the most frequent values of a property are extracted."""
 SPEED_ROWS = 1_000_000
 """So many rows at most are timed."""
+PAYLOAD_REGEX = r'(?s)(?:ÿ\x00Ã)?[a-z-]+://[^"]*ns-[0-9]/.*'
+"""It tells bytes that are not UTF-8 from the characters that some readers put in their place, and from none."""
+MANY, MANY_ROWS = 250, 20_000
+"""So many patterns are drawn once more, and compared on about so many rows: a set of that many is matched in another way."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +68,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pattern-file", type=Path, help="patterns, one on each line, instead of drawn ones")
     parser.add_argument("--inside", action="store_true", help="draw patterns of the common dialect only")
     parser.add_argument("--property", action="append", metavar="KEY=VALUE", help="a property that topics have to have; can be repeated")
-    parser.add_argument("--payload-regex", default=r'(?s)[^"]*ns-[0-9]/.*', help="what payloads have to fit (%(default)s)")
+    parser.add_argument("--payload-regex", default=PAYLOAD_REGEX, help="what payloads have to fit (%(default)s)")
     parser.add_argument("--messages", help="corpus of messages whose entries are filtered (as --corpus, if it has messages; or none)")
     parser.add_argument("--savings", type=int, default=4096, help="messages of each corpus of savings; 0: none (%(default)s)")
     parser.add_argument("--payload-prefix", default="persistent://tenant-1", help="what payloads have to begin with (%(default)s)")
@@ -96,15 +100,20 @@ def check(run: Run) -> Findings:
 def _check(run: Run, topics: DataFrame, formulations: Sequence[str]) -> Findings:
     options = run.options
     with run.part("patterns"):
-        patterns = _patterns(run, topics)
+        patterns, many = _patterns(run, topics)
     rules = _rules(options, patterns)
     messages = rows.with_payload(topics)
     comparisons = {}
     for rule in rules:
         with run.part(f"compare {rule.name}"):
             comparisons[rule.name] = compare(messages if "payload" in rule.inputs else topics, rule, formulations)
-    if not any(comparison.rows for comparison in comparisons.values()):
+    count = comparisons[MatchedName.name].rows
+    if not count:
         raise CorpusError("the corpus has no topics; give it rows, or another folder")
+    if many is not None:
+        some = topics.where(F.pmod(F.xxhash64("topic"), F.lit(max(1, count // MANY_ROWS))) == 0)
+        with run.part(f"compare {Matching.name}, {len(many)} patterns"):
+            comparisons[f"{Matching.name}, {len(many)} patterns"] = compare(some, Matching(many), formulations)
     laws = [agreement(name, comparisons) for name in formulations[1:]]
     with run.part("compare any with each"):
         laws.append(any_is_some(topics, patterns, formulations))
@@ -130,12 +139,14 @@ def _check(run: Run, topics: DataFrame, formulations: Sequence[str]) -> Findings
     return Findings(laws, counters)
 
 
-def _patterns(run: Run, topics: DataFrame) -> PatternSet:
+def _patterns(run: Run, topics: DataFrame) -> tuple[PatternSet, PatternSet | None]:
+    """Return the patterns that are asked for, and a larger set with some that are equal but for their domains, if they are drawn."""
     options = run.options
     if options.pattern_file is not None:
-        return read_patterns(options.pattern_file)
-    names = rows.names_to_draw_from(topics)
-    return pattern_set(drawn_patterns(names, options.patterns, options.seed, outside=not options.inside))
+        return read_patterns(options.pattern_file), None
+    names, outside = rows.names_to_draw_from(topics), not options.inside
+    many = with_twins(drawn_patterns(names, MANY, options.seed + 1, outside=outside))
+    return pattern_set(drawn_patterns(names, options.patterns, options.seed, outside=outside)), pattern_set(many)
 
 
 def _rules(options: argparse.Namespace, patterns: PatternSet) -> list[Rule]:
@@ -143,7 +154,7 @@ def _rules(options: argparse.Namespace, patterns: PatternSet) -> list[Rule]:
         MatchedName(),
         IsSystemTopic(),
         Matching(patterns),
-        property_filters(options.property or ["region=eu-west", "tier=gold"]),
+        property_filters(options.property or ["region=eu-west", "tier="]),
         PayloadFits(options.payload_regex),
         PayloadBeginsWith(options.payload_prefix.encode()),
     ]
@@ -162,16 +173,20 @@ def _entries(run: Run, corpus: str) -> Delivered:
     producers = max(4, options.rows // MOST_OF_ONE)
     messages = read_messages(run.spark, corpus, options.rows, options.seed, producers=producers)
     count = options.rows if corpus == "synthetic" else messages.count()
-    parts = slices(with_contents(messages), number_of_slices(messages, count))
+    parts = slices(with_contents(messages), number_of_slices(messages, count, least=2))
     names = parts.whole.select(F.explode(F.map_keys("properties")).alias("name")).groupBy("name").count()
     first = names.sort(F.col("name") != "region", F.desc("count"), "name").first()
     name = first["name"] if first else "region"
     values = wanted_values(frequent_values(parts.whole, [name], VALUES)[name]) or ["none"]
     setting = Setting("entries", {name: tuple(values)}, delay=100)
-    wanted = subscriptions(values[0], values[-1], name)
-    found = reduce(add, (judge(stored(sent(with_records(part, name), setting)), wanted) for part in parts))
+    wanted = subscriptions(values[0], values[-1], name, next(iter(awkward_values(values)), " "))
+    looked_at, found = [], []
+    for part in parts:
+        looked_at.append(part.count())
+        found.append(judge(stored(sent(with_records(part, name), setting)), wanted))
     parts.unpersist()
-    return found
+    every = reduce(add, found)
+    return replace(every, outcomes=[*every.outcomes, is_whole(count, looked_at)])
 
 
 def _with(laws: Sequence[Outcome], others: Sequence[Outcome]) -> list[Outcome]:

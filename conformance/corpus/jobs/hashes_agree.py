@@ -14,20 +14,27 @@ from pyspark.sql import functions as F  # noqa: N812
 from conformance.corpus.corpora import check_topics
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.filtering import rows
-from conformance.corpus.filtering.hashes import namespace_hashes, namespace_of, reference_hashes, whole_hash
+from conformance.corpus.filtering.hashes import namespace_hashes, namespace_of, reference_hashes, small_batches, whole_hash
 from conformance.corpus.filtering.sql import is_system_topic
 from conformance.corpus.job import Findings, Job, Run
 from conformance.corpus.laws import Law, Outcome
-from refimpl.indexes.topics_hash import TopicSet
+from refimpl.indexes.topics_hash import TopicSet, topics_hash
 
 DISTRIBUTED = Law("distributed-hash", "The hash of a namespace from hashed ranges is that of the reference.")
 DIFF_APPLIED = Law("diff-applied", "The hash of a set to which a diff is applied is that of the listing.")
-STEPWISE = Law("diff-applied-stepwise", "The hash of a set to which a diff is applied is that of the listing, in the set of the reference.")
+STEPWISE = Law(
+    "diff-applied-stepwise",
+    "The hash of a set to which a diff is applied is that of the listing, in the set of the reference, also while it is applied.",
+)
 ANY_DIVISION = Law("any-division", "The hash is the same into however many ranges the topics are divided.")
 LAWS = (DISTRIBUTED, DIFF_APPLIED, STEPWISE, ANY_DIVISION)
 COMES, GOES = 0, 1
 """The numbers of topics that only the later listing has, and only the earlier one."""
 _HASHED = "namespace STRING, hash STRING, topics LONG"
+_ASKED = 16
+"""So often the set of the reference is asked for its hash while a diff is applied."""
+_FEW = 300
+"""Rows of an Arrow batch of which a range has several, also in a small corpus."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +73,8 @@ def _check(run: Run, topics: DataFrame) -> Findings:
     laws = [_equal(DISTRIBUTED, {namespace: hashes[namespace] for namespace in held}, reference), *_after_diffs(run, topics, held)]
     with run.part("hash all as one namespace"):
         of_parts = {str(parts): (whole_hash(topics, parts), 0) for parts in (1, options.ranges)}
+        with small_batches(run.spark, _FEW):
+            of_parts["3, in small batches"] = whole_hash(topics, 3), 0
     one = of_parts["1"]
     laws.append(_equal(ANY_DIVISION, of_parts, dict.fromkeys(of_parts, one)))
     sizes = sorted((count for _, count in hashes.values()), reverse=True)
@@ -114,15 +123,22 @@ def _with_diff(topics: DataFrame, added: DataFrame, removed: DataFrame) -> DataF
 
 
 def _apply_diff(table: pa.Table) -> pa.Table:
-    """Go from the earlier listing of a namespace to the later one, topic by topic, as a client does."""
+    """Go from the earlier listing of a namespace to the later one, topic by topic, as a client does.
+
+    The hash is asked for now and then between changes. If it is not that of the topics that are there, it is the result.
+    """
     rows = list(zip(table.column("topic").to_pylist(), table.column("_number").to_pylist(), strict=True))
-    topics = TopicSet(topic for topic, number in rows if number != COMES)
-    for topic, number in rows:
-        if number == GOES:
-            topics.remove(topic)
-        elif number == COMES:
-            topics.add(topic)
-    return pa.table({"namespace": table.column("namespace")[:1], "hash": [topics.hash], "topics": [len(topics)]})
+    there = {topic for topic, number in rows if number != COMES}
+    topics = TopicSet(there)
+    changes = [(topic, number) for topic, number in rows if number in (COMES, GOES)]
+    wrong = None
+    for place, (topic, number) in enumerate(changes):
+        if place % max(1, len(changes) // _ASKED) == 0 and (asked := topics.hash) != topics_hash(there):
+            wrong = wrong or asked
+        for one in (there, topics):
+            (one.remove if number == GOES else one.add)(topic)
+    found = wrong or topics.hash
+    return pa.table({"namespace": table.column("namespace")[:1], "hash": [found], "topics": [len(topics)]})
 
 
 JOB = Job("hashes_agree", "Hash namespaces in ranges and by the reference, and after diffs.", LAWS, check, add_options, look)

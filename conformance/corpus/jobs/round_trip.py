@@ -33,7 +33,9 @@ OF_FRAMES = (
 )
 """Laws of what `count_batches` counts."""
 RAW = Law("raw", "Frames of an event log, written as a raw capture and read in eight partitions, are the same frames.")
-SPLITS = Law("splits", "A file that is divided at its frames gives the rows that it gives as a whole.")
+SPLITS = Law(
+    "splits", "A file is divided where frames begin, and gives the rows that it gives as a whole, also one that is made to be awkward."
+)
 LAWS = (*OF_FRAMES, RAW, SPLITS)
 _COUNTED = pa.schema(
     [(name, pa.string()) for name in ("law", "what", "command", "release")] + [("count", pa.int64()), ("example", pa.binary())],
@@ -194,6 +196,8 @@ def _raw(run: Run, path: str, frames: DataFrame) -> tuple[list[Outcome], dict[st
             size = max(1, sum(path.stat().st_size for path in folder.iterdir()) // 8)
             laws.append(_same_frames(frames, _read(run, str(folder), partition_size=size)))
             files += find_pieces(folder, sys.maxsize, limit)[0]
+        rules.write_unaligned(Path(scratch) / "unaligned")
+        files += find_pieces(Path(scratch) / "unaligned", sys.maxsize, MAX_FRAME_SIZE)[0]
         splits = run.spark.sparkContext.parallelize(files, max(1, min(len(files), 32))).map(lambda piece: _split(piece, limit))
         total = splits.fold(rules.Splits(), _add)
     counters |= {"files": total.files, "parts": total.parts, "rows": total.rows}

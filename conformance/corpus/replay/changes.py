@@ -2,7 +2,8 @@
 
 A log has a Poisson background of single changes, and bursts, which begin at times of another Poisson process: a deployment creates
 topics, a clean-up deletes some, a redeployment deletes topics and creates them again at once, an extension grows many partitioned
-topics. After the last change it is quiet for a while, so that polling clients learn of every change.
+topics. Some scalable topics change three times within milliseconds, each at one time of the log (`FLICKERS`). After the last change it is
+quiet for a while, so that polling clients learn of every change.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ from conformance.corpus.sources.blocks import generator
 
 REGIONS = ("eu", "us", "asia", "地区")
 """Values of the property by which watchers select scalable topics."""
-_SCALABLE, _PARTITIONED, _WATCHERS = 0x6C73, 0x6C70, 0x6C77
+_SCALABLE, _PARTITIONED, _WATCHERS, _FLICKERING = 0x6C73, 0x6C70, 0x6C77, 0x6C66
+FLICKERS = ("-+-", "+-+", "-+*", "+*-")
+"""What happens to a topic in one moment: it is deleted (-), created (+), or its properties change (*). There are three topics of each."""
+_MOMENT = 15
+"""Milliseconds at most between two of these changes."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +144,8 @@ def scalable_log(options: LogOptions, namespace: int) -> ScalableLog:
     random = generator(options.seed, _SCALABLE, namespace)
     name = namespace_name(namespace)
     topics = {f"topic://{name}/topic-{number}": _properties(random) for number in range(options.topics)}
-    beginning = dict(topics)
+    flickering, flickers = _flickering(options, namespace)
+    beginning = topics | flickering
     changes: list[ScalableChange] = []
     for at, size in _times(random, options):
         kind = random.choice(4, p=(0.4, 0.2, 0.2, 0.2))
@@ -158,7 +164,23 @@ def scalable_log(options: LogOptions, namespace: int) -> ScalableLog:
             else:  # deleted, and created again
                 later = when + int(random.integers(0, max(1, options.burst_ms)))
                 changes += [ScalableChange(when, old, None), ScalableChange(later, old, topics[old])]
-    return ScalableLog(name, beginning, _in_order(changes, options))
+    return ScalableLog(name, beginning, _in_order([*changes, *flickers], options))
+
+
+def _flickering(options: LogOptions, namespace: int) -> tuple[dict[str, dict[str, str]], list[ScalableChange]]:
+    """Draw topics that nothing else happens to: which are there at the beginning, and their changes."""
+    random = generator(options.seed, _FLICKERING, namespace)
+    beginning, changes = {}, []
+    for number, kinds in enumerate(FLICKERS * 3):
+        topic, properties = f"topic://{namespace_name(namespace)}/flickering-{number}", _properties(random)
+        if kinds[0] == "-":
+            beginning[topic] = properties
+        at = int(random.integers(0, options.seconds * 1000))
+        for kind in kinds:
+            properties = _properties(random) if kind == "*" else properties
+            changes.append(ScalableChange(at, topic, None if kind == "-" else properties))
+            at += int(random.integers(1, _MOMENT + 1))
+    return beginning, changes
 
 
 def _in_order(changes: list[ScalableChange], options: LogOptions) -> tuple[ScalableChange, ...]:

@@ -10,7 +10,7 @@ The watching client is the reference's own. What the broker says after a window 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Literal
 
@@ -26,7 +26,7 @@ from refimpl.proposals.scalable_topics import (
     record_path,
     topics_hash,
 )
-from refimpl.proposals.scalable_topics.rules import DEFAULT, FoldedChanges, fits
+from refimpl.proposals.scalable_topics.rules import DEFAULT, fits
 from refimpl.wire import encode_frame, wrap
 from refimpl.wire.pulsar_api_pb2 import (
     CommandGetTopicsOfNamespace,
@@ -116,18 +116,20 @@ def watch(
         tally.opened(request)
     snapshot = ScalableTopicsSnapshot(topics=sorted(listing(log, watcher, watcher.opened)))
     _tell(client, _update(snapshot=snapshot), tally.opened)
-    folded, due, empty = FoldedChanges(rule), None, False
+    happened: list[tuple[str, bool]] = []
+    due, empty = None, False
 
     def tell(at: int) -> None:
         nonlocal empty
-        changes = folded.take()
-        if changes is None:
+        diff = folded(happened, rule)
+        happened.clear()
+        if diff is None:
             tally.knows((), at + latency)
             return
-        update = _update(diff=ScalableTopicsDiff(added=changes.added, removed=changes.removed))
+        update = _update(diff=diff)
         empty |= not (update.diff.added or update.diff.removed)
         _tell(client, update, tally.to_client)
-        tally.knows({*changes.added, *changes.removed}, at + latency)
+        tally.knows({*diff.added, *diff.removed}, at + latency)
         if frames is not None:
             frames.append((at, encode_frame(wrap(update))))
 
@@ -135,7 +137,7 @@ def watch(
         if due is not None and due <= at:
             tell(due)
             due = None
-        (folded.add if comes else folded.remove)(topic)
+        happened.append((topic, comes))
         tally.changed(topic, at)
         if window == 0:
             tell(at)
@@ -146,6 +148,27 @@ def watch(
     right = listing(log, watcher, log.changes[-1].at if log.changes else 0)
     tally.laws = {"listing": client.topics == right, "hash": client.topics_hash == topics_hash(right), "never-empty": not empty}
     return tally
+
+
+def folded(happened: Sequence[tuple[str, bool]], rule: Rule) -> ScalableTopicsDiff | None:
+    """Fold what happened in a window into a diff; None: there is nothing to tell. It shares no code with the reference's broker.
+
+    A topic is added if the last that happened to it was that it came. It is removed if the last (`last_wins`), or the first
+    (`cancels_out`), was that it left. Each list is in the order of these.
+
+    Args:
+        happened: Topics, and whether they came; of each topic, one comes after the other is over.
+        rule: How.
+    """
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for place, (topic, _) in enumerate(happened):
+        first.setdefault(topic, place)
+        last[topic] = place
+    added = [happened[place][0] for place in sorted(last.values()) if happened[place][1]]
+    which = last if rule == "last_wins" else first
+    removed = [happened[place][0] for place in sorted(which.values()) if not happened[place][1]]
+    return ScalableTopicsDiff(added=added, removed=removed) if added or removed else None
 
 
 def reference_frames(log: ScalableLog, watcher: Watcher, rule: Rule) -> list[tuple[int, bytes]]:

@@ -27,6 +27,7 @@ POOL = 1 << 17
 LARGEST = 60_000
 """Bytes that are cut out of the pool at most."""
 
+_LARGE = 40_000
 _SHARES = (0.25, 0.35, 0.25, 0.13, 0.02)
 _NUMBER, _WORDS, _JSON, _BYTES, _EMPTY = range(len(_SHARES))
 _LETTERS = np.frombuffer(b"eeeeaaaooiiinnnttrrsslldcumpgbvhfyqzxjkw", np.uint8)
@@ -57,12 +58,15 @@ class Payloads:
         self._lengths = np.array([len(piece) for piece in pieces])
         self._pool = np.concatenate([words, arbitrary, np.frombuffer(b"".join(pieces), np.uint8)])
 
-    def draw(self, random: np.random.Generator, rows: int, *, filled: bool = True) -> tuple[pa.Array, pa.Array]:
+    def draw(
+        self, random: np.random.Generator, rows: int, large: npt.NDArray[np.bool_] | None = None, *, filled: bool = True
+    ) -> tuple[pa.Array, pa.Array]:
         """Draw payloads.
 
         Args:
             random: Of the block.
             rows: How many.
+            large: Which of them are words of 40,000 bytes, whatever else was drawn; None: none are.
             filled: False: only their sizes matter.
 
         Returns:
@@ -72,6 +76,8 @@ class Payloads:
         number = random.integers(0, 101, rows)
         wanted = self._sizes(random, rows)
         where = random.random(rows)
+        if large is not None:
+            kind, wanted = np.where(large, _WORDS, kind), np.where(large, _LARGE, wanted)
         begin, begin_length = self._part(np.select([kind == _NUMBER, kind == _JSON, kind == _BYTES], [number, 101 + number, 203], -1))
         end, end_length = self._part(np.where(kind == _JSON, 202, -1))
         has_body = (kind == _WORDS) | (kind == _JSON) | (kind == _BYTES)

@@ -28,7 +28,7 @@ OPTIONS = (
     Option("partition_size", 16 << 20, "approximate number of bytes in one Spark partition", least=1),
 )
 COLUMNS: Mapping[str, str] = {
-    **dict.fromkeys(("file", "connection", "direction"), "string"),
+    **dict.fromkeys(("file", "source", "connection", "direction"), "string"),
     **{"offset": "bigint", "time": "double", "size": "bigint", "command": "string", "octets": "binary"},
     **{"target": "string", "release": "string", "started": "double", "_corrupt": "string", "heard": "bigint"},
 }
@@ -142,7 +142,7 @@ def _batch(rows: Sequence[FrameRow]) -> pa.RecordBatch:
     columns: Mapping[str, list[Any]] = {
         **{
             name: [getattr(origin, name) for origin in origins]
-            for name in ("file", "connection", "direction", "target", "release", "started")
+            for name in ("file", "source", "connection", "direction", "target", "release", "started")
         },
         **{name: [getattr(row, name) for row in rows] for name in ("offset", "time", "size", "command", "heard")},
         "octets": [row.data for row in rows],

@@ -1,9 +1,9 @@
 """Synthetic messages: producers that write in bursts, properties with skewed values, payloads of all kinds.
 
-A block is a chunk of consecutive messages of one producer, so that a producer's order depends on nothing but the seed:
+Rows come in chunks, each of consecutive messages of one producer, so that a producer's order depends on nothing but the seed:
 
-    producer = block % producers            chunk = block // producers
-    topic = producer % topics               sequence_id = chunk * BLOCK + number in the block
+    producer = chunk % producers            turn = chunk // producers
+    topic = producer % topics               sequence_id = turn * CHUNK + number in the chunk
 
 Values of a property are drawn by rank, the first being the most frequent: the probability of rank r is proportional to
 r ** -exponent. The first ranks of each property are near misses of each other: upper and lower case, a superfluous space, a
@@ -16,13 +16,25 @@ prefix, the empty text, several scripts.
 Each is absent as if that were one more value. Payloads are, by documented shares, a decimal number "0" to "100", words, a JSON object
 {"number":N,"text":"words"}, bytes that are not UTF-8, or empty. Two messages in three have an event_time, up to a minute before they are
 published.
+
+A small share (`rare`) is unusual in one way, each as often:
+
+    order     the properties stand in the other order; one in four of these has a payload of 40,000 bytes
+    back      it is published before the one in front of it
+    ahead     its event_time is after it is published, by up to an hour
+    long      a property more, `note`: hundreds of characters that have several bytes each
+    same      `version` has the value of `region`
+    similar   a property more, `Region`, with the value of `region`
+
+And one chunk in eight has a run of 100 to 199 messages of equal `region`, so that there are large batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +46,9 @@ from conformance.corpus.sources.blocks import BLOCK, COMMON, BlockSource, genera
 from conformance.corpus.sources.options import Option
 from conformance.corpus.sources.payloads import Payloads
 from conformance.corpus.sources.zipf import draw, zipf_borders
+
+CHUNK = 256
+"""Messages of one producer in a row; it divides a block."""
 
 EPOCH = 1_700_000_000_000
 """When the first message is published, in milliseconds since 1970."""
@@ -48,7 +63,32 @@ _REGIONS = ("eu", "us", "EU", "eu ", "asia", "e", "", "eu-west", "地区", "regi
 _VERSIONS = ("1", "2", "1.0", "01", " 1", "10", "", "٢", "v1")
 _TAGS = ("a", "A", "b", "", "a b", "ß", "ss", "é", "e\u0301", "日本", "𝒂")
 _KEYS = ("key-0", "KEY-0", "ключ", "鍵", "🔑", "")
+_NOTES = ("größe " * 60, "地区" * 150, "регион " * 50, "🌍" * 200)
+_NAMES = ("region", "version", "tag", "note", "Region")
+_REGION, _VERSION, _, _NOTE, _SIMILAR = range(len(_NAMES))
+_RARE = ("order", "back", "ahead", "long", "same", "similar")
+_LONG_RUN = (100, 200)
 Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Rare:
+    """What is unusual in a block.
+
+    Attributes:
+        which: For each row the way, a place in `_RARE`; -1: none.
+        distance: How far it goes there, from 1 on.
+        run_of: The row whose `region` it has.
+    """
+
+    which: Numbers
+    distance: Numbers
+    run_of: Numbers
+
+    def of(self, way: str) -> npt.NDArray[np.bool_]:
+        """Tell which rows are unusual in one way."""
+        found: npt.NDArray[np.bool_] = self.which == _RARE.index(way)
+        return found
 
 
 class SyntheticMessages(BlockSource):
@@ -56,7 +96,7 @@ class SyntheticMessages(BlockSource):
 
     OPTIONS: ClassVar[Sequence[Option]] = (
         *COMMON,
-        Option("producers", 4, "how many producers; each has whole blocks of messages, so few rows have fewer producers", least=1),
+        Option("producers", 4, "how many producers; they take turns of 256 messages, so few rows have fewer producers", least=1),
         Option("topics", 2, "how many topics; producer P writes to topic P % topics", least=1),
         Option("values", 20, "how many values region and tag have; version has as many, but at most 20", least=1),
         Option("exponent", 1.1, "how skewed the values are; 0: all are equally frequent", least=0),
@@ -68,12 +108,14 @@ class SyntheticMessages(BlockSource):
         Option("payload", "yes", "no: payload is null, payload_size is the same", choices=("yes", "no")),
         Option("payload_median", 100.0, "median size of payloads that are words, JSON or bytes, in bytes", least=1),
         Option("payload_spread", 1.0, "standard deviation of the logarithm of that size", least=0),
+        Option("rare", 0.03, "share of messages that are unusual, from 0 to 1; 0: there are no long runs, either", least=0),
     )
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
-        if not self.chosen["absent"] <= 1:
-            raise CorpusError(f"{self.name()}: absent is a share from 0 to 1, not {self.chosen['absent']:g}")
+        for share in ("absent", "rare"):
+            if not self.chosen[share] <= 1:
+                raise CorpusError(f"{self.name()}: {share} is a share from 0 to 1, not {self.chosen[share]:g}")
 
     @classmethod
     def name(cls) -> str:
@@ -85,29 +127,43 @@ class SyntheticMessages(BlockSource):
         return ddl({**MESSAGE_COLUMNS, **MAY_HAVE})
 
     def block(self, number: int, rows: int) -> pa.RecordBatch:
-        """Draw a chunk of one producer."""
-        producer, chunk = number % self.chosen["producers"], number // self.chosen["producers"]
+        """Draw chunks of producers."""
         random = generator(self.chosen["seed"], STREAM, number)
         place = np.arange(rows, dtype=np.int64)
-        properties = self._properties(random, rows)
+        turn, producer = np.divmod(number * (BLOCK // CHUNK) + place // CHUNK, self.chosen["producers"])
+        rare = self._rare(number, rows)
+        properties = self._properties(random, rows, rare)
         keys = self._keys(random, rows)
-        times = self._times(random, chunk)[:rows]
-        payload, sizes = self._payloads.draw(random, rows, filled=self.chosen["payload"] == "yes")
-        topic = f"persistent://synthetic/messages/topic-{producer % self.chosen['topics']}"
+        times = self._times(random, number)[:rows]
+        payload, sizes = self._payloads.draw(
+            random, rows, rare.of("order") & (rare.distance % 4 == 0), filled=self.chosen["payload"] == "yes"
+        )
         return pa.record_batch(
             {
                 "id": place + number * BLOCK,
-                "topic": _repeated(topic, rows),
-                "producer_name": _repeated(f"producer-{producer}", rows),
-                "sequence_id": place + chunk * BLOCK,
-                "publish_time": times,
+                "topic": _numbered("persistent://synthetic/messages/topic-", producer % self.chosen["topics"]),
+                "producer_name": _numbered("producer-", producer),
+                "sequence_id": turn * CHUNK + place % CHUNK,
+                "publish_time": np.where(rare.of("back"), times - 1 - rare.distance % 100, times),
                 "key": keys,
                 "properties": properties,
                 "payload": payload,
                 "payload_size": sizes,
-                "event_time": self._event_times(number, times),
+                "event_time": self._event_times(number, times, rare),
             }
         )
+
+    def _rare(self, block: int, rows: int) -> _Rare:
+        """Draw what is unusual, by itself: the other rows are the same whatever the share."""
+        random = generator(self.chosen["seed"], STREAM + 2, block)
+        which = np.where(random.random(BLOCK) < self.chosen["rare"], random.integers(0, len(_RARE), BLOCK), -1)
+        distance = random.integers(1, 3_600_000, BLOCK)
+        begins = np.arange(0, BLOCK, 8 * CHUNK) + random.integers(0, CHUNK - _LONG_RUN[1], BLOCK // (8 * CHUNK))
+        lengths = random.integers(*_LONG_RUN, len(begins)) if self.chosen["rare"] else np.zeros(len(begins), np.int64)
+        run_of = np.arange(BLOCK)
+        for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True):
+            run_of[begin : begin + length] = begin
+        return _Rare(which[:rows], distance[:rows], run_of[:rows])
 
     @cached_property
     def _payloads(self) -> Payloads:
@@ -123,40 +179,48 @@ class SyntheticMessages(BlockSource):
             ("tag", vocabulary("tag", _TAGS, count), 1.0),
         )
 
-    def _properties(self, random: np.random.Generator, rows: int) -> pa.Array:
-        names = [name for name, _, _ in self._vocabularies]
-        chosen, present, base = [], [], 0
-        for _, values, burst in self._vocabularies:
+    def _properties(self, random: np.random.Generator, rows: int, rare: _Rare) -> pa.Array:
+        """Draw for each name, in the order of `_NAMES`, which of all values it has, and whether it is there."""
+        chosen, present, base = np.zeros((rows, len(_NAMES)), np.int64), np.zeros((rows, len(_NAMES)), bool), 0
+        for name, (_, values, burst) in enumerate(self._vocabularies):
             runs = run_numbers(random, rows, burst)
             count = int(runs[-1]) + 1 if rows else 0
-            chosen.append(base + draw(random, zipf_borders(len(values), self.chosen["exponent"]), count)[runs])
-            present.append((random.random(count) >= self.chosen["absent"])[runs])
+            chosen[:, name] = base + draw(random, zipf_borders(len(values), self.chosen["exponent"]), count)[runs]
+            present[:, name] = (random.random(count) >= self.chosen["absent"])[runs]
             base += len(values)
-        is_present, all_values = np.stack(present, axis=1), pa.concat_arrays([values for _, values, _ in self._vocabularies])
+        chosen[:, _REGION], present[:, _REGION] = chosen[rare.run_of, _REGION], present[rare.run_of, _REGION]
+        for name, way in ((_VERSION, "same"), (_SIMILAR, "similar")):
+            chosen[:, name] = np.where(rare.of(way), chosen[:, _REGION], chosen[:, name])
+            present[:, name] = np.where(rare.of(way), present[:, _REGION], present[:, name])
+        chosen[:, _NOTE], present[:, _NOTE] = base + rare.distance % len(_NOTES), rare.of("long")
+        order = np.where(rare.of("order")[:, None], np.arange(len(_NAMES))[::-1], np.arange(len(_NAMES)))
+        is_present = np.take_along_axis(present, order, 1)
         offsets = np.concatenate([[0], np.cumsum(is_present.sum(axis=1))]).astype(np.int32)
-        which = np.nonzero(is_present)[1]
-        items = all_values.take(pa.array(np.stack(chosen, axis=1)[is_present]))
-        return pa.MapArray.from_arrays(pa.array(offsets), pa.array(names).take(pa.array(which)), items)
+        all_values = pa.concat_arrays([*(values for _, values, _ in self._vocabularies), pa.array(_NOTES)])
+        items = all_values.take(pa.array(np.take_along_axis(chosen, order, 1)[is_present]))
+        return pa.MapArray.from_arrays(pa.array(offsets), pa.array(_NAMES).take(pa.array(order[is_present])), items)
 
     def _keys(self, random: np.random.Generator, rows: int) -> pa.Array:
         chosen = draw(random, zipf_borders(self.chosen["keys"], self.chosen["exponent"]), rows)
         return vocabulary("key", _KEYS, self.chosen["keys"]).take(pa.array(chosen, mask=random.random(rows) < 0.2))
 
-    def _times(self, random: np.random.Generator, chunk: int) -> Numbers:
-        """Draw a whole chunk, which takes up its share of the time, so that a producer's clock never goes back."""
-        span = BLOCK / self.chosen["rate"] * 1000
+    def _times(self, random: np.random.Generator, block: int) -> Numbers:
+        """Draw whole chunks, each of which takes up its share of its producer's time, so that a producer's clock never goes back."""
+        turns = (block * (BLOCK // CHUNK) + np.arange(BLOCK // CHUNK)) // self.chosen["producers"]
+        span = CHUNK / self.chosen["rate"] * 1000
+        first, after = (EPOCH + (some * span).astype(np.int64) for some in (turns, turns + 1))
         pauses = random.exponential(size=BLOCK + 1) * (random.random(BLOCK + 1) < 1 / self.chosen["at_once"])
-        pauses[-1] += 1e-9
-        passed = np.cumsum(pauses)
-        first = EPOCH + int(chunk * span)
-        times: Numbers = first + np.floor(passed[:-1] / passed[-1] * (int((chunk + 1) * span) - int(chunk * span))).astype(np.int64)
+        passed = np.cumsum(pauses[:-1].reshape(len(turns), CHUNK), axis=1)
+        within = np.floor(passed / (passed[:, -1:] + 1e-9) * (after - first)[:, None]).astype(np.int64)
+        times: Numbers = (first[:, None] + within).ravel()
         return times
 
-    def _event_times(self, block: int, times: Numbers) -> pa.Array:
+    def _event_times(self, block: int, times: Numbers, rare: _Rare) -> pa.Array:
         """Draw when what messages tell of happened: up to a minute before they were published; one in three does not say."""
         random = generator(self.chosen["seed"], STREAM + 1, block)
         ago = random.exponential(5000, len(times)).astype(np.int64).clip(0, 60_000)
-        return pa.array(times - ago, mask=random.random(len(times)) < 1 / 3)
+        unknown = (random.random(len(times)) < 1 / 3) & ~rare.of("ahead")
+        return pa.array(np.where(rare.of("ahead"), times + rare.distance, times - ago), mask=unknown)
 
 
 def vocabulary(name: str, first: Sequence[str], count: int) -> pa.Array:
@@ -178,5 +242,6 @@ def run_numbers(random: np.random.Generator, rows: int, mean: float) -> Numbers:
     return numbers
 
 
-def _repeated(text: str, rows: int) -> Any:
-    return pa.repeat(pa.scalar(text), rows)
+def _numbered(text: str, numbers: Numbers) -> pa.Array:
+    different, places = np.unique(numbers, return_inverse=True)
+    return pa.array([f"{text}{number}" for number in different.tolist()], pa.string()).take(pa.array(places))

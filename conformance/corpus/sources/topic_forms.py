@@ -96,6 +96,7 @@ FORMS: Sequence[Form] = (
     *_behind(
         "near-miss", "-partition-01", "-partition-", "-partition--1", "-partition-3\n", "-partition-3x", "-Partition-3", "-partition-1.0"
     ),
+    *_behind("near-miss", "-partition-+3", "-partition- 3", "-partition-1_0", "-partition-0x1", "-partition-00", "-partition-10"),
     *_behind("near-miss", "-partition-3-partition-4", "-partition-0/x", "-partition-99999999999999999999", ",x", "://x", "+", "%2F"),
     *_before("near-miss", "__", "a,", "persistent://", "x__change_events", "partition-0-"),
     Form("near-miss", domain="PERSISTENT"),
@@ -117,9 +118,10 @@ FORMS: Sequence[Form] = (
         "\u212bngström-",
     ),
     *_before("unicode", "\ufb01le-", "\u01c5-", "e\u0301-", "\u200d-", "\ufeff-"),
+    *_behind("unicode", *(f"-partition-{number}" for number in ("1\u0663", "2\uff13", "1\u00b2", "\u0661\u0660", "1\u09e71"))),
     *_behind("unicode", "-partition-\u0663", "-partition-\uff13", "-\u212a", "k\u017f", "É", "é"),
     *_before("astral", "😀-", "\U0001d4aa-", "\U00010400-", "\U00010428-", "\U000e0041-", "\U0010ffff-", "\uff5e-", "\ue000-", "\ufffd-"),
-    *_behind("astral", "-🇪🇺", "\U00010000", "-partition-\U0001d7d9"),
+    *_behind("astral", "-🇪🇺", "\U00010000", "-partition-\U0001d7d9", "-partition-1\U0001d7d9"),
     *_before("line-separator", "a\nb-", "a\rb-", "a\r\nb-", "a\u0085b-", "a\u2028b-", "a\u2029b-", "a\x0bb-", "a\x0cb-", "\n"),
     *_behind("line-separator", "\n", "\r", "\r\n", "\u0085", "\u2028", "\u2029", "\x0b", "-partition-1\r", "\n\n"),
     Form("system", "__change_events-partition", has_word=False),
