@@ -54,7 +54,7 @@ STEPS: dict[tuple[str, Role], tuple[tuple[str, str], ...]] = {
         ("answers look-ups of single topics", "layout.*"),
     ),
     ("pr25648", "client"): (
-        ("asks, and keeps its set", "client.*first* client.start-* client.snapshot-replaces client.needs-flag"),
+        ("asks, and keeps its set", "client.*first* client.start-* client.late-listener client.snapshot-replaces client.needs-flag"),
         ("takes updates that are repeated or odd", "client.d* client.empty-update client.unknown-id"),
         ("comes back with its hash", "client.hash-on-reconnect client.silence client.reconnects client.backoff"),
         ("fails and ends as its user expects", "client.e* client.closes"),
