@@ -85,7 +85,7 @@ def _check_order(pieces: Iterable[Piece]) -> None:
 
 def _orders(pieces: Sequence[Piece]) -> dict[Connection, _Known]:
     """Find out what is known of the order in which both sides of each connection have spoken."""
-    packets = {_source(piece) for piece in pieces if piece.origin.connection is None and is_packets(piece.path)}
+    packets = {piece.origin.source for piece in pieces if piece.origin.connection is None and is_packets(piece.path)}
     known = {}
     for (source, connection), order in orders(rows_of(pieces)).items():
         if source not in packets:
@@ -123,7 +123,7 @@ def rows_of(pieces: Iterable[Piece]) -> Iterator[tuple[str, FrameRow]]:
         if piece.origin.connection is not None and times_of(piece.path).is_file():
             timed.append(piece)
         else:
-            source = _source(piece)
+            source = piece.origin.source
             yield from ((source, row) for row in piece.rows(MAX_FRAME_SIZE))
     heap: list[tuple[float, int, FrameRow | None, Iterator[FrameRow]]] = [
         (-math.inf if piece.origin.started is None else piece.origin.started, number, None, piece.rows(MAX_FRAME_SIZE))
@@ -133,15 +133,10 @@ def rows_of(pieces: Iterable[Piece]) -> Iterator[tuple[str, FrameRow]]:
     while heap:
         time, number, row, rows = heapq.heappop(heap)
         if row is not None:
-            yield _source(timed[number]), row
+            yield timed[number].origin.source, row
         following = next(rows, None)
         if following is not None:
             heapq.heappush(heap, (time if following.time is None else following.time, number, following, rows))
-
-
-def _source(piece: Piece) -> str:
-    """Return in what names of connections are unique."""
-    return piece.origin.source
 
 
 class _Lister:

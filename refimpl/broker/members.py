@@ -78,19 +78,25 @@ class Members:
         """Return the broker that chooses owners."""
         return self.running[0]
 
-    def owner(self, namespace: str, bundle: str) -> Member | None:
-        """Return the owner of a bundle; if it has none, the one that its hash chooses takes it. None: there is no such bundle."""
-        stored = self._store.namespaces.get(namespace)
-        if stored is None or bundle not in ranges(stored.bundles):
-            return None
+    def owner(self, namespace: str, bundle: str) -> Member:
+        """Return the owner of a bundle; if it has none, the one that its hash chooses takes it."""
         if len(self.running) == 1:
             return self.leader
         return self._owners[namespace].setdefault(bundle, self._candidate(namespace, bundle))
 
+    def owner_of_named(self, namespace: str, bundle: str) -> Member | None:
+        """Return the owner of a bundle that a caller names; None: there is no such bundle."""
+        stored = self._store.namespaces.get(namespace)
+        return self.owner(namespace, bundle) if stored is not None and bundle in ranges(stored.bundles) else None
+
     def owner_of(self, namespace: str, topic: str) -> Member | None:
         """Return the owner of a topic, given by namespace and full name; None: the namespace does not exist."""
         stored = self._store.namespaces.get(namespace)
-        return None if stored is None else self.owner(namespace, bundle_of(topic, stored.bundles))
+        if stored is None:
+            return None
+        if len(self.running) == 1:
+            return self.leader
+        return self.owner(namespace, bundle_of(topic, stored.bundles))
 
     def look_up(self, asked: Member, namespace: str, topic: str, *, authoritative: bool) -> Directions:
         """Answer a look-up of a topic in a namespace that exists.

@@ -44,7 +44,7 @@ class Route(AdminPath):
             return None
         namespace = ARGUMENTS["namespace"](path, request) if "namespace" in path else ""
         if "bundle" in self.arguments:
-            return members.owner(namespace, path["bundle"])
+            return members.owner_of_named(namespace, path["bundle"])
         named = next((one for one in ("topic", "policy_topic", "schema_topic") if one in self.arguments), None)
         return None if named is None else members.owner_of(namespace, ARGUMENTS[named](path, request))
 

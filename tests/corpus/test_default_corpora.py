@@ -24,7 +24,7 @@ from conformance.corpus.sources.synthetic_messages import SyntheticMessages
 from refimpl.wire import parse_payload
 from refimpl.wire.pulsar_api_pb2 import ZLIB, MessageMetadata
 from tests.samples.corpus import synthetic
-from tests.samples.faults import planted
+from tests.samples.faults import came_and_gone, planted
 
 pytestmark = pytest.mark.usefixtures("without_compiling")
 ROWS = 4000
@@ -73,7 +73,7 @@ def back(right):
     return add
 
 
-def in_octets(right):
+def in_utf8(right):
     def size(self):
         texts = [one for pair in self.message.properties.items() for one in pair]
         return right.fget(self) + sum(len(text.encode()) - len(text) for text in texts)
@@ -130,7 +130,7 @@ BATCHES = (
     Shown("sets are in the order of the message", "refimpl.proposals.uniform_batches.client:extracted_set", without_order, "region and version"),
     Shown("values count for any property", "refimpl.proposals.uniform_batches.client:extracted_set", any_name, "region and version"),
     Shown("the clock goes back", f"{SENDER}:_Producer.add", back, "delay 10 ms"),
-    Shown("sizes are those of UTF-8", f"{ENTRY}:Queued.size", in_octets, "4 KiB"),
+    Shown("sizes are those of UTF-8", f"{ENTRY}:Queued.size", in_utf8, "4 KiB"),
     Shown("no key is an empty one", f"{SENDER}:_by_key", no_key_is_empty, "batches by key, 100 ms"),
     Shown("the last number is counted", f"{ENTRY}:encode_payload", counted, "batches by key, 100 ms"),
     Shown("nothing is compressed to nothing", f"{ENTRY}:compress", lambda right: lambda body, number: right(body, number) if body else body, "no batches"),
@@ -283,16 +283,7 @@ def test_topics_change_three_times_in_a_window():
 
 
 def test_a_removal_that_is_forgotten_changes_what_is_told():
-    def forgetful(right):
-        def remove(self, topic):
-            came = topic in self._added
-            right(self, topic)
-            if came:
-                self._removed.pop(topic, None)
-
-        return remove
-
-    options, fault = LogOptions(), Shown("", "refimpl.proposals.scalable_topics.rules:FoldedChanges.remove", forgetful, "")
+    options, fault = LogOptions(), Shown("", "refimpl.proposals.scalable_topics.rules:FoldedChanges.remove", came_and_gone, "")
     differ = 0
     for number in range(0, 100, 10):  # those that the job compares
         who = watcher(options, number)

@@ -11,7 +11,7 @@ from conformance.corpus.laws import sums
 from conformance.corpus.replay.changes import LogOptions
 from conformance.corpus.replay.spread import _runner, ways
 from refimpl.wire.pulsar_api_pb2 import CommandPartitionUpdateResult, ScalableTopicsDiff
-from tests.samples.faults import broken, fault, planted
+from tests.samples.faults import broken, came_and_gone, fault, planted
 
 pytestmark = pytest.mark.usefixtures("without_compiling")
 OPTIONS = LogOptions(seed=5, namespaces=2, seconds=60, quiet=6, topics=8, per_second=0.5, bursts_per_minute=12)
@@ -43,18 +43,6 @@ def taken(change):
         return take
 
     return wrong
-
-
-def came_and_gone(right):
-    """Forget that a topic has left if it came in the same window."""
-
-    def remove(self, topic):
-        came = topic in self._added
-        right(self, topic)
-        if came:
-            self._removed.pop(topic, None)
-
-    return remove
 
 
 def only_first_and_last(right):

@@ -88,3 +88,15 @@ def planted(one: Fault) -> Iterator[None]:
 def broken(row: Mapping[str, Any]) -> set[str]:
     """Return the laws that a row of sums says are broken."""
     return {name.removeprefix("broken ") for name, count in row.items() if name.startswith("broken ") and count}
+
+
+def came_and_gone(right: Callable[..., None]) -> Callable[..., None]:
+    """Forget that a topic has left if it came in the same window."""
+
+    def remove(self: Any, topic: str) -> None:
+        came = topic in self._added
+        right(self, topic)
+        if came:
+            self._removed.pop(topic, None)
+
+    return remove

@@ -229,7 +229,6 @@ class TopicAdmin(AdminPart):
         if listener:
             raise AdminRefused(500, f"the broker do not have {listener} listener")
         owner = self._broker.members.owner(name.namespace, self.topic_bundle(topic))
-        assert owner is not None  # `topic_bundle` refuses a namespace that does not exist
         urls = {"brokerUrl": owner.service_url, "httpUrl": owner.admin_url, "nativeUrl": owner.service_url}
         return {**urls, "brokerUrlTls": owner.service_url_tls or "", "brokerUrlSsl": owner.service_url_tls or ""}
 
