@@ -258,7 +258,9 @@ class Machine:
             return True
 
     def ambient_rule(self, seen: Seen) -> Any:
-        """Return the ambient rule that a frame fits, or None."""
+        """Return the ambient rule that a frame fits; None if there is none, or if a silence forbids the frame."""
+        if self.states and all(broken(state.nodes, seen, state.bindings) is not None for state in self.states):
+            return None
         release = self.program.scope.variables.get("@release")
         for rule in self.program.ambient:
             here = seen.name in rule.frame and (rule.only is None or release in rule.only)

@@ -2,6 +2,7 @@
 
 from conformance.mutants.model import in_place_of, on_incoming, on_outgoing
 from refimpl.broker import Broker, Session
+from refimpl.broker.admin import Admin
 from refimpl.broker.members import Directions, Members
 from refimpl.indexes.topics_hash import topics_hash
 from refimpl.names import namespace_of, partitioned_topic_name
@@ -22,7 +23,9 @@ def _owns(session: Session, topic: str) -> bool:
 
 @in_place_of(Members.look_up, clause="core.cluster.owner-named")
 def names_itself(look_up, members, asked, namespace, topic, *, authoritative):
-    """Each broker says that a topic is served by itself."""
+    """A broker that is not the leader says that each topic is served by itself."""
+    if asked == members.leader:
+        return look_up(members, asked, namespace, topic, authoritative=authoritative)
     return Directions(asked, redirect=False, authoritative=True)
 
 
@@ -30,6 +33,12 @@ def names_itself(look_up, members, asked, namespace, topic, *, authoritative):
 def redirects_without_authority(look_up, members, asked, namespace, topic, *, authoritative):
     """The leader does not say that who it sends a client to is to take the topic: that one sends the client back."""
     return look_up(members, asked, namespace, topic, authoritative=authoritative)._replace(authoritative=False)
+
+
+@in_place_of(Admin.lookup, clause="core.cluster.owner-named")
+def names_the_leader_over_http(lookup, admin, topic, *, listener=None):
+    """A look-up over HTTP names the leader of the cluster, whoever owns the topic."""
+    return {**lookup(admin, topic, listener=listener), "brokerUrl": admin._broker.members.leader.service_url}
 
 
 @on_incoming(CommandLookupTopic, clause="core.cluster.owner-named")

@@ -80,7 +80,7 @@ class AdminClient:
     def __init__(self, endpoint: Endpoint, *, seconds: float = ADMIN_SECONDS) -> None:
         if endpoint.admin_url is None:
             raise TargetError(f"{endpoint.name} has no admin URL", hint="give one with --admin-url or admin_url")
-        self._base = endpoint.admin_url.rstrip("/") + "/admin/v2/"
+        self._base = endpoint.admin_url.rstrip("/")
         self._endpoint = endpoint
         self._seconds = seconds
         self._session: aiohttp.ClientSession | None = None
@@ -171,7 +171,7 @@ class AdminClient:
         place, _, text = path.partition("?")
         query = parse_qsl(text, keep_blank_values=True)
         filters = tuple(value for key, value in query if key == "property")
-        asked = AdminRequest(method, f"/admin/v2/{place}", dict(query), body, token, filters)
+        asked = AdminRequest(method, place, dict(query), body, token, filters)
         answer = link.admin(asked, self._endpoint.admin_url)
         if answer.status == HTTPStatus.TEMPORARY_REDIRECT:
             location = urlsplit(answer.headers["Location"])

@@ -4,7 +4,7 @@ The table is data, so that transcripts can be checked before a run and the docum
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -27,7 +27,7 @@ class Operation:
 
     Attributes:
         method: The HTTP method.
-        path: Below `/admin/v2`; `{topic}` and `{namespace}` stand for their path, `{scalable}` for that of a scalable one, `{of}` for that
+        path: Below `/admin/v2`, or with a slash below the admin URL; `{topic}` and `{namespace}` stand for their path, `{scalable}` for that of a scalable one, `{of}` for that
             of a namespace or topic, behind which the policy comes, any other `{argument}` for its percent-encoded text.
         required: Arguments that have to be given; a bare value stands for the first.
         text: What it does, in one line.
@@ -164,6 +164,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "topic_stats": Operation("GET", "{topic}/stats", _T, "Read the counters of a topic, its producers and subscriptions."),
         "partitioned_stats": Operation("GET", "{topic}/partitioned-stats", _T, "Read the counters of all partitions of a topic."),
         "list_subscriptions": Operation("GET", "{topic}/subscriptions", _T, "List the subscriptions of a topic, or of all its partitions."),
+        "look_up": Operation("GET", "/lookup/v2/topic/{topic}", _T, "Look a topic up, as clients with an HTTP service URL do.", rare=True),
         "clusters": Operation("GET", "clusters", (), "List the clusters."),
         "brokers": Operation("GET", "brokers", (), "List the brokers of the cluster that run."),
         "broker_health": Operation("GET", "brokers/health", (), "Let the broker produce to and read from itself."),
@@ -217,7 +218,7 @@ def request(op: str, arguments: Mapping[str, object]) -> tuple[str, str, object]
         arguments: All arguments, as `check_arguments` gives them.
 
     Returns:
-        The HTTP method, path and query below `/admin/v2/`, and what to send as JSON (None: nothing).
+        The HTTP method, path and query below the admin URL, and what to send as JSON (None: nothing).
 
     Raises:
         TargetError: A name is not of the form that the operation needs.
@@ -227,7 +228,7 @@ def request(op: str, arguments: Mapping[str, object]) -> tuple[str, str, object]
         return _policy_request(arguments)
     path = re.sub(r"\{(\w+)\}", lambda match: _path_of(match[1], arguments), operation.path)
     query = [(key, one) for key, value in operation.query.items() for one in _query_texts(value, arguments)]
-    return operation.method, path + (f"?{urlencode(query)}" if query else ""), _body(operation.body, arguments)
+    return operation.method, _below(path, query), _body(operation.body, arguments)
 
 
 def _policy_request(arguments: Mapping[str, object]) -> tuple[str, str, object]:
@@ -235,7 +236,11 @@ def _policy_request(arguments: Mapping[str, object]) -> tuple[str, str, object]:
     of_topic = "://" in of
     made = change_policy(name, arguments["value"], of_topic=of_topic) if "value" in arguments else read_policy(name, of_topic=of_topic)
     owner = topic_path(of, ("persistent", "non-persistent")) if of_topic else f"namespaces/{_namespace_path(of)}"
-    return made.method, f"{owner}/{made.path}" + (f"?{urlencode(made.query)}" if made.query else ""), made.body
+    return made.method, _below(f"{owner}/{made.path}", list(made.query.items())), made.body
+
+
+def _below(path: str, query: Sequence[tuple[str, str]]) -> str:
+    return (path if path.startswith("/") else f"/admin/v2/{path}") + (f"?{urlencode(query)}" if query else "")
 
 
 def _path_of(placeholder: str, arguments: Mapping[str, object]) -> str:

@@ -500,6 +500,12 @@ def test_broken_silence_is_charged_to_its_clause(play):
     assert outcome.clauses["test.two"] is Verdict.FAIL
 
 
+def test_a_silence_holds_for_what_any_case_allows(play):
+    text = SILENCE.replace("watchTopicUpdate: {watcher_id: 7}}]", "pong: {}}]") + "ambient: [{frame: {pong: {}}}]\n"
+    assert play(text, ["actions", PONG, success(1), "actions", update(new=["fence"])]).verdict is Verdict.PASS
+    assert play(text, ["actions", success(1), "actions", PONG, update(new=["fence"])]).diagnosis.kind == "silence"
+
+
 def test_quiet_window(play):
     text = """
 steps:

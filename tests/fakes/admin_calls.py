@@ -25,7 +25,7 @@ def ask(broker: Broker, method: str, path: str, body: object = None, token: str 
 def call(broker: Broker, op: str, args: object = None):
     """Call as the suite does."""
     method, path, body = request(op, check_arguments(op, args))
-    return ask(broker, method, f"/admin/v2/{path}", body)
+    return ask(broker, method, path, body)
 
 
 def publish(broker: Broker, *metadata: MessageMetadata) -> None:

@@ -167,6 +167,7 @@ def with_admin(
         ("get_scalable_topic", "topic://t/n/x", "GET", "scalable/t/n/x", ""),
         ("partitioned_metadata", T, "GET", "persistent/t/n/x/partitions", ""),
         ("topic_stats", T, "GET", "persistent/t/n/x/stats", ""),
+        ("look_up", T, "GET", "/lookup/v2/topic/persistent/t/n/x", ""),
         ("clusters", None, "GET", "clusters", ""),
         ("broker_health", None, "GET", "brokers/health", ""),
         ("brokers", None, "GET", "brokers", ""),
