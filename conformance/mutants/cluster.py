@@ -65,6 +65,20 @@ def hashes_with_its_own_name(session, answer):
         answer.topics_hash = topics_hash([answer.topics_hash, session.member.service_url])
 
 
+@in_place_of(Admin.unload_topic, clause="core.cluster.admin-anywhere")
+def unloads_the_partitions_of_the_leader(unload_topic, admin, topic):
+    """An unload of a partitioned topic passes over the partitions that other brokers than the leader own."""
+    members, parts = admin._broker.members, admin._parts(topic)
+    for name in [part.full for part in parts if members.owner_of(part.namespace, part.full) == members.leader] if parts else [topic]:
+        unload_topic(admin, name)
+
+
+@in_place_of(Broker.service_urls, clause="pr25648.layout.brokers")
+def segments_are_all_the_leader_s(service_urls, broker, topic):
+    """A layout names the leader of the cluster for each segment, whoever owns it."""
+    return broker.members.leader.service_url, broker.members.leader.service_url_tls
+
+
 @on_outgoing(CommandCloseConsumer, clause="core.cluster.moved-closed")
 def moves_without_telling_consumers(session, close):
     """CLOSE_CONSUMER is not sent when a namespace moves."""

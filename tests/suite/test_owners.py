@@ -189,6 +189,17 @@ def test_a_cluster_whose_other_brokers_take_nothing_is_told():
     with_two(work)
 
 
+def test_where_who_is_asked_takes_a_topic_each_broker_is_asked_over_http(monkeypatch):
+    rightly = Members.look_up
+
+    def takes(self, asked, namespace, topic, *, authoritative):
+        return rightly(self, asked, namespace, topic, authoritative=True)
+
+    monkeypatch.setattr(Members, "look_up", takes)
+    results = judge_log(load_suite(), run_in_process(load_suite(), ["core/cluster/lists"], "default", 2)).results
+    assert [one.verdict for one in results] == [Verdict.PASS]
+
+
 def test_a_loop_ends():
     async def work(first, second, endpoint):
         first.answers["t/n"] = [{"response": REDIRECT, "brokerServiceUrl": second.url}]
