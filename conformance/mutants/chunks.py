@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from conformance.mutants.model import in_place_of, mutant, on_incoming
+from conformance.mutants.model import in_place_of, mutant, on_incoming, on_outgoing
 from refimpl.broker import Broker
 from refimpl.broker.chunks import ChunkOwners
 from refimpl.broker.deduplication import is_duplicate, last_sequence_id
 from refimpl.broker.topic import Topic
-from refimpl.store import Entry
+from refimpl.store import Entry, MemoryStore
 from refimpl.wire import checksum_matches, parse_payload
-from refimpl.wire.pulsar_api_pb2 import CommandSend, CommandSendError, UnknownError
+from refimpl.wire.pulsar_api_pb2 import CommandProducerSuccess, CommandSend, CommandSendError, UnknownError
 
 
 @in_place_of(ChunkOwners.owner, clause="core.deliver.chunks-together")
@@ -91,6 +91,37 @@ def forgets_the_sequence_ids_of_producers_that_leave(remove, topic, producer):
     """The sequence ids are kept as long as the producer is there."""
     topic.stored.sequences.pop(producer.name, None)
     remove(topic, producer)
+
+
+@in_place_of(last_sequence_id, clause="core.dedup.last-sequence")
+def tells_half_of_a_sequence_id(told, topic, name):
+    """PRODUCER_SUCCESS has the lower 32 bits of the last sequence id."""
+    return (told(topic, name) + 2**31) % 2**32 - 2**31
+
+
+@mutant("core.dedup.last-sequence")
+def keeps_the_sequence_ids_of_a_deleted_topic(patches):
+    """A topic that is created again knows the sequence ids of the one that was deleted."""
+    kept = {}
+
+    def create(original):
+        def changed(store, namespace, topic):
+            stored = original(store, namespace, topic)
+            stored.sequences = kept.setdefault(topic, stored.sequences)
+            return stored
+
+        return changed
+
+    patches.wrap(MemoryStore, "create_topic", create)
+
+
+@on_outgoing(CommandProducerSuccess, clause="core.dedup.last-sequence")
+def tells_those_that_waited_an_old_sequence_id(session, answer):
+    """A producer whose turn comes is told the last sequence id of the time when it began to wait."""
+    told = vars(session).setdefault("told", {})
+    if not answer.producer_ready:
+        told[answer.request_id] = answer.last_sequence_id
+    answer.last_sequence_id = told.get(answer.request_id, answer.last_sequence_id)
 
 
 @in_place_of(is_duplicate, clause="core.dedup.chunks")

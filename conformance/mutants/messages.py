@@ -364,6 +364,16 @@ def counts_only_the_first_redelivery(_, message):
     message.redelivery_count = min(message.redelivery_count, 1)
 
 
+@in_place_of(Subscription.redeliver, clause="core.redeliver.named-only")
+def redelivers_once_for_each_id(redeliver, subscription, consumer, indexes):
+    """A REDELIVER that names several messages of a batch brings the batch as often."""
+    named = list(indexes or ())
+    redeliver(subscription, consumer, named or None)
+    for place, index in enumerate(named):
+        if index in named[:place]:
+            redeliver(subscription, consumer, [index])
+
+
 @in_place_of(Subscription.redeliver, clause="core.redeliver.own-messages")
 def redelivers_what_another_consumer_holds(redeliver, subscription, consumer, indexes):
     """Named messages come again, also those that another consumer holds."""
