@@ -74,6 +74,8 @@ class Surroundings:
     slow: float = 1.0
     owners: Owners | None = None
     """What finds the broker of each case in a cluster."""
+    created: set[str] = field(default_factory=set)
+    """The namespaces that cases have created by themselves."""
 
     def now(self) -> float:
         """Return the seconds since the run began."""
@@ -403,12 +405,14 @@ class TrialRunner:
 
     async def _called(self, client: AdminClient, name: str, arguments: Value) -> AdminResult:
         """Perform an operation. In a cluster the broker of the case also owns the namespaces that the case creates, or unloads."""
-        owners = self._around.owners
-        if owners is None or name not in ("create_namespace", "unload_namespace"):
+        if name not in ("create_namespace", "unload_namespace"):
             return await client.call(name, arguments)
-        given = arguments if isinstance(arguments, dict) else {"namespace": arguments}
-        result = await client.call(name, {"bundles": 1, **given} if name == "create_namespace" else given)
-        if result.ok:
+        owners, given = self._around.owners, arguments if isinstance(arguments, dict) else {"namespace": arguments}
+        one_bundle = {"bundles": 1} if name == "create_namespace" and owners is not None else {}
+        result = await client.call(name, {**one_bundle, **given})
+        if result.ok and name == "create_namespace":
+            self._around.created.add(str(given["namespace"]))
+        if result.ok and owners is not None:
             await owners.bring(str(given["namespace"]), self._around.endpoint)
         return result
 

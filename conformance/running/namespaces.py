@@ -63,7 +63,7 @@ async def remove_namespaces(admin: AdminClient, names: Iterable[str], at_once: i
     async def remove(name: str) -> None:
         async with room:
             result = await admin.remove_namespace(name)
-        if not result.ok:
+        if not result.ok and result.status != HTTPStatus.NOT_FOUND:
             print(f"namespace {name} is left over: {result.status} {result.reason}; `doctor` removes it", file=sys.stderr)
 
     try:

@@ -259,7 +259,7 @@ class _Part:
         finally:
             lag.cancel()
             if admin is not None and not endpoint.thrown_away:  # not earlier: a deletion can fail the first producer of another
-                await remove_namespaces(admin, made, self.target.conversations_at_once)
+                await remove_namespaces(admin, made | around.created, self.target.conversations_at_once)
 
     def _is_open(self, unit: Unit, outcome: Outcome) -> bool:
         """Tell whether a conversation is to be repeated: it says nothing, or what came late, or not at all, is not known for that."""

@@ -27,8 +27,9 @@ class Operation:
 
     Attributes:
         method: The HTTP method.
-        path: Below `/admin/v2`, or with a slash below the admin URL; `{topic}` and `{namespace}` stand for their path, `{scalable}` for that of a scalable one, `{of}` for that
-            of a namespace or topic, behind which the policy comes, any other `{argument}` for its percent-encoded text.
+        path: Below `/admin/v2`, or with a slash below the admin URL; `{topic}` and `{namespace}` stand for their path, `{scalable}` for
+            that of a scalable one, `{of}` for that of a namespace or topic, behind which the policy comes, any other `{argument}` for its
+            percent-encoded text.
         required: Arguments that have to be given; a bare value stands for the first.
         text: What it does, in one line.
         optional: The others, with their defaults.

@@ -392,9 +392,9 @@ title: A case with two namespaces
 tests: [broker]
 clauses: [test.pong]
 ambient: []
-vars: {a: {$fresh: namespace}, b: {$fresh: namespace}}
+vars: {a: {$fresh: namespace}, b: {$fresh: namespace}, own: {$fresh: missing-namespace}}
 steps:
-  - admin: {create_topic: "persistent://${a}/t"}
+  - admin: [{create_topic: "persistent://${a}/t"}, {create_namespace: $own}]
   - open: c
   - client: {ping: {}}
   - broker: {pong: {}}
@@ -418,7 +418,7 @@ def test_namespaces_are_gone_after_a_run_on_a_broker_that_stays(add, interrupted
             run = asyncio.create_task(run_suite(suite, target, Options(), lambda _: None, Silent()))
             if interrupted:
                 async with asyncio.timeout(60):
-                    while len(own_namespaces(broker)) < 3:  # the first one shows that both addresses are of one broker
+                    while len(own_namespaces(broker)) < 4:  # the first one shows that both addresses are of one broker
                         await asyncio.sleep(0)
                 run.cancel()
             _, stopped = await run
