@@ -24,7 +24,7 @@ from conformance.engine.program import REDIRECT, Program
 from conformance.engine.values import NOW, Value, ValueProblem, resolve
 from conformance.engine.verdict import RUNS, STALLED, Outcome, TrialLog, resume
 from conformance.running.connection import FLOOD, IN_ONE_CONVERSATION, Allowance, Connection
-from conformance.running.owners import OWNER_NAMED, Owners
+from conformance.running.owners import OWNER_NAMED, Owners, named_elsewhere
 from conformance.targets.admin import AdminClient, AdminResult
 from conformance.targets.model import Endpoint, TargetError
 from refimpl.wire import Frame, FrameDecoder, WireError, decode_frame, encode_frame, wrap
@@ -104,6 +104,7 @@ class TrialRunner:
         self._stuck: ValueError | RuntimeError | TargetError | None = None
         self._look_ups: dict[tuple[str, int], tuple[CommandLookupTopic, int]] = {}
         self.elsewhere: str | None = None
+        self._may_move = False
         """The broker of a cluster that serves what the case looks up, if this one does not."""
         self.trial_log = TrialLog(begin)
         self.awake = loop_time()
@@ -148,8 +149,14 @@ class TrialRunner:
         """Return what the log comes to. The machine that chose the actions has taken all of it: `judge` would say the same."""
         return resume(self._program, self._machine, (), self.trial_log, levels)
 
-    def hold_at(self, broker: Endpoint) -> None:
-        """Let the conversation, which has not begun, meet one broker of a cluster."""
+    def hold_at(self, broker: Endpoint, *, may_move: bool) -> None:
+        """Let the conversation, which has not begun, meet one broker of a cluster.
+
+        Args:
+            broker: The broker.
+            may_move: Whether the case has no namespaces that decide: it is repeated at another broker if a look-up names that one.
+        """
+        self._may_move = may_move
         self._around = replace(self._around, endpoint=broker)
         self.trial_log.begin = self.trial_log.begin.model_copy(update={"broker": broker.broker})
 
@@ -307,6 +314,8 @@ class TrialRunner:
 
     def _frame(self, at: str, frame: Frame) -> None:
         event = self._event(log.Frame, at=at, data=frame.data.hex())
+        if self._may_move and frame.command.HasField("lookupTopicResponse"):
+            self._connected_elsewhere(at, frame.command.lookupTopicResponse)
         answer = self._ambient_answer(event, frame)
         self._add(event)
         if answer is not None:
@@ -333,6 +342,16 @@ class TrialRunner:
             return self._redirected(event.at, frame.command.lookupTopicResponse)
         return None if rule.answer is None else frames.build_frame(resolve(rule.answer, self._program.scope.variables))
 
+    def _connected_elsewhere(self, at: str, answer: CommandLookupTopicResponse) -> None:
+        """Give up where a look-up says that another broker serves a topic."""
+        there = named_elsewhere(self._around.endpoint, answer)
+        if answer.response == CommandLookupTopicResponse.Connect and (at, answer.request_id) in self._look_ups and there is not None:
+            self._sent_on(self._look_ups[at, answer.request_id][0].topic, there)
+
+    def _sent_on(self, topic: str, there: str) -> None:
+        self.elsewhere = there
+        self._stuck = TargetError(f"{topic} is served by another broker, at {there}")
+
     def _redirected(self, at: str, answer: CommandLookupTopicResponse) -> bytes | None:
         """Return the look-up that follows a redirect: on the same connection, since a case talks to one broker."""
         asked = self._look_ups.get((at, answer.request_id))
@@ -340,10 +359,9 @@ class TrialRunner:
             return None
         request, redirects = asked
         if redirects == _REDIRECTS:
-            self.elsewhere = answer.brokerServiceUrl or answer.brokerServiceUrlTls
-            served = f"{request.topic} is served by another broker, at {self.elsewhere}"
-            last = self.trial_log.begin.attempt == RUNS - 1  # each time it was sent on, the case was held where it was sent
-            self._stuck = TargetError("a look-up leads from broker to broker", clause=OWNER_NAMED) if last else TargetError(served)
+            self._sent_on(request.topic, answer.brokerServiceUrl or answer.brokerServiceUrlTls)
+            if self.trial_log.begin.attempt == RUNS - 1:  # each time it was sent on, the case was held where it was sent
+                self._stuck = TargetError("a look-up leads from broker to broker", clause=OWNER_NAMED)
             return None
         self._look_ups[at, answer.request_id] = request, redirects + 1
         again = CommandLookupTopic()

@@ -176,6 +176,12 @@ async def look_up(endpoint: Endpoint, namespace: str, topic: str = _TOPIC, *, au
     raise TargetError(f"a look-up is redirected more than {_HOPS} times", clause=OWNER_NAMED)
 
 
+def named_elsewhere(at: Endpoint, answer: CommandLookupTopicResponse) -> str | None:
+    """Return the address of another broker that a look-up names; None: it is the one that was asked, or behind the same proxy."""
+    url = _url(at, answer)
+    return None if answer.proxy_through_service_url or _same(at, replace(at, service_url=url)) else url
+
+
 async def _answer(endpoint: Endpoint, topic: str, authoritative: bool) -> CommandLookupTopicResponse:
     """Return what a look-up comes to, asked again while the broker is not ready."""
     request: dict[str, Any] = {"topic": topic, "authoritative": authoritative}

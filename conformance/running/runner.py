@@ -285,7 +285,8 @@ class _Part:
                 refused, broken = created.refused, None
                 if around.owners is not None and not refused:
                     try:
-                        conversation.hold_at(await around.owners.of(created.names, self.elsewhere.get(unit.case.id)))
+                        broker = await around.owners.of(created.names, self.elsewhere.get(unit.case.id))
+                        conversation.hold_at(broker, may_move=not created.names)
                     except TargetError as error:
                         refused, broken = str(error), error.clause
                 if refused:

@@ -14,6 +14,7 @@ from conformance.running.owners import OWNER_NAMED, Owners, behind, look_up, own
 from conformance.running.probe import probe
 from conformance.suite import load_suite
 from conformance.targets import AdminResult, Endpoint, TargetError
+from refimpl.broker.bundles import bundle_of
 from refimpl.broker.members import Members
 from refimpl.wire import command, command_name, encode_frame
 from tests.fakes.peers import Peer, running
@@ -197,6 +198,18 @@ def test_where_who_is_asked_takes_a_topic_each_broker_is_asked_over_http(monkeyp
 
     monkeypatch.setattr(Members, "look_up", takes)
     results = judge_log(load_suite(), run_in_process(load_suite(), ["core/cluster/lists"], "default", 2)).results
+    assert [one.verdict for one in results] == [Verdict.PASS]
+
+
+def test_a_case_without_namespaces_is_held_where_a_look_up_says(monkeypatch):
+    rightly = Members.look_up
+
+    def second_serves(self, asked, namespace, topic, *, authoritative):
+        self.give(namespace, bundle_of(topic, self._store.namespaces[namespace].bundles), self.running[1])
+        return rightly(self, asked, namespace, topic, authoritative=authoritative)
+
+    monkeypatch.setattr(Members, "look_up", second_serves)
+    results = judge_log(load_suite(), run_in_process(load_suite(), ["pip145/list/mode-unknown"], "default", 2)).results
     assert [one.verdict for one in results] == [Verdict.PASS]
 
 
