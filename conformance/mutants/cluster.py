@@ -3,6 +3,7 @@
 from conformance.mutants.model import in_place_of, on_incoming, on_outgoing
 from refimpl.broker import Broker, Session
 from refimpl.broker.admin import Admin
+from refimpl.broker.credentials import close_unauthorized
 from refimpl.broker.members import Directions, Members
 from refimpl.indexes.topics_hash import topics_hash
 from refimpl.names import namespace_of, partitioned_topic_name
@@ -71,6 +72,14 @@ def unloads_the_partitions_of_the_leader(unload_topic, admin, topic):
     members, parts = admin._broker.members, admin._parts(topic)
     for name in [part.full for part in parts if members.owner_of(part.namespace, part.full) == members.leader] if parts else [topic]:
         unload_topic(admin, name)
+
+
+@in_place_of(close_unauthorized, clause="core.auth.revoked")
+def lets_revoked_roles_go_on_at_other_brokers(close, broker, namespace):
+    """When a role loses a permission, only its clients at the leader of the cluster are closed."""
+    names = [one.name.full for one in broker.loaded_topics() if one.name.namespace == namespace]
+    if all(broker.members.owner_of(namespace, name) == broker.members.leader for name in names):
+        close(broker, namespace)
 
 
 @in_place_of(Broker.service_urls, clause="pr25648.layout.brokers")
