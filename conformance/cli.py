@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import secrets
@@ -487,8 +488,11 @@ def driver_lint(
 
 @app.command()
 def broker(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port of the binary protocol on 127.0.0.1; 0: a free one")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port of the binary protocol; 0: a free one")] = 0,
     admin_port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port of the admin interface; 0: a free one")] = 0,
+    host: Annotated[
+        str, typer.Option(help="IPv4 address to listen on; 0.0.0.0: all. Whoever reaches it may do anything, unless authentication is on")
+    ] = "127.0.0.1",
     config: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE, one of Pulsar's own settings, no secret: others see command lines; may be repeated")
     ] = None,
@@ -508,11 +512,12 @@ def broker(
     from conformance.targets.serve import serve
 
     try:
-        serve((port, admin_port), config or (), config_file, profile, set_ or (), brokers=brokers, verbose=verbose)
+        serve((port, admin_port), config or (), config_file, profile, set_ or (), host=host, brokers=brokers, verbose=verbose)
     except (TargetError, ValueError) as error:
         stop(EXIT_USAGE, str(error))
     except OSError as error:
-        stop(EXIT_USAGE, f"{error.filename}: {error.strerror}: choose another port, or 0 for a free one")
+        hint = "" if error.errno == errno.EADDRNOTAVAIL else ": choose another port, or 0 for a free one"
+        stop(EXIT_USAGE, f"{error.filename}: {error.strerror}{hint}")
 
 
 @app.command()

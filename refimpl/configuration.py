@@ -21,6 +21,7 @@ class Configuration:
         max_message_size: Maximum payload size of a SEND, in bytes.
         broker_max_connections: Maximum number of connections; 0: no limit.
         broker_max_connections_per_ip: Maximum number of connections from one address; 0: no limit.
+        advertised_address: The host that clients are told; empty: the address that is listened on, or 127.0.0.1 for all addresses.
         broker_service_port_tls: TCP port of the binary protocol over TLS; 0: a free one; empty: none.
         max_http_server_connections: Maximum number of HTTP connections; more wait to be accepted; 0: no limit.
         http_server_idle_timeout: Milliseconds in which an HTTP request must have come, and its answer been read.
@@ -70,6 +71,7 @@ class Configuration:
     max_message_size: int = 5242880
     broker_max_connections: int = 0
     broker_max_connections_per_ip: int = 0
+    advertised_address: str = ""
     broker_service_port_tls: str = ""
     max_http_server_connections: int = 2048
     http_server_idle_timeout: int = 30_000
@@ -188,6 +190,8 @@ def _value(key: str, text: str, default: object) -> object:
         return float(text)
     if key in _PORTS and text and not (re.fullmatch(r"[0-9]{1,5}", text) and int(text) < 1 << 16):
         raise ValueError(f"{key} is a port, or nothing, not {text!r}")
+    if key == "advertisedAddress" and not re.fullmatch(r"[A-Za-z0-9._-]*", text):
+        raise ValueError(f"{key} is a host without a port, or nothing, not {text!r}")
     if key in _CHOICES and text not in _CHOICES[key]:
         raise ValueError(f"{key} is {' or '.join(_CHOICES[key])}, not {text!r}")
     return text

@@ -44,7 +44,7 @@ async def examine(target: Target, *, claims: Iterable[str] = (), clean: bool = F
             Finding(True, f"{endpoint.service_url} speaks Pulsar: {probed.server_version}, protocol version {probed.protocol_version}")
         ]
         findings += [
-            Finding(True, f"{name}: {'yes' if has else 'no'} ({CAPABILITIES[name]})")
+            Finding(True, f"{name}: {'yes (' if has else 'no (needed: '}{CAPABILITIES[name]})")
             for name, has in probed.capabilities.items()
             if name not in ("config", "admin")
         ]
@@ -57,7 +57,10 @@ async def examine(target: Target, *, claims: Iterable[str] = (), clean: bool = F
             settings = (await admin.call("runtime_configuration")).body
             for key, (wanted, effect) in _SPOILERS.items():
                 value = settings.get(key) if isinstance(settings, dict) else None
-                findings.append(Finding(value in (None, wanted), f"{key}={value}" + ("" if value in (None, wanted) else f": {effect}")))
+                if value is None:
+                    findings.append(Finding(True, f"{key}: not listed"))
+                else:
+                    findings.append(Finding(value == wanted, f"{key}={value}" + ("" if value == wanted else f": {effect}")))
             findings += await _leftovers(admin, clean=clean)
         return findings
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from conformance.engine import log
 from conformance.report.sequence import STYLE
 from conformance.site.cases import case_pages
 from conformance.site.clauses import clause_pages
@@ -21,8 +22,13 @@ from conformance.site.sources import REPOSITORY, Sources
 from conformance.site.unseen import unseen_page
 from conformance.site.variants import variants_page
 
-TOP = {"CONTRIBUTING.md": ("contributing.md", "Add a case or a proposal"), "CHANGELOG.md": ("changelog.md", "Changelog")}
+TOP = {
+    "CONTRIBUTING.md": ("contributing.md", "Add a case or a proposal"),
+    "CHANGELOG.md": ("changelog.md", "Changelog"),
+    "SECURITY.md": ("security.md", "Security"),
+}
 """Texts at the top of the repository that become pages: their paths and what the navigation calls them."""
+_CREATING = ("create_topic", "create_partitioned_topic", "create_scalable_topic")
 
 
 def pages(sources: Sources, home: Path = REPOSITORY) -> list[Page]:
@@ -46,7 +52,7 @@ def pages(sources: Sources, home: Path = REPOSITORY) -> list[Page]:
         *register_pages(sources),
         unseen_page(sources),
         variants_page(sources),
-        format_page(),
+        format_page(sources.suite),
         command_page(),
         *programming_pages(home),
         *tops,
@@ -64,4 +70,22 @@ def facts(sources: Sources) -> dict[str, str]:
         "clauses": str(len(sources.suite.clauses)),
         "cases": str(len(sources.suite.transcripts)),
         "releases": ", ".join(one.name for one in sources.released),
+        **_load(sources),
     }
+
+
+def _load(sources: Sources) -> dict[str, str]:
+    """Count what a run does to a broker, by the recording that serves for examples: to hundreds, since some of it is chance."""
+    run = sources.illustrating[0].report.run if sources.illustrating else None
+    events = [event for trial in run.trial_logs.values() for event in trial.events] if run else []
+    begun = [event for event in events if isinstance(event, log.Begin)]
+    called = [one.detail for one in begun if one.what == "admin"]
+    calls = [name for detail in called for call in detail.get("calls", [detail]) for name in call]
+    counted = {
+        "connections": sum(one.what == "open" for one in begun),
+        "frames_sent": sum(one.what == "send" for one in begun),
+        "frames_received": sum(isinstance(one, log.Frame) for one in events),
+        "topics_created": sum(name in _CREATING for name in calls),
+    }
+    minutes = max(1, round(run.seconds / 60)) if run else 0
+    return {"minutes": str(minutes), **{name: f"{round(number, -2):,}" for name, number in counted.items()}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,9 +12,13 @@ from conformance.engine import log
 from conformance.engine import model as m
 from conformance.engine.capabilities import CAPABILITIES
 from conformance.site.markup import Page, code, joined, link, prose, table
+from conformance.site.sources import REPOSITORY
+from conformance.suite import Suite
+from conformance.targets.operations import OPERATIONS, Operation
 from conformance.targets.target_file import TargetFile
 
 PATH = "reference/formats.md"
+PROTO = REPOSITORY / "proto" / "pulsar_api.proto"
 KINDS: dict[str, Any] = {
     "transcript": m.Transcript,
     "fragment": m.Fragment,
@@ -30,13 +35,19 @@ LINES: dict[str, Any] = {"log": log.json_schema, "driver": driver.json_schema}
 
 
 def schemas() -> dict[str, str]:
-    """Return the JSON Schemas as files, by path."""
+    """Return the JSON Schemas and the schema of the commands as files, by path."""
     found = {kind: cls.model_json_schema() for kind, cls in KINDS.items()} | {kind: schema() for kind, schema in LINES.items()}
-    return {f"reference/schema/{kind}.json": json.dumps(schema, indent=2) + "\n" for kind, schema in found.items()}
+    texts = {f"{kind}.json": json.dumps(schema, indent=2) + "\n" for kind, schema in found.items()}
+    texts[PROTO.name] = PROTO.read_text(encoding="utf-8")
+    return {f"reference/schema/{name}": text for name, text in texts.items()}
 
 
-def format_page() -> Page:
-    """Return the page with every file format, key by key."""
+def format_page(suite: Suite) -> Page:
+    """Return the page with every file format, key by key, and the calls of the admin interface that transcripts name.
+
+    Args:
+        suite: Whose calls are counted.
+    """
     lines = [
         "# File formats",
         "",
@@ -45,6 +56,7 @@ def format_page() -> Page:
         + ".",
         "The JSON Schemas: " + ", ".join(f"[{kind}](schema/{kind}.json)" for kind in (*KINDS, *LINES)) + ".",
         "An unknown key is an error, with file, line and suggestion.",
+        f"Commands and their numbers: [{PROTO.name}](schema/{PROTO.name}); [admin calls](#admin-calls) at the end of this page.",
         "",
     ]
     definitions: dict[str, Mapping[str, Any]] = {}
@@ -58,7 +70,41 @@ def format_page() -> Page:
             lines += [*_object(name, schema, definitions, level=3), ""]
     lines += ["## Capabilities", "", "What `requires` may name, and how each is probed.", ""]
     lines += table(["capability", "the target has it when"], ((code(name), prose(text)) for name, text in CAPABILITIES.items()))
-    return Page(PATH, "File formats", joined(lines))
+    return Page(PATH, "File formats", joined([*lines, "", *_admin_calls(suite)]))
+
+
+LEAST = frozenset({"create_namespace", "delete_namespace", "create_topic", "delete_topic"})
+"""The calls that an admin interface has first."""
+
+
+def _admin_calls(suite: Suite) -> Iterator[str]:
+    calls = [suite.admin_calls(case.id) for case in suite.select([], role="broker")]
+    used = Counter(name for names in calls for name in names)
+    enough = sum(names <= LEAST for names in calls)
+    yield "## Admin calls { #admin-calls }"
+    yield ""
+    first = ", ".join(code(name) for name in OPERATIONS if name in LEAST)
+    yield "What cases ask of a broker's admin interface: the calls that `admin` and `read` of a transcript may name,"
+    yield f"and how many cases for brokers use each. {enough} of {len(calls)} cases need no other calls than {first}."
+    yield "A run makes and deletes its namespaces with these, and reads `runtime_configuration` and `brokers` if the broker has them."
+    yield (
+        "`{topic}` stands for domain, tenant, namespace and name with slashes between them, each percent-encoded; `{of}` for the path of a "
+        "namespace or a topic, behind which comes that of the policy."
+    )
+    yield "Arguments in parentheses may be left out."
+    yield ""
+    rows = ((code(name), code(_request(one)), _arguments(one), prose(one.text), str(used[name])) for name, one in OPERATIONS.items())
+    yield from table(["call", "request", "arguments", "what it does", "cases"], rows)
+
+
+def _request(operation: Operation) -> str:
+    path = operation.path if operation.path.startswith("/") else f"/admin/v2/{operation.path}"
+    return f"{operation.method} {path}{'/..' if 'policy' in operation.required else ''}"
+
+
+def _arguments(operation: Operation) -> str:
+    optional = f"({', '.join(map(code, operation.optional))})" if operation.optional else ""
+    return " ".join(filter(None, [", ".join(map(code, operation.required)), optional]))
 
 
 def _object(name: str, schema: Mapping[str, Any], known: Mapping[str, Any], level: int = 2) -> Iterator[str]:

@@ -38,6 +38,7 @@ _PAGES = {
     "conformance/interop.json": INTEROP,
     "conformance/pairs.json": PAIRS,
     "conformance/transcripts": "reference/cases/index.md",
+    "proto/pulsar_api.proto": "reference/schema/pulsar_api.proto",
     **{name: path for name, (path, _) in TOP.items()},
 }
 """Pages by the files that they are made from."""

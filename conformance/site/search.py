@@ -17,6 +17,7 @@ _NAMES: Final = (
     "benchmarks",
     "contributing",
     "decisions/",
+    "explored",
     "reference/cases/",
     "reference/clauses/",
     "reference/cli",

@@ -16,7 +16,7 @@ from refimpl.wire.commands import TYPE_BY_FIELD
 from refimpl.wire.pulsar_api_pb2 import BaseCommand
 
 PATH: Final = "reference/unseen.md"
-TITLE: Final = "Unseen, in lists"
+TITLE: Final = "Lists of what is not tested"
 
 
 def unseen_page(sources: Sources) -> Page:

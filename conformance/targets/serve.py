@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ def serve(
     profile: str,
     fields: Sequence[str],
     *,
+    host: str = "127.0.0.1",
     brokers: int = 1,
     verbose: bool,
 ) -> None:
@@ -41,6 +43,7 @@ def serve(
         config_file: File of `KEY=VALUE` lines.
         profile: One of `PROFILES`.
         fields: Each `FIELD=VALUE`; see `profiles_with`.
+        host: The IPv4 address to listen on.
         brokers: Of how many brokers the cluster is; the ports are those of the first one.
         verbose: Whether it logs to standard error.
 
@@ -51,8 +54,16 @@ def serve(
     """
     profile = profile_name(profile)
     profiles = profiles_with(profile, fields)
+    host = _address(host)
     configuration = Configuration.from_settings(_settings(config, config_file))
-    asyncio.run(_serve(configuration, profiles, profile, ports, brokers, verbose=verbose))
+    asyncio.run(_serve(configuration, profiles, profile, (host, *ports), brokers, verbose=verbose))
+
+
+def _address(host: str) -> str:
+    try:
+        return str(IPv4Address(host))
+    except ValueError:
+        raise ValueError(f"--host is an IPv4 address of this machine, or 0.0.0.0 for all of them, not {host!r}") from None
 
 
 def _settings(pairs: Sequence[str], path: Path | None) -> dict[str, str]:
@@ -108,13 +119,14 @@ def _field_value(proposal: Proposal[Any], key: str, text: str, known: Sequence[o
 
 
 async def _serve(
-    configuration: Configuration, profiles: Profiles, name: str, ports: tuple[int, int], brokers: int, *, verbose: bool
+    configuration: Configuration, profiles: Profiles, name: str, at: tuple[str, int, int], brokers: int, *, verbose: bool
 ) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     log = (lambda line: print(line, file=sys.stderr, flush=True)) if verbose else None
-    async with serving(configuration, profiles=profiles, port=ports[0], admin_port=ports[1], log=log, brokers=brokers) as served:
+    host, port, admin_port = at
+    async with serving(configuration, profiles=profiles, host=host, port=port, admin_port=admin_port, log=log, brokers=brokers) as served:
         ready: dict[str, Any] = {"service_url": served.service_url, "admin_url": served.admin_url, "profile": name, "pid": os.getpid()}
         if served.service_url_tls is not None:
             ready["service_url_tls"] = served.service_url_tls

@@ -105,7 +105,7 @@ class AdminServer:
         try:
             self._check_rate()
             self._check_head(request)
-            _check_headers(request.headers, local=self._local)
+            _check_headers(request.headers, local=self._local, advertised=self._settings.advertised_address)
             asked = _request(request, await self._body(request))
             async with self._turn:
                 await asyncio.sleep(0)  # others have theirs between two requests, whatever connections these are from
@@ -164,19 +164,20 @@ class AdminServer:
         return bytes(body)
 
 
-def _check_headers(headers: Mapping[str, str], *, local: bool) -> None:
+def _check_headers(headers: Mapping[str, str], *, local: bool, advertised: str) -> None:
     """Check that a request does not come from a page of another site, which a browser of this machine shows.
 
     Args:
         headers: The headers.
-        local: Whether the server listens on this machine only; then its name is that of this machine.
+        local: Whether the server listens on this machine only; then its name is that of this machine, or the advertised one.
+        advertised: The host that clients are told, if it is a setting.
 
     Raises:
         AdminRefused: The name of the server is another, or the page is of another origin.
     """
     host = headers.get("Host", "")
     name = urlsplit(f"//{host}").hostname if _HOST.fullmatch(host) else None
-    if host and (name is None or (local and not _is_this_machine(name))):
+    if host and (name is None or (local and name != advertised.lower() and not _is_this_machine(name))):
         raise AdminRefused(HTTPStatus.MISDIRECTED_REQUEST, "the Host of the request is not this server")
     origin = headers.get("Origin")
     if origin is not None and origin.partition("://")[2] != host:

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from ipaddress import IPv4Address
 from typing import Any
 
 from refimpl.broker import Broker, Configuration, Member
@@ -67,7 +68,7 @@ async def serving(
         configuration: The settings.
         profiles: Which reading of each proposal the broker speaks.
         store: The store, for example that of an earlier broker.
-        host: The address to listen on, which the answers to LOOKUP contain.
+        host: The IPv4 address to listen on. The answers to LOOKUP contain it, unless `advertisedAddress` names another host.
         port: TCP port of the binary protocol; 0: a free one.
         admin_port: TCP port of the admin interface; 0: a free one.
         filter_registry: The available message filters; None: `installed_message_filters`.
@@ -90,12 +91,13 @@ async def serving(
         service, admin = (stack.enter_context(_listening(host, number)) for number in (port, admin_port))
         service_tls, admin_tls = (stack.enter_context(_listening(host, int(number))) if number else None for number in tls_ports)
         others = [[stack.enter_context(_listening(host, 0)) for _ in range(2)] for _ in range(brokers - 1)]
-        service_url, admin_url = _url("pulsar", service), _url("http", admin)
-        service_url_tls = _url("pulsar+ssl", service_tls) if service_tls else None
-        admin_url_tls = _url("https", admin_tls) if admin_tls else None
+        told = configuration.advertised_address or ("127.0.0.1" if IPv4Address(host).is_unspecified else host)
+        service_url, admin_url = _url("pulsar", told, service), _url("http", told, admin)
+        service_url_tls = _url("pulsar+ssl", told, service_tls) if service_tls else None
+        admin_url_tls = _url("https", told, admin_tls) if admin_tls else None
         members = [
             Member(service_url, admin_url, service_url_tls),
-            *(Member(_url("pulsar", one), _url("http", two)) for one, two in others),
+            *(Member(_url("pulsar", told, one), _url("http", told, two)) for one, two in others),
         ]
         broker = Broker(
             configuration,
@@ -168,6 +170,5 @@ def _listening(host: str, port: int) -> socket.socket:
         raise OSError(error.errno, os.strerror(error.errno or 0), f"{host}:{port}") from None
 
 
-def _url(scheme: str, listening: socket.socket) -> str:
-    host, port = listening.getsockname()
-    return f"{scheme}://{host}:{port}"
+def _url(scheme: str, host: str, listening: socket.socket) -> str:
+    return f"{scheme}://{host}:{listening.getsockname()[1]}"

@@ -5,13 +5,17 @@ import subprocess
 
 import pytest
 
+from conformance.engine import log
 from conformance.site import publishing
+from conformance.site.book import facts
 from conformance.site.counts import README, with_parts
 from conformance.site.home import failing_report, failures, filled, glances, home_facts, readme_parts
 from conformance.site.markup import clause_place
 from conformance.site.publishing import UNKNOWN, build_day, days_of_change, repository_address, repository_name, version_line
 from conformance.site.search import thinned
-from conformance.site.sources import load_sources
+from conformance.site.sources import REPOSITORY, load_sources
+
+DOCS = REPOSITORY / "docs"
 
 
 def test_the_readme_is_made_from_the_recordings(sources):
@@ -42,6 +46,18 @@ def test_the_report_is_of_a_release_whose_failures_are_all_unknown(sources):
     assert report is not None
     assert report.case_counts["FAIL"] > 0
     assert report.case_counts["XFAIL"] == 0
+
+
+def test_pages_say_what_a_run_does_by_the_recording(sources):
+    run = next(one for one in sources.released if one.name == "4.2.4").report.run
+    frames = sum(isinstance(event, log.Frame) for trial in run.trial_logs.values() for event in trial.events)
+    found = {name: int(value.replace(",", "")) for name, value in facts(sources).items() if "," in value and " " not in value}
+    assert abs(found["frames_received"] - frames) <= 50
+    assert 0 < found["connections"] < found["topics_created"] < found["frames_sent"]
+    for path in (DOCS / "what-a-run-does.md", DOCS / "answers.md"):
+        text = path.read_text(encoding="utf-8")
+        assert "{{" in text
+        assert "{{" not in filled(text, facts(sources)), path.name
 
 
 def test_without_recordings_nothing_is_claimed(tmp_path):

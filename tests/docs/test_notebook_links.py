@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from conformance.site.notebooks import settled
+from conformance.site.registers import load_entries
 from conformance.site.sources import REPOSITORY
 from refimpl.proposals import PROPOSALS
 from tests.docs.markdown import WRITTEN, anchors_of
@@ -41,6 +42,14 @@ def folder_of_lab():
     words = shlex.split(command.replace("$(ARGS)", "").partition(" lab ")[2])
     folders = [word for word in words if not word.startswith("-")]
     return posixpath.join("/", *folders)
+
+
+@pytest.mark.parametrize("proposal", PROPOSALS, ids=lambda proposal: proposal.register)
+def test_each_finding_about_a_proposal_is_linked_from_its_notebook(proposal):
+    (path,) = [one for one in NOTEBOOKS if one.stem.replace("_", "").startswith(proposal.register)]
+    linked = {target for _, target in links_of(path)}
+    findings = {finding for entry in load_entries("divergences") if entry.about == proposal.name for finding in entry.findings}
+    assert {one for one in findings if f"../docs/findings/{one}.md" not in linked} == set()
 
 
 def test_notebooks_have_links():

@@ -18,6 +18,7 @@ from conformance.site.formats import KINDS, format_page
 from conformance.site.markup import case_place, clause_place, code, plain, prose
 from conformance.site.programming import programming_pages
 from conformance.site.sources import REPOSITORY, Doubt, Mutant, load_mutants, load_sources
+from conformance.targets.operations import OPERATIONS
 from tests.docs.markdown import WRITTEN, anchors_of, links_of
 
 
@@ -125,12 +126,24 @@ def test_every_command_and_option_is_described():
                 assert parameter.name.upper() in text or any(option in text for option in parameter.opts), (name, parameter.name)
 
 
-def test_every_key_of_every_format_is_described():
-    text = format_page().text
+def test_every_key_of_every_format_is_described(sources):
+    text = format_page(sources.suite).text
     for cls in KINDS.values():
         for field, info in cls.model_fields.items():
             assert f"| `{info.alias or field}` |" in text, (cls, field)
     assert set(other_files()) >= {f"reference/schema/{kind}.json" for kind in (*KINDS, "log")}
+
+
+def test_every_admin_call_is_described(sources):
+    text = format_page(sources.suite).text.partition("## Admin calls ")[2]
+    rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
+    assert rows.keys() == OPERATIONS.keys()
+    for name, operation in OPERATIONS.items():
+        assert f"`{operation.method} {'' if operation.path.startswith('/') else '/admin/v2/'}{operation.path}" in rows[name], name
+        assert all(f"`{argument}`" in rows[name] for argument in operation.arguments), name
+    using = [case for case in sources.suite.select([], role="broker") if "unload_bundle" in sources.suite.admin_calls(case.id)]
+    assert using
+    assert rows["unload_bundle"].endswith(f" {len(using)} |")
 
 
 def test_every_package_has_its_page():

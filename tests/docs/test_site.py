@@ -63,6 +63,10 @@ QUESTIONS = {
     "exit code 5": "reference/cli.html",
     "TLS certificates and tokens": "test-your-broker.html",
     "install without internet": "install.html",
+    "report that the suite is wrong": "answers.html",
+    "reference broker from C#": "answers.html",
+    "test vectors hash": "answers.html",
+    "admin calls": "reference/formats.html",
 }
 """What a stranger types, and a page that has to be among the first answers."""
 

@@ -90,6 +90,16 @@ def test_host_and_origin(broker, headers, status):
     assert raw(broker, request("GET", "/admin/v2/clusters", **headers)) == status
 
 
+@pytest.mark.parametrize(("host", "status"), [("broker.example:8080", 200), ("localhost", 200), ("other.example:8080", 421)])
+def test_the_advertised_address_is_a_name_of_the_server(host, status):
+    with EmbeddedBroker({"advertisedAddress": "Broker.example"}) as broker:
+        assert broker.service_url.startswith("pulsar://Broker.example:")
+        url = f"http://127.0.0.1:{broker.admin_url.rpartition(':')[2]}"
+        with connection(broker, url) as peer:
+            peer.sendall(request("GET", "/admin/v2/clusters", Host=host))
+            assert int(peer.recv(65536).split()[1]) == status
+
+
 @pytest.mark.parametrize(
     ("content_type", "status"),
     [

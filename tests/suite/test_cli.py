@@ -22,6 +22,7 @@ from conformance.judging.results import judge_trial
 from conformance.report import terminal
 from conformance.running import recorder
 from conformance.targets.target_file import EXAMPLE
+from refimpl.net.embedded import EmbeddedBroker
 from tests.fakes.peers import NoPong, Peer, running
 
 CASE = "core/handshake/connected"
@@ -422,7 +423,17 @@ def test_doctor_says_what_it_found(run):
         result = run("doctor", url)
     assert "speaks Pulsar: Peer, protocol version 21" in result.output
     assert "no admin URL" in result.output
+    assert "cluster: no (needed: the admin interface lists several brokers)" in result.output
+    assert "without-credentials: yes (no token and no certificate is shown" in result.output
     assert result.exit_code == 1
+
+
+def test_doctor_names_a_setting_that_the_broker_does_not_list(run):
+    with EmbeddedBroker() as broker:
+        result = run("doctor", broker.service_url, "--admin-url", broker.admin_url)
+    assert "brokerDeleteInactiveTopicsEnabled: not listed" in result.output
+    assert "allowAutoTopicCreation=true" in result.output
+    assert "=None" not in result.output
 
 
 def test_baseline_that_was_written_explains_the_run(run, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import os
 import signal
@@ -191,6 +192,26 @@ def test_broker_command_logs_only_when_asked():
         assert (process.returncode, rest) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["0.0.0.0"], "127.0.0.1"),
+        (["127.0.0.3"], "127.0.0.3"),
+        (["0.0.0.0", "--config", "advertisedAddress=Broker.example"], "Broker.example"),
+    ],
+)
+def test_a_broker_that_others_reach_tells_them_an_address_that_they_reach(arguments, told):
+    with broker_process("--host", *arguments) as (_, ready):
+        url, port = (ready[key].rpartition(":") for key in ("admin_url", "service_url"))
+        assert (url[0], port[0]) == (f"http://{told}", f"pulsar://{told}")
+        asked = http.client.HTTPConnection("127.0.0.3", int(url[2]), timeout=DEADLINE)
+        asked.request("GET", "/lookup/v2/topic/persistent/public/default/t", headers={"Host": f"{told}:{url[2]}"})
+        answer = asked.getresponse()
+        assert (answer.status, json.loads(answer.read())["brokerUrl"]) == (200, ready["service_url"])
+        asked.close()
+        assert asyncio.run(connect_answer(Endpoint(name="x", service_url=f"pulsar://127.0.0.3:{port[2]}"))) == "connected"
+
+
 def test_port_in_use_is_one_line():
     with broker_process() as (_, ready):
         port = ready["service_url"].rpartition(":")[2]
@@ -217,6 +238,9 @@ def test_port_in_use_is_one_line():
             ["--set", "close_answer=x"],
             "--set close_answer: success, watch_topic_list_success, or one of the profiles default and as-written, not 'x'",
         ),
+        (["--config", "advertisedAddress=broker:6650"], "advertisedAddress is a host without a port, or nothing, not 'broker:6650'"),
+        (["--host", "localhost"], "--host is an IPv4 address of this machine, or 0.0.0.0 for all of them, not 'localhost'"),
+        (["--host", "192.0.2.1"], "192.0.2.1:0: Cannot assign requested address"),
         (["--config", "authenticationEnabled=true"], "authenticationEnabled needs tokenSecretKey in the form data:;base64,..."),
     ],
 )
