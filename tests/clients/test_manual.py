@@ -32,9 +32,6 @@ DEADLINE = 60.0
 ADDRESS = re.compile(r"connect your client to (\S+)")
 PRODUCER = re.compile(r"create a producer for the topic (?P<topic>\S+), without batches \(this is '(?P<name>\w+)' from now on\)")
 SEND = re.compile(r"send (the message|\d+ messages,) (?P<texts>'\w+'(, '\w+')*) with the producer '(?P<producer>\w+)', and flush")
-CONSUMER = re.compile(
-    r"subscribe to the topic (?P<topic>\S+) with subscription (?P<subscription>\w+) \(Exclusive\) \(this is '(?P<name>\w+)' from now on"
-)
 PATTERN = re.compile(
     r"subscribe to the pattern (?P<pattern>\S+) with subscription (?P<subscription>\w+) \(Exclusive\) \(this is '(?P<name>\w+)'"
 )
@@ -61,8 +58,6 @@ class PersonWithClient:
             await self._driver.producer(**found.groupdict())
         elif found := SEND.search(line):
             await self._driver.send(found["producer"], re.findall(r"\w+", found["texts"]))
-        elif found := CONSUMER.search(line):
-            await self._driver.consumer(**found.groupdict())
         elif found := PATTERN.search(line):
             await self._driver.consumer(**found.groupdict(), discovery_ms=1000)
         elif "end your client" in line:
