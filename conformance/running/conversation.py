@@ -24,11 +24,11 @@ from conformance.engine.program import REDIRECT, Program
 from conformance.engine.values import NOW, Value, ValueProblem, resolve
 from conformance.engine.verdict import RUNS, STALLED, Outcome, TrialLog, resume
 from conformance.running.connection import FLOOD, IN_ONE_CONVERSATION, Allowance, Connection
-from conformance.running.owners import OWNER_NAMED, Owners, named_elsewhere
+from conformance.running.look_ups import LookUps
+from conformance.running.owners import Owners
 from conformance.targets.admin import AdminClient, AdminResult
 from conformance.targets.model import Endpoint, TargetError
-from refimpl.wire import Frame, FrameDecoder, WireError, decode_frame, encode_frame, wrap
-from refimpl.wire.pulsar_api_pb2 import BaseCommand, CommandLookupTopic, CommandLookupTopicResponse
+from refimpl.wire import Frame, decode_frame, encode_frame
 
 E = TypeVar("E", bound=log.Event)
 _LOGGED_BYTES = 4096
@@ -42,9 +42,6 @@ _READ_INTERVAL = 0.05
 _LAG_TICK = 0.1
 _RESOLUTION = 1e-6
 """Seconds that the log's clock tells apart: nothing waits for less."""
-_LOOK_UP = bytes([0x08, BaseCommand.Type.LOOKUP])
-_REDIRECTS = 3
-"""Redirects of one look-up that are followed."""
 _PATIENCE = 30.0
 """Seconds for one action of the harness: opening, sending, an admin call."""
 
@@ -75,7 +72,7 @@ class Surroundings:
     owners: Owners | None = None
     """What finds the broker of each case in a cluster."""
     created: set[str] = field(default_factory=set)
-    """The namespaces that cases have created by themselves."""
+    """The namespaces of this run: those that were created for cases, and those that cases have created by themselves."""
 
     def now(self) -> float:
         """Return the seconds since the run began."""
@@ -102,10 +99,7 @@ class TrialRunner:
         self._begun = False
         self._allowance = Allowance(IN_ONE_CONVERSATION, around.allowance)
         self._stuck: ValueError | RuntimeError | TargetError | None = None
-        self._look_ups: dict[tuple[str, int], tuple[CommandLookupTopic, int]] = {}
-        self.elsewhere: str | None = None
-        self._may_move = False
-        """The broker of a cluster that serves what the case looks up, if this one does not."""
+        self.look_ups = LookUps(last=begin.attempt == RUNS - 1)
         self.trial_log = TrialLog(begin)
         self.awake = loop_time()
         """When the harness was last seen to run."""
@@ -156,7 +150,7 @@ class TrialRunner:
             broker: The broker.
             may_move: Whether the case has no namespaces that decide: it is repeated at another broker if a look-up names that one.
         """
-        self._may_move = may_move
+        self.look_ups.may_move = may_move
         self._around = replace(self._around, endpoint=broker)
         self.trial_log.begin = self.trial_log.begin.model_copy(update={"broker": broker.broker})
 
@@ -244,7 +238,7 @@ class TrialRunner:
         data = action.data(lambda value: resolve(value, variables))
         at = action.at or ""
         sent, logged = self._with_credentials(at, data)
-        self._remember_look_ups(at, data)
+        self.look_ups.remember(at, data)
         self._log(log.Begin, step=step, what="send", at=at, data=_shortened(logged), size=len(data))
         connection = self._connections.get(at)
         if connection is None:
@@ -314,9 +308,13 @@ class TrialRunner:
 
     def _frame(self, at: str, frame: Frame) -> None:
         event = self._event(log.Frame, at=at, data=frame.data.hex())
-        if self._may_move and frame.command.HasField("lookupTopicResponse"):
-            self._connected_elsewhere(at, frame.command.lookupTopicResponse)
-        answer = self._ambient_answer(event, frame)
+        answer = None
+        try:
+            if frame.command.HasField("lookupTopicResponse"):
+                self.look_ups.check(at, frame.command.lookupTopicResponse, self._around.endpoint)
+            answer = self._ambient_answer(event, frame)
+        except TargetError as error:
+            self._stuck = error
         self._add(event)
         if answer is not None:
             self._log(log.Answer, at=at, data=answer.hex())
@@ -339,45 +337,8 @@ class TrialRunner:
         if rule is None or self._machine.would_take(event):
             return None
         if rule is REDIRECT:
-            return self._redirected(event.at, frame.command.lookupTopicResponse)
+            return self.look_ups.redirected(event.at, frame.command.lookupTopicResponse)
         return None if rule.answer is None else frames.build_frame(resolve(rule.answer, self._program.scope.variables))
-
-    def _connected_elsewhere(self, at: str, answer: CommandLookupTopicResponse) -> None:
-        """Give up where a look-up says that another broker serves a topic."""
-        there = named_elsewhere(self._around.endpoint, answer)
-        if answer.response == CommandLookupTopicResponse.Connect and (at, answer.request_id) in self._look_ups and there is not None:
-            self._sent_on(self._look_ups[at, answer.request_id][0].topic, there)
-
-    def _sent_on(self, topic: str, there: str) -> None:
-        self.elsewhere = there
-        self._stuck = TargetError(f"{topic} is served by another broker, at {there}")
-
-    def _redirected(self, at: str, answer: CommandLookupTopicResponse) -> bytes | None:
-        """Return the look-up that follows a redirect: on the same connection, since a case talks to one broker."""
-        asked = self._look_ups.get((at, answer.request_id))
-        if asked is None:
-            return None
-        request, redirects = asked
-        if redirects == _REDIRECTS:
-            self._sent_on(request.topic, answer.brokerServiceUrl or answer.brokerServiceUrlTls)
-            if self.trial_log.begin.attempt == RUNS - 1:  # each time it was sent on, the case was held where it was sent
-                self._stuck = TargetError("a look-up leads from broker to broker", clause=OWNER_NAMED)
-            return None
-        self._look_ups[at, answer.request_id] = request, redirects + 1
-        again = CommandLookupTopic()
-        again.CopyFrom(request)
-        again.authoritative = answer.authoritative
-        return encode_frame(wrap(again))
-
-    def _remember_look_ups(self, at: str, data: bytes) -> None:
-        """Remember the LOOKUPs in what is sent, so that redirects can be followed."""
-        if _LOOK_UP not in data:
-            return
-        with contextlib.suppress(WireError):
-            for frame in FrameDecoder().receive(data):
-                if frame.command.HasField("lookupTopic"):
-                    request = frame.command.lookupTopic
-                    self._look_ups[at, request.request_id] = request, 0
 
     async def _close(self, step: str, action: Action, _: Mapping[str, Value]) -> None:
         how: Literal["fin", "rst", "half"] = action.spec

@@ -231,15 +231,15 @@ class _Part:
                 self.skip(case, reason)
             else:
                 units += [Unit(case, cell, trial) for cell in cells(case) for trial in range(self._trials(case))]
-        around = Surroundings(endpoint, admin, self.write, self.allowance, self.started, self.options.slow, await owners(endpoint, admin))
+        found, made = await owners(endpoint, admin), set() if self.checked.namespace is None else {self.checked.namespace}
+        around = Surroundings(endpoint, admin, self.write, self.allowance, self.started, self.options.slow, found, made)
         active: set[TrialRunner] = set()
-        made = set() if self.checked.namespace is None else {self.checked.namespace}
         room = asyncio.Semaphore(self.options.jobs or self.target.conversations_at_once)
         outcomes: list[tuple[Unit, Outcome]] = []
 
         async def converse(unit: Unit) -> None:
             async with contextlib.nullcontext() if is_slow(unit.case) else room:
-                outcomes.append((unit, await self._converse(unit, around, active, made)))
+                outcomes.append((unit, await self._converse(unit, around, active)))
 
         lag = asyncio.create_task(watch_lag(active))
         try:
@@ -247,7 +247,7 @@ class _Part:
             for unit, outcome in outcomes:
                 runs = [outcome]
                 while len(runs) < RUNS and self._is_open(unit, runs[-1]):
-                    runs.append(await self._converse(replace(unit, attempt=len(runs)), around, active, made))
+                    runs.append(await self._converse(replace(unit, attempt=len(runs)), around, active))
                 self.known_late |= always_late(runs).keys()
                 if len(runs) > 1 and (missing := runs[-1].missing) is not None:
                     self.never_came.add(missing)
@@ -259,14 +259,14 @@ class _Part:
         finally:
             lag.cancel()
             if admin is not None and not endpoint.thrown_away:  # not earlier: a deletion can fail the first producer of another
-                await remove_namespaces(admin, made | around.created, self.target.conversations_at_once)
+                await remove_namespaces(admin, made, self.target.conversations_at_once)
 
     def _is_open(self, unit: Unit, outcome: Outcome) -> bool:
         """Tell whether a conversation is to be repeated: it says nothing, or what came late, or not at all, is not known for that."""
         late = set(outcome.late) - (self.known_late - set(unit.case.clauses))
         return outcome.verdict in SAYS_NOTHING or bool(late) or outcome.missing not in {None, *self.never_came}
 
-    async def _converse(self, unit: Unit, around: Surroundings, active: set[TrialRunner], made: set[str]) -> Outcome:
+    async def _converse(self, unit: Unit, around: Surroundings, active: set[TrialRunner]) -> Outcome:
         endpoint, earlier = around.endpoint, self.options.like.trial_logs.get(unit.key) if self.options.like else None
         self.allowance.room = min(self.allowance.room + _MORE_FOR_A_TRIAL, _IN_A_RUN * self.options.repeat)
         async with contextlib.AsyncExitStack() as alone:
@@ -275,7 +275,7 @@ class _Part:
                     await alone.enter_async_context(self.in_use[name])
             begun = around.now()
             try:
-                fresh, created = await self._own_names(unit, around, made, earlier)
+                fresh, created = await self._own_names(unit, around, earlier)
             except AdminUnreachable as error:
                 problem = await is_served(endpoint)
                 raise Gone(unit.key, problem or error.message, "the broker" if problem else "the admin interface") from None
@@ -298,8 +298,8 @@ class _Part:
                 raise error if problem is None else Gone(unit.key, problem, which_broker(conversation.endpoint, endpoint)) from None
             finally:
                 active.discard(conversation)
-        if conversation.elsewhere is not None:
-            self.elsewhere[unit.case.id] = conversation.elsewhere
+        if conversation.look_ups.elsewhere is not None:
+            self.elsewhere[unit.case.id] = conversation.look_ups.elsewhere
         outcome = self.outcomes[unit.key] = conversation.outcome(self.suite.levels)
         if outcome.diagnosis is not None and outcome.diagnosis.kind in MAY_BE_GONE:
             problem = await is_served(conversation.endpoint)
@@ -327,9 +327,7 @@ class _Part:
         self.trial_logs[unit.key] = conversation.trial_log
         return conversation
 
-    async def _own_names(
-        self, unit: Unit, around: Surroundings, made: set[str], earlier: TrialLog | None
-    ) -> tuple[dict[str, str], Created]:
+    async def _own_names(self, unit: Unit, around: Surroundings, earlier: TrialLog | None) -> tuple[dict[str, str], Created]:
         """Choose the names of a conversation and create its namespaces.
 
         If another run has them, the names of this run begin otherwise from now on.
@@ -341,13 +339,13 @@ class _Part:
             fresh = dict(earlier.begin.fresh) if earlier is not None else {name: self._fresh_name(kind) for name, kind in kinds.items()}
             namespaces = [fresh[name] for name, kind in kinds.items() if kind == "namespace"]
             if earlier is not None and around.admin is not None:
-                await remove_namespaces(around.admin, made & set(namespaces), 1)
+                await remove_namespaces(around.admin, around.created & set(namespaces), 1)
             try:
-                created = await create_namespaces(around.admin, namespaces, made, bundles=bundles)
+                created = await create_namespaces(around.admin, namespaces, around.created, bundles=bundles)
             except AdminUnreachable:  # once it may be too busy
                 if await is_served(around.endpoint) is not None:
                     raise
-                created = await create_namespaces(around.admin, namespaces, made, bundles=bundles)
+                created = await create_namespaces(around.admin, namespaces, around.created, bundles=bundles)
             if not created.taken or earlier is not None:
                 break
             if self.lot == lot:

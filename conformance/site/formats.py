@@ -14,7 +14,7 @@ from conformance.engine.capabilities import CAPABILITIES
 from conformance.site.markup import Page, code, joined, link, prose, table
 from conformance.site.sources import REPOSITORY
 from conformance.suite import Suite
-from conformance.targets.operations import OPERATIONS, Operation
+from conformance.targets.operations import OPERATIONS, Operation, full_path
 from conformance.targets.target_file import TargetFile
 
 PATH = "reference/formats.md"
@@ -98,8 +98,7 @@ def _admin_calls(suite: Suite) -> Iterator[str]:
 
 
 def _request(operation: Operation) -> str:
-    path = operation.path if operation.path.startswith("/") else f"/admin/v2/{operation.path}"
-    return f"{operation.method} {path}{'/..' if 'policy' in operation.required else ''}"
+    return f"{operation.method} {full_path(operation.path)}{'/..' if 'policy' in operation.required else ''}"
 
 
 def _arguments(operation: Operation) -> str:

@@ -241,7 +241,12 @@ def _policy_request(arguments: Mapping[str, object]) -> tuple[str, str, object]:
 
 
 def _below(path: str, query: Sequence[tuple[str, str]]) -> str:
-    return (path if path.startswith("/") else f"/admin/v2/{path}") + (f"?{urlencode(query)}" if query else "")
+    return full_path(path) + (f"?{urlencode(query)}" if query else "")
+
+
+def full_path(path: str) -> str:
+    """Return a path of an operation below the admin URL: below `/admin/v2`, unless it begins with a slash."""
+    return path if path.startswith("/") else f"/admin/v2/{path}"
 
 
 def _path_of(placeholder: str, arguments: Mapping[str, object]) -> str:
