@@ -117,7 +117,7 @@ def send(session: Session, request: CommandSend, frame: Frame) -> None:
         return  # core.send.after-close-dropped
     if found is None or not found.ready:  # core.send.unknown-producer-closes
         raise ProtocolViolation(f"SEND for producer {request.producer_id}, which is not open")
-    if frame.payload_bytes is None:  # core.send.no-payload-closes
+    if frame.payload_bytes is None:  # core.send.no-payload
         raise ProtocolViolation("SEND without a payload")
     if request.HasField("txnid_most_bits"):
         _refuse(session, request, NotAllowedError, "Sending in a transaction is not supported by this broker")
