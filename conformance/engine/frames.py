@@ -18,7 +18,7 @@ from refimpl.wire.commands import wrap
 from refimpl.wire.schema import is_repeated
 
 _TEXT = {FieldDescriptor.CPPTYPE_STRING: str, FieldDescriptor.CPPTYPE_BOOL: bool}
-_PAYLOAD_KEYS = ("metadata", "batch", "body", "checksum", "compression")
+_PAYLOAD_KEYS = ("metadata", "batch", "body", "checksum", "compression", "broker_entry_metadata")
 _GIVEN_AS_BYTES = {"octets"}
 """A payload may be written as what it is made of, or as these alone."""
 
@@ -167,7 +167,7 @@ def build_frame(spec: Mapping[str, Any], payload_spec: Mapping[str, Any] | None 
 
 
 def build_payload(spec: Mapping[str, Any]) -> bytes:
-    """Encode a payload: {metadata, body or batch: [{metadata, body}], checksum, compression}, or {octets}: all bytes as they are.
+    """Encode {metadata, body or batch: [{metadata, body}], checksum, compression, broker_entry_metadata}, or {octets}: all bytes.
 
     Raises:
         FrameProblem: A key is unknown, or both body and batch are given, or neither is.
@@ -176,7 +176,7 @@ def build_payload(spec: Mapping[str, Any]) -> bytes:
         return bytes_of(spec["octets"])
     unknown = set(spec) - set(_PAYLOAD_KEYS)
     if unknown or ("body" in spec) == ("batch" in spec):
-        allowed = "metadata and either body or batch, and may have checksum and compression; or it has octets alone"
+        allowed = "metadata and either body or batch, and may have checksum, compression and broker_entry_metadata; or it has octets alone"
         raise FrameProblem(f"a payload has {allowed}; not {sorted(spec)}")
     metadata = pb.MessageMetadata()
     fill(metadata, example(spec.get("metadata", {})))
@@ -195,7 +195,11 @@ def build_payload(spec: Mapping[str, Any]) -> bytes:
         metadata.compression = spec["compression"]
         metadata.uncompressed_size = len(body)
         body = compression.compress(body, int(metadata.compression))
-    return payload.encode_payload(metadata, body, checksum=spec.get("checksum", "valid"))
+    added = None
+    if "broker_entry_metadata" in spec:
+        added = pb.BrokerEntryMetadata()
+        fill(added, spec["broker_entry_metadata"])
+    return payload.encode_payload(metadata, body, checksum=spec.get("checksum", "valid"), broker_entry_metadata=added)
 
 
 def build_bytes(spec: BytesSpec, resolved: Mapping[str, Any]) -> bytes:

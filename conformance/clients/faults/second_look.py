@@ -3,6 +3,9 @@
 from typing import Any
 
 from conformance.clients.faults.model import fault, in_place_of
+from refimpl.client import consumer as consumer_module
+from refimpl.client import filtering as filtering_module
+from refimpl.client import unpack as unpack_module
 from refimpl.client.attached import Attached
 from refimpl.client.connection import Connection
 from refimpl.client.consumer import Consumer
@@ -285,3 +288,110 @@ def leaves_a_watch_that_has_no_answer(due, watch, now):
     if watch.state is ScalableTopicsState.OPENING:
         watch.registration = Registration.NONE
     due(watch, now)
+
+
+# What is kept, or counted, beyond its time
+
+
+@fault("core.client.epoch-grows")
+def begins_with_epoch_zero_when_the_broker_closes(patches):
+    """A producer that the broker has closed attaches with epoch 0 again."""
+
+    def receiving(original):
+        def received(producer, frame):
+            if frame.command.HasField("close_producer"):
+                producer._epoch = 0
+            original(producer, frame)
+
+        return received
+
+    patches.wrap(Producer, "received", receiving)
+
+
+@fault("core.client.permits-bounded")
+def grants_what_it_drops_on_return(patches):
+    """A consumer that attaches again grants its whole queue, and on top what it has dropped from the queue."""
+
+    def attaching(original):
+        def attached(consumer, connection):
+            dropped = consumer._inbox.drop(consumer)
+            original(consumer, connection)
+            consumer._return(dropped)
+
+        return attached
+
+    patches.wrap(Consumer, "_on_attached", attaching)
+
+
+@fault("pr7629.client.ack-set")
+def shifts_the_bits_of_an_ack_set_by_32(patches):
+    """A bit of a number of ack_set is looked up modulo 32."""
+
+    def reading(original):
+        def read(ack_set, batch_size):
+            if not ack_set:
+                return original(ack_set, batch_size)
+            words = [*ack_set, *[0] * (batch_size // 64 + 1)]
+            return sum(1 << index for index in range(batch_size) if words[index // 64] >> index % 32 & 1)
+
+        return read
+
+    for module in (consumer_module, filtering_module):
+        patches.wrap(module, "open_messages", reading)
+
+
+@fault("core.client.checksum-verified")
+def takes_the_brokers_metadata_for_no_checksum(patches):
+    """A checksum behind BrokerEntryMetadata is not looked at."""
+
+    def matching(original):
+        return lambda data: None if data.startswith(b"\x0e\x02") else original(data)
+
+    patches.wrap(unpack_module, "checksum_matches", matching)
+
+
+@fault("pr25648.client.hash-on-reconnect")
+def keeps_its_hash_when_topics_go(patches):
+    """A diff that only removes topics does not change the hash that the next request has."""
+
+    def applying(original):
+        def apply(watch, diff):
+            hash_before = watch.__dict__.get("kept_hash") or watch._topics.hash
+            original(watch, diff)
+            watch.__dict__["kept_hash"] = hash_before if diff.removed and not diff.added else None
+
+        return apply
+
+    def asking(original):
+        def messages(watch, *rest):
+            for message in original(watch, *rest):
+                if isinstance(message, CommandWatchScalableTopics) and watch.__dict__.get("kept_hash"):
+                    message.current_hash = watch.__dict__["kept_hash"]
+                yield message
+
+        return messages
+
+    patches.wrap(ScalableTopicsWatch, "_apply", applying)
+    patches.wrap(ScalableTopicsWatch, "_messages", asking)
+
+
+@fault("pr25648.client.hash-on-reconnect")
+def asks_again_with_the_filters_of_the_last_watch(patches):
+    """A watch that is asked for again has the filters of the last watch of its namespace."""
+    newest = {}
+
+    def asking(original):
+        def messages(watch, *rest):
+            for message in original(watch, *rest):
+                if isinstance(message, CommandWatchScalableTopics):
+                    again = watch.is_started and watch.namespace in newest
+                    if again:
+                        message.ClearField("property_filters")
+                        message.property_filters.extend(newest[watch.namespace])
+                    else:
+                        newest[watch.namespace] = list(message.property_filters)
+                yield message
+
+        return messages
+
+    patches.wrap(ScalableTopicsWatch, "_messages", asking)
