@@ -159,6 +159,10 @@ class Node:
         """Tell whether an event breaks the silence that the node demands."""
         return False
 
+    def kept(self) -> tuple[Node, ...]:
+        """Return the nodes of which one may demand a silence of its own while this one lasts."""
+        return ()
+
     def first_actions(self) -> Actions | None:
         """Return the next group of actions in the node, if nothing before it is still open."""
         return None
@@ -256,7 +260,14 @@ def expected(nodes: Sequence[Node], at: str | None = None) -> Iterator[Expectati
 def broken(nodes: Sequence[Node], seen: Seen, bindings: Mapping[str, Value]) -> Node | None:
     """Return the silence that has begun on the connection of an event, and that the event breaks."""
     at = seen.event.at
-    return next((node for node, blocked in reached(nodes) if at not in blocked and node.broken_by(seen, bindings)), None)
+    for node, blocked in reached(nodes):
+        if at in blocked:
+            continue
+        if node.broken_by(seen, bindings):
+            return node
+        if (inner := broken(node.kept(), seen, bindings)) is not None:
+            return inner
+    return None
 
 
 def opened(nodes: tuple[Node, ...], bindings: Mapping[str, Value]) -> Iterator[Opening]:

@@ -273,6 +273,10 @@ class Silence(Node):
             return any(bool(match(resolve(one[seen.name], variables), detail)) for one in self.told if seen.name in one)
         return seen.event.at == self.at and any(match_frame(frame, seen, variables) for frame in self.frames)
 
+    def kept(self) -> tuple[Node, ...]:
+        """Return `until`: a silence may lie in a silence."""
+        return self.until
+
     def first_actions(self) -> Actions | None:
         """Return what is next in `until`."""
         return first_actions(self.until)

@@ -506,6 +506,25 @@ def test_a_silence_holds_for_what_any_case_allows(play):
     assert play(text, ["actions", success(1), "actions", PONG, update(new=["fence"])]).diagnosis.kind == "silence"
 
 
+def test_a_silence_in_a_silence_holds_too(play):
+    text = """
+ambient: [{frame: {pong: {}}}]
+steps:
+  - client: {ping: {}}
+  - broker: {success: {request_id: 1}}
+  - silence: {frames: [{watchTopicUpdate: {watcher_id: 8}}]}
+    clause: test.one
+    until:
+      - silence: {frames: [{pong: {}}]}
+        clause: test.two
+        until: [{broker: {watchTopicUpdate: {watcher_id: 7, new_topics: [fence]}}}]
+"""
+    assert play(text, ["actions", PONG, success(1), update(new=["fence"])]).verdict is Verdict.PASS
+    outcome = play(text, ["actions", success(1), PONG, update(new=["fence"])])
+    assert outcome.diagnosis.kind == "silence"
+    assert outcome.clauses["test.two"] is Verdict.FAIL
+
+
 def test_quiet_window(play):
     text = """
 steps:
