@@ -136,3 +136,11 @@ def tells_of_partitions_of_its_own(session, update):
 def tells_of_scalable_topics_of_its_own(session, update):
     """Watches are told of the scalable topics that their broker owns."""
     return all(_owns(session, topic) for topic in (*update.diff.added, *update.diff.removed))
+
+
+@in_place_of(Broker.terminate, clause="core.terminate.partitions")
+def ends_the_partitions_of_the_leader_only(terminate, broker, topic):
+    """Of a partitioned topic only the partitions of the leader are terminated."""
+    name = topic.name
+    if name.partition < 0 or broker.members.owner_of(name.namespace, name.full) == broker.members.leader:
+        terminate(broker, topic)
