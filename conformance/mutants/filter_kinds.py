@@ -189,6 +189,22 @@ def reads_every_version_by_one_schema(reader_of, one, version):
     return one._reader
 
 
+@mutant("pr7629.avro.writer-schema")
+def keeps_readers_for_all_topics(patches):
+    """What a version means is remembered, whichever topic it was of."""
+    readers = {}
+
+    def reading(reader_of):
+        def changed(one, version):
+            if version not in readers:
+                readers[version] = reader_of(one, version)
+            return readers[version]
+
+        return changed
+
+    patches.wrap(BasicAvroFilter, "_reader_of", reading)
+
+
 @in_place_of(BasicAvroFilter._reader_of, clause="pr7629.avro.unknown-version")
 def reads_an_unknown_version_by_the_schema_at_hand(reader_of, one, version):
     """A message that names a version which the topic does not have is read by the schema of those that name none."""
