@@ -18,7 +18,7 @@ from conformance.site.pairs import pairs_page
 from conformance.site.programming import programming_pages
 from conformance.site.registers import register_pages
 from conformance.site.results import result_pages
-from conformance.site.sources import REPOSITORY, Sources
+from conformance.site.sources import REPOSITORY, Sources, load_mutants
 from conformance.site.unseen import unseen_page
 from conformance.site.variants import variants_page
 
@@ -70,6 +70,7 @@ def facts(sources: Sources) -> dict[str, str]:
         "clauses": str(len(sources.suite.clauses)),
         "cases": str(len(sources.suite.transcripts)),
         "releases": ", ".join(one.name for one in sources.released),
+        "mutants": str(len(load_mutants())),
         **_load(sources),
     }
 
@@ -81,7 +82,9 @@ def _load(sources: Sources) -> dict[str, str]:
     begun = [event for event in events if isinstance(event, log.Begin)]
     called = [one.detail for one in begun if one.what == "admin"]
     calls = [name for detail in called for call in detail.get("calls", [detail]) for name in call]
+    fresh = {name for trial in run.trial_logs.values() for name in trial.begin.fresh.values()} if run else set()
     counted = {
+        "namespaces": sum(name.startswith("public/") for name in fresh),
         "connections": sum(one.what == "open" for one in begun),
         "frames_sent": sum(one.what == "send" for one in begun),
         "frames_received": sum(isinstance(one, log.Frame) for one in events),

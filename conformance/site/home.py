@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -126,8 +127,22 @@ def readme_parts(sources: Sources) -> dict[str, str]:
     rows = ((one.name, str(one.judged), str(one.holding), str(one.failing), one.measured) for one in glances(sources.released))
     return {
         "report": "" if report is None else joined(["```", *_lines(report), "```"]),
-        "releases": joined(table(["Apache Pulsar", "clauses judged", "hold", "do not hold", "recorded"], rows)),
+        "clauses": joined([_shares(sources)]),
+        "releases": joined(table(["Apache Pulsar", "clauses judged", "hold", "do not hold (MUST or SHOULD)", "recorded"], rows)),
     }
+
+
+def _shares(sources: Sources) -> str:
+    """Say where the clauses are: with whom, and how many no report counts."""
+    clauses = sources.suite.clauses.values()
+    tested = [one for one in clauses if one.excluded is None]
+    sides = Counter(one.side for one in tested if "default" in one.profiles)
+    cases = Counter(case.partition("/")[0] for case in sources.suite.transcripts)
+    return (
+        f"{sides['broker']} clauses are about brokers, and a report on a broker counts these; {sides['client']} are about clients, "
+        f"{len(clauses) - len(tested)} have no case, and {len(tested) - sides.total()} hold only in the profile `as-written`. "
+        f"The cases: {', '.join(f'{name} {number}' for name, number in cases.most_common())}."
+    )
 
 
 def _counts(report: Report) -> str:

@@ -34,7 +34,6 @@ _PAGES = {
     "conformance/baselines": PATH,
     "conformance/client_recordings": CLIENT_PATH,
     "conformance/clauses": HOME,
-    "conformance/exit_codes.py": "reference/cli.md",
     "conformance/interop.json": INTEROP,
     "conformance/pairs.json": PAIRS,
     "conformance/transcripts": "reference/cases/index.md",

@@ -53,7 +53,7 @@ class StartTable(_Table):
     """The table `[start]`: how the suite starts the broker."""
 
     command: Annotated[StrictStr, Field(min_length=1)] | Annotated[list[StrictStr], Field(min_length=1)] = Field(
-        description="program and arguments; {service_port}, {admin_port} and {config_file} are filled in"
+        description="program and arguments; {service_port}, {admin_port}, {config_file} and {work_dir} are filled in"
     )
     ready_timeout_seconds: Annotated[float, Field(strict=True, gt=0, description="how long it may take until it accepts connections")] = (
         60.0

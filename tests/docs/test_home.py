@@ -1,6 +1,7 @@
 """What a stranger sees first: the parts of home page and README are made from recordings, and the README has the newest."""
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -36,6 +37,9 @@ def test_site_and_readme_say_the_same_numbers(sources):
         assert f"| {one.name} | {one.judged} | {one.holding} | {one.failing} |" in parts["releases"]
     report = failing_report(sources)
     assert report is not None
+    judged = report.clause_counts.total() - report.clause_counts["EXCLUDED"]
+    shares = [int(number) for number in re.findall(r"\d+", parts["clauses"].partition("The cases")[0])]
+    assert (shares[0], sum(shares)) == (judged, len(sources.suite.clauses))
     for failure in failures(report):
         assert failure.clause in facts["report"]
         assert f"FAIL  {failure.clause} ({failure.level})" in parts["report"]
@@ -53,7 +57,7 @@ def test_pages_say_what_a_run_does_by_the_recording(sources):
     frames = sum(isinstance(event, log.Frame) for trial in run.trial_logs.values() for event in trial.events)
     found = {name: int(value.replace(",", "")) for name, value in facts(sources).items() if "," in value and " " not in value}
     assert abs(found["frames_received"] - frames) <= 50
-    assert 0 < found["connections"] < found["topics_created"] < found["frames_sent"]
+    assert 0 < int(facts(sources)["namespaces"]) < found["connections"] < found["topics_created"] < found["frames_sent"]
     for path in (DOCS / "what-a-run-does.md", DOCS / "answers.md"):
         text = path.read_text(encoding="utf-8")
         assert "{{" in text

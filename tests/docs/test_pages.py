@@ -13,7 +13,7 @@ from conformance.cli import app
 from conformance.engine.parts import RELEASES
 from conformance.site.book import TOP, other_files, pages
 from conformance.site.clauses import clause_pages, register_title
-from conformance.site.commands import command_page
+from conformance.site.commands import EXIT_CODES, command_page
 from conformance.site.formats import KINDS, format_page
 from conformance.site.markup import case_place, clause_place, code, plain, prose
 from conformance.site.programming import programming_pages
@@ -28,6 +28,12 @@ def test_paths_and_places_are_unique(made, generated):
     for path, page in generated.items():
         found = anchors_of(page.text)
         assert sorted(found) == sorted(set(found)), path
+
+
+def test_exit_codes_are_told_where_no_site_is():
+    text = (REPOSITORY / "docs" / "test-your-broker.md").read_text(encoding="utf-8")
+    section = text.partition("### Exit codes\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| (\d+) \| (.+) \|$", section, re.MULTILINE) == [(str(code), words) for code, words in EXIT_CODES.items()]
 
 
 def test_every_clause_and_every_case_has_its_place(sources, generated):

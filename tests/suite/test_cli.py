@@ -436,6 +436,18 @@ def test_doctor_names_a_setting_that_the_broker_does_not_list(run):
     assert "=None" not in result.output
 
 
+def test_doctor_names_settings_that_cases_take_for_granted(run):
+    wanted = {"subscriptionPatternMaxLength": "50", "enableBrokerSideSubscriptionPatternEvaluation": "true"}
+    with EmbeddedBroker() as broker:
+        usual = run("doctor", broker.service_url, "--admin-url", broker.admin_url)
+    assert [f"{key}={value}\n" in usual.output for key, value in wanted.items()] == [True, True]
+    others = {"subscriptionPatternMaxLength": "100", "enableBrokerSideSubscriptionPatternEvaluation": "false"}
+    with EmbeddedBroker(others) as broker:
+        changed = run("doctor", broker.service_url, "--admin-url", broker.admin_url)
+    assert [f"{key}={value}: cases about" in changed.output for key, value in others.items()] == [True, True]
+    assert (usual.exit_code, changed.exit_code) == (0, 1)
+
+
 def test_baseline_that_was_written_explains_the_run(run, tmp_path):
     options = ["--select", "core/keepalive/ping-answered", "--slow", "0.1", "--report", tmp_path]
     with Background(NoPong()) as url:
