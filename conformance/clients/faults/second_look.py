@@ -308,7 +308,7 @@ def begins_with_epoch_zero_when_the_broker_closes(patches):
     patches.wrap(Producer, "received", receiving)
 
 
-@fault("core.client.permits-bounded")
+@fault("core.client.permits-afresh")
 def grants_what_it_drops_on_return(patches):
     """A consumer that attaches again grants its whole queue, and on top what it has dropped from the queue."""
 
