@@ -155,13 +155,9 @@ class Node:
         """Yield the expectations in the node that can be met now, on one connection or on all."""
         return iter(())
 
-    def broken_by(self, seen: Seen, bindings: Mapping[str, Value]) -> bool:  # noqa: ARG002
-        """Tell whether an event breaks the silence that the node demands."""
-        return False
-
-    def kept(self) -> tuple[Node, ...]:
-        """Return the nodes of which one may demand a silence of its own while this one lasts."""
-        return ()
+    def broken_by(self, seen: Seen, bindings: Mapping[str, Value]) -> Node | None:  # noqa: ARG002
+        """Return the silence, the node itself or one in it, that an event breaks."""
+        return None
 
     def first_actions(self) -> Actions | None:
         """Return the next group of actions in the node, if nothing before it is still open."""
@@ -260,14 +256,7 @@ def expected(nodes: Sequence[Node], at: str | None = None) -> Iterator[Expectati
 def broken(nodes: Sequence[Node], seen: Seen, bindings: Mapping[str, Value]) -> Node | None:
     """Return the silence that has begun on the connection of an event, and that the event breaks."""
     at = seen.event.at
-    for node, blocked in reached(nodes):
-        if at in blocked:
-            continue
-        if node.broken_by(seen, bindings):
-            return node
-        if (inner := broken(node.kept(), seen, bindings)) is not None:
-            return inner
-    return None
+    return next(filter(None, (node.broken_by(seen, bindings) for node, blocked in reached(nodes) if at not in blocked)), None)
 
 
 def opened(nodes: tuple[Node, ...], bindings: Mapping[str, Value]) -> Iterator[Opening]:

@@ -20,6 +20,7 @@ from conformance.engine.node import (
     Scope,
     Taking,
     begun,
+    broken,
     ended,
     expected,
     first_actions,
@@ -265,17 +266,15 @@ class Silence(Node):
         """Yield what `until` expects."""
         return expected(self.until, at)
 
-    def broken_by(self, seen: Seen, bindings: Mapping[str, Value]) -> bool:
-        """Tell whether the event is one of the frames that must not come."""
-        variables = {**self.scope.variables, **bindings}
+    def broken_by(self, seen: Seen, bindings: Mapping[str, Value]) -> Node | None:
+        """Return the silence itself if the event is one of the frames that must not come, else a silence in `until` that it breaks."""
+        return self if self._forbids(seen, {**self.scope.variables, **bindings}) else broken(self.until, seen, bindings)
+
+    def _forbids(self, seen: Seen, variables: Mapping[str, Value]) -> bool:
         if isinstance(seen.event, log.Told):
             detail = seen.event.detail
             return any(bool(match(resolve(one[seen.name], variables), detail)) for one in self.told if seen.name in one)
         return seen.event.at == self.at and any(match_frame(frame, seen, variables) for frame in self.frames)
-
-    def kept(self) -> tuple[Node, ...]:
-        """Return `until`: a silence may lie in a silence."""
-        return self.until
 
     def first_actions(self) -> Actions | None:
         """Return what is next in `until`."""

@@ -15,7 +15,7 @@ _SPOILERS = {
     "brokerDeleteInactiveTopicsEnabled": ("false", "topics without a subscription vanish during a run: cases about lists may fail"),
     "forceDeleteNamespaceAllowed": ("true", "namespaces are cleaned topic by topic, which takes longer"),
     "allowAutoTopicCreation": ("true", "cases that produce or consume can't create their topics"),
-    "subscriptionPatternMaxLength": ("50", "cases about the longest pattern take the default for granted and warn"),
+    "subscriptionPatternMaxLength": ("50", "cases about the longest pattern warn, or fail if it is shorter"),
     "enableBrokerSideSubscriptionPatternEvaluation": ("true", "cases about PIP-145 fail: the broker filters no list and refuses watches"),
 }
 """Settings that can spoil a run: the value that suits it, and what another one does."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 from conformance.clients.faults.model import fault, in_place_of
+from conformance.mutants.model import before_sending
 from refimpl.client import consumer as consumer_module
 from refimpl.client import filtering as filtering_module
 from refimpl.client import unpack as unpack_module
@@ -380,18 +381,11 @@ def asks_again_with_the_filters_of_the_last_watch(patches):
     """A watch that is asked for again has the filters of the last watch of its namespace."""
     newest = {}
 
-    def asking(original):
-        def messages(watch, *rest):
-            for message in original(watch, *rest):
-                if isinstance(message, CommandWatchScalableTopics):
-                    again = watch.is_started and watch.namespace in newest
-                    if again:
-                        message.ClearField("property_filters")
-                        message.property_filters.extend(newest[watch.namespace])
-                    else:
-                        newest[watch.namespace] = list(message.property_filters)
-                yield message
+    def asking(_, request):
+        if request.HasField("current_hash"):
+            request.ClearField("property_filters")
+            request.property_filters.extend(newest[request.namespace])
+        else:
+            newest[request.namespace] = list(request.property_filters)
 
-        return messages
-
-    patches.wrap(ScalableTopicsWatch, "_messages", asking)
+    patches.wrap(Connection, "send", before_sending(asking, CommandWatchScalableTopics))
