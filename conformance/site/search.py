@@ -33,13 +33,17 @@ _TITLES: Final = ("changelog", "reference/client-results", "reference/python/", 
 """Pages of which the title is searched."""
 _BEGINNINGS: Final = ("findings/", "notebooks/")
 """Pages of which the headings are searched, with the first paragraph behind each."""
+_REGISTERS: Final = ("reference/divergences", "reference/questions")
+"""Pages that are searched without what they refer to: a clause is found by its id on its own page."""
+_REFERENCES: Final = re.compile(r"\s*<li>(Clauses|Finding): .*?</li>", re.DOTALL)
 _PARAGRAPH: Final = re.compile(r"<p>.*?</p>", re.DOTALL)
 
 
 def thinned(text: str, sources: Sources) -> str:
     """Return the index without what makes it large: conversations, transcripts, code, tables of results.
 
-    A case is found by its id, a clause by its id and its statement, a part of a notebook or a finding by its heading and first paragraph.
+    A case is found by its id, a clause by its id and its statement, a part of a notebook or a finding by its heading and first paragraph,
+    a divergence or a question by its words, not by what it refers to.
 
     Args:
         text: The index as the search plugin writes it, JSON.
@@ -55,4 +59,6 @@ def thinned(text: str, sources: Sources) -> str:
         elif place.startswith(_BEGINNINGS):
             found = _PARAGRAPH.search(entry["text"])
             entry["text"] = found[0] if found else ""
+        elif place.startswith(_REGISTERS):
+            entry["text"] = _REFERENCES.sub("", entry["text"])
     return json.dumps(index, ensure_ascii=False, separators=(",", ":"))

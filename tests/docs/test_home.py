@@ -118,6 +118,11 @@ def test_pages_have_the_day_of_their_last_change(tmp_path):
         ("notebooks/00_tour.html#b", "<pre>code</pre>", ""),
         ("reference/cases/core-ack.html#x", "<p>transcript</p>", ""),
         ("decisions/0001.html", "<p>why</p>", ""),
+        (
+            "reference/divergences.html#x",
+            "<ul><li>Here: so</li> <li>Clauses: <code>a</code></li> <li>Finding: b</li></ul>",
+            "<ul><li>Here: so</li></ul>",
+        ),
         ("reference/python/wire.html#x", "<p>docs</p>", None),
         ("changelog.html#1", "<p>news</p>", None),
     ],
