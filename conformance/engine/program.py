@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from conformance.engine import model as m
-from conformance.engine.actions import Actions, Advance, actions_first, grouped, groups
+from conformance.engine.actions import Actions, Advance, Move, Open, Send, actions_first, grouped, groups
 from conformance.engine.node import Node, Scope, numbered, walk
 from conformance.engine.parts import BytesSpec, Soon
 from conformance.engine.step import Compiler, Role
 from conformance.engine.steps import UseStep
 from conformance.engine.values import Environment, Value, resolve, variables_of
+from refimpl.wire.pulsar_api_pb2 import BaseCommand
 
 DEFAULT_CONNECTION: Final = "c"
 
@@ -43,6 +44,16 @@ class Program:
     def actions(self) -> Iterator[Actions]:
         """Return all groups of actions, in the order of the file."""
         return groups(self.nodes)
+
+    @property
+    def at_any_broker(self) -> bool:
+        """Tell whether any broker of a cluster answers all that the case sends, and the case does not choose brokers itself."""
+        return not any(
+            _needs_owner(action.spec) if isinstance(action, Send) else isinstance(action, Move) or (isinstance(action, Open) and action.spec)
+            for group in self.actions()
+            for lane in group.lanes
+            for action in lane
+        )
 
     @property
     def speaks_of_time(self) -> bool:
@@ -113,6 +124,15 @@ def actions_digest(program: Program, target_config: Mapping[str, str]) -> str:
         for spec in [_plain(action.spec)]
     ]
     return hashlib.sha256(json.dumps([actions, target_config], default=str).encode()).hexdigest()[:16]
+
+
+def _needs_owner(spec: Mapping[str, Any]) -> bool:
+    """Tell whether only the owner of a topic answers what is sent: commands that name one topic, but for the question for its partitions."""
+    if "bytes" in spec:
+        return True
+    commands = {name for frame in spec.get("frames", [spec.get("frame")]) for name in frame}
+    fields = BaseCommand.DESCRIPTOR.fields_by_name
+    return any("topic" in fields[name].message_type.fields_by_name for name in commands - {"partitionMetadata"} if name in fields)
 
 
 def _plain(spec: Any) -> Any:

@@ -42,6 +42,8 @@ _READ_INTERVAL = 0.05
 _LAG_TICK = 0.1
 _RESOLUTION = 1e-6
 """Seconds that the log's clock tells apart: nothing waits for less."""
+_HEARD = 0.2
+"""Seconds after an admin call in which the brokers of a cluster hear of it, before a case that another one than the owner answers goes on."""
 _PATIENCE = 30.0
 """Seconds for one action of the harness: opening, sending, an admin call."""
 
@@ -93,6 +95,7 @@ class TrialRunner:
         self._machine = Machine(program, around.slow)
         self._connections: dict[str, Connection] = {}
         self._brokers: dict[str, Endpoint] = {}
+        self._owner = around.endpoint
         self._changed = asyncio.Event()
         self._answers: set[asyncio.Task[None]] = set()
         self._number = 0
@@ -143,14 +146,21 @@ class TrialRunner:
         """Return what the log comes to. The machine that chose the actions has taken all of it: `judge` would say the same."""
         return resume(self._program, self._machine, (), self.trial_log, levels)
 
-    def hold_at(self, broker: Endpoint, *, may_move: bool) -> None:
+    @property
+    def at_any_broker(self) -> bool:
+        """Tell whether any broker of a cluster answers all that the case sends."""
+        return self._program.at_any_broker
+
+    def hold_at(self, broker: Endpoint, owner: Endpoint, *, may_move: bool) -> None:
         """Let the conversation, which has not begun, meet one broker of a cluster.
 
         Args:
             broker: The broker.
+            owner: The one that owns the namespaces of the case.
             may_move: Whether the case has no namespaces that decide: it is repeated at another broker if a look-up names that one.
         """
         self.look_ups.may_move = may_move
+        self._owner = owner
         self._around = replace(self._around, endpoint=broker)
         self.trial_log.begin = self.trial_log.begin.model_copy(update={"broker": broker.broker})
 
@@ -377,13 +387,15 @@ class TrialRunner:
                 return await self._called(client, name, arguments)
 
         results = await asyncio.gather(*(one(call) for call in calls))
+        if self._owner is not self._around.endpoint and not self._program.speaks_of_time:
+            await asyncio.sleep(_HEARD)
         result, problem = _admin_outcome(calls, results, action.spec["status"])
         self._keep(result)
         self._drain()
         self._log(log.End, step=step, status=result.status, body=result.body or None, problem=problem)
 
     async def _called(self, client: AdminClient, name: str, arguments: Value) -> AdminResult:
-        """Perform an operation. In a cluster the broker of the case also owns the namespaces that the case creates, or unloads."""
+        """Perform an operation. In a cluster one broker owns also the namespaces that the case creates, or unloads."""
         if name not in ("create_namespace", "unload_namespace"):
             return await client.call(name, arguments)
         owners, given = self._around.owners, arguments if isinstance(arguments, dict) else {"namespace": arguments}
@@ -392,7 +404,7 @@ class TrialRunner:
         if result.ok and name == "create_namespace":
             self._around.created.add(str(given["namespace"]))
         if result.ok and owners is not None:
-            await owners.bring(str(given["namespace"]), self._around.endpoint)
+            await owners.bring(str(given["namespace"]), self._owner)
         return result
 
     async def _read(self, step: str, action: Action, variables: Mapping[str, Value]) -> None:

@@ -1,7 +1,8 @@
 """Which broker of a cluster serves a case: the owner of its namespaces, found by look-ups as a client does.
 
-Each namespace of a run on a cluster has one bundle, so that one broker owns all of its topics. A case is held at that broker. If a case has
-several namespaces, one that another broker owns is unloaded until the same one takes it.
+Each namespace of a run on a cluster has one bundle, so that one broker owns all of its topics. If a case has several namespaces, one that
+another broker owns is unloaded until the same one takes it. A case is held at that broker; one that sends nothing but what any broker
+answers, such as watches, is held at another one, so that what brokers tell each other is judged.
 """
 
 from __future__ import annotations

@@ -285,8 +285,10 @@ class _Part:
                 refused, broken = created.refused, None
                 if around.owners is not None and not refused:
                     try:
-                        broker = await around.owners.of(created.names, self.elsewhere.get(unit.case.id))
-                        conversation.hold_at(broker, may_move=not created.names)
+                        owner = await around.owners.of(created.names, self.elsewhere.get(unit.case.id))
+                        elsewhere = created.names and conversation.at_any_broker
+                        broker = await around.owners.other(owner) if elsewhere else owner
+                        conversation.hold_at(broker, owner, may_move=not created.names)
                     except TargetError as error:
                         refused, broken = str(error), error.clause
                 if refused:
