@@ -1,8 +1,9 @@
 """Which broker of a cluster serves a case: the owner of its namespaces, found by look-ups as a client does.
 
 Each namespace of a run on a cluster has one bundle, so that one broker owns all of its topics. If a case has several namespaces, one that
-another broker owns is unloaded until the same one takes it. A case is held at that broker; one that sends nothing but what any broker
-answers, such as watches, is held at another one, so that what brokers tell each other is judged.
+another broker owns is unloaded until the same one takes it. A case is held at that broker. One that sends nothing but what any broker
+answers, such as watches, is held at another broker than the one that owns its topics and gets the admin calls, so that what brokers tell
+each other is judged.
 """
 
 from __future__ import annotations
@@ -50,22 +51,23 @@ class Owners:
     _met: list[Endpoint] = field(default_factory=list, init=False)
     _search: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
-    async def of(self, namespaces: Sequence[str], sent_to: str | None = None) -> Endpoint:
+    async def of(self, namespaces: Sequence[str], sent_to: str | None = None, *, named: bool = False) -> Endpoint:
         """Return the broker that owns namespaces; without namespaces, the one that the user named.
 
         Args:
             namespaces: "tenant/name", in the order of the case.
             sent_to: Where the broker that the user named has sent a case that has no namespaces.
+            named: Whether the broker that the user named, whose admin interface is called, is to own them.
 
         Raises:
             TargetError: There is none, it is on a host that the user did not allow, or the namespaces can't be brought together.
         """
         if not namespaces:
             return self.endpoint if sent_to is None else _allowed(self.endpoint, sent_to)
-        owner = await look_up(self.endpoint, namespaces[0])
+        owner = self.endpoint if named else await look_up(self.endpoint, namespaces[0])
         if self._met_besides(owner) is None:
             self._met.append(owner)
-        for namespace in namespaces[1:]:
+        for namespace in namespaces if named else namespaces[1:]:
             await self.bring(namespace, owner)
         return owner
 

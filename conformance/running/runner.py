@@ -285,9 +285,10 @@ class _Part:
                 refused, broken = created.refused, None
                 if around.owners is not None and not refused:
                     try:
-                        owner = await around.owners.of(created.names, self.elsewhere.get(unit.case.id))
-                        elsewhere = created.names and conversation.at_any_broker
-                        broker = await around.owners.other(owner) if elsewhere else owner
+                        beside = bool(created.names) and conversation.at_any_broker
+                        named = beside or "cluster" in unit.case.requires
+                        owner = await around.owners.of(created.names, self.elsewhere.get(unit.case.id), named=named)
+                        broker = await around.owners.other(owner) if beside else owner
                         conversation.hold_at(broker, owner, may_move=not created.names)
                     except TargetError as error:
                         refused, broken = str(error), error.clause
