@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from conformance.engine import model as m
-from conformance.engine.actions import Action, Actions, Advance, actions_first, grouped, groups
-from conformance.engine.matching import binds
+from conformance.engine.actions import Actions, Advance, actions_first, grouped, groups
 from conformance.engine.node import Node, Scope, numbered, walk
 from conformance.engine.parts import BytesSpec, Soon
 from conformance.engine.step import Compiler, ProgramProblem, Role
@@ -96,8 +95,7 @@ def compile_case(
 
 
 def _check_bound(compiler: Compiler, nodes: list[Node]) -> None:
-    sent = (binds(node.spec, node.scope.variables) for node in walk(nodes) if isinstance(node, Action))
-    bound = set[str]().union(*sent, *(node.binds() for node in nodes))
+    bound = set[str]().union(*(node.binds() for node in nodes))
     for name, path in compiler.later.items():
         if name not in bound:
             raise ProgramProblem(f"{path}: the variable ${name} is not set here, and no frame binds it")
