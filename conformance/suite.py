@@ -76,8 +76,8 @@ class Suite:
         return replace(compile_case(self.transcripts[begin.case], self.fragments, cell, begin.fresh, begin.seed), soon=self.soon)
 
     def actions_digest(self, case: str, cell: Mapping[str, Any]) -> str:
-        """Return the digest of everything in a cell of a case that decides what is sent."""
-        return self._actions(case, cell)[0]
+        """Return the digest of everything in a cell of a case that decides what is sent; of a cell that it no longer has: nothing."""
+        return self._actions(case, cell)[0] if cell.keys() == self.transcripts[case].matrix.keys() else ""
 
     def rounds(self, case: str, cell: Mapping[str, Any]) -> float:
         """Return about how many answers a cell of a case waits for, one after the other."""

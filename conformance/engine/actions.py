@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from conformance.engine import frames, log
 from conformance.engine.matchers import FITS, Match, match
-from conformance.engine.matching import sent_bindings
+from conformance.engine.matching import binds, sent_bindings
 from conformance.engine.node import Node, Plan, Scope, walk
 from conformance.engine.values import Value
 
@@ -33,6 +33,10 @@ class Action(Node):
     def rounds(self) -> float:
         """Return how many answers it waits for, one after the other."""
         return 0.0
+
+    def binds(self) -> set[str]:
+        """Return what is bound by what is sent, or read."""
+        return set(binds(self.spec, self.scope.variables))
 
     def bound(self, bindings: Mapping[str, Value]) -> dict[str, Value]:  # noqa: ARG002
         """Return the variables that the action binds when it begins."""

@@ -73,7 +73,7 @@ class Tells(Expectation):
 
     def binds(self) -> set[str]:
         """Return what it binds."""
-        return set(binds(self.detail))
+        return set(binds(self.detail, self.scope.variables))
 
     def certain(self) -> Iterator[Expectation]:
         """Yield itself."""
@@ -185,7 +185,7 @@ class Passes(Expectation):
 
     def binds(self) -> set[str]:
         """Return what it binds."""
-        return set(binds(self.frame))
+        return set(binds(self.frame, self.scope.variables))
 
     def certain(self) -> Iterator[Expectation]:
         """Yield itself."""

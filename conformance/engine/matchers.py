@@ -11,6 +11,7 @@
     {$gt $gte $lt: n}      compared as numbers               {$bind: name}       remembered as a variable
     {$bag: [..]}           these items in any order          {$contains: [..]}   these items are among them
     {$each: pattern}       every item fits                   {$after: id}        a message id after another one
+    {$segments: n}         the n segments of a layout
 
 All keys of one object must hold. Bytes are written as {text: ..}, {hex: ..}, {base64: ..}; text alone means its UTF-8.
 """
@@ -30,7 +31,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from conformance.engine.values import Value
-from refimpl.wire.pulsar_api_pb2 import MessageIdData
+from refimpl.wire.pulsar_api_pb2 import ACTIVE, MessageIdData, SegmentInfoProto
 from refimpl.wire.schema import is_repeated
 
 Bindings: TypeAlias = Mapping[str, Value]
@@ -330,6 +331,39 @@ def _after(argument: Value, actual: Value, path: str) -> Match:
     return FITS if fits else Match((Difference(path, f"a message id after {show(argument)}", show(actual)),))
 
 
+_HASHES = 1 << 16
+"""The number of hashes that the segments of a scalable topic share."""
+
+
+def _segments(argument: Value, actual: Value, path: str) -> Match:
+    """Compare the segments of a layout with their number. Numbers and ranges are the broker's choice."""
+    found = _active_segments(actual) or []
+    numbers = {number for number, _, _ in found}
+    edges = [0, *(end + 1 for _, _, end in found)]
+    fits = all(start <= end for _, start, end in found) and edges == [*(start for _, start, _ in found), _HASHES]
+    if fits and len(numbers) == len(found) == argument:
+        return FITS
+    wanted = f"{argument} active segments with different numbers, whose ranges have each hash from 0 to {_HASHES - 1} once"
+    return Match((Difference(path, wanted, show(actual)),))
+
+
+def _active_segments(actual: Value) -> list[tuple[int, int, int]] | None:
+    """Return number, first and last hash of each segment, in the order of their hashes; None: they are not all active segments.
+
+    Args:
+        actual: Segments as SCALABLE_TOPIC_UPDATE has them, or as the admin interface has them: an object by number.
+    """
+    if isinstance(actual, list) and all(isinstance(one, SegmentInfoProto) and one.state == ACTIVE for one in actual):
+        return sorted(((one.segment_id, one.hash_start, one.hash_end) for one in actual), key=lambda one: one[1])
+    try:
+        if not all(one["state"] == "ACTIVE" for one in actual.values()):
+            return None
+        ranges = [(int(number), one["hashRange"]) for number, one in actual.items()]
+        return sorted(((number, int(one["start"]), int(one["end"])) for number, one in ranges), key=lambda one: one[1])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
 MATCHERS: Final[dict[str, Callable[[Value, Value, str], Match]]] = {
     "$any": _any,
     "$present": lambda argument, actual, path: _absent(not argument, actual, path),
@@ -346,4 +380,5 @@ MATCHERS: Final[dict[str, Callable[[Value, Value, str], Match]]] = {
     "$contains": _contains,
     "$each": _each,
     "$after": _after,
+    "$segments": _segments,
 }

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from conformance.engine import log
 from conformance.engine.matchers import FITS, Difference, Match, match_message
 from conformance.engine.parts import Window
-from conformance.engine.values import Environment, Value, resolve
+from conformance.engine.values import VARIABLE, Environment, Value, resolve
 from refimpl.wire import WireError, decode_frame
 from refimpl.wire.ack_set import is_whole
 from refimpl.wire.commands import command_name, sub_message
@@ -111,11 +111,13 @@ def sent_bindings(spec: Any, variables: Environment) -> dict[str, Value]:
     return {}
 
 
-def binds(spec: Any) -> Iterator[str]:
-    """Yield the variables that a pattern binds when it fits: every `$bind` in it."""
+def binds(spec: Any, variables: Environment) -> Iterator[str]:
+    """Yield the variables that a pattern binds when it fits: every `$bind` in it, and in the variables that it names."""
     if isinstance(spec, Mapping):
         for key, value in spec.items():
-            yield from [value] if key == "$bind" else binds(value)
+            yield from [value] if key == "$bind" else binds(value, variables)
     elif isinstance(spec, list):
         for value in spec:
-            yield from binds(value)
+            yield from binds(value, variables)
+    elif isinstance(spec, str) and (whole := VARIABLE.match(spec)) and isinstance(named := variables.get(whole[1]), Mapping | list):
+        yield from binds(named, variables)

@@ -122,7 +122,7 @@ class Node:
         return self
 
     def binds(self) -> set[str]:
-        """Return the variables that frames bind in the node."""
+        """Return the variables that are bound in the node."""
         return set().union(*(node.binds() for node in self.children()))
 
     def news(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:

@@ -50,7 +50,7 @@ class Expect(Expectation):
 
     def binds(self) -> set[str]:
         """Return what the frame and its payload bind."""
-        return set(binds([self.frame, self.payload]))
+        return set(binds([self.frame, self.payload], self.scope.variables))
 
     def certain(self) -> Iterator[Expectation]:
         """Yield itself."""
@@ -113,7 +113,8 @@ class Collect(Expectation):
 
     def binds(self) -> set[str]:
         """Return what the frame binds, and what is gathered."""
-        return {*binds(self.spec.frame), *binds(self.spec.each), *self.spec.into, *self.spec.fold}
+        variables = self.scope.variables
+        return {*binds(self.spec.frame, variables), *binds(self.spec.each, variables), *self.spec.into, *self.spec.fold}
 
     def compare(self, seen: Seen, bindings: Mapping[str, Value], _: Clock) -> Match:
         """Compare a frame with the expectation. If it fits, the result includes what was gathered from the frame."""

@@ -19,9 +19,9 @@ from conformance.engine import model as m
 from conformance.engine.actions import Actions, Advance, Move, Open, Send, actions_first, grouped, groups
 from conformance.engine.node import Node, Scope, numbered, walk
 from conformance.engine.parts import BytesSpec, Soon
-from conformance.engine.step import Compiler, Role
+from conformance.engine.step import Compiler, ProgramProblem, Role
 from conformance.engine.steps import UseStep
-from conformance.engine.values import Environment, Value, resolve, variables_of
+from conformance.engine.values import Environment, Value, resolve_known, variables_of
 from refimpl.wire.pulsar_api_pb2 import BaseCommand
 
 DEFAULT_CONNECTION: Final = "c"
@@ -98,9 +98,18 @@ def compile_case(
     """
     scope = Scope(_variables({**transcript.vars, **cell_values(transcript, cell), **fresh}, {"@seed": seed}), DEFAULT_CONNECTION)
     compiler = Compiler(fragments, transcript.role)
+    compiler.awaits(scope.variables, "vars")
     nodes = [*compiler.steps(transcript.steps, scope, "steps"), *_ending(compiler, transcript, scope)]
+    _check_bound(compiler, nodes)
     actions = numbered(grouped(nodes), itertools.count())
     return Program(transcript.id, actions, tuple(transcript.clauses), _ambient(transcript), scope, transcript.role)
+
+
+def _check_bound(compiler: Compiler, nodes: list[Node]) -> None:
+    bound = set[str]().union(*(node.binds() for node in nodes))
+    for name, path in compiler.later.items():
+        if name not in bound:
+            raise ProgramProblem(f"{path}: the variable ${name} is not set here, and no frame binds it")
 
 
 def actions_digest(program: Program, target_config: Mapping[str, str]) -> str:
@@ -152,12 +161,12 @@ def _ambient(transcript: m.Transcript) -> tuple[m.Ambient, ...]:
 
 
 def _variables(values: Mapping[str, Value], known: Environment) -> dict[str, Value]:
-    """Resolve variables that may refer to each other, in any order."""
+    """Resolve variables that may refer to each other, in any order; what frames are still to bind is `Later`."""
     variables, left = dict(known), dict(values)
     while left:
         ready = [name for name, value in left.items() if not variables_of(value) & set(left)]
         for name in ready or list(left):
-            variables[name] = resolve(left.pop(name), variables)
+            variables[name] = resolve_known(left.pop(name), variables)
     return variables
 
 

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from conformance.engine.node import Node, Scope
 from conformance.engine.parts import FrameSpec, Strict
-from conformance.engine.values import resolve
+from conformance.engine.values import Environment, Later, resolve, variables_of
 
 if TYPE_CHECKING:
     from conformance.engine.model import Fragment
@@ -154,6 +154,7 @@ class Compiler:
         connected: Those on which CONNECTED was expected.
         gone: Those that were closed.
         counts: The next number of each `$next`.
+        later: The variables that others need and that frames are still to bind, each with the path of what needs it first.
     """
 
     def __init__(self, fragments: Mapping[str, Fragment], role: Role = "broker") -> None:
@@ -163,10 +164,16 @@ class Compiler:
         self.connected: set[str] = set()
         self.gone: set[str] = set()
         self.counts: dict[str, int] = {}
+        self.later: dict[str, str] = {}
 
     def steps(self, steps: Sequence[StepKind], scope: Scope, path: str) -> list[Node]:
         """Compile a list of steps."""
         return [node for index, step in enumerate(steps) for node in step.compile(self, scope, f"{path}[{index}]")]
+
+    def awaits(self, variables: Environment, path: str) -> None:
+        """Remember what frames have to bind for some variables, which stand at a path."""
+        names = variables_of([value.value for value in variables.values() if isinstance(value, Later)])
+        self.later = dict.fromkeys(names, path) | self.later
 
     def numbered(self, spec: Any) -> Any:
         """Return what a step sends or expects, with the next number in place of each `{$next: name}`: within a step the same one."""

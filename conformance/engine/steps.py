@@ -16,7 +16,7 @@ from conformance.engine.node import DEFAULT_WITHIN, Expectation, Node, Scope
 from conformance.engine.nodes import Alternative, Choice, Collect, Expect, Interleave, Observe, Silence
 from conformance.engine.parts import RELEASES, BytesSpec, CollectSpec, FrameSpec, Seconds, Strict, Window
 from conformance.engine.step import Compiler, Place, ProgramProblem, Step, StepKind, connection, counts, listed, step_kind
-from conformance.engine.values import resolve
+from conformance.engine.values import resolve, resolve_known
 
 T = TypeVar("T")
 
@@ -482,7 +482,7 @@ class ObserveStep(StepKind):
 
 @step_kind("use")
 class UseStep(_Step):
-    """The steps of a fragment; `with` sets its parameters."""
+    """The steps of a fragment; `with` sets its parameters, which may speak of what frames bind."""
 
     use: str
     with_: dict[str, Any] = Field(default={}, alias="with")
@@ -499,7 +499,8 @@ class UseStep(_Step):
         unknown = set(self.with_) - set(fragment.params)
         if unknown:
             raise ProgramProblem(f"{path}: {self.use} has no parameter {', '.join(sorted(unknown))}; it has {', '.join(fragment.params)}")
-        given = resolve({**fragment.params, **self.with_}, scope.variables)
+        given = {name: resolve_known(value, scope.variables) for name, value in {**fragment.params, **self.with_}.items()}
+        compiler.awaits(given, path)
         at = connection(self.at, scope)
         inner = Scope({**scope.variables, **given, "at": at}, at)
         return compiler.steps(fragment.steps, inner, f"{path}.{fragment.id}")

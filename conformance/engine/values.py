@@ -14,6 +14,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import jwt
@@ -41,6 +42,13 @@ class NotSet(ValueProblem):
         self.name = name
 
 
+@dataclass(frozen=True)
+class Later:
+    """A value that speaks of what a frame is still to bind; a variable that has it stands for the value that it gets then."""
+
+    value: Value
+
+
 def resolve(value: Value, environment: Environment) -> Value:
     """Replace variables and expressions by their values.
 
@@ -64,6 +72,32 @@ def resolve(value: Value, environment: Environment) -> Value:
     return value
 
 
+def resolve_known(value: Value, environment: Environment) -> Value:
+    """Replace variables and expressions by their values; what speaks of a variable that is not set is `Later`.
+
+    Raises:
+        ValueProblem: An expression can't be computed.
+    """
+    try:
+        return resolve(value, environment)
+    except NotSet:
+        return Later(_replace_known(value, environment))
+
+
+def _replace_known(value: Value, environment: Environment) -> Value:
+    if isinstance(value, str):
+        whole = VARIABLE.match(value)
+        if whole:
+            known = environment.get(whole[1], value)
+            return known.value if isinstance(known, Later) else known
+        return _INSIDE.sub(lambda found: str(_replace_known(f"${found[1]}", environment)) if found[1] in environment else found[0], value)
+    if isinstance(value, list):
+        return [_replace_known(item, environment) for item in value]
+    if isinstance(value, dict):
+        return {key: item if key in ("$bind", "$map") else _replace_known(item, environment) for key, item in value.items()}
+    return value
+
+
 def evaluate(name: str, argument: Value, environment: Environment) -> Value:
     """Compute one expression."""
     if name == "$map":
@@ -72,7 +106,7 @@ def evaluate(name: str, argument: Value, environment: Environment) -> Value:
         return EXPRESSIONS[name](resolve(argument, environment), environment)
     except ValueProblem:
         raise
-    except (TypeError, ValueError, KeyError, IndexError) as error:
+    except (AttributeError, TypeError, ValueError, KeyError, IndexError) as error:
         raise ValueProblem(f"{name} can't be computed from {argument!r}: {error}") from None
 
 
@@ -102,10 +136,11 @@ def _resolve_text(text: str, environment: Environment) -> Value:
 
 def _look_up(name: str, environment: Environment) -> Value:
     try:
-        return environment[name]
+        found = environment[name]
     except KeyError:
         known = ", ".join(sorted(key for key in environment if not key.startswith("@"))) or "none"
         raise NotSet(name, known) from None
+    return resolve(found.value, environment) if isinstance(found, Later) else found
 
 
 def _map(argument: Value, environment: Environment) -> Value:
@@ -166,6 +201,13 @@ def _topics_hash(topics: list[str], _: Environment) -> str:
     return crc32c(",".join(ordered).encode()).to_bytes(4, "little").hex()
 
 
+def _segment_name(argument: Value, _: Environment) -> str:
+    """Return the name of a segment of a scalable topic, given by its place in the order of hashes, from 0."""
+    topic, segments, place = argument
+    one = sorted(segments, key=lambda segment: segment.hash_start)[place]
+    return f"segment://{topic.removeprefix('topic://')}/{one.hash_start:04x}-{one.hash_end:04x}-{one.segment_id}"
+
+
 EXPRESSIONS: Final[dict[str, Callable[[Value, Environment], Value]]] = {
     "$union": _union,
     "$minus": _minus,
@@ -176,7 +218,9 @@ EXPRESSIONS: Final[dict[str, Callable[[Value, Environment], Value]]] = {
     "$range": _range,
     "$repeat": lambda pair, _: pair[0] * pair[1],
     "$upper": lambda text, _: text.upper(),
+    "$values": lambda pair, _: [getattr(message, pair[1]) for message in pair[0]],
     "$topics_hash": _topics_hash,
+    "$segment_name": _segment_name,
     "$random": _random,
     "$now": _now,
     "$token": _token,

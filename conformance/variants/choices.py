@@ -19,6 +19,7 @@ from refimpl.broker.policies import DEDUPLICATION
 from refimpl.broker.requests import Handler
 from refimpl.broker.subscription import Subscription
 from refimpl.proposals.scalable_topics import broker as scalable_broker
+from refimpl.proposals.scalable_topics.layout import LAST_HASH, Layout, Segment, first_layout
 from refimpl.wire.frames import Frame
 from refimpl.wire.pulsar_api_pb2 import (
     CommandConnected,
@@ -36,6 +37,8 @@ from refimpl.wire.pulsar_api_pb2 import (
 
 _IN_A_LEDGER = 3
 _NO_ID = 2**64 - 1
+_FROM = 7
+_NARROW = 5
 
 
 def message_ids(message: Message) -> Iterator[MessageIdData]:
@@ -142,6 +145,26 @@ def lists_topics_in_another_order(patches: Patches) -> None:
             shuffle(one.diff.removed)
 
     patches.outgoing(CommandWatchScalableTopicsUpdate, update)
+
+
+@variant(
+    "pr25648.layout.covers-hashes", "scalable-layout", not_kept=("pr25648.layout.equal-ranges",),
+    cases=("pr25648/*", "pip191/filter/*", "pip247/combine/*", "pr7629/subscribe/*", "promoted/*"),
+)  # fmt: skip
+def numbers_segments_from_seven(patches: Patches) -> None:
+    """Segments have numbers from 7, the last one first; all but the last one have few hashes, and the first epoch is 12."""
+
+    def make(first: Callable[..., Layout]) -> Callable[..., Layout]:
+        def changed(topic: str, segments: int = 1, created_at_ms: int = 0) -> Layout:
+            layout = first(topic, segments, created_at_ms)
+            starts = [_NARROW * place for place in range(segments)]
+            ends = [start - 1 for start in starts[1:]] + [LAST_HASH]
+            parts = (Segment(_FROM + segments - 1 - place, start, ends[place], created_at_ms) for place, start in enumerate(starts))
+            return replace(layout, segments=tuple(parts)[::-1], epoch=12)
+
+        return changed
+
+    patches.function(first_layout, make(first_layout))
 
 
 @variant("core.send.receipt", cases=MESSAGES)

@@ -11,6 +11,13 @@ from refimpl.wire import pulsar_api_pb2 as pb
 
 ABSENT = Absent()
 
+TWO_SEGMENTS = "2 active segments with different numbers, whose ranges have each hash from 0 to 65535 once"
+
+
+def segment(number, start, end, state=pb.ACTIVE):
+    return pb.SegmentInfoProto(segment_id=number, hash_start=start, hash_end=end, state=state)
+
+
 TABLE = [
     (7, [7], [(8, "f: expected 7, got 8"), (True, "f: expected 7, got true"), ("7", 'f: expected 7, got "7"')]),
     (1, [1], [(True, "f: expected 1, got true")]),
@@ -64,6 +71,21 @@ TABLE = [
     ),
     ({"$contains": ["a"]}, [["b", "a"]], [(["b"], 'f: expected to contain ["a"], got ["b"]')]),
     ({"$each": {"$gt": 1}}, [[2, 3], []], [([2, 1], "f[1]: expected a number above 1, got 1")]),
+    (
+        {"$segments": 2},
+        [
+            [segment(7, 5, 65535), segment(9, 0, 4)],
+            {
+                "7": {"hashRange": {"start": 0, "end": 4}, "state": "ACTIVE"},
+                "8": {"hashRange": {"start": 5, "end": 65535}, "state": "ACTIVE"},
+            },
+        ],
+        [
+            ([], f"f: expected {TWO_SEGMENTS}, got []"),
+            (ABSENT, f"f: expected {TWO_SEGMENTS}, got nothing (the field is absent)"),
+            ({"a": {"hashRange": {}}}, f"f: expected {TWO_SEGMENTS}, got {{a: {{hashRange: {{}}}}}}"),
+        ],
+    ),
     ({"hex": "00ff"}, [b"\x00\xff"], [(b"", "f: expected bytes 00ff (2), got bytes  (0)")]),
     ({"text": "ab", "repeat": 2}, [b"abab"], [(b"ab", "f: expected bytes 61626162 (4), got bytes 6162 (2)")]),
     ({"$bind": "x"}, [1], [(ABSENT, "f: expected a value to remember as $x, got nothing (the field is absent)")]),
@@ -77,6 +99,24 @@ def test_matcher(pattern, fitting, failing):
         assert match(pattern, value, "f").differences == ()
     for value, diagnosis in failing:
         assert "; ".join(map(str, match(pattern, value, "f").differences)) == diagnosis
+
+
+@pytest.mark.parametrize(
+    "segments",
+    [
+        [segment(0, 0, 65535)],
+        [segment(0, 0, 4), segment(0, 5, 65535)],
+        [segment(0, 0, 4), segment(1, 6, 65535)],
+        [segment(0, 0, 5), segment(1, 5, 65535)],
+        [segment(0, 1, 4), segment(1, 5, 65535)],
+        [segment(0, 0, 4), segment(1, 5, 65534)],
+        [segment(0, 0, 65535), segment(1, 65536, 65535)],
+        [segment(0, 0, 4), segment(1, 5, 65535, pb.SEALED)],
+    ],
+    ids=["one", "one number twice", "a gap", "an overlap", "no first hash", "no last hash", "no hash", "sealed"],
+)
+def test_segments_that_are_not_a_layout(segments):
+    assert not match({"$segments": 2}, segments)
 
 
 def test_bindings_are_kept_beside_other_matchers():

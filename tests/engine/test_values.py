@@ -2,7 +2,8 @@
 
 import pytest
 
-from conformance.engine.values import NOW, ValueProblem, resolve, variables_of
+from conformance.engine.values import NOW, Later, ValueProblem, resolve, resolve_known, variables_of
+from refimpl.wire import pulsar_api_pb2 as pb
 
 ENV = {"ns": "public/x", "n": 3, "all": ["b", "a"], "@seed": 5}
 
@@ -36,6 +37,31 @@ ENV = {"ns": "public/x", "n": 3, "all": ["b", "a"], "@seed": 5}
 )
 def test_resolve(value, result):
     assert resolve(value, ENV) == result
+
+
+SEGMENTS = [pb.SegmentInfoProto(segment_id=12, hash_start=0x7000, hash_end=0xFFFF), pb.SegmentInfoProto(segment_id=9, hash_end=0x6FFF)]
+
+
+def test_segments_are_named_in_the_order_of_their_hashes():
+    names = [resolve({"$segment_name": ["topic://t/n/x/y", "$segments", place]}, {"segments": SEGMENTS}) for place in (0, 1)]
+    assert names == ["segment://t/n/x/y/0000-6fff-9", "segment://t/n/x/y/7000-ffff-12"]
+    assert resolve({"$values": ["$segments", "segment_id"]}, {"segments": SEGMENTS}) == [12, 9]
+    with pytest.raises(ValueProblem, match=r"\$segment_name"):
+        resolve({"$segment_name": ["topic://t/n/x", ["no segment"], 0]}, {})
+
+
+def test_what_is_not_known_yet_is_known_later():
+    known = resolve_known({"name": "${ns}/${number}", "all": ["$n", "$number"], "$bind": "n"}, ENV)
+    assert known == Later({"name": "public/x/${number}", "all": [3, "$number"], "$bind": "n"})
+    assert resolve("$known", {"known": known, "number": 7}) == {"name": "public/x/7", "all": [3, 7], "$bind": "n"}
+    assert resolve_known("$n", ENV) == 3
+    assert resolve_known(["$known", "a ${inner}"], {"known": Later("$number"), "inner": Later("b ${number}")}) == Later(
+        ["$number", "a b ${number}"]
+    )
+    each = resolve_known({"$map": {"over": "$numbers", "to": "${ns}/${item}"}}, ENV)
+    assert resolve("$each", {**ENV, "each": each, "numbers": [1, 2]}) == ["public/x/1", "public/x/2"]
+    with pytest.raises(ValueProblem, match=r"\$number is not set"):
+        resolve("$known", {"known": known})
 
 
 def test_random_is_the_same_for_the_same_seed():

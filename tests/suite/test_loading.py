@@ -71,11 +71,12 @@ def test_good_suite(add):
         ("end: none", "control: test/nothing", 12, "there is no case test/nothing"),
         ("open: c", "use: lib/none", 7, "there is no fragment 'lib/none'"),
         ("open: c", "use: lib/handshake\n    with: {x: 1}", 7, "lib/handshake has no parameter x"),
+        ("open: c", "use: lib/handshake\n    with: {protocol_version: $no}", 7, "the variable $no is not set here, and no frame binds it"),
         ("open: c", "admin: {create_tropic: x}", 8, "unknown admin call 'create_tropic'"),
         ("open: c", "admin: {create_topic: {tropic: x}}", 8, "create_topic takes topic; not tropic"),
         ("ambient: []", "ambient: []\nambient: []", 7, "the key 'ambient' is given twice"),
         ("ambient: []", "vars: {n: {$fresh: planet}}", 6, "unknown kind of fresh name 'planet'"),
-        ("ambient: []", "vars: {n: $m}", None, "the variable $m is not set here"),
+        ("ambient: []", "vars: {n: $m}", None, "vars: the variable $m is not set here, and no frame binds it"),
         ("steps:", "steps: [", 8, "not YAML"),
     ],
 )

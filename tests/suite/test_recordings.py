@@ -46,6 +46,14 @@ def test_new_recording_keeps_other_cases(add, ping, tmp_path):
     assert list(recorder.load(paths[0]).trial_logs) == ["test/ping#0", "test/two#0"]
 
 
+def test_matrix_with_another_variable_makes_a_recording_stale(add, ping, tmp_path):
+    with_matrix = ping.replace("steps:", "matrix: {old: [1]}\nvars: {n: $old}\nsteps:", 1)
+    _, paths = record(add(with_matrix), tmp_path / "rec")
+    run = recorder.load(paths[0])
+    assert recorder.stale(load_suite(add(with_matrix)), run) == []
+    assert recorder.stale(load_suite(add(with_matrix.replace("old", "new"))), run) == ["test/ping"]
+
+
 def test_changed_actions_make_a_recording_stale_and_changed_expectations_do_not(add, ping, tmp_path):
     _, paths = record(add(), tmp_path / "rec")
     run = recorder.load(paths[0])

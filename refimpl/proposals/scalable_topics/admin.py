@@ -94,7 +94,8 @@ class ScalableTopicsAdmin:
             }
             for one in layout.segments
         }
-        return {"epoch": layout.epoch, "nextSegmentId": len(segments), "segments": segments, "properties": dict(record.properties)}
+        following = max(one.number for one in layout.segments) + 1
+        return {"epoch": layout.epoch, "nextSegmentId": following, "segments": segments, "properties": dict(record.properties)}
 
     def scalable_topics(self, namespace: str, filters: Iterable[str] = ()) -> list[str]:
         """List the scalable topics of a namespace.
