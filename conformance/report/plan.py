@@ -11,7 +11,7 @@ from conformance.engine.actions import Send
 from conformance.engine.matching import sent_bindings
 from conformance.engine.node import Expectation, Node, Scope
 from conformance.engine.program import Program
-from conformance.engine.values import Value, ValueProblem
+from conformance.engine.values import Later, Value, ValueProblem, resolve_known
 from conformance.report.rows import Row, call_text, notation, split_frames
 from conformance.report.wording import plain_value
 from refimpl.wire import TYPE_BY_FIELD, WireError
@@ -113,4 +113,7 @@ class _Plan:
         except ValueProblem:
             if isinstance(value, dict):
                 return {key: self.known(item, scope) for key, item in value.items()}
-            return [self.known(item, scope) for item in value] if isinstance(value, list) else value
+            if isinstance(value, list):
+                return [self.known(item, scope) for item in value]
+            found = resolve_known(value, {**scope.variables, **self._bound})
+            return found.value if isinstance(found, Later) else found

@@ -314,6 +314,12 @@ def test_list_of_clauses_obeys_select(run, suite):
     assert listed(CASE) == set(suite.transcripts[CASE].clauses)
 
 
+def test_show_tells_what_is_bound_later_as_far_as_it_is_known(run):
+    shown = run("show", "pr25648/layout/recreated-segments").output
+    assert 'topic: "segment://public/ns/t-1/0000-ffff-${number}"' in shown
+    assert 'topic: {$segment_name: ["topic://public/ns/t-1", "$two", 0]}' in shown
+
+
 def test_show_leads_from_a_clause_to_its_cases(run, suite):
     alone = next(clause for clause, cases in suite.cases_of.items() if len(cases) == 1)
     several = next(clause for clause, cases in suite.cases_of.items() if len(cases) > 1)
