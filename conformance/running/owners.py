@@ -57,17 +57,17 @@ class Owners:
         Args:
             namespaces: "tenant/name", in the order of the case.
             sent_to: Where the broker that the user named has sent a case that has no namespaces.
-            named: Whether the broker that the user named, whose admin interface is called, is to own them.
+            named: Whether the broker that the user named, whose admin interface is called, is to own them, if it takes the first one.
 
         Raises:
             TargetError: There is none, it is on a host that the user did not allow, or the namespaces can't be brought together.
         """
         if not namespaces:
             return self.endpoint if sent_to is None else _allowed(self.endpoint, sent_to)
-        owner = self.endpoint if named else await look_up(self.endpoint, namespaces[0])
+        owner = await look_up(self.endpoint, namespaces[0], authoritative=named)
         if self._met_besides(owner) is None:
             self._met.append(owner)
-        for namespace in namespaces if named else namespaces[1:]:
+        for namespace in namespaces[1:]:
             await self.bring(namespace, owner)
         return owner
 
