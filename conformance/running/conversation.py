@@ -43,7 +43,7 @@ _LAG_TICK = 0.1
 _RESOLUTION = 1e-6
 """Seconds that the log's clock tells apart: nothing waits for less."""
 _HEARD = 0.2
-"""Seconds after an admin call in which the brokers of a cluster hear of it, before a case that another one than the owner answers goes on."""
+"""Seconds in which the brokers of a cluster hear of an admin call, before a case goes on that another one than the owner answers."""
 _PATIENCE = 30.0
 """Seconds for one action of the harness: opening, sending, an admin call."""
 

@@ -285,7 +285,8 @@ class _Part:
                 refused, broken = created.refused, None
                 if around.owners is not None and not refused:
                     try:
-                        beside = bool(created.names) and conversation.at_any_broker and unit.case.trials is None  # no race: they look at once
+                        # not a race, which looks at once
+                        beside = bool(created.names) and conversation.at_any_broker and unit.case.trials is None
                         named = beside or "cluster" in unit.case.requires
                         owner = await around.owners.of(created.names, self.elsewhere.get(unit.case.id), named=named)
                         broker = await around.owners.other(owner) if beside else owner

@@ -21,6 +21,7 @@ from tests.fakes.peers import Peer, running
 
 REDIRECT, CONNECT, FAILED = 0, 1, 2
 NOT_READY, REFUSED = 6, 10
+NAMED, OTHER = "pulsar://in-process:6650", "pulsar://in-process:6651"
 
 
 class Broker(Peer):
@@ -211,6 +212,29 @@ def test_a_case_without_namespaces_is_held_where_a_look_up_says(monkeypatch):
     monkeypatch.setattr(Members, "look_up", second_serves)
     results = judge_log(load_suite(), run_in_process(load_suite(), ["pip145/list/mode-unknown"], "default", 2)).results
     assert [one.verdict for one in results] == [Verdict.PASS]
+
+
+@pytest.mark.parametrize(
+    ("case", "broker"),
+    [
+        ("pip145/update/created-again", OTHER),
+        ("pip247/update/growth", OTHER),
+        ("core/cluster/moved", NAMED),
+    ],
+)
+def test_what_any_broker_answers_is_asked_of_another_one_than_the_owner(case, broker):
+    run = run_in_process(load_suite(), [case], "default", 2)
+    held_at = {one.begin.broker for one in run.trial_logs.values()}
+    assert held_at == {broker}
+    assert {one.verdict for one in judge_log(load_suite(), run).results} == {Verdict.PASS}
+
+
+def test_the_broker_that_the_user_named_may_take_the_namespace():
+    async def work(first, second, endpoint):
+        await Owners(endpoint, NoCluster()).of(["t/a"], named=True)
+        return first.asked
+
+    assert with_two(work) == [("t/a", True, "")]
 
 
 def test_a_loop_ends():

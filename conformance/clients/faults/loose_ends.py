@@ -11,6 +11,7 @@ from refimpl.client.partitioned_producer import PartitionedProducer
 from refimpl.client.producer import Producer
 from refimpl.client.scheduler import Pending
 from refimpl.proposals.partition_watch.client import PartitionWatch
+from refimpl.proposals.scalable_topics.client import ScalableTopicsWatch
 from refimpl.wire.pulsar_api_pb2 import (
     CommandCloseProducer,
     CommandPartitionedTopicMetadataResponse,
@@ -255,3 +256,10 @@ def counts_nothing_that_it_drops(drop, inbox, consumer):
     """Permits of messages that the client drops because they come again are not given back."""
     drop(inbox, consumer)
     return 0
+
+
+@in_place_of(ScalableTopicsWatch._failed, clause="pr25648.client.backoff")
+def asks_again_after_the_first_delay(failed, watch, event, failure, now):
+    """The delay before a watch that has failed is asked for again does not grow."""
+    watch._failures = 0
+    failed(watch, event, failure, now)
