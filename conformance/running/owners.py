@@ -33,8 +33,10 @@ _PASSING = (ServerError.ServiceNotReady, ServerError.MetadataError)
 """Errors of a look-up that may pass: the second one comes from a broker that has not heard yet that another one took the bundle."""
 _SECONDS_UNSURE = 5.0
 """For the one look-up that tells whether there is a proxy."""
-_UNLOADS = 12
-"""How often a namespace is unloaded so that the broker of the others takes it."""
+_UNLOADS, _UNASKED = 12, 4
+"""How often a namespace is unloaded so that the broker of the others takes it, and how often of these without naming a destination."""
+_WHOLE = "0x00000000_0xffffffff"
+"""The bundle of a namespace that has one."""
 
 
 @dataclass
@@ -77,11 +79,22 @@ class Owners:
         Raises:
             TargetError: The namespace stays elsewhere.
         """
-        for _ in range(_UNLOADS):
+        for number in range(_UNLOADS):
             if _same(await look_up(owner, namespace, authoritative=True), owner):
                 return
-            await self.admin.call("unload_namespace", namespace)
+            await self._unload(namespace, number - _UNASKED)
         raise TargetError(f"{namespace} stays at another broker than {owner.service_url}, however often it is unloaded")
+
+    async def _unload(self, namespace: str, number: int) -> None:
+        """Unload a namespace; from number 0 on for one of the brokers, in turn: not each cluster gives it to who is asked first."""
+        if number >= 0:
+            listed = await self.admin.call("brokers")
+            if listed.ok and isinstance(listed.body, list) and listed.body:
+                destination = listed.body[number % len(listed.body)]
+                call = {"namespace": namespace, "bundle": _WHOLE, "destination": destination}
+                if (await self.admin.call("unload_bundle", call)).ok:
+                    return
+        await self.admin.call("unload_namespace", namespace)
 
     async def other(self, broker: Endpoint) -> Endpoint:
         """Return a broker of the cluster other than one: one that was met, or one that takes bundles of a namespace that is made for this.

@@ -300,6 +300,31 @@ def test_namespaces_of_a_case_are_brought_together():
     assert with_two(work) == (True, [("unload_namespace", "t/b")])
 
 
+def test_a_cluster_that_chooses_by_itself_is_told_the_broker():
+    destinations = []
+
+    class Choosing(Unloading):
+        async def call(self, op, args=None):
+            if op == "brokers":
+                return AdminResult(200, ["one:8080", "two:8080"], "")
+            if op == "unload_bundle":
+                destinations.append(args["destination"])
+            self.happens(op, args)
+            return AdminResult(204, None, "")
+
+    async def work(first, second, endpoint):
+        first.answers["t/n"] = [{"response": CONNECT, "brokerServiceUrl": second.url}]
+
+        def unloaded(op, args):
+            if op == "unload_bundle" and args["destination"] == "two:8080":
+                first.answers.clear()
+
+        await Owners(endpoint, Choosing(unloaded)).bring("t/n", endpoint)
+
+    with_two(work)
+    assert destinations == ["one:8080", "two:8080"]
+
+
 def test_namespaces_that_stay_apart_are_told():
     async def work(first, second, endpoint):
         first.answers["t/b"] = [{"response": REDIRECT, "brokerServiceUrl": second.url}]
