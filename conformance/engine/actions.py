@@ -14,6 +14,7 @@ from conformance.engine.matchers import FITS, Match, match
 from conformance.engine.matching import binds, sent_bindings
 from conformance.engine.node import Node, Plan, Scope, walk
 from conformance.engine.values import Value
+from refimpl.wire.pulsar_api_pb2 import BaseCommand
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ class Action(Node):
     def binds(self) -> set[str]:
         """Return what is bound by what is sent, or read."""
         return set(binds(self.spec, self.scope.variables))
+
+    @property
+    def for_one_broker(self) -> bool:
+        """Tell whether it is for one broker of a cluster: the owner of a topic, or one that the case chooses."""
+        return False
 
     def bound(self, bindings: Mapping[str, Value]) -> dict[str, Value]:  # noqa: ARG002
         """Return the variables that the action binds when it begins."""
@@ -74,6 +80,15 @@ class Send(Action):
         return frames.build_frame(exact(self.spec["frame"]), exact(self.spec["payload"]))
 
     @property
+    def for_one_broker(self) -> bool:
+        """Tell whether a command names a topic, other than the question for its partitions; bytes may be anything."""
+        if "bytes" in self.spec:
+            return True
+        commands = {name for frame in self.spec.get("frames", [self.spec.get("frame")]) for name in frame} - {"partitionMetadata"}
+        fields = BaseCommand.DESCRIPTOR.fields_by_name
+        return any("topic" in fields[name].message_type.fields_by_name for name in commands if name in fields)
+
+    @property
     def one_by_one(self) -> bool:
         """Tell whether each byte is a write of its own."""
         return "bytes" in self.spec and bool(self.spec["bytes"].split)
@@ -87,6 +102,11 @@ class Open(Action):
     """The harness opens a connection: to the broker of the case, or if `spec` is "other", to another one of its cluster."""
 
     what = "open"
+
+    @property
+    def for_one_broker(self) -> bool:
+        """Tell whether the case says where."""
+        return self.spec is not None
 
     def show(self, plan: Plan) -> None:
         """Write it."""
@@ -174,6 +194,7 @@ class Move(Action):
     """The harness lets the other broker of a cluster own a namespace, `spec`."""
 
     what = "move"
+    for_one_broker = True
 
     def show(self, plan: Plan) -> None:
         """Write it."""

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from conformance.engine import model as m
-from conformance.engine.actions import Action, Actions, Advance, Move, Open, Send, actions_first, grouped, groups
+from conformance.engine.actions import Actions, Advance, actions_first, grouped, groups
 from conformance.engine.node import Node, Scope, numbered, walk
 from conformance.engine.parts import BytesSpec, Soon
 from conformance.engine.step import Compiler, ProgramProblem, Role
 from conformance.engine.steps import UseStep
 from conformance.engine.values import Environment, Value, resolve_known, variables_of
-from refimpl.wire.pulsar_api_pb2 import BaseCommand
 
 DEFAULT_CONNECTION: Final = "c"
 
@@ -48,7 +47,7 @@ class Program:
     @property
     def at_any_broker(self) -> bool:
         """Tell whether any broker of a cluster answers all that the case sends, and the case does not choose brokers itself."""
-        return not any(_needs_one(action) for group in self.actions() for lane in group.lanes for action in lane)
+        return not any(action.for_one_broker for group in self.actions() for lane in group.lanes for action in lane)
 
     @property
     def speaks_of_time(self) -> bool:
@@ -128,17 +127,6 @@ def actions_digest(program: Program, target_config: Mapping[str, str]) -> str:
         for spec in [_plain(action.spec)]
     ]
     return hashlib.sha256(json.dumps([actions, target_config], default=str).encode()).hexdigest()[:16]
-
-
-def _needs_one(action: Action) -> bool:
-    """Tell whether an action is for one broker of a cluster: it sends a command that names a topic, but for that about partitions."""
-    if not isinstance(action, Send):
-        return isinstance(action, Move) or (isinstance(action, Open) and action.spec is not None)
-    if "bytes" in action.spec:
-        return True
-    commands = {name for frame in action.spec.get("frames", [action.spec.get("frame")]) for name in frame}
-    fields = BaseCommand.DESCRIPTOR.fields_by_name
-    return any("topic" in fields[name].message_type.fields_by_name for name in commands - {"partitionMetadata"} if name in fields)
 
 
 def _plain(spec: Any) -> Any:
