@@ -42,8 +42,8 @@ _READ_INTERVAL = 0.05
 _LAG_TICK = 0.1
 _RESOLUTION = 1e-6
 """Seconds that the log's clock tells apart: nothing waits for less."""
-_HEARD = 0.2
-"""Seconds in which the brokers of a cluster hear of an admin call, before a case goes on that another one than the owner answers."""
+_HEARD = 1.0
+"""Seconds that the other brokers of a cluster have to hear of an admin call, before a case goes on that is held at one of them."""
 _PATIENCE = 30.0
 """Seconds for one action of the harness: opening, sending, an admin call."""
 
@@ -387,15 +387,15 @@ class TrialRunner:
                 return await self._called(client, name, arguments)
 
         results = await asyncio.gather(*(one(call) for call in calls))
-        if self._owner is not self._around.endpoint and not self._program.speaks_of_time:
-            await asyncio.sleep(_HEARD)
         result, problem = _admin_outcome(calls, results, action.spec["status"])
         self._keep(result)
         self._drain()
         self._log(log.End, step=step, status=result.status, body=result.body or None, problem=problem)
+        if self._owner is not self._around.endpoint and not self._program.speaks_of_time:
+            await asyncio.sleep(_HEARD)
 
     async def _called(self, client: AdminClient, name: str, arguments: Value) -> AdminResult:
-        """Perform an operation. In a cluster one broker owns also the namespaces that the case creates, or unloads."""
+        """Perform an operation. In a cluster, who owns the namespaces of the case also owns those that it creates or unloads."""
         if name not in ("create_namespace", "unload_namespace"):
             return await client.call(name, arguments)
         owners, given = self._around.owners, arguments if isinstance(arguments, dict) else {"namespace": arguments}

@@ -33,8 +33,8 @@ _PASSING = (ServerError.ServiceNotReady, ServerError.MetadataError)
 """Errors of a look-up that may pass: the second one comes from a broker that has not heard yet that another one took the bundle."""
 _SECONDS_UNSURE = 5.0
 """For the one look-up that tells whether there is a proxy."""
-_UNLOADS, _UNASKED = 12, 4
-"""How often a namespace is unloaded so that the broker of the others takes it, and how often of these without naming a destination."""
+_UNLOADS, _UNNAMED = 12, 4
+"""How often a namespace is unloaded so that the broker of the others takes it, and how many of these name no destination."""
 _WHOLE = "0x00000000_0xffffffff"
 """The bundle of a namespace that has one."""
 
@@ -82,11 +82,11 @@ class Owners:
         for number in range(_UNLOADS):
             if _same(await look_up(owner, namespace, authoritative=True), owner):
                 return
-            await self._unload(namespace, number - _UNASKED)
+            await self._unload(namespace, number - _UNNAMED)
         raise TargetError(f"{namespace} stays at another broker than {owner.service_url}, however often it is unloaded")
 
     async def _unload(self, namespace: str, number: int) -> None:
-        """Unload a namespace; from number 0 on for one of the brokers, in turn: not each cluster gives it to who is asked first."""
+        """Unload a namespace. From number 0 on, name a broker that is to get it, each in turn: not each cluster asks the client."""
         if number >= 0:
             listed = await self.admin.call("brokers")
             if listed.ok and isinstance(listed.body, list) and listed.body:

@@ -80,7 +80,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "unload_namespace": Operation("PUT", "namespaces/{namespace}/unload", _NS, "Unload all topics of a namespace."),
         "unload_bundle": Operation(
             "PUT", "namespaces/{namespace}/{bundle}/unload", ("namespace", "bundle"),
-            "Unload the topics of a bundle (`0x00000000_0x40000000`), for a broker as `brokers` lists it, if one is named.",
+            "Unload the topics of a bundle (`0x00000000_0x40000000`), so that the named broker gets it, if one of `brokers` is named.",
             {"destination": []}, {"destinationBroker": "{destination}"}, rare=True,
         ),
         "set_policy": Operation(
