@@ -200,7 +200,7 @@ class _Printer:
         self.line(Text(f"target   {what}", "dim"))
 
     def causes(self) -> None:
-        """Write what the failures have in common: how many clauses and cases, the cause, and a rule that it breaks."""
+        """Write what the failures have in common: how many clauses and cases, the cause, a rule that it breaks, and what one of the cases does."""
         shown = self.groups[:_MOST_CAUSES]
         if not shown:
             return
@@ -211,6 +211,7 @@ class _Printer:
             example = f" ({cut(one_line(one.example), _EXAMPLE)})" if one.example else ""
             self.line(Text.assemble(f"  {numbers}: ", (short(one.words), "bold"), example))
             self.line(Text(f"      {cut(self.rule(one.clauses[0]), _WIDTH)}"))
+            self.line(Text(f"      {cut(self.scene(one.results[0]), _WIDTH)}", "dim"))
         looks = likeness({result.case for one in self.groups for result in one.results})
         if looks is not None:
             self.line(Text(f"  looks like a broker with this fault: {looks}"))
@@ -247,8 +248,7 @@ class _Printer:
         hit = [clause for clause, verdict in result.clauses.items() if verdict not in (Verdict.PASS, Verdict.UNTESTABLE)]
         rules = [self.rule(clause) for clause in hit or list(result.clauses)[:1]]
         if self.verbose:
-            transcript = self.report.suite.transcripts.get(result.case)
-            self.line(_verdict_line(result.verdict, case_name(result), transcript.title if transcript else ""))
+            self.line(_verdict_line(result.verdict, self.scene(result)))
             for rule in rules:
                 self.line(Text(f"      {rule}"))
         else:
@@ -269,6 +269,11 @@ class _Printer:
         """Return a clause with its level and its text."""
         known = self.report.suite.clauses.get(clause)
         return f"{clause} ({known.level}): {one_line(known.text)}" if known else clause
+
+    def scene(self, result: log.Result) -> str:
+        """Return the case of a result with its title, which says what goes on in it."""
+        transcript = self.report.suite.transcripts.get(result.case)
+        return f"{case_name(result)}: {transcript.title}" if transcript else case_name(result)
 
     def broken(self) -> Iterator[str]:
         """Yield the clauses that do not hold, with the number of cases that say so."""
