@@ -135,9 +135,14 @@ class Reading(Action):
 
 
 class Admin(Action):
-    """Calls of the admin interface; `spec` holds calls, status and parallel."""
+    """Calls of the admin interface; `spec` holds calls, status and parallel, and broker if it is another one."""
 
     what = "admin"
+
+    @property
+    def for_one_broker(self) -> bool:
+        """Tell whether the case says where."""
+        return "broker" in self.spec
 
     @property
     def rounds(self) -> float:
@@ -146,14 +151,19 @@ class Admin(Action):
 
     def show(self, plan: Plan) -> None:
         """Write the calls."""
-        plan.asks({"calls": self.spec["calls"]}, self.scope)
+        plan.asks({"calls": self.spec["calls"]}, self.scope, _where(self.spec))
 
 
 class Read(Action):
-    """A call that only reads, repeated until its answer fits; `spec` holds call, expect and within."""
+    """A call that only reads, repeated until its answer fits; `spec` holds call, expect and within, and broker if it is another one."""
 
     what = "read"
     judges = True
+
+    @property
+    def for_one_broker(self) -> bool:
+        """Tell whether the case says where."""
+        return "broker" in self.spec
 
     def outcome(self, event: log.End, bindings: Mapping[str, Value]) -> Match | str:
         """Compare the answer with what is expected."""
@@ -165,7 +175,13 @@ class Read(Action):
 
     def show(self, plan: Plan) -> None:
         """Write the call, and what its answer must fit."""
-        plan.asks(self.spec["call"], self.scope, f"read until it fits {plan.text(self.spec['expect'], self.scope)}")
+        remarks = (_where(self.spec), f"read until it fits {plan.text(self.spec['expect'], self.scope)}")
+        plan.asks(self.spec["call"], self.scope, ", ".join(filter(None, remarks)))
+
+
+def _where(spec: Mapping[str, Any]) -> str:
+    """Say where a call is made, if it is not the broker that the user named."""
+    return "at another broker" if "broker" in spec else ""
 
 
 def _written_out(body: Value, expected: Value) -> Value:

@@ -21,6 +21,7 @@ CORE = (
     Capability("waiting-producers", "PRODUCER with WaitForExclusive is not refused as something that the broker does not do"),
     Capability("delayed-delivery", "the admin interface lists the setting delayedDeliveryEnabled as true"),
     Capability("cluster", "the admin interface lists several brokers"),
+    Capability("admin-elsewhere", "another broker that the admin interface lists answers admin calls, on a host of the target"),
     Capability("without-credentials", "no token and no certificate is shown, so that nothing has to be checked before CONNECTED"),
     Capability("direct", "no proxy stands between the suite and the broker: look-ups name none, or a broker that CONNECT names is ignored"),
 )

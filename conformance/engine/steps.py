@@ -214,6 +214,10 @@ class ClosedStep(_Moment):
         return [Expect(path, at, scope, self.patience(), None, None, self.window, self.label, clause=self.clause)]
 
 
+def _elsewhere(broker: str | None) -> dict[str, str]:
+    return {} if broker is None else {"broker": broker}
+
+
 @step_kind("admin")
 class AdminStep(StepKind):
     """Calls of the admin API, in order; with `each` once for every value, `parallel` at a time."""
@@ -222,6 +226,7 @@ class AdminStep(StepKind):
     each: Annotated[dict[str, Any], Field(min_length=1, max_length=1)] | None = None
     parallel: Annotated[int, Field(ge=1)] = 1
     status: int | Literal["any"] | None = Field(default=None, description="the answer to expect; without it any 2xx")
+    broker: Literal["other"] | None = Field(default=None, description="at another broker of the cluster than the one that the user named")
     label: str | None = None
 
     def calls(self) -> Iterable[tuple[Place, Mapping[str, Any]]]:
@@ -234,7 +239,7 @@ class AdminStep(StepKind):
         if self.each is not None:
             ((name, values),) = self.each.items()
             calls = [resolve(call, {**scope.variables, name: value}) for value in resolve(values, scope.variables) for call in calls]
-        spec = {"calls": calls, "status": self.status, "parallel": self.parallel}
+        spec = {"calls": calls, "status": self.status, "parallel": self.parallel, **_elsewhere(self.broker)}
         return [Admin(path, scope, None, spec, self.label)] if calls else []
 
 
@@ -246,6 +251,7 @@ class ReadStep(StepKind):
     expect: Any
     clause: str | None = None
     within: Seconds | None = None
+    broker: Literal["other"] | None = Field(default=None, description="at another broker of the cluster than the one that the user named")
 
     def calls(self) -> Iterable[tuple[Place, Mapping[str, Any]]]:
         """Return the call."""
@@ -257,7 +263,7 @@ class ReadStep(StepKind):
 
     def compile(self, _: Compiler, scope: Scope, path: str) -> list[Node]:
         """Return the action."""
-        spec = {"call": self.read, "expect": self.expect, "within": self.within or DEFAULT_WITHIN}
+        spec = {"call": self.read, "expect": self.expect, "within": self.within or DEFAULT_WITHIN, **_elsewhere(self.broker)}
         return [Read(path, scope, None, spec, clause=self.clause)]
 
 

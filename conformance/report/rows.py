@@ -244,7 +244,8 @@ def _begun(event: log.Begin) -> Iterator[Row]:
     elif event.what == "drive":
         yield Row("ask", *call_text(event.detail), at=at)
     else:
-        yield Row("ask", *call_text(event.detail), remark="read until it fits" if event.what == "read" else "")
+        remarks = (f"at {at}" if at else "", "read until it fits" if event.what == "read" else "")
+        yield Row("ask", *call_text(event.detail), remark=", ".join(filter(None, remarks)))
 
 
 def _sent(event: log.Begin, at: str) -> Iterator[Row]:

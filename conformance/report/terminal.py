@@ -200,7 +200,7 @@ class _Printer:
         self.line(Text(f"target   {what}", "dim"))
 
     def causes(self) -> None:
-        """Write what the failures have in common: how many clauses and cases, the cause, a rule that it breaks, and what one of the cases does."""
+        """Write what failures have in common: how many clauses and cases, the cause, a rule that it breaks, and a case with its title."""
         shown = self.groups[:_MOST_CAUSES]
         if not shown:
             return

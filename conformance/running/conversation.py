@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
@@ -26,7 +27,7 @@ from conformance.engine.verdict import RUNS, STALLED, Outcome, TrialLog, resume
 from conformance.running.connection import FLOOD, IN_ONE_CONVERSATION, Allowance, Connection
 from conformance.running.look_ups import LookUps
 from conformance.running.owners import Owners
-from conformance.targets.admin import AdminClient, AdminResult
+from conformance.targets.admin import AdminClient, AdminResult, another
 from conformance.targets.model import Endpoint, TargetError
 from refimpl.wire import Frame, decode_frame, encode_frame
 
@@ -377,16 +378,16 @@ class TrialRunner:
 
     async def _admin(self, step: str, action: Action, variables: Mapping[str, Value]) -> None:
         calls = [resolve(call, variables) for call in action.spec["calls"]]
-        self._log(log.Begin, step=step, what="admin", detail={"calls": calls} if len(calls) > 1 else calls[0])
-        client = self._client(action)
         room = asyncio.Semaphore(action.spec["parallel"])
+        async with self._client(action) as (client, at):
+            self._log(log.Begin, step=step, what="admin", at=at, detail={"calls": calls} if len(calls) > 1 else calls[0])
 
-        async def one(call: Mapping[str, Value]) -> AdminResult:
-            ((name, arguments),) = call.items()
-            async with room:
-                return await self._called(client, name, arguments)
+            async def one(call: Mapping[str, Value]) -> AdminResult:
+                ((name, arguments),) = call.items()
+                async with room:
+                    return await self._called(client, name, arguments)
 
-        results = await asyncio.gather(*(one(call) for call in calls))
+            results = await asyncio.gather(*(one(call) for call in calls))
         result, problem = _admin_outcome(calls, results, action.spec["status"])
         self._keep(result)
         self._drain()
@@ -409,16 +410,16 @@ class TrialRunner:
 
     async def _read(self, step: str, action: Action, variables: Mapping[str, Value]) -> None:
         ((name, arguments),) = resolve(action.spec["call"], variables).items()
-        self._log(log.Begin, step=step, what="read", detail={name: arguments})
-        client = self._client(action)
-        until = round(self._around.now() + action.spec["within"] * self._around.slow, 6)
-        while True:
-            result = await client.call(name, arguments)
-            end = log.End(key="", n=0, t=0, step=step, status=result.status, body=result.body)
-            found = action.outcome(end, self._machine.states[0].bindings if self._machine.states else {})
-            if found or self._around.now() >= until:
-                break
-            await asyncio.sleep(_READ_INTERVAL)
+        async with self._client(action) as (client, at):
+            self._log(log.Begin, step=step, what="read", at=at, detail={name: arguments})
+            until = round(self._around.now() + action.spec["within"] * self._around.slow, 6)
+            while True:
+                result = await client.call(name, arguments)
+                end = log.End(key="", n=0, t=0, step=step, status=result.status, body=result.body)
+                found = action.outcome(end, self._machine.states[0].bindings if self._machine.states else {})
+                if found or self._around.now() >= until:
+                    break
+                await asyncio.sleep(_READ_INTERVAL)
         self._keep(result)
         self._drain()
         self._log(log.End, step=step, status=result.status, body=result.body)
@@ -428,10 +429,19 @@ class TrialRunner:
         if not self._allowance.take(_MEMORY_OF_JSON * result.size):
             self._flooded()
 
-    def _client(self, action: Action) -> AdminClient:
+    @contextlib.asynccontextmanager
+    async def _client(self, action: Action) -> AsyncIterator[tuple[AdminClient, str | None]]:
+        """Open the admin interface that an action calls; with its address, if it is not the one that the user named."""
         if self._around.admin is None:
             raise TargetError(f"{action.path}: the target has no admin URL", hint="give one with --admin-url")
-        return self._around.admin
+        if "broker" not in action.spec:
+            yield self._around.admin, None
+            return
+        there = await another(self._around.admin)
+        if there is None:
+            raise TargetError(f"{action.path}: no other broker answers admin calls", hint="its `requires` has to name admin-elsewhere")
+        async with AdminClient(there) as client:
+            yield client, urlsplit(there.admin_url or "").netloc
 
 
 async def watch_lag(active: Collection[TrialRunner]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from conformance.engine.capabilities import CAPABILITIES, DECLARED, FLAGS
 from conformance.names import did_you_mean
 from conformance.running.exchange import Exchange
-from conformance.targets.admin import AdminClient, AdminResult, AdminUnreachable, is_cluster, listed_settings
+from conformance.targets.admin import AdminClient, AdminResult, AdminUnreachable, another, is_cluster, listed_settings
 from conformance.targets.model import Endpoint, TargetError, admin_hint
 from refimpl.wire.pulsar_api_pb2 import ServerError
 
@@ -60,7 +60,7 @@ async def probe(endpoint: Endpoint) -> Probed:
         answer = await exchange.ask(_list_topics("public/default/(?!x).*"))
         found["regex-look-around"] = answer is not None and answer[0].startswith("getTopics") and found["topic-list-filter"]
     found["scalable-layout"] = found["scalable-topics"] and await _looks_up_layouts(endpoint)
-    found["admin"], found["cluster"] = await _admin_answers(endpoint)
+    found |= await _admin_answers(endpoint)
     found["without-credentials"] = endpoint.credentials is None
     found["direct"] = endpoint.proxy_to is None or await is_served(replace(endpoint, proxy_to=_NO_BROKER)) is None
     found["config"] = False
@@ -108,14 +108,14 @@ def _list_topics(pattern: str) -> dict[str, Any]:
     return {"getTopicsOfNamespace": {"request_id": 1, "namespace": "public/default", "topics_pattern": pattern}}
 
 
-async def _admin_answers(endpoint: Endpoint) -> tuple[bool, bool]:
-    """Tell whether the admin interface answers, and whether it is that of a cluster."""
+async def _admin_answers(endpoint: Endpoint) -> dict[str, bool]:
+    """Tell whether the admin interface answers, whether it is that of a cluster, and whether that of another broker answers, too."""
     if endpoint.admin_url is None:
-        return False, False
+        return dict.fromkeys(("admin", "cluster", "admin-elsewhere"), False)
     try:
         async with AdminClient(endpoint) as admin:
             await _check_admin_interface(endpoint, admin)
-            return True, await is_cluster(admin) is True
+            return {"admin": True, "cluster": await is_cluster(admin) is True, "admin-elsewhere": await another(admin) is not None}
     except AdminUnreachable as error:
         hint = error.hint if error.hint else "leave it out, or correct it"
         raise TargetError(f"the admin URL {endpoint.admin_url} does not answer: {error.message}", hint=hint) from None

@@ -4,6 +4,7 @@ A response is never an exception, whatever its status: the caller decides what a
 """
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ import yarl
 from pydantic_core import from_json
 
 from conformance.engine.verdict import NOT_ALLOWED, NOT_OFFERED
-from conformance.targets.model import Endpoint, TargetError
+from conformance.targets.model import LOOPBACK, Endpoint, TargetError
 from conformance.targets.operations import OPERATIONS, check_arguments, request
 from conformance.targets.policies import POLICIES
 from conformance.targets.process import poll_until
@@ -26,6 +27,8 @@ from refimpl.net.memory_link import MemoryLink
 from refimpl.proposals.administration import AdminRequest
 
 _REMOVE_SECONDS = 10.0
+_SECONDS_UNSURE = 5.0
+"""For a call to a broker that may not be reachable."""
 ADMIN_SECONDS = 30.0
 """How long one call may take."""
 _AT_ONCE = 100
@@ -81,18 +84,18 @@ class AdminClient:
         if endpoint.admin_url is None:
             raise TargetError(f"{endpoint.name} has no admin URL", hint="give one with --admin-url or admin_url")
         self._base = endpoint.admin_url.rstrip("/")
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._seconds = seconds
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         """Open the client."""
-        if self._endpoint.in_process is not None:
+        if self.endpoint.in_process is not None:
             return self
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}  # what is compressed has no size
-        if self._endpoint.token is not None:
-            headers["Authorization"] = f"Bearer {self._endpoint.token.get_secret_value()}"
-        trust = self._endpoint.ssl_context() if self._base.startswith("https:") else True
+        if self.endpoint.token is not None:
+            headers["Authorization"] = f"Bearer {self.endpoint.token.get_secret_value()}"
+        trust = self.endpoint.ssl_context() if self._base.startswith("https:") else True
         self._session = aiohttp.ClientSession(
             headers=headers,
             timeout=aiohttp.ClientTimeout(total=None),  # `_send` has one for all of an exchange
@@ -130,8 +133,8 @@ class AdminClient:
 
     async def _send(self, method: str, path: str, body: object) -> AdminResult:
         data = None if body is None else json.dumps(body, ensure_ascii=False).encode()
-        if self._endpoint.in_process is not None:
-            return self._ask(self._endpoint.in_process, method, path, data or b"")
+        if self.endpoint.in_process is not None:
+            return self._ask(self.endpoint.in_process, method, path, data or b"")
         assert self._session is not None, "the client is not open"
         url = yarl.URL(self._base + path, encoded=True)  # names are encoded already, exactly once
         headers = {} if body is None and method != "PUT" else {"Content-Type": "application/json"}
@@ -152,14 +155,14 @@ class AdminClient:
         assert self._session is not None
         for _ in range(_REDIRECTS):
             asked = self._session.request(
-                method, url, data=data, headers=headers, allow_redirects=False, server_hostname=self._endpoint.tls_hostname
+                method, url, data=data, headers=headers, allow_redirects=False, server_hostname=self.endpoint.tls_hostname
             )
             async with asked as response:
                 text = await _text(response)
                 location = _location(response)
             if location is None:
                 return _result(response.status, text)
-            if location.scheme != url.scheme or not self._endpoint.allows(str(location)):
+            if location.scheme != url.scheme or not self.endpoint.allows(str(location)):
                 reason = f"it redirects to {location.origin()}, which is not on a host of the target; --allow-host allows another one"
                 return AdminResult(response.status, None, reason)
             url = location
@@ -167,12 +170,12 @@ class AdminClient:
 
     def _ask(self, link: MemoryLink, method: str, path: str, body: bytes) -> AdminResult:
         """Ask a broker inside this process, and then the one that it sends to: it knows the owner."""
-        token = self._endpoint.token.get_secret_value() if self._endpoint.token else None
+        token = self.endpoint.token.get_secret_value() if self.endpoint.token else None
         place, _, text = path.partition("?")
         query = parse_qsl(text, keep_blank_values=True)
         filters = tuple(value for key, value in query if key == "property")
         asked = AdminRequest(method, place, dict(query), body, token, filters)
-        answer = link.admin(asked, self._endpoint.admin_url)
+        answer = link.admin(asked, self.endpoint.admin_url)
         if answer.status == HTTPStatus.TEMPORARY_REDIRECT:
             location = urlsplit(answer.headers["Location"])
             there = dict(parse_qsl(location.query, keep_blank_values=True))
@@ -251,6 +254,27 @@ async def is_cluster(admin: AdminClient) -> bool | None:
     if listed.status in NOT_ALLOWED:
         return None
     return listed.ok and isinstance(listed.body, list) and len(listed.body) > 1
+
+
+async def another(admin: AdminClient) -> Endpoint | None:
+    """Return another broker of the cluster, whose admin interface answers; None if there is none that the user allows.
+
+    Args:
+        admin: The admin interface that the user named.
+    """
+    endpoint, own = admin.endpoint, urlsplit(admin.endpoint.admin_url or "")
+    listed = await admin.call("brokers")
+    for broker in listed.body if listed.ok and isinstance(listed.body, list) else []:
+        there = urlsplit(f"{own.scheme}://{broker}")
+        same = there.port == own.port and (there.hostname == own.hostname or {there.hostname, own.hostname} <= LOOPBACK)
+        if same or not endpoint.allows(there.geturl()):
+            continue
+        other = replace(endpoint, admin_url=there.geturl())
+        with contextlib.suppress(AdminUnreachable):
+            async with AdminClient(other, seconds=_SECONDS_UNSURE) as client:
+                if (await client.call("brokers")).ok:
+                    return other
+    return None
 
 
 async def listed_settings(endpoint: Endpoint) -> Mapping[str, object]:
