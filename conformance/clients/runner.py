@@ -204,8 +204,10 @@ async def run_clients(
             stopped = "interrupted"
         except (TargetError, DriverError) as error:
             stopped = str(error)
-    footer = log.Footer(complete=stopped is None, stopped=stopped)
-    return RunLog(header, run.trial_logs, run.skipped, footer=footer, outcomes=run.outcomes), stopped
+    in_flight = [key for key in run.trial_logs if key not in run.outcomes]  # the end of its driver is not what a client does by itself
+    footer = log.Footer(complete=stopped is None, stopped=stopped, in_flight=in_flight)
+    counted = {key: one for key, one in run.trial_logs.items() if key not in in_flight}
+    return RunLog(header, counted, run.skipped, footer=footer, outcomes=run.outcomes), stopped
 
 
 def _another(name: str, taken: Collection[str]) -> str:

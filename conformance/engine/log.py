@@ -246,7 +246,7 @@ class Footer(_Record):
     record: Literal["footer"] = "footer"
     complete: bool
     stopped: str | None = Field(default=None, description="why the run ended early")
-    in_flight: list[str] = Field(default=[], description="conversations that do not count, since the target went away")
+    in_flight: list[str] = Field(default=[], description="conversations that do not count: the target went away, or the run ended early")
     seconds: float = 0.0
     counts: dict[str, int] = Field(default={}, description="cases by verdict")
 

@@ -151,19 +151,20 @@ def groups(run: RunLog, results: Sequence[log.Result], outcomes: Mapping[str, Ou
 def attributed(run: RunLog, results: Sequence[log.Result], outcomes: Mapping[str, Outcome]) -> list[log.Result]:
     """Make a case UNTESTABLE that failed in its preparation, if the clause that says so failed elsewhere for the same cause.
 
-    A step without a clause prepares. Where no case tests what it needs, the failure counts against its own case.
+    A step without a clause prepares. Where no case tests what it needs, the failure counts against its own case. A failure that a baseline
+    explains counts as one, so that a run says the same of all other cases with a baseline and without.
     """
     charged: dict[Cause, log.Result] = {}
     prepared: dict[int, Cause] = {}
     for place, result in enumerate(results):
-        explained = failure(run, result, outcomes) if result.verdict in FAILED else None
+        explained = failure(run, result, outcomes) if result.verdict in (*FAILED, Verdict.XFAIL) else None
         if explained is None:
             continue
         cause, diagnosis = explained
-        if diagnosis.clause is None:
-            prepared[place] = cause
-        elif result.verdict == Verdict.FAIL:
+        if diagnosis.clause is not None and Verdict.FAIL in result.clauses.values():
             charged.setdefault(cause, result)
+        elif diagnosis.clause is None and result.verdict != Verdict.XFAIL:
+            prepared[place] = cause
     changed = list(results)
     for place, cause in prepared.items():
         source = charged.get(cause)

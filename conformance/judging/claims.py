@@ -35,12 +35,14 @@ class Claims:
         judged: What was judged.
         not_claimed: Proposals in scope of the run, or parts of one, that the target does not claim.
         unannounced: Of these, what it serves all the same.
+        unjudged: Proposals in scope that it claims, and of which no case could be judged.
         unserved: What it claims and does not serve in most of the cases about it, or all, by one of the ways of `UNSERVED`.
     """
 
     judged: tuple[str, ...] = ()
     not_claimed: tuple[str, ...] = ()
     unannounced: tuple[str, ...] = ()
+    unjudged: tuple[str, ...] = ()
     unserved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -58,6 +60,7 @@ def claims_of(suite: Suite, run: RunLog, results: Sequence[log.Result], outcomes
     judged = [CORE] if any(result.verdict in _JUDGED for result in grouped.get(CORE, ())) else []
     lacking: list[str] = []
     unannounced: list[str] = []
+    unjudged: list[str] = []
     unserved: dict[str, tuple[str, ...]] = {}
     for proposal in PROPOSALS:
         about = grouped.get(proposal.register)
@@ -71,6 +74,8 @@ def claims_of(suite: Suite, run: RunLog, results: Sequence[log.Result], outcomes
         claimed = [part for part in proposal.parts if has.get(part.name, others)]  # a log may be older than a capability
         if any(_is_judged(proposal, claimed, suite.transcripts[result.case], result) for result in about):
             judged.append(proposal.name)
+        elif any(part.name in suite.transcripts[result.case].requires for part in claimed for result in about):
+            unjudged.append(proposal.name)
         lacking += _named(proposal, [part for part in proposal.parts if part not in claimed])
         served = {name for result in about if UNANNOUNCED in result.branches for name in suite.transcripts[result.case].requires}
         unannounced += _named(proposal, [part for part in proposal.parts if f"!{part.name}" in served])
@@ -79,7 +84,7 @@ def claims_of(suite: Suite, run: RunLog, results: Sequence[log.Result], outcomes
             names = _named(proposal, [part for part in claimed if ways[part] == way])
             if names:
                 unserved[way] = (*unserved.get(way, ()), *names)
-    return Claims(tuple(judged), tuple(lacking), tuple(unannounced), unserved)
+    return Claims(tuple(judged), tuple(lacking), tuple(unannounced), tuple(unjudged), unserved)
 
 
 def _grouped(suite: Suite, results: Iterable[log.Result]) -> dict[str, list[log.Result]]:

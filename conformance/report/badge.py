@@ -57,6 +57,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "sentence": conclusion.sentence,
         "judged": list(report.claims.judged),
         "not_claimed": list(report.claims.not_claimed),
+        "claimed_but_not_judged": list(report.claims.unjudged),
         "served_but_not_announced": list(report.claims.unannounced),
         "claimed_but_not_served": {way: list(names) for way, names in report.claims.unserved.items()},
         "exit_code": report.exit_code,

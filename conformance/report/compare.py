@@ -81,6 +81,13 @@ class Difference:
     clauses: Sequence[str]
     summary: str
 
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether the case may fail in B, where it could not be judged, and did not in A."""
+        if self.after == Verdict.UNTESTABLE:
+            return self.before in _HOLDS | {Verdict.WARN}
+        return self.after in _UNKNOWN and self.before not in _UNKNOWN
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -111,7 +118,7 @@ class Comparison:
     def unsure(self) -> list[str]:
         """Say why cases may fail in B of which nothing is known."""
         second = self.sides[1]
-        unknown = [one.case for one in self.cases if one.after in _UNKNOWN and one.before not in _UNKNOWN]
+        unknown = [one.case for one in self.cases if one.is_lost]
         found = [] if second.complete else ["B did not reach its end"]
         return found + ([f"{number_of(len(unknown), 'case')} could not be judged in B, such as {unknown[0]}"] if unknown else [])
 

@@ -55,6 +55,8 @@ def _verdict(report: Report) -> tuple[Kind, str]:
         return "inconclusive", f"inconclusive, {number_of(cases['INCONCLUSIVE'], 'case')} could not be judged"
     if not any(cases[verdict] for verdict in ("PASS", "WARN", "XFAIL", "XPASS", "SPEC-GAP")):
         return "nothing tested", "nothing tested: no case could be run against this target"
+    if report.claims.judged and report.claims.unjudged:
+        return "inconclusive", "inconclusive, nothing of what is claimed besides could be judged"
     if not report.claims.judged:
         return "nothing claimed", f"nothing claimed: only cases for a {report.run.header.role} without these proposals were judged"
     but = [
@@ -73,6 +75,7 @@ def _notes(report: Report) -> Iterator[str]:
     claims = report.claims
     not_claimed = [name for name in claims.not_claimed if name not in claims.unannounced]
     unserved = [(f"claimed but {way}", names) for way, names in claims.unserved.items()]
+    unserved.append(("claimed but not judged", claims.unjudged))
     for words, names in (*unserved, ("served but not announced", claims.unannounced), ("not claimed", not_claimed)):
         if names:
             yield f"{words}: {', '.join(names)}"

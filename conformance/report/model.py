@@ -49,7 +49,8 @@ class Report:
     @property
     def exit_code(self) -> int:
         """Return the process exit code."""
-        return exit_code(self.results, self.stale, complete=self.run.complete, strict=self.strict, claimed=bool(self.claims.judged))
+        claimed = bool(self.claims.judged) and not self.claims.unjudged
+        return exit_code(self.results, self.stale, complete=self.run.complete, strict=self.strict, claimed=claimed)
 
     @property
     def clause_counts(self) -> Counter[str]:

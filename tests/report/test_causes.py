@@ -215,10 +215,12 @@ def test_without_a_clause_that_fails_for_the_same_cause_a_case_is_charged(other)
     assert attributed(run, results, outcomes)[1].verdict == "FAIL"
 
 
-def test_a_known_failure_excuses_nothing():
+def test_a_known_failure_counts_as_one():
     run, results, outcomes = run_of(("known", silent(), Verdict.FAIL, SEEK), ("victim", silent(clause=None), Verdict.FAIL, SEEK))
     known = results[0].model_copy(update={"verdict": "XFAIL"})
-    assert attributed(run, [known, results[1]], outcomes)[1].verdict == "FAIL"
+    assert [one.verdict for one in attributed(run, [known, results[1]], outcomes)] == ["XFAIL", "UNTESTABLE"]
+    also_known = results[1].model_copy(update={"verdict": "XFAIL"})
+    assert [one.verdict for one in attributed(run, [known, also_known], outcomes)] == ["XFAIL", "XFAIL"]
 
 
 def test_failures_like_those_of_a_known_fault_are_told(monkeypatch):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import date
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 
 from conformance.engine.model import Baseline
 from conformance.exit_codes import EXIT_CONFORMANT, EXIT_INCONCLUSIVE, EXIT_NOT_CONFORMANT
@@ -18,11 +20,13 @@ from conformance.report.conclusion import conclude
 from conformance.report.html import render_html
 from conformance.report.junit import render_junit
 from conformance.report.model import build_report
+from conformance.report.show import baseline_text
 from conformance.running import recorder
 from conformance.running.probe import claimed, probe
 from conformance.running.runner import Options, Silent, run_suite
 from conformance.suite import load_suite
 from conformance.targets import Endpoint, InProcessTarget, TargetError
+from conformance.targets.model import NOTHING
 from refimpl.net.virtual_time import VirtualTimeLoop
 from refimpl.proposals import PROPOSALS
 from refimpl.proposals.message_filter.broker import MessageFilterExtension
@@ -30,7 +34,7 @@ from refimpl.proposals.partition_watch.broker import PartitionWatchExtension
 from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.proposals.scalable_topics.broker import ScalableTopicsExtension
 from refimpl.proposals.topic_list.broker import TopicListExtension
-from refimpl.wire.pulsar_api_pb2 import CommandConnected, ServerError
+from refimpl.wire.pulsar_api_pb2 import CommandAckResponse, CommandConnected, ServerError
 
 EXTENSIONS = {
     "pip145": (TopicListExtension, "watchTopicList"),
@@ -46,14 +50,13 @@ def suite():
     return load_suite()
 
 
-def judged(suite, *select, fault=lambda patches: None, profile="default", claims=(), capabilities=None):
+def judged(suite, *select, fault=lambda patches: None, profile="default", claims=(), capabilities=None, target=InProcessTarget):
     """Run cases on the reference with a fault."""
-    target = InProcessTarget(profile)
     options = Options(select=select, profile=profile, claims=claims, jobs=1)
     with patched(fault), pytest.MonkeyPatch.context() as patch, asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         if capabilities is not None:
             patch.setattr("conformance.targets.reference.CAPABILITIES", capabilities)
-        run, stopped = runner.run(run_suite(suite, target, options, lambda _: None, Silent()))
+        run, stopped = runner.run(run_suite(suite, target(profile), options, lambda _: None, Silent()))
     assert stopped is None
     return build_report(suite, run, Baseline(format=1, target="none"), date(2026, 1, 1))
 
@@ -170,6 +173,32 @@ def test_a_run_in_which_nothing_was_claimed_is_not_conformant(suite):
     assert conclude(report).kind == "nothing claimed"
     assert sentence(report).endswith("; not claimed: PIP-247")
     assert report.exit_code == EXIT_INCONCLUSIVE
+
+
+class WithoutAdmin(InProcessTarget):
+    """A broker whose user gives no admin URL."""
+
+    @asynccontextmanager
+    async def run(self, config=NOTHING, *, progress=None):
+        async with super().run(config, progress=progress) as endpoint:
+            yield replace(endpoint, admin_url=None)
+
+
+def test_what_is_claimed_and_could_not_be_judged_is_named(suite):
+    report = judged(suite, "core/handshake/*", "pip247/update/*", target=WithoutAdmin)
+    assert conclude(report).kind == "inconclusive"
+    assert sentence(report).endswith("; claimed but not judged: PIP-247")
+    assert to_json(report)["claimed_but_not_judged"] == ["PIP-247"]
+    assert report.exit_code == EXIT_INCONCLUSIVE
+
+
+def test_a_run_passes_with_the_baseline_that_was_written_of_it(suite):
+    without = judged(suite, "core/ack/*", fault=lambda patches: patches.outgoing(CommandAckResponse, lambda _, __: False))
+    assert any("it did not get so far" in one.summary for one in without.results if one.verdict == "UNTESTABLE")
+    written = Baseline.model_validate(yaml.safe_load(baseline_text(without, "To be looked at.", date(2026, 1, 1))))
+    report = build_report(suite, without.run, written, date(2026, 1, 1))
+    assert {str(one.verdict) for one in report.results} == {"PASS", "XFAIL", "UNTESTABLE"}
+    assert report.exit_code == EXIT_CONFORMANT
 
 
 def test_all_reports_have_the_same_words(suite):

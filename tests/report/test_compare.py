@@ -46,6 +46,7 @@ def compared(first, second):
         ("FAIL", "XFAIL", "changed", 0),
         ("PASS", "NOT-APPLICABLE", "changed", 0),
         ("PASS", "ERROR", "changed", 3),
+        ("PASS", "UNTESTABLE", "changed", 3),
         ("FAIL", "ERROR", "changed", 3),
         ("ERROR", "ERROR", "same", 0),
         ("FAIL", "FAIL", "same", 0),
