@@ -66,8 +66,8 @@ NOT_OFFERED: Final = frozenset({405, 501})
 """By these an admin interface says that it does not do something at all; also by 404 without a word about what was not found."""
 NOT_ALLOWED: Final = frozenset({401, 403})
 """By these it says that the user of the token may not do it."""
-_NO_SUCH_PATH: Final = "HTTP 404 Not Found"
-"""What Apache Pulsar says of a path that it does not know, such as an older release of one that came later: this, or a page in HTML."""
+_NO_SUCH_PATH: Final = re.compile(r"|<.*|(HTTP )?(404 )?(page )?not found|.*/admin/.*", re.DOTALL | re.IGNORECASE)
+"""What is said of a path that is not there, in whole: nothing, a page in HTML, Pulsar's `HTTP 404 Not Found` or the like, or the path itself."""
 NAME_REFUSED: Final = frozenset({400, 412, 422})
 """By these it refuses to create something because of its name."""
 _BLANK: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
@@ -302,10 +302,10 @@ def _not_offered(failure: Failure, events: Iterable[log.Event]) -> str | None:
     trouble = failure.event
     if not isinstance(trouble, log.End) or trouble.status is None:
         return None
-    reason = trouble.body.get("reason") if isinstance(trouble.body, dict) else trouble.body
+    reason = trouble.body.get("reason") or trouble.body.get("message") if isinstance(trouble.body, dict) else trouble.body
     said = str(reason or "").strip()
     judged = failure.action is not None and failure.action.clause is not None
-    no_such_path = not judged and trouble.status == NOT_FOUND and (said in ("", _NO_SUCH_PATH) or said.startswith("<"))
+    no_such_path = not judged and trouble.status == NOT_FOUND and _NO_SUCH_PATH.fullmatch(said) is not None
     not_allowed = not judged and trouble.status in NOT_ALLOWED
     detail = next((event.detail for event in events if isinstance(event, log.Begin) and event.step == trouble.step), {})
     if not judged and trouble.status in NAME_REFUSED and (odd := _odd_name(detail)) is not None:

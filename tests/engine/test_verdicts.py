@@ -264,6 +264,8 @@ def test_namespace_of_which_something_is_left_makes_it_untestable(play):
         (404, None, Verdict.UNTESTABLE),
         (404, {"reason": "HTTP 404 Not Found"}, Verdict.UNTESTABLE),
         (404, "<html>\n<head>\n<title>Error 404 Not Found</title>", Verdict.UNTESTABLE),
+        (404, "404 page not found", Verdict.UNTESTABLE),
+        (404, {"message": "Cannot PUT /admin/v2/persistent/a/b/t"}, Verdict.UNTESTABLE),
         (404, {"reason": "Topic not found"}, Verdict.ERROR),
         (409, None, Verdict.ERROR),
     ],
