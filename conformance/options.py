@@ -22,6 +22,10 @@ class Reach:
         list[str] | None, typer.Option("--allow-host", help="a host to which a cluster may send the suite; may be repeated")
     ] = None
     listener: Annotated[str | None, typer.Option(help="the advertised listener of a cluster to ask for")] = None
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--setting", help="KEY=VALUE, a setting that the broker has without the suite's doing; may be repeated"),
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ NOT_OFFERED: Final = frozenset({405, 501})
 NOT_ALLOWED: Final = frozenset({401, 403})
 """By these it says that the user of the token may not do it."""
 _NO_SUCH_PATH: Final = re.compile(r"|<.*|(HTTP )?(404 )?(page )?not found|.*/admin/.*", re.DOTALL | re.IGNORECASE)
-"""What is said of a path that is not there, in whole: nothing, a page in HTML, Pulsar's `HTTP 404 Not Found` or the like, or the path itself."""
+"""What is said, in whole, of a path that is not there: nothing, a page in HTML, `HTTP 404 Not Found` or the like, or the path itself."""
 NAME_REFUSED: Final = frozenset({400, 412, 422})
 """By these it refuses to create something because of its name."""
 _BLANK: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")

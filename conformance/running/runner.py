@@ -384,7 +384,7 @@ class _Part:
     def _cannot_run(self, case: m.Transcript, endpoint: Endpoint) -> Lack | None:
         assert self.header is not None
         has = self.header.capabilities
-        lacking = lack(case, has)
+        lacking = lack(case, {**has, "config": True} if case.target_config else has)  # what is served here has its settings
         if lacking is not None:
             return lacking
         kinds = set(fresh_names(case).values())

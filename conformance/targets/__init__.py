@@ -2,10 +2,10 @@
 
 from conformance.targets.admin import AdminClient, AdminResult, AdminUnreachable
 from conformance.targets.apache_pulsar import ApachePulsar
+from conformance.targets.attached import AttachedTarget
 from conformance.targets.connect_probe import connect_answer
 from conformance.targets.jars import RELEASES, Release
 from conformance.targets.model import (
-    AttachedTarget,
     Endpoint,
     Progress,
     SettingsRefused,

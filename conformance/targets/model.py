@@ -1,8 +1,8 @@
 """A target: something that speaks the protocol at an address, already running or started for the run."""
 
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -65,7 +65,7 @@ class Endpoint:
         tls_hostname: The name that the certificate has to carry; None: the host of the address.
         tls_certificate: PEM file of the certificate that is shown to the broker, and its admin interface; None: none.
         tls_key: PEM file of its private key; None: it is in the same file.
-        config: The settings asked for when it was started, on top of the usual ones.
+        config: The settings asked for when it was started, on top of the usual ones; before a start, those that it is said to have.
         unconfirmed_config: Keys of `config` that the broker's own listing of its settings does not show (a misspelt one, or one that the
             release does not know yet; those of plugins and of the storage below are not listed either).
         capabilities: What the target's author declares that it can and can't do.
@@ -212,48 +212,9 @@ class Target(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class AttachedTarget:
-    """A broker that somebody else started.
-
-    Args:
-        endpoint: Where it is.
-    """
-
-    endpoint: Endpoint
-    startable: bool = field(default=False, init=False)
-    profile: str = field(default="default", init=False)
-    virtual_time: bool = field(default=False, init=False)
-    in_virtual_time: None = field(default=None, init=False)
-    starts_at_once: int = field(default=1, init=False)
-    conversations_at_once: int = field(default=6, init=False)
-
-    @property
-    def name(self) -> str:
-        """Return the name for reports and baselines."""
-        return self.endpoint.name
-
-    @property
-    def release(self) -> str | None:
-        """Return the release that its description states."""
-        return self.endpoint.release
-
-    @asynccontextmanager
-    async def run(self, config: Mapping[str, str] = NOTHING, *, progress: Progress | None = None) -> AsyncIterator[Endpoint]:  # noqa: ARG002
-        """Yield the endpoint; refuse settings, since this process can't restart it.
-
-        Args:
-            config: Has to be empty.
-            progress: Not used.
-
-        Returns:
-            The endpoint.
-
-        Raises:
-            SettingsRefused: Settings were asked for.
-        """
-        refuse_settings(self.name, config, hint="only a target that is started for the run can be given settings")
-        yield self.endpoint
+def lacking(config: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a case that a target is not known to have."""
+    return {key: value for key, value in config.items() if known.get(key) != value}
 
 
 def refuse_settings(name: str, config: Mapping[str, str], *, hint: str) -> None:

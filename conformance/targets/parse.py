@@ -13,9 +13,10 @@ from conformance.names import MOST_BROKERS, did_you_mean
 from conformance.targets.apache_cluster import ApacheCluster
 from conformance.targets.apache_proxy import ProxiedPulsar
 from conformance.targets.apache_pulsar import ApachePulsar
+from conformance.targets.attached import AttachedTarget
 from conformance.targets.inputs import check_admin_url, check_service_url, existing_pem_file, read_token
 from conformance.targets.jars import RELEASES
-from conformance.targets.model import AttachedTarget, Endpoint, Target, TargetError
+from conformance.targets.model import Endpoint, Target, TargetError
 from conformance.targets.reference import InProcessTarget, ReferenceTarget
 from conformance.targets.started import StartedTarget
 from conformance.targets.target_file import read_target_file
@@ -41,6 +42,7 @@ def parse_target(
     tls_key: Path | None = None,
     allow_hosts: Sequence[str] = (),
     listener: str | None = None,
+    settings: Sequence[str] = (),
 ) -> Target:
     """Find out which target a user means.
 
@@ -56,6 +58,7 @@ def parse_target(
         tls_key: PEM file of the private key of that certificate; None: it is in the same file.
         allow_hosts: Further hosts to which a cluster may send the suite, on top of those in the file.
         listener: The advertised listener to ask for in look-ups; takes the place of the one in the file.
+        settings: Settings that the broker has without the suite's doing, "KEY=VALUE" in Pulsar's names, on top of those in the file.
 
     Returns:
         The target; nothing is started or contacted yet.
@@ -69,6 +72,11 @@ def parse_target(
     trust = existing_pem_file(tls_trust_certs, "trust") if tls_trust_certs else None
     target = _parsed(text, admin_url, token, trust)
     own = _certificate(tls_certificate, tls_key)
+    has = dict(map(_setting, settings))
+    if has:
+        if not isinstance(target, AttachedTarget | StartedTarget):
+            raise TargetError(f"{target.name} is started for the run, with the settings that each case needs", hint="leave out --setting")
+        target = replace(target, endpoint=replace(target.endpoint, config={**target.endpoint.config, **has}))
     if not (allow_hosts or listener or tls_hostname or own):
         return target
     if not isinstance(target, AttachedTarget | StartedTarget):
@@ -83,6 +91,13 @@ def parse_target(
         **own,
     )
     return replace(target, endpoint=endpoint)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise TargetError(f"the setting {text!r} has no value", hint="write KEY=VALUE, such as acknowledgmentAtBatchIndexLevelEnabled=true")
+    return key.strip(), value.strip()
 
 
 def _certificate(certificate: Path | None, key: Path | None) -> dict[str, Any]:

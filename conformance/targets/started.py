@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conformance.targets.admin import unconfirmed_settings
 from conformance.targets.connect_probe import connect_answer
-from conformance.targets.model import NOTHING, Endpoint, Progress, SettingsRefused, TargetError, own_token, refuse_settings
+from conformance.targets.model import NOTHING, Endpoint, Progress, SettingsRefused, TargetError, lacking, own_token, refuse_settings
 from conformance.targets.process import free_ports, poll_until, supervised
 from conformance.targets.properties import properties_text
 
@@ -88,7 +88,7 @@ class StartedTarget:
             TargetError: It does not start; with the last lines of its log.
         """
         if not any("{config_file}" in word for word in self.command):
-            refuse_settings(self.name, config, hint="its start command has no {config_file}")
+            refuse_settings(self.name, lacking(config, self.endpoint.config), hint="its start command has no {config_file}")
         with tempfile.TemporaryDirectory(prefix="pulsar-conformance-", ignore_cleanup_errors=True) as name:
             work = Path(name)
             service_port, admin_port = free_ports(2)

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, StrictBool, Strict
 from conformance.engine.capabilities import CAPABILITIES
 from conformance.files import read_text
 from conformance.names import did_you_mean
+from conformance.targets.attached import AttachedTarget
 from conformance.targets.inputs import check_admin_url, check_service_url, existing_pem_file, read_token
-from conformance.targets.model import AttachedTarget, Endpoint, Target, TargetError
+from conformance.targets.model import Endpoint, Target, TargetError, as_settings
 from conformance.targets.started import PLACEHOLDERS, StartedTarget, split_command
 
 EXAMPLE = """\
@@ -27,6 +28,9 @@ ready_timeout_seconds = 60
 
 [capabilities]                       # optional: declared, not probed; the same as --claim
 topic-list-watch = true
+
+[settings]                           # optional: settings that it has without the suite's doing; the same as --setting
+acknowledgmentAtBatchIndexLevelEnabled = true
 
 [auth]                               # optional; paths are relative to this file
 token_file = "token.txt"
@@ -86,6 +90,10 @@ class TargetFile(_Table):
     release: Annotated[_Name | None, Field(description="the release of Apache Pulsar that it is")] = None
     start: Annotated[StartTable | None, Field(description="how to start it; without it, it runs already")] = None
     capabilities: Annotated[dict[str, StrictBool], Field(description="what it can do and no feature flag tells, as with --claim")] = {}
+    settings: Annotated[
+        dict[str, StrictStr | StrictBool | int],
+        Field(description="settings that it has without the suite's doing, in Pulsar's names, as with --setting"),
+    ] = {}
     auth: Annotated[AuthTable, Field(description="token and certificates")] = AuthTable()
     cluster: Annotated[ClusterTable, Field(description="if it has several brokers")] = ClusterTable()
 
@@ -196,6 +204,7 @@ def _target(path: Path, table: TargetFile, admin_url: str | None, token: SecretS
         tls_certificate=existing_pem_file(folder / auth.tls_certificate, "certificate") if auth.tls_certificate else None,
         tls_key=existing_pem_file(folder / auth.tls_key, "key") if auth.tls_key else None,
         capabilities=table.capabilities,
+        config=as_settings(table.settings),
         allow_hosts=tuple(table.cluster.allow_hosts),
         listener=table.cluster.listener,
     )

@@ -1,5 +1,6 @@
 """What users write, and what they are told when it is wrong."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,7 @@ def test_the_example_file_is_whole_and_valid(tmp_path: Path) -> None:
     endpoint = target.at_ports(1, 2)
     assert (endpoint.service_url, endpoint.admin_url) == ("pulsar://127.0.0.1:1", "http://127.0.0.1:2")
     assert endpoint.capabilities == {"topic-list-watch": True}
+    assert endpoint.config == {"acknowledgmentAtBatchIndexLevelEnabled": "true"}
     assert endpoint.tls_hostname == "broker.example"
     assert "top-secret" not in repr(target)
 
@@ -210,6 +212,19 @@ def test_a_file_may_be_attached_to(tmp_path: Path) -> None:
     target = parse_target(written(tmp_path, 'name = "b"\nservice_url = "pulsar://h:1"\n'), admin_url="http://h:2")
     assert isinstance(target, AttachedTarget)
     assert (target.name, target.endpoint.admin_url) == ("b", "http://h:2")
+
+
+@pytest.mark.parametrize(
+    ("text", "setting", "message"),
+    [
+        ("pulsar://h:1", "a", "the setting 'a' has no value (write KEY=VALUE"),
+        ("pulsar://h:1", "=a", "the setting '=a' has no value (write KEY=VALUE"),
+        ("reference", "a=b", "reference is started for the run, with the settings that each case needs (leave out --setting)"),
+    ],
+)
+def test_a_setting_that_can_not_be_meant_is_refused(text: str, setting: str, message: str) -> None:
+    with pytest.raises(TargetError, match=re.escape(message)):
+        parse_target(text, settings=[setting])
 
 
 def test_addresses_of_a_started_target_default_to_the_free_ports(tmp_path: Path) -> None:
@@ -224,7 +239,7 @@ def test_addresses_of_a_started_target_default_to_the_free_ports(tmp_path: Path)
         (
             'name = "b"\n\nservice_ur = "x"\n',
             ":3: unknown key 'service_ur'; did you mean 'service_url'? "
-            "(known here: name, service_url, admin_url, release, start, capabilities, auth, cluster)",
+            "(known here: name, service_url, admin_url, release, start, capabilities, settings, auth, cluster)",
         ),
         (
             'name = "b"\n[start]\ncomand = "x"\n',

@@ -281,6 +281,34 @@ def test_settings_are_refused_where_they_can_not_be_given(tmp_path: Path) -> Non
         asyncio.run(run("pulsar://h:1"))
 
 
+@pytest.mark.parametrize("listed", [{}, {"a": "2"}, {"a": "3"}])
+def test_a_running_broker_has_the_settings_that_it_lists_or_is_said_to_have(
+    monkeypatch: pytest.MonkeyPatch, listed: dict[str, str]
+) -> None:
+    async def listing(_: Endpoint) -> dict[str, str]:
+        return listed
+
+    async def run(*said: str) -> str:
+        async with parse_target("pulsar://h:1", settings=said).run({"b": "true", "a": "2"}) as endpoint:
+            return endpoint.service_url
+
+    monkeypatch.setattr("conformance.targets.attached.listed_settings", listing)
+    assert asyncio.run(run("a=2", "b=true")) == "pulsar://h:1"
+    wanting = "b" if listed == {"a": "2"} else "a, b"
+    with pytest.raises(TargetError, match=rf"^pulsar://h:1 can't be given the settings {wanting} .*--setting"):
+        asyncio.run(run("b=false"))
+
+
+def test_a_command_without_settings_may_be_said_to_have_some(tmp_path: Path) -> None:
+    target = parse_target(str(fake_broker_file(tmp_path)), settings=["a=2"])
+
+    async def main() -> bool:
+        async with target.run({"a": "2"}):
+            return True
+
+    assert asyncio.run(main())
+
+
 def test_an_attached_target_yields_its_endpoint() -> None:
     async def main() -> str:
         async with parse_target("pulsar://h:1").run() as endpoint:
