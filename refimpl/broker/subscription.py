@@ -52,6 +52,8 @@ ACTIVE_CHANGE_VERSION = 12
 """Protocol version from which on they get ACTIVE_CONSUMER_CHANGE."""
 PORTION = 20
 """Entries of a backlog that a shared consumer gets before the next one has its turn."""
+_MOST_END_PAUSE = 60.0
+"""Seconds that a consumer of a terminated topic waits at most to be told of the end, if others were told before it."""
 _WORK_PER_ENTRY = 1000
 """Fixed cost of judging an entry, in bytes."""
 
@@ -141,6 +143,8 @@ class Subscription:
         self._last_active: Consumer | None = None
         self._offer_timer: Timer | None = None
         self._turn_timer: Timer | None = None
+        self._end_timer: Timer | None = None
+        self._end_pause = self._end_due = 0.0
         self._delayed_until = math.inf
 
     @property
@@ -456,12 +460,27 @@ class Subscription:
         self.skip(sum(1 for _ in itertools.takewhile(passes, self.unacknowledged())))
 
     def tell_end(self) -> None:
-        """Tell the consumers once that nothing of a terminated topic is unacknowledged."""
-        if self.topic.stored.terminated and next(self.unacknowledged(), None) is None:
-            for consumer in self.consumers:
-                if not consumer.knows_end:
-                    consumer.knows_end = True
-                    consumer.session.send(CommandReachedEndOfTopic(consumer_id=consumer.consumer_id))
+        """Tell the consumers once that nothing of a terminated topic is unacknowledged.
+
+        Those that come later wait longer each time: clients that do not know the command close the connection, and come back at once.
+        """
+        waiting = [one for one in self.consumers if not one.knows_end]
+        if not self.topic.stored.terminated or not waiting or next(self.unacknowledged(), None) is not None:
+            return
+        broker = waiting[0].session.broker
+        if broker.now < self._end_due:
+            if self._end_timer is None:
+                self._end_timer = broker.timers.at(self._end_due, self._tell_end_again)
+            return
+        self._end_due = broker.now + self._end_pause
+        self._end_pause = min(2 * self._end_pause, _MOST_END_PAUSE) or 1.0
+        for consumer in waiting:
+            consumer.knows_end = True
+            consumer.session.send(CommandReachedEndOfTopic(consumer_id=consumer.consumer_id))
+
+    def _tell_end_again(self) -> None:
+        self._end_timer = None
+        self.tell_end()
 
     def unacknowledged(self) -> Iterator[int]:
         """Yield the indexes of all unacknowledged entries, in order."""

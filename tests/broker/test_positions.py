@@ -101,6 +101,22 @@ def test_who_has_acknowledged_all_is_told_of_the_end_once(peer, kind):
     assert names(peer) == ["ReachedEndOfTopic"]
 
 
+def test_who_comes_back_to_an_ended_subscription_is_told_later_each_time(peer):
+    ask(peer.broker, "POST", f"{PATH}/terminate")
+    assert names(peer) == ["CloseProducer", "ReachedEndOfTopic"]
+    waited = []
+    for consumer_id in range(10, 20):
+        peer.ask("close_consumer", consumer_id=1 if consumer_id == 10 else consumer_id - 1, request_id=9)
+        peer.subscribe(consumer_id=consumer_id)
+        begun = peer.broker.now
+        peer.send("flow", consumer_id=consumer_id, messagePermits=1)
+        while (told := names(peer)) == []:
+            peer.broker.tick(peer.broker.now + 0.5)
+        assert told == ["ReachedEndOfTopic"]
+        waited.append(peer.broker.now - begun)
+    assert waited == [0, 1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
 def test_an_empty_topic_is_terminated(peer):
     ask(peer.broker, "PUT", f"{PATH}2")
     peer.subscribe(f"{TOPIC}2", consumer_id=7)
