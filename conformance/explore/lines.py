@@ -67,11 +67,14 @@ def is_free(path: str) -> bool:
 
 
 def fields_of(message: Message, path: str) -> dict[str, Any]:
-    """Return the fields of a message without those that are free, as JSON can hold them; `path` begins with the name of the command."""
+    """Return the fields of a message without those that are free, as JSON can hold them; `path` begins with the name of the command.
+
+    No bytes, as the version of a schema that is not there, are as good as no field.
+    """
     found = {}
     for descriptor, value in message.ListFields():
         place = f"{path}.{descriptor.name}"
-        if not is_free(place):
+        if not is_free(place) and value != b"":
             found[descriptor.name] = _plain(value, place, descriptor)
     return found
 
