@@ -19,6 +19,7 @@ TITLE: Final = "Results of six releases"
 CLIENT_PATH: Final = "reference/client-results.md"
 CLIENT_TITLE: Final = "Results of clients"
 _AGREED: Final = frozenset({"PASS", "EXCLUDED", "NOT-APPLICABLE", "NOT-RUN"})
+HOLDS: Final = "Holds: no recorded case broke it. Findings from exploration, and races that did not show, are not counted."
 _WIDE: Final = "---\nhide: [toc]\n---\n"
 
 
@@ -47,6 +48,8 @@ def _of_releases(sources: Sources, tested: Sequence[Row]) -> Iterator[str]:
     yield f"terminal: `pulsar-conformance matrix`. The {link(PATH, 'glossary.md', 'Glossary')} defines words such as clause and profile."
     yield f"{link(PATH, 'findings/README.md', 'Findings')} explain what does not hold."
     yield f"Clients have a page of their own: {link(PATH, CLIENT_PATH, CLIENT_TITLE)}."
+    yield ""
+    yield HOLDS
     yield ""
     yield from _numbers(sources.released, "release")
     yield from _differences(sources, PATH, sources.released, tested, "release")
