@@ -443,7 +443,10 @@ def doctor(
     reach: Reach,
     tls: Tls,
     claim: ClaimOption = None,
-    clean: Annotated[bool, typer.Option(help="remove namespaces that interrupted runs left over")] = False,
+    clean: Annotated[
+        bool,
+        typer.Option(help="remove all namespaces public/pc-*, which interrupted runs left over; also those of a run that still goes on"),
+    ] = False,
 ) -> None:
     """Check a target for problems that would spoil a run, and remove leftovers."""
     import asyncio

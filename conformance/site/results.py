@@ -66,6 +66,8 @@ def _of_clients(sources: Sources, tested: Sequence[Row]) -> Iterator[str]:
     yield "and are judged again each time this page is built. The same table for a terminal: `pulsar-conformance matrix --clients`."
     yield f"Defects have a page under {link(CLIENT_PATH, 'findings/README.md', 'Findings')}."
     yield ""
+    yield HOLDS
+    yield ""
     yield from _numbers(sources.clients, "client")
     yield "## What the clients can do { #capabilities }"
     yield ""
