@@ -81,7 +81,7 @@ bench: $(VENV)/dev.stamp  ## Measure the suite, the rules, and the reference bro
 docs: $(VENV)/docs.stamp  ## Build the site: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
 
-counts: $(VENV)/run.stamp  ## Write what changes with the suite into the README: numbers, a report, the releases
+counts: $(VENV)/run.stamp  ## Write what changes with the suite into the README and the index of findings: numbers, a report, the releases
 	$(BIN)/python -m conformance.site.counts
 
 notebooks: $(VENV)/dev.stamp  ## Execute the notebooks anew and bring them into their normal form

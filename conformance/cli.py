@@ -443,7 +443,10 @@ def doctor(
     reach: Reach,
     tls: Tls,
     claim: ClaimOption = None,
-    clean: Annotated[bool, typer.Option(help="remove namespaces that interrupted runs left over")] = False,
+    clean: Annotated[
+        bool,
+        typer.Option(help="remove all namespaces public/pc-*, which interrupted runs left over; also those of a run that still goes on"),
+    ] = False,
 ) -> None:
     """Check a target for problems that would spoil a run, and remove leftovers."""
     import asyncio
@@ -463,8 +466,9 @@ def doctor(
 
 def _print_findings(findings: Sequence[Finding]) -> None:
     for finding in findings:
-        out.print(f"{'ok  ' if finding.good else 'look'}  {finding.text}", highlight=False, markup=False, soft_wrap=True)
-    raise typer.Exit(0 if all(finding.good for finding in findings) else 1)
+        mark = "" if finding.good is None else "ok" if finding.good else "look"
+        out.print(f"{mark:<4}  {finding.text}", highlight=False, markup=False, soft_wrap=True)
+    raise typer.Exit(1 if any(finding.good is False for finding in findings) else 0)
 
 
 @driver_app.command("lint")

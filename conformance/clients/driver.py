@@ -6,6 +6,7 @@ JSON lines, requests on its standard input, answers and events on its standard o
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -149,7 +150,8 @@ class Driver:
                     start_new_session=True,
                 )
         except OSError as error:
-            raise DriverError(f"the driver {self.name} can't be started: {error.strerror or error}: {self._command[0]}") from None
+            hint = ": is there a #! line, and is it executable?" if error.errno in (errno.ENOEXEC, errno.EACCES) else ""
+            raise DriverError(f"the driver {self.name} can't be started: {error.strerror or error}: {self._command[0]}{hint}") from None
         loop = asyncio.get_running_loop()
         lines = asyncio.StreamReader(LONGEST_LINE)
         self._lines, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), self._process.stdout)

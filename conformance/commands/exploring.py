@@ -17,6 +17,7 @@ from conformance.explore.client_explorer import ExploredClient, explore_client
 from conformance.explore.explorer import Explored, Plan, explore
 from conformance.explore.written import name_of, transcript
 from conformance.interruption import deaf
+from conformance.report.wording import number_of
 from conformance.suite import Suite
 from conformance.targets import Target, TargetError
 
@@ -58,7 +59,9 @@ class _ClientProgress:
 def explore_and_report(target: Target | ClientTarget, plan: Plan, folder: Path) -> NoReturn:
     """Explore a target, leave what differs as transcripts and a page in a folder, and end with the exit code."""
     suite = suite_or_stop()
-    out.print(f"exploring {target.name} for {plan.seconds / 60:g} minutes, seed {plan.seed}", highlight=False)
+    minutes = f"{plan.seconds / 60:g} minutes"
+    how_much = f"for {minutes}" if plan.scenarios is None else f"with {number_of(plan.scenarios, 'scenario')}, {minutes} at most"
+    out.print(f"exploring {target.name} {how_much}, seed {plan.seed}", highlight=False)
     if isinstance(target, ClientTarget):
         _explore_client(target, plan, folder, suite)
     with alone_or_stop(folder):
@@ -71,7 +74,7 @@ def explore_and_report(target: Target | ClientTarget, plan: Plan, folder: Path) 
                 written, page = _written(explored, target, plan, folder, suite)
         except OSError as error:
             stop(EXIT_COULD_NOT_RUN, f"{error.filename}: {error.strerror}: free some space or choose another --report folder")
-    report.print_summary(explored, target.name, written, page)
+    report.print_summary(explored, target.name, written, page, concurrent=plan.concurrent)
     if explored.differences or explored.broken:
         raise typer.Exit(EXIT_NOT_CONFORMANT)
     if explored.stopped is not None:

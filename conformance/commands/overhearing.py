@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from conformance.captures.rows import Direction
 from conformance.exit_codes import EXIT_CONFORMANT, EXIT_INCONCLUSIVE, EXIT_NOT_CONFORMANT
 from conformance.monitors import Breach, Monitors, Side, monitors_of
+from conformance.report.listing import number_of
 from refimpl.wire import Frame
 
 Sides: TypeAlias = tuple[Side | None, ...]
@@ -86,11 +87,12 @@ class Judge:
     def summary(self) -> str:
         """Say in a few words what was found."""
         judged = sum((one.judged for one in self._monitors.values()), Counter[str]())
-        parts = [f"{len(judged):,} clauses judged, {sum(judged.values()):,} times: {sum(self._breaches.values()):,} breaches"]
+        breaches = number_of(sum(self._breaches.values()), "breach", "breaches")
+        parts = [f"{number_of(len(judged), 'clause')} judged, {number_of(sum(judged.values()), 'time')}: {breaches}"]
         parts += [f"{clause}, by the {side}: {count:,}" for (clause, side), count in sorted(self._breaches.items())]
         if self.code() == EXIT_INCONCLUSIVE:
-            lacks = [f"bytes of {len(self._gaps):,} connections were not seen"] * bool(self._gaps)
-            lacks += [f"the order of both sides of {len(self._unordered):,} connections is not known"] * bool(self._unordered)
+            lacks = [f"bytes of {number_of(len(self._gaps), 'connection')} were not seen"] * bool(self._gaps)
+            lacks += [f"the order of both sides of {number_of(len(self._unordered), 'connection')} is not known"] * bool(self._unordered)
             parts.append(f"inconclusive: {', '.join(lacks) if judged and lacks else 'there was nothing to judge'}")
         return "\n".join(parts)
 

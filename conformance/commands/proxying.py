@@ -25,7 +25,7 @@ from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_USA
 from conformance.monitors import Breach
 from conformance.options import Tls
 from conformance.proxy import Passed, Proxy, Watcher, proxying
-from conformance.report.listing import breach_text, frame_text, line
+from conformance.report.listing import breach_text, frame_text, line, number_of
 from conformance.targets.inputs import check_service_url, existing_pem_file
 from conformance.targets.model import Endpoint, TargetError
 from refimpl.broker import Configuration
@@ -347,14 +347,16 @@ async def _proxy(asked: Asked) -> tuple[str | None, int]:
 def _summary(proxy: Proxy, counting: Counting, recorder: Recorder | None) -> str:
     """Say in a few words what passed."""
     sides: tuple[Direction, Direction] = ("client", "broker")
-    passed = ", ".join(f"{proxy.frames[side]:,} frames ({proxy.size[side]:,} bytes) from {_PEERS[side]}" for side in sides)
-    parts = [f"{proxy.connections:,} connections: {passed}"]
+    passed = ", ".join(f"{number_of(proxy.frames[side], 'frame')} ({proxy.size[side]:,} bytes) from {_PEERS[side]}" for side in sides)
+    parts = [f"{number_of(proxy.connections, 'connection')}: {passed}"]
     if counting.notes:
-        parts.append(f"{sum(counting.notes.values()):,} lines about what is out of the ordinary")
+        parts.append(f"{number_of(sum(counting.notes.values()), 'line')} about what is out of the ordinary")
     if armed := proxy.faults.armed:
-        parts.append(f"still switched on: {'; '.join(armed)}")
+        parts.append(f"faults that still had to come, or have no end: {'; '.join(armed)}")
     if recorder is not None:
-        parts.append(f"recorded in {recorder.recording.folder}: {recorder.recording.files:,} files, {recorder.recording.size:,} bytes")
+        parts.append(
+            f"recorded in {recorder.recording.folder}: {number_of(recorder.recording.files, 'file')}, {recorder.recording.size:,} bytes"
+        )
     return "\n".join(parts)
 
 

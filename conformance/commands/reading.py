@@ -32,7 +32,7 @@ from conformance.commands.proxying import commands_or_stop
 from conformance.console import stop
 from conformance.exit_codes import EXIT_CONFORMANT, EXIT_USAGE
 from conformance.monitors import Breach, Side
-from conformance.report.listing import breach_text, frame_text, line
+from conformance.report.listing import breach_text, frame_text, line, number_of
 from refimpl.wire import decode_frame
 
 Connection = tuple[str, str]
@@ -225,10 +225,10 @@ class _Lister:
 
     def summary(self, unread: int) -> str:
         """Say in a few words what there was."""
-        parts = [f"{self._frames:,} frames in {len(self._numbers):,} connections"]
-        parts += [f"{count:,} pieces that are no frame: {kind}" for kind, count in self._defects.items()]
+        parts = [f"{number_of(self._frames, 'frame')} in {number_of(len(self._numbers), 'connection')}"]
+        parts += [f"{_pieces(count)}: {kind}" for kind, count in self._defects.items()]
         if unread:
-            parts.append(f"{unread:,} files that were not read, because no index names them")
+            parts.append(f"{number_of(unread, 'file')} not read, because named by no index")
         return ", ".join(parts)
 
     def _time(self, row: FrameRow) -> float | None:
@@ -246,10 +246,15 @@ class _Lister:
         key = source, origin.connection
         if key not in self._numbers:
             self._numbers[key] = len(self._numbers) + 1
-            print(line(time, self._numbers[key], None, f"is {origin.connection} in {source}"))
+            capture = "" if source in ("", ".") else f" of {source}"
+            print(line(time, self._numbers[key], None, f"the connection {origin.connection}{capture}"))
             known = self._known.get(key)
             if known is not None and known.why_not is not None:
                 print(line(time, self._numbers[key], None, f"the order of both sides is not known: {known.why_not}"))
             if self.judge is not None and origin.started is not None:
                 self.judge.opened(source, origin.connection, EACH if known is not None and known.views else ALL)
         return self._numbers[key]
+
+
+def _pieces(count: int) -> str:
+    return "1 piece that is no frame" if count == 1 else f"{count:,} pieces that are no frame"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from conformance import names
 from conformance.commands.loading import report_of, suite_or_stop
@@ -14,8 +14,13 @@ from conformance.engine.program import cells
 from conformance.exit_codes import EXIT_USAGE
 from conformance.judging.applicability import completed
 from conformance.report import show
+from conformance.report.wording import listed, number_of, one_line
 from conformance.running import recorder
 from conformance.suite import Suite
+
+AS_WRITTEN: Final = "as-written"
+_SHOWN_CASES: Final = 3
+"""Cases of a clause that a list names."""
 
 
 def print_list(select: Sequence[str], *, clauses: bool, as_json: bool) -> None:
@@ -23,7 +28,14 @@ def print_list(select: Sequence[str], *, clauses: bool, as_json: bool) -> None:
     suite = suite_or_stop(checked=False)
     if clauses:
         rows: list[dict[str, Any]] = [
-            {"clause": clause.id, "level": clause.level, "state": _state(clause), "cases": suite.cases_of[clause.id], "text": clause.text}
+            {
+                "clause": clause.id,
+                "level": clause.level,
+                "state": _state(clause),
+                "cases": suite.cases_of[clause.id],
+                "text": clause.text,
+                "why_no_case": clause.excluded,
+            }
             for clause in suite.select_clauses(select)
         ]
     else:
@@ -33,12 +45,26 @@ def print_list(select: Sequence[str], *, clauses: bool, as_json: bool) -> None:
         return
     for row in rows:
         _print_item(row.get("case") or row["clause"], row.get("title") or f"{row['level']} {row['state']}: {row['text']}")
-    out.print(f"{len(rows)} clauses" if clauses else _cases(suite.select(select)), highlight=False)
+        if clauses:
+            _print_item("   ", _tested_by(suite.clauses[row["clause"]], row["cases"]))
+    out.print(number_of(len(rows), "clause") if clauses else _cases(suite, select), highlight=False)
 
 
-def _cases(transcripts: Sequence[m.Transcript]) -> str:
-    """Say how many cases there are, in the words of a run."""
-    return f"{len(transcripts)} cases, {sum(len(cells(one)) for one in transcripts)} with each cell counted"
+def _tested_by(clause: m.Clause, cases: Sequence[str]) -> str:
+    """Say which cases test a clause, or why none does."""
+    if cases:
+        return f"{'case' if len(cases) == 1 else 'cases'}: {listed(cases, _SHOWN_CASES)}"
+    if clause.observed_by:
+        return f"no case: the monitor {clause.observed_by} watches it in every conversation"
+    return f"no case: {one_line(clause.excluded)}" if clause.excluded else "no case: every case that expects such a frame judges it"
+
+
+def _cases(suite: Suite, select: Sequence[str]) -> str:
+    """Say how many cases there are, in the words of a run, and what is left out."""
+    found = suite.select(select)
+    others = sum("default" not in one.profiles for one in suite.select(select, profile=AS_WRITTEN))
+    left_out = f"; {others} more of the profile {AS_WRITTEN}" if others else ""
+    return f"{number_of(len(found), 'case')}, {sum(len(cells(one)) for one in found)} with each cell counted{left_out}"
 
 
 def _state(clause: m.Clause) -> str:

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """The driver of this project's own client, and an example: copy it, and put your client in the place of this one.
 
 It reads requests as JSON lines, does one after the other, and prints an answer for each; whatever its user would see comes as an event.

@@ -30,7 +30,7 @@ _ALL = (*CORE, *(capability for capability, _ in _PROPOSED))
 
 CAPABILITIES = MappingProxyType(
     {one.name: one.meaning for one in CORE}
-    | {one.name: f"{'declared: ' if one.declared and not one.flag else ''}{one.meaning} ({name})" for one, name in _PROPOSED}
+    | {one.name: f"{one.meaning}{', as declared' if one.declared and not one.flag else ''} ({name})" for one, name in _PROPOSED}
 )
 """The closed list of capabilities, and how each is probed."""
 _OF_CLIENTS = (

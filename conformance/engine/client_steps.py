@@ -39,7 +39,7 @@ class Drive(Action):
 
     def show(self, plan: Plan) -> None:
         """Write it."""
-        plan.asks({self.spec["do"]: self.spec["with"]}, self.scope, "asked of the driver")
+        plan.asks({self.spec["do"]: self.spec["with"]}, self.scope, at=DRIVER)
 
 
 class Rule(Action):

@@ -51,8 +51,8 @@ class Plan(Protocol):
     def sends(self, action: Send) -> None:
         """Write what the harness sends: frames as far as their values are known, and the bytes."""
 
-    def asks(self, detail: Mapping[str, Any], scope: Scope, remark: str = "") -> None:
-        """Write a call of the admin interface, or several."""
+    def asks(self, detail: Mapping[str, Any], scope: Scope, remark: str = "", *, at: str = "") -> None:
+        """Write a call of the admin interface, or several; or, if `at` says so, what the driver is asked to do."""
 
     def awaits(self, node: Expectation, remark: str = "", *, example: bool = False) -> None:
         """Write what is expected, with an example of its bytes if requested."""

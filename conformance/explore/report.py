@@ -18,11 +18,12 @@ def progress(explored: Explored) -> str:
     pace = explored.actions / explored.seconds if explored.seconds else 0.0
     return (
         f"{explored.seconds:.0f} s: {number_of(explored.scenarios, 'scenario')}, {explored.actions} actions ({pace:.0f} a second), "
-        f"{len(explored.coverage.met)} meetings, {number_of(len(explored.found()), 'difference')}"
+        + (f"{number_of(len(explored.coverage.met), 'situation')}, " if explored.coverage.met else "")
+        + number_of(len(explored.found()), "difference")
     )
 
 
-def print_summary(explored: Explored, target: str, written: Mapping[str, Path], page_path: Path) -> None:
+def print_summary(explored: Explored, target: str, written: Mapping[str, Path], page_path: Path, *, concurrent: bool = False) -> None:
     """Print what was found, the conclusion last."""
 
     def line(text: str) -> None:
@@ -47,11 +48,13 @@ def print_summary(explored: Explored, target: str, written: Mapping[str, Path], 
     if explored.stopped is not None:
         line(f"\nnot complete: {explored.stopped}")
     count = len(explored.differences) + len(explored.broken)
-    if count:
+    if concurrent and count:
+        line(f"\n{target}: something does not hold after {number_of(count, 'scenario')}")
+    elif count:
         line(f"\n{target}: {number_of(count, 'difference')} from the reference")
         line("Each is a defect of one of the two, or a freedom that is not listed yet.")
     elif explored.stopped is None:
-        line(f"\n{target}: says what the reference says")
+        line(f"\n{target}: {'all that must hold did, after each scenario' if concurrent else 'says what the reference says'}")
 
 
 def client_progress(explored: ExploredClient) -> str:

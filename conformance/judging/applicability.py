@@ -38,9 +38,10 @@ def lack(case: Transcript, capabilities: Mapping[str, bool]) -> Lack | None:
             continue
         if not wanted:
             return "NOT-APPLICABLE", f"for targets without {known}"
+        lacking = f"the target has no {name} (needed: {MEANINGS[name]})"
         if name in _HARNESS:
-            return "UNTESTABLE", f"the target has no {name} ({MEANINGS[name]})"
-        return "NOT-APPLICABLE", f"the target has no {name} ({MEANINGS[name]})" + (f"; {claim_hint(name)}" if name in DECLARED else "")
+            return "UNTESTABLE", lacking
+        return "NOT-APPLICABLE", lacking + (f"; {claim_hint(name)}" if name in DECLARED else "")
     return None
 
 

@@ -43,7 +43,7 @@ def _verdict(report: Report) -> tuple[Kind, str]:
         return "incomplete", f"incomplete: {why_incomplete(report)}" + (f"; before that, {what}" if bad else "")
     if cases["ERROR"]:
         first = next(result for result in report.results if result.verdict == Verdict.ERROR)
-        text = f"incomplete: {number_of(cases['ERROR'], 'case')} could not be run by the harness; see {one_line(case_name(first))}"
+        text = f"incomplete: {number_of(cases['ERROR'], 'case')} could not be run by the suite; see {one_line(case_name(first))}"
         text += f" ({short(first.summary)})" if first.summary else ""
         return "incomplete", text + (f"; of the rest, {what}" if bad else "")
     if bad:

@@ -156,7 +156,9 @@ def _body(report: Report, entry: Entry, outcome: Outcome | None, number: int, *,
         places: dict[bytes, str] = {}
         rows = [_row_view(row, places, number, HEX_LINES_PASSED if passed else HEX_LINES) for row in chosen]
         if drawn:  # the diagram escapes all that it writes
-            diagram = Markup(render_sequence_svg(chosen, title=f"Sequence diagram of {entry.name}", standalone=False))
+            diagram = Markup(
+                render_sequence_svg(chosen, peer=report.run.header.role, title=f"Sequence diagram of {entry.name}", standalone=False)
+            )
     return _Body(
         result=result,
         miss=paragraph(result.diagnosis or ("" if result.verdict == "PASS" else result.summary)),

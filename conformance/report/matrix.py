@@ -15,7 +15,7 @@ from conformance.judging.baseline import case_name
 from conformance.report.model import Report
 from conformance.report.pages import page
 from conformance.report.views import group_of, group_titles, reason_of, results_by_clause
-from conformance.report.wording import VERDICT_MEANING, VERDICT_WORDS, middle_cut, number_of, one_line
+from conformance.report.wording import VERDICT_MEANING, VERDICT_WORDS, middle_cut, one_line
 
 FORMAT: Final = 1
 UNEXPLAINED: Final = frozenset({"ERROR", "FAIL", "WARN"})
@@ -144,7 +144,10 @@ def render_matrix_text(reports: Sequence[Report], width: int | None = None) -> s
         width: Columns of the terminal; None: lines may have any length.
     """
     matrix = build_matrix(reports)
-    lines = [f"unexplained: {number_of(matrix.unexplained(), 'cell')} of {len(matrix.rows) * len(matrix.columns)}"]
+    lines = [
+        f"unexplained: {matrix.unexplained()} of {len(matrix.rows) * len(matrix.columns)} verdicts "
+        "(those that fail, warn or could not be run, and that no baseline explains)"
+    ]
     for index, column in enumerate(matrix.columns):
         incomplete = "; INCOMPLETE RUN" if not column.complete else ""
         lines.append(f"  {index + 1}  {one_line(column.name)}: {matrix.unexplained(index)} unexplained{incomplete}")

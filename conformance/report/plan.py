@@ -61,8 +61,8 @@ class _Plan:
     def does(self, head: str, at: str | None) -> None:
         self.rows.append(Row("out", head, at=at or "", depth=self._depth))
 
-    def asks(self, detail: Mapping[str, Any], scope: Scope, remark: str = "") -> None:
-        self.rows.append(Row("ask", *call_text(self.known(detail, scope)), remark=remark, depth=self._depth))
+    def asks(self, detail: Mapping[str, Any], scope: Scope, remark: str = "", *, at: str = "") -> None:
+        self.rows.append(Row("ask", *call_text(self.known(detail, scope)), at, remark=remark, depth=self._depth))
 
     def sends(self, action: Send) -> None:
         scope, at = action.scope, action.at or ""

@@ -173,7 +173,7 @@ def trial_rows(
             failed = event.n == failing
             rows.append(replace(row, t=event.t - trial_log.begin.t, n=event.n, path=path, clause=clause, failing=failed))
     if trial_log.finished is not None and trial_log.finished.problem is not None:
-        text = f"the harness stopped: {trial_log.finished.problem}"
+        text = f"the suite stopped: {trial_log.finished.problem}"
         rows.append(Row("note", text, t=trial_log.finished.t - trial_log.begin.t, failing=failing is None))
     elif trial_log.finished is None:
         rows.append(Row("note", "the log ends here", failing=failing is None))
@@ -213,9 +213,9 @@ def _rows_of(event: log.Event, begins: Mapping[str, log.Begin]) -> Iterator[Row]
     elif isinstance(event, log.Told):
         yield Row("reply", event.what, plain_value(event.detail), at=event.at)
     elif isinstance(event, log.Deadline):
-        yield Row("note", "the harness stops waiting")
+        yield Row("note", "the suite stops waiting")
     else:
-        yield Row("note", f"the harness itself was {event.seconds:g} s late")
+        yield Row("note", f"the suite itself was {event.seconds:g} s late")
 
 
 def _linked(at: str, link: int | None) -> str:

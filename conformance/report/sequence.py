@@ -52,7 +52,7 @@ class _Lanes:
 
 
 def render_sequence_svg(
-    rows: Sequence[Row], *, peer: str = "broker", title: str = "", standalone: bool = True, harness: str = "harness"
+    rows: Sequence[Row], *, peer: str = "broker", title: str = "", standalone: bool = True, harness: str = "suite"
 ) -> str:
     """Draw a conversation. The drawing fits a telephone, and shrinks where a page is narrower still.
 
@@ -72,7 +72,7 @@ def render_sequence_svg(
     lanes = _lanes(admin=admin, timed=any(times))
     names = [(lanes.harness, harness), (lanes.peer, peer)]
     if admin:
-        names.insert(0, (lanes.admin, "admin API"))
+        names.insert(0, (lanes.admin, "driver" if _driven(rows) else "admin API"))
     drawn, y = [], _TOP
     for row, time in zip(rows, times, strict=True):
         part, height = _drawn(row, y, lanes, time, several=several, standalone=standalone)
@@ -86,6 +86,11 @@ def render_sequence_svg(
     for x, name in names:
         parts.append(f'<text class="l" x="{x}" y="16">{escape(one_line(name))}</text><path class="p" d="M{x} 24V{y - 4}"/>')
     return "".join([*parts, *drawn, "</svg>"])
+
+
+def _driven(rows: Sequence[Row]) -> bool:
+    """Tell whether a driver is asked, and no admin API."""
+    return all(row.at for row in rows if row.way in ("ask", "reply"))
 
 
 def _times(rows: Sequence[Row]) -> list[str]:
@@ -129,7 +134,7 @@ def _drawn(row: Row, y: int, lanes: _Lanes, time: str, *, several: bool, standal
     return f'<g class="{kind}{" x" if row.failing else ""}">{tip_text}{"".join(parts)}</g>', height
 
 
-def render_sequence_text(rows: Sequence[Row], *, peer: str = "broker", width: int = 120, harness: str = "harness") -> str:
+def render_sequence_text(rows: Sequence[Row], *, peer: str = "broker", width: int = 120, harness: str = "suite") -> str:
     """Draw a conversation with characters.
 
     Args:
@@ -148,7 +153,7 @@ def render_sequence_text(rows: Sequence[Row], *, peer: str = "broker", width: in
         lanes = {"harness": first, "peer": width - _TEXT_EDGE}
     heading = [" "] * width
     for lane, place in lanes.items():
-        name = one_line({"peer": peer, "harness": harness}.get(lane, lane))[:9]
+        name = one_line({"peer": peer, "harness": harness, "admin": "driver" if _driven(rows) else "admin"}[lane])[:9]
         begin = place - len(name) // 2
         heading[begin : begin + len(name)] = name
     if timed:

@@ -17,6 +17,7 @@ from conformance.engine.values import Value
 from conformance.engine.verdict import Outcome, Verdict
 from conformance.judging.baseline import case_name
 from conformance.judging.results import RunLog, judge_trial
+from conformance.report.findings import findings_of
 from conformance.report.model import Report
 from conformance.report.plan import program_rows
 from conformance.report.rows import Row, connections, format_row, judged_rows
@@ -60,7 +61,12 @@ def show_case(suite: Suite, case: str, form: str = "line", recorded: RunLog | No
         names = {name: name if kind == "name" else f"public/{name}" for name, kind in fresh_names(transcript).items()}
         rows = program_rows(compile_case(transcript, suite.fragments, {"@release": release, **cell}, names))
         head.append("  as the transcript says; fresh names and values chosen by the target are examples")
-    body = {"line": _lines, "hex": _hexed, "sequence": render_sequence_text}[form](rows)
+    forms = {
+        "line": lambda: _lines(rows),
+        "hex": lambda: _hexed(rows),
+        "sequence": lambda: render_sequence_text(rows, peer=transcript.role),
+    }
+    body = forms[form]()
     return "\n".join([*head, "", body, *after])
 
 
@@ -160,6 +166,9 @@ def _explained(suite: Suite, name: str, reports: Sequence[Report]) -> Iterator[s
         yield from (f"  {case}  {one_line(suite.transcripts[case].title)}" for case in cases)
     elif not clause.excluded and not clause.observed_by:
         yield "no case tests it yet"
+    if named := findings_of(clause.id):
+        yield "findings, which count for no verdict unless a case shows them:"
+        yield from (f"  docs/findings/{one.page}.md  {one.title}" for one in named)
     if reports:
         yield "verdicts:"
     for report in reports:
@@ -177,7 +186,13 @@ def _on_target(report: Report, clause: str) -> Iterator[str]:
     for result in results:
         if result.clauses[clause] != Verdict.PASS:
             reason = reason_of(result, clause)
-            yield f"    {case_name(result)}: {result.verdict}" + (f", {reason}" if reason else "")
+            said = f"said nothing: {reason}" if _ended_before(result, clause) else f"{result.verdict}" + (f", {reason}" if reason else "")
+            yield f"    {case_name(result)}: {said}"
+
+
+def _ended_before(result: log.Result, clause: str) -> bool:
+    """Tell whether a case failed before it came to a clause."""
+    return result.clauses[clause] == Verdict.UNTESTABLE != result.verdict
 
 
 def baseline_text(report: Report, reason: str, today: date) -> str:

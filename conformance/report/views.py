@@ -107,7 +107,7 @@ def reason_of(result: log.Result, clause: str | None = None) -> str:
     if clause is not None and verdict == Verdict.UNTESTABLE and result.verdict in (Verdict.FAIL, Verdict.WARN, Verdict.SPEC_GAP):
         return "the case ended before it came to this clause"
     if result.verdict == Verdict.ERROR:
-        return f"the harness could not run the case: {short(result.summary)}"
+        return f"the suite could not run the case: {short(result.summary)}"
     if result.verdict == Verdict.XPASS:
         return "a known failure that did not happen"
     return short(result.summary)

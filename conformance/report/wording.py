@@ -25,9 +25,9 @@ VERDICT_WORDS: Final[dict[str, str]] = {
 VERDICT_MEANING: Final[dict[str, str]] = {
     "PASS": "Everything that was expected came, and nothing else.",
     "FAIL": "A statement at level MUST does not hold.",
-    "ERROR": "The harness could not run the case; it says nothing about the target.",
+    "ERROR": "The suite could not run the case; that says nothing about the target.",
     "WARN": "A statement at level SHOULD does not hold.",
-    "INCONCLUSIVE": "The harness was too slow to judge a rule that speaks of time.",
+    "INCONCLUSIVE": "The suite was too slow to judge a rule that speaks of time.",
     "XFAIL": "It fails, and the baseline of this target knows it, with a reason.",
     "XPASS": "The baseline calls it a known failure, but it passed.",
     "SPEC-GAP": "The text allows more than one behaviour; this is which one was seen.",

@@ -23,9 +23,14 @@ _SPOILERS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was checked."""
+    """One thing that was checked.
 
-    good: bool
+    Attributes:
+        good: Whether it suits a run; None: it is neither good nor bad.
+        text: What was found.
+    """
+
+    good: bool | None
     text: str
 
 
@@ -46,7 +51,7 @@ async def examine(target: Target, *, claims: Iterable[str] = (), clean: bool = F
             Finding(True, f"{endpoint.service_url} speaks Pulsar: {probed.server_version}, protocol version {probed.protocol_version}")
         ]
         findings += [
-            Finding(True, f"{name}: {'yes (' if has else 'no (needed: '}{CAPABILITIES[name]})")
+            Finding(True if has else None, f"{name}: {'yes (' if has else 'no (needed: '}{CAPABILITIES[name]})")
             for name, has in probed.capabilities.items()
             if name not in ("config", "admin")
         ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from conformance import __version__
 from conformance.engine import log
 from conformance.report.sequence import STYLE
 from conformance.site.cases import case_pages
 from conformance.site.clauses import clause_pages
 from conformance.site.commands import command_page
 from conformance.site.corpora import corpora_page
+from conformance.site.findings import read_findings
 from conformance.site.formats import format_page, schemas
 from conformance.site.interop import interop_page
 from conformance.site.linking import linked, relocated
@@ -71,6 +73,9 @@ def facts(sources: Sources) -> dict[str, str]:
         "cases": str(len(sources.suite.transcripts)),
         "releases": ", ".join(one.name for one in sources.released),
         "mutants": str(len(load_mutants())),
+        "findings": str(len(read_findings(sources.suite.clauses))),
+        "recorded_clients": str(len(sources.clients)),
+        "version": __version__,
         **_load(sources),
     }
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.engine.model import Clause, Register
 from conformance.engine.step import Role
+from conformance.report.findings import findings_of
 from conformance.report.matrix import Cell, build_matrix
 from conformance.report.wording import number_of, section_words
 from conformance.site.families import family_words
@@ -154,6 +155,8 @@ def _relations(sources: Sources, path: str, clause: Clause) -> Iterator[str]:
         yield f"- Depends on: {', '.join(clause_link(sources, path, name) for name in clause.depends_on)}"
     if clause.id in sources.resting:
         yield f"- Needed by: {', '.join(clause_link(sources, path, name) for name in sources.resting[clause.id])}"
+    if found := findings_of(clause.id):
+        yield f"- Findings: {', '.join(link(path, f'findings/{one.page}.md', one.title) for one in found)}"
     if clause.aliases:
         yield f"- Also called: {', '.join(map(code, clause.aliases))}"
 

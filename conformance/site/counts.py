@@ -1,4 +1,4 @@
-"""What changes with the suite and its recordings, in texts that are not pages of the site: `make counts` writes it anew."""
+"""What changes with the suite, its recordings and its findings, outside of the site: `make counts` writes it anew."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from conformance.report.findings import INDEX
+from conformance.site.findings import index_of, read_findings
 from conformance.site.home import readme_parts
 from conformance.site.sources import REPOSITORY, load_sources
 from conformance.suite import Suite
@@ -37,4 +39,5 @@ def with_parts(text: str, parts: Mapping[str, str]) -> str:
 
 if __name__ == "__main__":
     sources = load_sources()
+    INDEX.write_text(index_of(read_findings(sources.suite.clauses)), encoding="utf-8")
     README.write_text(with_parts(counted(README.read_text(encoding="utf-8"), sources.suite), readme_parts(sources)), encoding="utf-8")

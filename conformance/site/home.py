@@ -138,9 +138,11 @@ def _shares(sources: Sources) -> str:
     tested = [one for one in clauses if one.excluded is None]
     sides = Counter(one.side for one in tested if "default" in one.profiles)
     cases = Counter(case.partition("/")[0] for case in sources.suite.transcripts)
+    excluded = len(clauses) - len(tested)
     return (
-        f"{sides['broker']} clauses are about brokers, and a report on a broker counts these; {sides['client']} are about clients, "
-        f"{len(clauses) - len(tested)} have no case, and {len(tested) - sides.total()} hold only in the profile `as-written`. "
+        f"{sides['broker']} clauses are about brokers, and a report on a broker counts these, and the excluded ones besides; "
+        f"{sides['client']} are about clients, {excluded} are excluded, which means that no case tests them, for a reason that each has, "
+        f"and {len(tested) - sides.total()} hold only in the profile `as-written`. "
         f"The cases: {', '.join(f'{name} {number}' for name, number in cases.most_common())}."
     )
 
@@ -209,7 +211,7 @@ def _finding(sources: Sources) -> tuple[list[str], list[str]]:
                 continue
             transcript = sources.suite.transcripts[FINDING]
             drawing = render_sequence_svg(
-                report_rows(released.report, outcome.key), title=f"Sequence diagram of {FINDING}", standalone=False, harness="suite"
+                report_rows(released.report, outcome.key), title=f"Sequence diagram of {FINDING}", standalone=False
             )
             words = (
                 f"The case is {case_link(PATH, FINDING)}, recorded with Apache Pulsar {released.name}: “{plain(transcript.title)}”. "

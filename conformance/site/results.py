@@ -19,6 +19,7 @@ TITLE: Final = "Results of six releases"
 CLIENT_PATH: Final = "reference/client-results.md"
 CLIENT_TITLE: Final = "Results of clients"
 _AGREED: Final = frozenset({"PASS", "EXCLUDED", "NOT-APPLICABLE", "NOT-RUN"})
+HOLDS: Final = "Holds: no recorded case broke it. Findings from exploration, and races that did not show, are not counted."
 _WIDE: Final = "---\nhide: [toc]\n---\n"
 
 
@@ -48,6 +49,8 @@ def _of_releases(sources: Sources, tested: Sequence[Row]) -> Iterator[str]:
     yield f"{link(PATH, 'findings/README.md', 'Findings')} explain what does not hold."
     yield f"Clients have a page of their own: {link(PATH, CLIENT_PATH, CLIENT_TITLE)}."
     yield ""
+    yield HOLDS
+    yield ""
     yield from _numbers(sources.released, "release")
     yield from _differences(sources, PATH, sources.released, tested, "release")
 
@@ -62,6 +65,8 @@ def _of_clients(sources: Sources, tested: Sequence[Row]) -> Iterator[str]:
     yield f"{link(CLIENT_PATH, 'test-your-client.md', 'Test your client')} says how. The recorded conversations are part of the suite,"
     yield "and are judged again each time this page is built. The same table for a terminal: `pulsar-conformance matrix --clients`."
     yield f"Defects have a page under {link(CLIENT_PATH, 'findings/README.md', 'Findings')}."
+    yield ""
+    yield HOLDS
     yield ""
     yield from _numbers(sources.clients, "client")
     yield "## What the clients can do { #capabilities }"

@@ -117,7 +117,7 @@ class FaultSwitches:
 
     @property
     def armed(self) -> list[str]:
-        """Return what is still switched on, such as `refuse producer, times: 2`."""
+        """Return what is still switched on, such as `refuse PRODUCER ProducerBusy 2 times`."""
         with self._lock:
             return [str(one) for one in self._switches]
 

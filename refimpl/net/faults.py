@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 
 from refimpl.broker.requests import refusal
 from refimpl.proposals.refused import Refused
-from refimpl.wire import FIELD_BY_TYPE, sub_message
+from refimpl.wire import FIELD_BY_TYPE, TYPE_BY_FIELD, sub_message
 from refimpl.wire.commands import did_you_mean
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
@@ -81,9 +81,12 @@ class Switch:
             raise ValueError(f"a delay is at least 0 s and at most {_LONGEST:g} s, not {self.seconds:g}")
 
     def __str__(self) -> str:
-        """Write it, without what it has used up."""
-        about = f"cut after {self.after}" if self.kind == "cut" else self.kind
-        return f"{about} {self.command}" + (f", times: {self.left}" if self.left is not None else "")
+        """Write it in the words above, without what it has used up."""
+        about = {"cut": f"cut after {self.after}", "delay": f"delay {self.seconds * 1e3:g}ms"}.get(self.kind, self.kind)
+        name = BaseCommand.Type.Name(TYPE_BY_FIELD[self.command])
+        code = "" if self.refused is None else f" {ServerError.Name(self.refused.code)}"
+        left = "" if self.left is None else " once" if self.left == 1 else f" {self.left} times"
+        return f"{about} {name}{code}{left}"
 
 
 def read_switch(text: str) -> Switch:

@@ -262,6 +262,15 @@ def test_a_driver_in_the_current_folder_is_found(tmp_path: Path, monkeypatch: py
         parse_client("client:../")
 
 
+def test_a_driver_that_the_system_can_not_start_is_told_what_to_look_at(tmp_path: Path) -> None:
+    program = tmp_path / "my-driver"
+    program.write_text("import sys\n")
+    program.chmod(0o755)
+    [found] = asyncio.run(lint(parse_client(f"client:{program}"), print))
+    assert (found.good, found.text.endswith("my-driver: is there a #! line, and is it executable?")) == (False, True)
+    assert (HOME / "drivers" / "reference.py").read_text().startswith("#!/usr/bin/env python3\n")
+
+
 @pytest.mark.parametrize("way", NEVER_CONNECTED)
 def test_who_is_never_connected_keeps_no_rule(said: dict[tuple[str, ...], list[Result]], way: tuple[str, ...]) -> None:
     verdicts = {one.case: one.verdict for one in said[way]}

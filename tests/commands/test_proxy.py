@@ -129,8 +129,8 @@ def test_a_filter_lists_its_commands_and_what_is_out_of_the_ordinary(broker):
         "#1      -> no frame, passed on as it is, with all that follows: a frame of 4,294,967,299 bytes",
         "#2   <- SEND_RECEIPT",
     ]
-    assert "1 lines about what is out of the ordinary" in end
-    assert "still switched on: twice connected" in end
+    assert "1 line about what is out of the ordinary" in end
+    assert "faults that still had to come, or have no end: twice CONNECTED" in end
 
 
 def test_quiet_lists_no_frames(broker):
@@ -162,7 +162,7 @@ def test_nothing_and_garbage_are_no_pass(broker):
             peer.send(b"GET / HTTP/1.1\r\n\r\n")
             assert peer.receive() is None
         code, _, end = proxy.end()
-    assert (code, "inconclusive: bytes of 1 connections were not seen" in end) == (EXIT_INCONCLUSIVE, True)
+    assert (code, "inconclusive: bytes of 1 connection were not seen" in end) == (EXIT_INCONCLUSIVE, True)
 
 
 def test_it_ends_when_nobody_reads(broker):

@@ -57,13 +57,13 @@ def test_a_capture_of_packets(tmp_path, form, packed):
     code, lines, end = run(path, "--filter", "CONNECT", "--filter", "pong", "--filter", "PING")
     assert code == EXIT_CONFORMANT
     assert texts(lines) == [
-        f"#1      is 10.0.0.7:51000-10.0.0.1:6650 in {path.name}",
+        f"#1      the connection 10.0.0.7:51000-10.0.0.1:6650 of {path.name}",
         '#1   -> CONNECT{client_version: "test", protocol_version: 21}',
         "#1   -> PING{}",
         "#1   <- PONG{}",
     ]
     assert [line[:12] for line in lines[1::2]] == ["    0.000000", f"{len(packets()) - 3:5}.000000"]
-    assert "5 frames in 1 connections" in end
+    assert "5 frames in 1 connection" in end
 
 
 def test_gaps_are_lines_and_reading_goes_on(tmp_path):
@@ -71,7 +71,7 @@ def test_gaps_are_lines_and_reading_goes_on(tmp_path):
     assert code == EXIT_CONFORMANT
     assert any(f"<- at byte {len(CONNECTED):,}: cut: the capture lacks 500 of {len(ANSWER):,} bytes" in line for line in lines)
     assert texts(lines)[-1] == "#1   <- PONG{}"
-    assert "1 pieces that are no frame: cut" in end
+    assert "1 piece that is no frame: cut" in end
 
 
 def test_a_capture_that_begins_in_the_middle_and_ends_inside_a_packet(tmp_path):
@@ -81,7 +81,7 @@ def test_a_capture_that_begins_in_the_middle_and_ends_inside_a_packet(tmp_path):
     assert texts(lines)[-1].startswith("        a.pcap: truncated: the file ends inside a packet")
     assert any("cut: the capture begins inside a frame" in line for line in lines)
     assert any("PING{}" in line for line in lines)
-    assert "pieces that are no frame" in end
+    assert "no frame" in end
 
 
 @pytest.mark.parametrize(
@@ -125,10 +125,10 @@ def test_a_raw_capture_without_times_is_listed_side_by_side_and_not_judged(tmp_p
     code, lines, _ = run(folder)
     assert code == EXIT_CONFORMANT
     assert [line.strip() for line in texts(lines)] == [
-        "#1      is c0 in .",
+        "#1      the connection c0",
         '#1   -> CONNECT{client_version: "test", protocol_version: 21}',
         f"#1   -> at byte {len(CONNECT)}: header: a frame of 1073741828 bytes, 42024960 are allowed (17 bytes)",
-        "#2      is c1 in .",
+        "#2      the connection c1",
         '#2   <- CONNECTED{server_version: "x", protocol_version: 21}',
         f"#2   <- at byte {len(CONNECTED)}: truncated: the stream ends 5 bytes into a frame of 13 (5 bytes)",
     ]
@@ -151,7 +151,7 @@ def test_a_recording_is_listed_in_the_order_of_its_times_across_connections(tmp_
     talk = [(1, "client", CONNECT), (2, "client", CONNECT), (2, "broker", CONNECTED), (1, "broker", CONNECTED), (1, "client", PING)]
     code, lines, end = run(recorded(tmp_path / "c", *talk))
     assert code == EXIT_CONFORMANT
-    assert [(line[:12].strip(), line[13:].split("{")[0]) for line in lines if " is " not in line] == [
+    assert [(line[:12].strip(), line[13:].split("{")[0]) for line in lines if "the connection " not in line] == [
         ("0.000000", "#1   -> CONNECT"),
         ("1.000000", "#2   -> CONNECT"),
         ("2.000000", "#2   <- CONNECTED"),
@@ -185,7 +185,7 @@ def test_what_was_not_seen_is_no_pass(tmp_path, talk):
 @pytest.mark.parametrize("left_out", [(6,), (0, 1, 2, 3)])
 def test_packets_that_are_lacking_are_no_pass(tmp_path, left_out):
     code, _, end = run(written(tmp_path / "a.pcap", pcap(packets(left_out=left_out))), "--judge")
-    assert (code, "bytes of 1 connections were not seen" in end) == (EXIT_INCONCLUSIVE, True), end
+    assert (code, "bytes of 1 connection were not seen" in end) == (EXIT_INCONCLUSIVE, True), end
 
 
 def test_a_capture_that_lacks_any_packet_accuses_nobody(tmp_path):
@@ -233,7 +233,7 @@ def test_two_captures_in_a_folder_have_connections_of_their_own(tmp_path):
     for name in ("a", "b"):
         recorded(tmp_path / name, (1, "client", CONNECT))
     _, lines, _ = run(tmp_path)
-    assert [line[13:] for line in lines if " is " in line] == ["#1      is 1 in a", "#2      is 1 in b"]
+    assert [line[13:] for line in lines if "the connection " in line] == ["#1      the connection 1 of a", "#2      the connection 1 of b"]
 
 
 def test_a_file_in_a_folder_of_a_raw_capture_is_of_the_same_connection(tmp_path):
@@ -243,8 +243,8 @@ def test_a_file_in_a_folder_of_a_raw_capture_is_of_the_same_connection(tmp_path)
     (folder / "0").rename(folder / "in" / "ner" / "0")
     (folder / "index.jsonl").write_text(index)
     _, lines, end = run(folder)
-    assert [line[13:] for line in lines if " is " in line] == ["#1      is c0 in ."]
-    assert "2 frames in 1 connections" in end
+    assert [line[13:] for line in lines if "the connection " in line] == ["#1      the connection c0"]
+    assert "2 frames in 1 connection" in end
 
 
 def test_a_log_of_the_suite_is_listed():

@@ -13,6 +13,7 @@ from conformance.site.counts import README, with_parts
 from conformance.site.home import failing_report, failures, filled, glances, home_facts, readme_parts
 from conformance.site.markup import clause_place
 from conformance.site.publishing import UNKNOWN, build_day, days_of_change, repository_address, repository_name, version_line
+from conformance.site.results import CLIENT_PATH, HOLDS, PATH
 from conformance.site.search import thinned
 from conformance.site.sources import REPOSITORY, load_sources
 
@@ -43,6 +44,10 @@ def test_site_and_readme_say_the_same_numbers(sources):
     for failure in failures(report):
         assert failure.clause in facts["report"]
         assert f"FAIL  {failure.clause} ({failure.level})" in parts["report"]
+
+
+def test_readme_and_results_say_what_holds_means(generated):
+    assert all(HOLDS in text for text in (README.read_text(encoding="utf-8"), generated[PATH].text, generated[CLIENT_PATH].text))
 
 
 def test_the_report_is_of_a_release_whose_failures_are_all_unknown(sources):

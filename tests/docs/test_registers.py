@@ -6,6 +6,8 @@ from typing import Literal
 import pytest
 
 from conformance.engine.source import SourceProblem
+from conformance.report.findings import INDEX, findings, findings_of
+from conformance.site.findings import index_of, read_findings
 from conformance.site.registers import Difference, differences, load_entries
 from conformance.site.sources import REPOSITORY
 from refimpl.proposals import PROPOSALS
@@ -44,6 +46,19 @@ def test_ids_are_unique(name):
 
 def test_every_finding_stands_in_the_register():
     assert {finding for entry in ENTRIES["divergences"] for finding in entry.findings} == FINDINGS
+
+
+def test_the_index_of_findings_is_that_of_their_pages(sources):
+    assert INDEX.read_text(encoding="utf-8") == index_of(read_findings(sources.suite.clauses)), "make counts"
+    assert {one.page for one in findings()} == FINDINGS
+    assert [one.page for one in findings() if not one.clauses] == ["statistics-after-unsubscribe"]
+    assert [one.page for one in findings_of("core.access.wait")] == ["exclusive-producers", "wait-behind-shared"]
+
+
+def test_a_clause_leads_to_its_findings(generated):
+    section = generated["reference/clauses/core.md"].text.partition("### core.deliver.chunks {")[2].partition("### ")[0]
+    assert "- Findings: [A shared subscription never delivers" in section
+    assert "](../../findings/lone-chunk.md)" in section
 
 
 def test_every_finding_is_listed(generated):

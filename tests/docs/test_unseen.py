@@ -7,7 +7,7 @@ import pytest
 from conformance.engine.step import listed, walk_steps
 from conformance.explore.freedoms import ignored_fields, load_freedoms
 from conformance.explore.kinds import CONNECTION
-from conformance.explore.played import PATIENCE
+from conformance.explore.played import LONGER, PATIENCE
 from conformance.explore.world import NAMESPACES
 from conformance.site.sources import REPOSITORY
 from conformance.site.unseen import PATH, unused_commands
@@ -26,7 +26,7 @@ def test_its_figures_are_those_of_the_suite(sources):
     waits = [step.seconds() for case in cases for _, step in walk_steps(listed(case.steps))]
     assert f"longer than {max(waits):.0f} seconds" in PAGE
     assert f"up to {max(case.trials.count for case in cases if case.trials)} times" in PAGE
-    assert f"after {PATIENCE:.0f} seconds of silence" in PAGE
+    assert f"after {PATIENCE * (1 + LONGER):.0f} seconds of silence" in PAGE
     assert f"at most {len(NAMESPACES)} namespaces" in PAGE
     assert f"{len(set(CONNECTION.simpler(None)))} connections" in PAGE
 

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from conformance.cli import app
 from conformance.engine.capabilities import CAPABILITIES
 from conformance.explore import explorer as exploring
 from conformance.explore.actions import KINDS
@@ -268,6 +270,18 @@ def test_what_no_flag_tells_is_drawn_if_it_is_claimed() -> None:
     plan = Plan(seconds=600, scenarios=30, seed=6)
     kinds = [explore(Undeclared(), replace(plan, claims=claims)).coverage.kinds for claims in ((), ("property-entry-filter",))]
     assert [one["subscribe_with_properties"] > 0 for one in kinds] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"), [((), "says what the reference says"), (("--concurrent",), "all that must hold did, after each scenario")]
+)
+def test_the_last_line_says_what_was_judged(options: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    given = ["explore", "in-process", "--scenarios", "2", "--seed", "1", "--report", str(tmp_path), *options]
+    said = CliRunner().invoke(app, given).output
+    assert said.startswith("exploring in-process with 2 scenarios, 10 minutes at most, seed 1\n")
+    assert said.rstrip().endswith(f"in-process: {words}")
+    assert (" situations, " in said) is not bool(options)
+    assert words in (tmp_path / "explore.html").read_text()
 
 
 @pytest.mark.parametrize("concurrent", [False, True])

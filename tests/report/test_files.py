@@ -110,7 +110,7 @@ def columns():
 def test_the_matrix_counts_what_nothing_explains_first():
     text = render_matrix_text(columns())
     lines = text.splitlines()
-    assert lines[0] == "unexplained: 3 cells of 21"
+    assert lines[0] == "unexplained: 3 of 21 verdicts (those that fail, warn or could not be run, and that no baseline explains)"
     assert lines[1:4] == ["  1  some-broker@1.0: 0 unexplained", "  2  some-broker@1.0 #2: 2 unexplained", "  3  other@2: 1 unexplained"]
     why = text.partition("\nwhy ")[2]
     assert ("UNTESTABLE" in why, "NOT-APPLICABLE" in why) == (True, False), "nine in ten reasons were of what is not applicable"
@@ -155,7 +155,7 @@ def test_a_harness_error_is_not_hidden_by_a_pass():
     cell = next(row for row in made.rows if row.clause == "pip145.watch.order").cells[0]
     assert cell.verdict == "ERROR"
     assert cell.unexplained
-    assert cell.reasons[0].text == "the harness could not run the case: no admin"
+    assert cell.reasons[0].text == "the suite could not run the case: no admin"
 
 
 def test_the_matrix_as_json_and_as_a_page():
@@ -175,7 +175,7 @@ def test_the_matrix_as_json_and_as_a_page():
 
 
 def test_a_matrix_without_reports_is_empty():
-    assert render_matrix_text([]).startswith("unexplained: 0 cells of 0")
+    assert render_matrix_text([]).startswith("unexplained: 0 of 0 verdicts")
 
 
 def test_the_same_report_gives_the_same_bytes():

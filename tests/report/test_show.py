@@ -57,7 +57,7 @@ def test_of_trials_the_failing_one_is_shown():
 def test_a_cell_is_chosen_by_its_name():
     text = show_case(suite(), "pip145/order[n=1]", "sequence", run(bad_records()))
     assert text.startswith("pip145/order[n=1]\n")
-    assert "the harness stops waiting" in text
+    assert "the suite stops waiting" in text
     assert "PASS" in show_case(suite(), "pip145/order[n=2]", "line", run(bad_records()))
     with pytest.raises(KeyError, match="there is no cell"):
         show_case(suite(), "pip145/order[n=3]")
@@ -65,7 +65,7 @@ def test_a_cell_is_chosen_by_its_name():
 
 def test_a_diagram_of_characters():
     assert render_sequence_text(report_rows(report(), "core/ping#0"), width=60).splitlines() == [
-        "     time  harness                                  broker",
+        "     time   suite                                   broker",
         "    0.010     |- opens a connection ------------------>|",
         "    0.030     |- PING{} ------------------------------>|",
         "    0.050     |<- PONG{} ------------------------------|",
@@ -74,7 +74,7 @@ def test_a_diagram_of_characters():
 
 def test_a_diagram_with_admin_calls_has_three_lanes():
     lines = render_sequence_text(report_rows(report(), "pip145/create#0")).splitlines()
-    assert lines[0].split() == ["time", "admin", "harness", "broker"]
+    assert lines[0].split() == ["time", "admin", "suite", "broker"]
     assert "|<- create_topic persis" in lines[6]
     assert "|- 204 ---" in lines[8]
     assert all(len(line) <= 120 for line in lines)
@@ -85,7 +85,7 @@ def test_a_diagram_as_a_picture_is_xml_and_marks_the_failure():
     root = ElementTree.fromstring(svg)
     name = "{http://www.w3.org/2000/svg}"
     texts = [one.text for one in root.iter(f"{name}text")]
-    assert texts[:2] == ["harness", "broker"]
+    assert texts[:2] == ["suite", "broker"]
     assert "fails here" in texts
     assert "WATCH_TOPIC_LIST" in texts
     assert root.find(f"{name}title").text == "a <b>"
@@ -155,15 +155,15 @@ def test_every_kind_of_event_has_a_row():
         (">", "PONG{}"),
         ("<", "1 bytes that are no frame: no size"),
         ("<", "closes the connection with a reset"),
-        (" ", "the harness itself was 1.5 s late"),
-        (" ", "the harness stops waiting"),
+        (" ", "the suite itself was 1.5 s late"),
+        (" ", "the suite stops waiting"),
         (">", "closes the connection, its own half"),
         (" ", "lets 2.5 s pass"),
         (">", "2 admin calls: create_topic a, …"),
         ("<", '404{reason: "no"}'),
         (">", 'topics{namespace: "n"}'),
         ("<", '200 ["a"]'),
-        (" ", "the harness stopped: it broke"),
+        (" ", "the suite stopped: it broke"),
     ]
 
 
@@ -291,7 +291,7 @@ def timed(*times):
 
 def test_a_time_stands_only_where_it_differs_from_the_row_before():
     assert render_sequence_text(timed(0.0, 0.0004, None, 1.5, 1.5, 0.0), width=40).splitlines() == [
-        "     time  harness              broker",
+        "     time   suite               broker",
         "    0.000     |- PING{} ---------->|",
         "              |- PING{} ---------->|",
         "              |- PING{} ---------->|",
@@ -305,7 +305,7 @@ def test_a_time_stands_only_where_it_differs_from_the_row_before():
 @pytest.mark.parametrize("times", [(0.0, 0.0, 0.0004), (2.5, None, 2.5), (None, None)])
 def test_a_diagram_of_one_instant_has_no_lane_for_times(times):
     text = render_sequence_text(timed(*times), width=40).splitlines()
-    assert text[:2] == ["  harness                       broker", "     |- PING{} ------------------->|"]
+    assert text[:2] == ["   suite                        broker", "     |- PING{} ------------------->|"]
     root, texts = drawn(timed(*times))
     assert not [one for one in texts if one.get("class") == "t"]
     assert int(root.get("width")) < int(drawn(timed(0.0, 1.0))[0].get("width"))
@@ -313,5 +313,5 @@ def test_a_diagram_of_one_instant_has_no_lane_for_times(times):
 
 def test_a_diagram_of_one_instant_with_admin_calls_begins_at_the_edge():
     lines = render_sequence_text([Row("ask", "unload", "x", t=0.0), Row("reply", "204", "", t=0.0)], width=80).splitlines()
-    assert lines[0].split() == ["admin", "harness", "broker"]
+    assert lines[0].split() == ["admin", "suite", "broker"]
     assert lines[1].startswith("     |<- unload x ---")

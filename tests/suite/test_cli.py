@@ -302,6 +302,29 @@ def test_list_and_show_and_explain(run, suite):
     assert suite.clauses[clause].text.split()[0] in run("explain", clause).output
 
 
+def test_a_list_of_clauses_has_their_cases_or_the_reason_why_there_is_none(run, suite):
+    lines = run("list", "--clauses").output.splitlines()
+    said = {one.partition(" ")[0]: lines[place + 1].strip() for place, one in enumerate(lines[:-1]) if not one.startswith(" ")}
+    assert said["core.deliver.chunks"] == "cases: core/deliver/chunks, transcribed/python-chunks"
+    excluded = next(one for one in suite.clauses.values() if one.excluded)
+    assert said[excluded.id].startswith(f"no case: {excluded.excluded[:40]}")
+    observed = next(one for one in suite.clauses.values() if one.observed_by and not suite.cases_of[one.id])
+    assert said[observed.id] == f"no case: the monitor {observed.observed_by} watches it in every conversation"
+    assert set(said) == set(suite.clauses)
+
+
+def test_a_list_of_cases_says_what_it_leaves_out(run, suite):
+    others = len(suite.transcripts) - len(suite.select(()))
+    assert run("list").output.splitlines()[-1].endswith(f"; {others} more of the profile as-written")
+    assert "more of" not in run("list", "--select", CASE).output
+
+
+def test_a_client_case_is_drawn_with_its_driver(run):
+    shown = run("show", "pip145/client/polls").output
+    assert "> driver   consumer{" in shown
+    assert "admin  consumer" not in shown
+
+
 def test_list_of_clauses_obeys_select(run, suite):
     def listed(*select):
         options = [one for pattern in select for one in ("--select", pattern)]

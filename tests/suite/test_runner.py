@@ -83,7 +83,7 @@ def test_what_the_harness_could_not_run_is_tried_again(add, ping, monkeypatch, r
     assert (result.verdict, len(result.keys)) == (verdict, attempts)
     if verdict == "ERROR":
         sentence = conclude(build_report(suite, run, Baseline(format=1, target="x"), date(2026, 1, 1))).sentence
-        assert sentence.startswith("incomplete: 1 case could not be run by the harness; see test/ping (admin create_topic")
+        assert sentence.startswith("incomplete: 1 case could not be run by the suite; see test/ping (admin create_topic")
 
 
 @pytest.mark.parametrize(("late", "verdict", "runs"), [(1, "PASS", 2), (9, "WARN", 3)])

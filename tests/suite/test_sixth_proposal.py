@@ -93,7 +93,7 @@ def test_a_client_keeps_its_watch_by_the_driver_of_all_watches(home):
 def test_it_is_explained_with_its_address_and_what_releases_do_about_it_is_read_from_recordings_from_before_it(home):
     text = suite(home, "explain", "pip9999.watch.told")
     assert "https://example.org/pip-9999" in text
-    assert "the target has no new-topics-watch (feature flag supports_tc_metadata_discovery (PIP-9999))" in text
+    assert "the target has no new-topics-watch (needed: feature flag supports_tc_metadata_discovery (PIP-9999))" in text
     shown = dict.fromkeys(RELEASES, "NOT-APPLICABLE") | {"5.0.0-M1": "UNTESTABLE"}  # which has the flag, so its recording is owed
     assert re.findall(r"apache-pulsar@(\S+): (\S+)", text) == list(shown.items())
     assert "pip9999/watch/told: UNTESTABLE, not recorded yet" in text
