@@ -32,7 +32,7 @@ from conformance.targets.model import Endpoint, TargetError
 from refimpl.wire import Frame, decode_frame, encode_frame
 
 E = TypeVar("E", bound=log.Event)
-_SET: dict[tuple[type[log.Event], frozenset[str]], set[str]] = {}
+_GIVEN: dict[tuple[type[BaseModel], frozenset[str]], set[str]] = {}
 """Which fields an event was given: one set for all that are alike, since a run has a hundred thousand of them."""
 _LOGGED_BYTES = 4096
 """Bytes of a send that the log keeps whole, and of what is no frame."""
@@ -217,7 +217,7 @@ class TrialRunner:
     def _event(self, kind: type[E], **fields: Any) -> E:
         named = frozenset(fields)
         event = kind(key=self.trial_log.begin.key, n=self._number, t=self._around.now(), **fields)
-        event.__pydantic_fields_set__ = _SET.setdefault((kind, named), event.__pydantic_fields_set__)
+        event.__pydantic_fields_set__ = _GIVEN.setdefault((kind, named), event.__pydantic_fields_set__)
         return event
 
     def _add(self, event: log.Event) -> None:
