@@ -287,8 +287,7 @@ def get_last_message_id(session: Session, request: CommandGetLastMessageId, fram
         raise Refused(UnknownError, f"{topic.name.full} does not keep messages, so there is no last one")
     if topic.entries:
         last = topic.message_id(len(topic.entries) - 1)
-        entry = topic.entries[-1]
-        last.batch_index = entry.messages - 1 if entry.batch else -1
+        last.batch_index = topic.last_batch_index
     else:  # core.position.last-of-empty
         last = MessageIdData(ledgerId=MAX_U64, entryId=MAX_U64, partition=topic.name.partition, batch_index=-1)
     position = consumer.subscription.cursor.mark_delete - 1

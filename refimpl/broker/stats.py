@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any
 
 from refimpl.broker.backlog_quota import estimated_backlog
@@ -11,12 +13,22 @@ from refimpl.broker.topic import Producer, Topic
 from refimpl.wire.pulsar_api_pb2 import KeySharedMode, ProducerAccessMode
 
 
-def topic_stats(topic: Topic, *, earliest: bool = False) -> dict[str, Any]:
+def topic_stats(
+    topic: Topic,
+    *,
+    earliest: bool = False,
+    backlog_sizes: bool = True,
+    publishers_left_out: bool = False,
+    consumers_left_out: bool = False,
+) -> dict[str, Any]:
     """Return the counters of a topic, its producers and subscriptions.
 
     Args:
         topic: The topic.
         earliest: Whether to tell when the first message of each backlog was published, in milliseconds; -1: there is none.
+        backlog_sizes: Whether to tell the bytes that each subscription has before it, or -1.
+        publishers_left_out: Whether to leave out the producers.
+        consumers_left_out: Whether to leave out the consumers.
     """
     subscriptions = topic.subscriptions.values()
     times = {one.name: _earliest_time(one) if earliest and topic.name.persistent else 0 for one in subscriptions}
@@ -29,10 +41,50 @@ def topic_stats(topic: Topic, *, earliest: bool = False) -> dict[str, Any]:
         "backlogSize": estimated_backlog(topic),
         "earliestMsgPublishTimeInBacklogs": min((time for time in times.values() if time > 0), default=0),
         "deduplicationStatus": "Enabled" if topic.policies.deduplicates(topic.name) else "Disabled",
-        "publishers": [_producer(one) for one in topic.producers.values()],
+        "publishers": [] if publishers_left_out else [_producer(one) for one in topic.producers.values()],
         "waitingPublishers": len(topic.access.waiting),
-        "subscriptions": {one.name: {**_subscription(one), "earliestMsgPublishTimeInBacklog": times[one.name]} for one in subscriptions},
+        "subscriptions": {
+            one.name: {
+                **_subscription(one),
+                "backlogSize": topic.entries.estimated_bytes_from(one.cursor.mark_delete) if backlog_sizes else -1,
+                "consumers": [] if consumers_left_out else [_consumer(consumer) for consumer in one.consumers],
+                "earliestMsgPublishTimeInBacklog": times[one.name],
+            }
+            for one in subscriptions
+        },
+        "replication": {},
     }
+
+
+def total_stats(stats: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the counters of a partitioned topic, given those of its partitions: of who is on several of them, by their place."""
+    times = [one["earliestMsgPublishTimeInBacklogs"] for one in stats]
+    return {
+        **_total([{**one, "publishers": [_counters(producer) for producer in one["publishers"]]} for one in stats], "deduplicationStatus"),
+        "earliestMsgPublishTimeInBacklogs": min((time for time in times if time > 0), default=0),
+        "subscriptions": {
+            name: _total([one["subscriptions"][name] for one in stats if name in one["subscriptions"]], "activeConsumerName")
+            for name in dict.fromkeys(name for one in stats for name in one["subscriptions"])
+        },
+    }
+
+
+def _total(parts: Sequence[dict[str, Any]], *left_out: str) -> dict[str, Any]:
+    """Return the sums of numbers, lists by their places, and of all else the last value."""
+    found: dict[str, Any] = {}
+    for key, value in ((key, value) for part in parts for key, value in part.items() if key not in (*left_out, "ownerBroker")):
+        if key in found and type(value) is int:
+            found[key] += value
+        elif key in found and isinstance(value, list):
+            found[key] = [_total([one for one in pair if one]) for pair in zip_longest(found[key], value)]
+        else:
+            found[key] = value
+    return found
+
+
+def _counters(producer: dict[str, Any]) -> dict[str, Any]:
+    """Return what the producers of several partitions have in common."""
+    return {"accessMode": producer["accessMode"], "msgInCounter": producer["msgInCounter"]}
 
 
 def _earliest_time(subscription: Subscription) -> int:
@@ -54,12 +106,13 @@ def _subscription(subscription: Subscription) -> dict[str, Any]:
     single = subscription.type in (SubType.Exclusive, SubType.Failover)
     active, meta = subscription.active if single else None, subscription.key_shared_meta
     found = {
-        "type": SubType.Name(subscription.type),
+        "type": SubType.Name(subscription.type) if subscription.was_used else "None",
         "isDurable": subscription.durable,
+        "isReplicated": False,
         "msgBacklog": subscription.backlog,
+        "msgBacklogNoDelayed": subscription.backlog - len(subscription.delayed),
         "msgDelayed": len(subscription.delayed),
         "unackedMessages": sum(one.unacknowledged for one in subscription.consumers),
-        "consumers": [_consumer(one) for one in subscription.consumers],
         "msgOutCounter": subscription.messages_out,
         "bytesOutCounter": subscription.bytes_out,
         "allowOutOfOrderDelivery": meta is not None and meta.allowOutOfOrderDelivery,
@@ -74,12 +127,14 @@ def _subscription(subscription: Subscription) -> dict[str, Any]:
 
 
 def _consumer(consumer: Consumer) -> dict[str, Any]:
+    ranges = consumer.subscription.key_ranges(consumer)
     return {
         "consumerName": consumer.name,
         "availablePermits": consumer.permits,
         "unackedMessages": consumer.unacknowledged,
         "msgOutCounter": consumer.messages_out,
         "bytesOutCounter": consumer.bytes_out,
+        **({} if ranges is None else {"keyHashRangeArrays": ranges}),
         **_client(consumer),
     }
 
@@ -87,7 +142,12 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
 def _client(one: Producer | Consumer) -> dict[str, Any]:
     """Return what a producer or a consumer says of itself, and when it came."""
     since = datetime.fromtimestamp(one.since, UTC).isoformat().replace("+00:00", "Z")
-    return {"clientVersion": one.session.client_version, "connectedSince": since, "metadata": dict(one.metadata)}
+    return {
+        "address": f"/{one.session.address}",
+        "clientVersion": one.session.client_version,
+        "connectedSince": since,
+        "metadata": dict(one.metadata),
+    }
 
 
 def internal_info(topic: Topic) -> dict[str, Any]:

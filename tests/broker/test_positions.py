@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from refimpl.broker.rest_arguments import PARTITIONED
 from refimpl.wire import encode_payload
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata, NotAllowedError, ServiceNotReady, TopicTerminatedError
 from tests.fakes.admin_calls import ask
@@ -284,7 +285,10 @@ def test_properties_of_topics(peer):
     for body in ([1], "x", {"a": 1}):
         assert ask(peer.broker, "PUT", f"{PATH}2/properties", body)[0] == 400
         assert ask(peer.broker, "PUT", f"{PATH}3", body)[0] == 400
-    assert ask(peer.broker, "PUT", f"{path}/partitions", {"partitions": 2, "properties": {"k": "v"}}) == (204, b"")
+    assert ask(peer.broker, "PUT", f"{path}/partitions", {"partitions": 2, "properties": {"k": "v"}}, content_type=PARTITIONED) == (
+        204,
+        b"",
+    )
     assert ask(peer.broker, "GET", f"{path}/partitions") == (200, {"partitions": 2, "deleted": False, "properties": {"k": "v"}})
     assert ask(peer.broker, "PUT", f"{part}/properties", {"in": "part"}) == (204, b"")
     assert [ask(peer.broker, "GET", f"{one}/properties")[1] for one in (path, part)] == [{"k": "v"}, {"in": "part"}]
