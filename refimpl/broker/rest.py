@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -146,6 +147,7 @@ _BY_ANY_BROKER = (
 )
 """Operations that name a topic and are not redirected to the owner of its bundle."""
 
+_BROKEN_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _TENANT = "/admin/v2/tenants/{tenant}"
 _NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
 _TOPICS = "/admin/v2/{domain}/{tenant}/{namespace}"
@@ -328,6 +330,10 @@ def _decoded(name: str, part: str) -> str:
     try:
         part.encode()
         found = decode(part, errors="strict")
-        return unquote_plus(found, errors="strict") if name == "subscription" else found
+        if name != "subscription":
+            return found
+        if _BROKEN_ESCAPE.search(found):
+            raise AdminRefused(HTTPStatus.INTERNAL_SERVER_ERROR, f"{found} has an incomplete escape")
+        return unquote_plus(found, errors="strict")
     except UnicodeError:
         raise AdminRefused(HTTPStatus.BAD_REQUEST, f"{part} is not UTF-8") from None

@@ -40,6 +40,12 @@ def _texts(value: object, what: str) -> list[str]:
     return value
 
 
+def _actions(_: Mapping[str, str], request: AdminRequest) -> list[str]:
+    if request.json() is None:
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, "Actions should not be null")
+    return _texts(request.json(), "the body")
+
+
 def _allowed_clusters(_: Mapping[str, str], request: AdminRequest) -> list[str]:
     body = request.json()
     if body is None:
@@ -200,7 +206,7 @@ ARGUMENTS: Mapping[str, Callable[[Mapping[str, str], AdminRequest], Any]] = {
     "per_partition": _flag("perPartition", "true"),
     "admin_roles": lambda _, request: _texts(request.table().get("adminRoles") or [], "adminRoles"),
     "allowed_clusters": _allowed_clusters,
-    "clusters": lambda _, request: _texts(request.json(), "the body"),
+    "clusters": lambda _, request: _texts([] if (body := request.json()) is None else body, "the body"),
     "backlog_quota": lambda _, request: {_quota_kind(request): request.json()},
     "message_ttl": _ttl_of_topic,
     "number": lambda _, request: _whole(_needed(request)),
@@ -208,7 +214,7 @@ ARGUMENTS: Mapping[str, Callable[[Mapping[str, str], AdminRequest], Any]] = {
     "strategy": lambda _, request: found if (found := request.json()) in STRATEGIES else None,
     "no_backlog_quota": _no_backlog_quota,
     "policies": lambda _, request: request.table(),
-    "actions": lambda _, request: _texts(request.json(), "the body"),
+    "actions": _actions,
     "partitions": _partitions,
     "start": _start,
     "position": _position,

@@ -76,11 +76,12 @@ class Topic:
     def _begin_ledger(self) -> None:
         """Begin a ledger, as each topic does that is loaded: what all subscriptions have acknowledged is freed.
 
-        Deduplication has a subscription of its own in Pulsar, which keeps it.
+        Not so with deduplication, which in Pulsar has a subscription of its own.
         """
-        self.entries.close(self.policies.now)
-        if self.subscriptions and not self.policies.deduplicates(self.name):
-            self.free()
+        if not self.policies.deduplicates(self.name):
+            self.entries.close(self.policies.now)
+            if self.subscriptions:
+                self.free()
 
     @property
     def in_use(self) -> bool:

@@ -269,6 +269,7 @@ REFUSED = [
     ("POST", "isAllowAutoUpdateSchema", None, 400, "The request entity cannot be empty."),
     ("POST", "isAllowAutoUpdateSchema", 1.5, 400, "the body has to be true or false"),
     ("POST", "replication", [], 412, "ClusterIds should not be null or empty"),
+    ("POST", "replication", None, 412, "ClusterIds should not be null or empty"),
     ("POST", "replication", ["none"], 403, "Invalid cluster id: none"),
     ("POST", "backlogQuota", {"limitSize": 1}, 400, "the attribute policy cannot be null"),
     ("POST", "backlogQuota", {"limitSize": 1, "policy": "consumer_backlog_eviction"}, 405, "The backlog quota policy consumer_backlog_eviction is not supported by this broker"),

@@ -109,6 +109,7 @@ def test_life_of_a_namespace(broker):
     assert call(broker, "grant_permission", {"namespace": "public/n", "role": "a b", "actions": ["consume", "produce"]})[0] == 204
     assert ask(broker, "GET", "/admin/v2/namespaces/public/n/permissions") == (200, {"a b": ["consume", "produce"]})
     assert call(broker, "grant_permission", {"namespace": "public/n", "role": "x", "actions": ["fly"]})[0] == 400
+    assert ask(broker, "POST", "/admin/v2/namespaces/public/n/permissions/x") == (400, {"reason": "Actions should not be null"})
     assert ask(broker, "POST", "/admin/v2/namespaces/public/n/permissions/x", {"not": "a list"})[0] == 400
     assert call(broker, "revoke_permission", {"namespace": "public/n", "role": "a b"})[0] == 204
     assert call(broker, "unload_namespace", "public/n")[0] == 204
@@ -218,6 +219,10 @@ def test_names_as_java_decodes_them(broker, written, topic, subscription):
     assert ask(broker, "GET", f"/admin/v2/persistent/{NS}") == (200, [f"persistent://{NS}/{topic}"])
     assert ask(broker, "PUT", f"/admin/v2/persistent/{NS}/{written}/subscription/{written}")[0] == 204
     assert ask(broker, "GET", f"/admin/v2/persistent/{NS}/{written}/subscriptions") == (200, [subscription])
+
+
+def test_a_subscription_with_half_an_escape_fails(broker):
+    assert ask(broker, "PUT", f"/admin/v2/persistent/{NS}/t/subscription/i%25")[0] == 500
 
 
 def test_a_mark_of_partitions_in_a_namespace_does_not_count(broker):

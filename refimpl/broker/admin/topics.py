@@ -313,7 +313,9 @@ class TopicAdmin(AdminPart):
             raise AdminRefused(409, "This topic already exists")
 
     def _check_partitions(self, partitions: int) -> None:
-        if not 1 <= partitions <= MOST_PARTITIONS:
+        if partitions < 1:
+            raise AdminRefused(406, "Number of partitions should be more than 0")
+        if partitions > MOST_PARTITIONS:
             raise AdminRefused(406, f"Number of partitions should be between 1 and {MOST_PARTITIONS}")
 
     def _check_unused(self, name: TopicName, *, force: bool) -> None:
