@@ -153,12 +153,12 @@ def _whole(value: object) -> int:
     """
     if value is None:
         return 0
-    text = isinstance(value, str) and _NUMBER.fullmatch(value)
-    if not text and (isinstance(value, bool) or not isinstance(value, int | float)):
+    number = int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
+    if isinstance(number, bool) or not isinstance(number, int | float):
         raise AdminRefused(HTTPStatus.BAD_REQUEST, "the body has to be a number")
-    if not -_INT <= float(value) < _INT:  # type: ignore[arg-type]
+    if not -_INT <= number < _INT:
         raise AdminRefused(HTTPStatus.INTERNAL_SERVER_ERROR, "Request failed.")
-    return int(value)  # type: ignore[call-overload, no-any-return]
+    return int(number)
 
 
 def _truth(value: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Any
@@ -57,34 +57,35 @@ def topic_stats(
 
 
 def total_stats(stats: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the counters of a partitioned topic, given those of its partitions: of who is on several of them, by their place."""
-    times = [one["earliestMsgPublishTimeInBacklogs"] for one in stats]
-    return {
-        **_total([{**one, "publishers": [_counters(producer) for producer in one["publishers"]]} for one in stats], "deduplicationStatus"),
-        "earliestMsgPublishTimeInBacklogs": min((time for time in times if time > 0), default=0),
-        "subscriptions": {
-            name: _total([one["subscriptions"][name] for one in stats if name in one["subscriptions"]], "activeConsumerName")
-            for name in dict.fromkeys(name for one in stats for name in one["subscriptions"])
-        },
-    }
-
-
-def _total(parts: Sequence[dict[str, Any]], *left_out: str) -> dict[str, Any]:
-    """Return the sums of numbers, lists by their places, and of all else the last value."""
-    found: dict[str, Any] = {}
-    for key, value in ((key, value) for part in parts for key, value in part.items() if key not in (*left_out, "ownerBroker")):
-        if key in found and type(value) is int:
-            found[key] += value
-        elif key in found and isinstance(value, list):
-            found[key] = [_total([one for one in pair if one]) for pair in zip_longest(found[key], value)]
-        else:
-            found[key] = value
+    """Return the counters of a partitioned topic, given those of its partitions."""
+    found = _total(stats)
+    subscriptions = [one["subscriptions"] for one in stats]
+    names = dict.fromkeys(name for one in subscriptions for name in one)
+    found["subscriptions"] = {name: _total([one[name] for one in subscriptions if name in one]) for name in names}
     return found
 
 
-def _counters(producer: dict[str, Any]) -> dict[str, Any]:
-    """Return what the producers of several partitions have in common."""
-    return {"accessMode": producer["accessMode"], "msgInCounter": producer["msgInCounter"]}
+def _total(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return sums and earliest times; who is on several partitions is told by the place there; of all else the last value."""
+    values: dict[str, list[Any]] = {}
+    for key, value in ((key, value) for part in parts for key, value in part.items() if key not in _OF_ONE_PARTITION):
+        values.setdefault(key, []).append(value)
+    return {key: _sum(key, found) for key, found in values.items()}
+
+
+def _sum(key: str, values: Sequence[Any]) -> Any:
+    if isinstance(values[0], list):
+        return [_total(one for one in place if one is not None) for place in zip_longest(*values)]
+    if key.startswith("earliest"):
+        return min((time for time in values if time > 0), default=max(values))
+    return sum(values) if type(values[0]) is int else values[-1]
+
+
+_OF_ONE_PARTITION = (
+    "activeConsumerName", "address", "clientVersion", "connectedSince", "deduplicationStatus", "keyHashRangeArrays", "metadata", "ownerBroker",
+    "producerId", "producerName",
+)  # fmt: skip
+"""What is not told of a partitioned topic."""
 
 
 def _earliest_time(subscription: Subscription) -> int:

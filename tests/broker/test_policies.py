@@ -258,6 +258,7 @@ REFUSED = [
     ("POST", "messageTTL", True, 400, "the body has to be a number"),
     ("POST", "messageTTL", None, 400, "The request entity cannot be empty."),
     ("POST", "messageTTL", 2**31, 500, "Request failed."),
+    ("POST", "messageTTL", 10**400, 500, "Request failed."),
     ("POST", "deduplication", "tRue", 400, "the body has to be true or false"),
     ("POST", "deduplication", None, 400, "The request entity cannot be empty."),
     ("POST", "schemaValidationEnforced", None, 400, "The request entity cannot be empty."),

@@ -111,23 +111,26 @@ def test_delayed_messages_that_are_skipped_are_not_waited_for(peer):
     assert [stats(peer)["subscriptions"]["s"][key] for key in counted] == [0, 0, 0]
 
 
-def test_the_sums_of_partitions(peer):
+@pytest.mark.parametrize("kind", ["Failover", "Key_Shared"])
+def test_the_sums_of_partitions(peer, kind):
     peer.broker.admin.create_partitioned_topic(f"{TOPIC}s", 2)
     for number in range(2):
         part = f"{TOPIC}s-partition-{number}"
         peer.producer(part, producer_id=10 + number)
-        fields = {"subscription": "s", "subType": "Failover", "consumer_id": 10 + number, "request_id": 2, "consumer_name": "c"}
+        fields = {"subscription": "s", "subType": kind, "consumer_id": 10 + number, "request_id": 2, "consumer_name": "c"}
         peer.send("subscribe", topic=part, **fields)
         peer.send("flow", consumer_id=10 + number, messagePermits=10)
-        peer.publish("x", producer_id=10 + number)
+        peer.publish("x", producer_id=10 + number, at=1000 * (number + 1))
         peer.frames()
     found = stats(peer, path="ts/partitioned-stats")
     (subscription,), (consumer,) = found["subscriptions"].values(), found["subscriptions"]["s"]["consumers"]
-    assert (found["msgInCounter"], found["storageSize"], found["backlogSize"]) == (2, 36, 36)
+    assert (found["msgInCounter"], found["storageSize"], found["backlogSize"]) == (2, 38, 38)
     assert found["publishers"] == [{"accessMode": "Shared", "msgInCounter": 2}]
-    assert (subscription["type"], subscription["msgBacklog"], subscription["isDurable"]) == ("Failover", 2, True)
+    assert (subscription["type"], subscription["msgBacklog"], subscription["isDurable"]) == (kind, 2, True)
     assert (consumer["consumerName"], consumer["msgOutCounter"]) == ("c", 2)
-    assert not {"ownerBroker", "deduplicationStatus"} & {*found}
+    assert not {"ownerBroker", "deduplicationStatus", "activeConsumerName", "address", "producerName"} & {*found, *subscription, *consumer}
+    times = stats(peer, "?getEarliestTimeInBacklog=true", "ts/partitioned-stats")
+    assert (times["earliestMsgPublishTimeInBacklogs"], times["subscriptions"]["s"]["earliestMsgPublishTimeInBacklog"]) == (1000, 1000)
     left = stats(peer, "?perPartition=false&excludeConsumers=true&excludePublishers=true", "ts/partitioned-stats")
     assert (left["partitions"], left["publishers"], left["subscriptions"]["s"]["consumers"]) == ({}, [], [])
     assert [one["ownerBroker"] for one in found["partitions"].values()] == [peer.broker.members.leader.broker_id] * 2
