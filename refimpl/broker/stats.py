@@ -82,8 +82,8 @@ def _sum(key: str, values: Sequence[Any]) -> Any:
 
 
 _OF_ONE_PARTITION = (
-    "activeConsumerName", "address", "clientVersion", "connectedSince", "deduplicationStatus", "keyHashRangeArrays", "metadata", "ownerBroker",
-    "producerId", "producerName",
+    "activeConsumerName", "address", "clientVersion", "connectedSince", "deduplicationStatus", "keyHashRangeArrays",
+    "metadata", "ownerBroker", "producerId", "producerName",
 )  # fmt: skip
 """What is not told of a partitioned topic."""
 
