@@ -283,10 +283,10 @@ def get_last_message_id(session: Session, request: CommandGetLastMessageId, fram
     topic = consumer.subscription.topic
     if not topic.name.persistent:
         raise Refused(UnknownError, f"{topic.name.full} does not keep messages, so there is no last one")
-    if topic.entries:
+    if topic.entries.first < topic.entries.end:
         last = topic.message_id(len(topic.entries) - 1)
         last.batch_index = topic.last_batch_index
-    else:  # core.position.last-of-empty
+    else:  # core.position.last-of-empty, also if all is freed
         last = MessageIdData(ledgerId=MAX_U64, entryId=MAX_U64, partition=topic.name.partition, batch_index=-1)
     position = consumer.subscription.cursor.mark_delete - 1
     session.send(
