@@ -52,6 +52,11 @@ class TopicName:
     partition: int
 
     @property
+    def local(self) -> str:
+        """Return the last part of the name."""
+        return self.full.rpartition("/")[2]
+
+    @property
     def persistent(self) -> bool:
         """Return whether messages are stored."""
         return self.domain != DOMAINS[1]

@@ -309,6 +309,16 @@ def takes_a_cumulative_acknowledgement_for_one_message(_, request):
     request.ack_type = CommandAck.Individual
 
 
+@on_incoming(CommandAck, clause="core.ack.beyond")
+def takes_an_id_behind_the_last_message_for_the_last_one(session, request):
+    """An ACK with the id of a newer message of another topic acknowledges the last message."""
+    consumer = session.consumers.get(request.consumer_id)
+    topic = consumer.subscription.topic if consumer is not None else None
+    for named in request.message_id if topic is not None else ():
+        if topic.index_of(named) >= topic.entries.end > 0:
+            named.ledgerId, named.entryId = topic.stored.ledger_id, topic.entries.end - 1
+
+
 @on_incoming(CommandAck, clause="core.ack.batch-index")
 def knows_the_first_64_messages_of_a_batch(_, request):
     """Of an ack_set the first word counts, as if no batch had more messages."""

@@ -41,7 +41,8 @@ def parse(boundaries: list[str]) -> tuple[int, ...]:
     """
     found = tuple(sorted({int(one, 16) for one in boundaries}))
     if found[:1] != (FIRST,) or found[-1:] != (LAST,):
-        raise ValueError("the boundaries have to begin with 0x00000000 and to end with 0xffffffff")
+        first, last = (f"0x{found[place]:08x}" for place in (0, -1))
+        raise ValueError(f"Input bundles do not cover the whole hash range. first:{first}, last:{last}")
     return found
 
 

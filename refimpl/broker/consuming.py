@@ -184,7 +184,7 @@ def flow(session: Session, request: CommandFlow, frame: Frame) -> None:  # noqa:
 def ack(session: Session, request: CommandAck, frame: Frame) -> None:  # noqa: ARG001
     """Acknowledge messages; answer only on request: core.ack.response-on-request.
 
-    An individual ACK counts up to the first entry that does not exist yet, as on Apache Pulsar 5.0.0-M1, and is answered with an error.
+    It counts up to the first entry that does not exist yet, and is answered without an error, as on Apache Pulsar 4.2.4.
     """
     consumer = session.consumers.get(request.consumer_id)
     if consumer is None:  # core.ack.stale-consumer-ignored
@@ -206,8 +206,6 @@ def ack(session: Session, request: CommandAck, frame: Frame) -> None:  # noqa: A
     for message_id in request.message_id if counts else ():
         index = subscription.topic.index_of(message_id)
         if index >= entries.end:
-            if subscription.topic.name.persistent and request.ack_type == CommandAck.Individual:
-                answer.error, answer.message = UnknownError, f"There is no entry {message_id.ledgerId}:{message_id.entryId} yet"
             break
         if message_id.ack_set:
             _ack_in_part(consumer, message_id, index, cumulative=request.ack_type == CommandAck.Cumulative)
@@ -285,11 +283,10 @@ def get_last_message_id(session: Session, request: CommandGetLastMessageId, fram
     topic = consumer.subscription.topic
     if not topic.name.persistent:
         raise Refused(UnknownError, f"{topic.name.full} does not keep messages, so there is no last one")
-    if topic.entries:
+    if topic.entries.first < topic.entries.end:
         last = topic.message_id(len(topic.entries) - 1)
-        entry = topic.entries[-1]
-        last.batch_index = entry.messages - 1 if entry.batch else -1
-    else:  # core.position.last-of-empty
+        last.batch_index = topic.last_batch_index
+    else:  # core.position.last-of-empty, also if all is freed
         last = MessageIdData(ledgerId=MAX_U64, entryId=MAX_U64, partition=topic.name.partition, batch_index=-1)
     position = consumer.subscription.cursor.mark_delete - 1
     session.send(

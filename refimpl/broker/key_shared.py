@@ -84,6 +84,10 @@ class Assignment(Protocol):
         """Return the consumer to which a hash belongs."""
         ...
 
+    def ranges(self, consumer: Consumer) -> list[list[int]]:
+        """Return the first and last hashes of the ranges of a consumer."""
+        ...
+
 
 class AutoSplit:
     """A ring of hashes. Consumers of one name are numbered, and have places of their own. A place is for the first one that came."""
@@ -114,6 +118,17 @@ class AutoSplit:
         """Return the consumer at a hash or next after it."""
         return self._ring[self._sorted[bisect_left(self._sorted, hash_) % len(self._sorted)]] if self._sorted else None
 
+    def ranges(self, consumer: Consumer) -> list[list[int]]:
+        """Return the first and last hashes of the ranges of a consumer."""
+        found: list[list[int]] = []
+        for before, last in itertools.pairwise([0, *self._sorted, _HASHES - 1]):
+            if before < last and self.owner(last) is consumer:
+                if found and found[-1][1] == before:
+                    found[-1][1] = last
+                else:
+                    found.append([before + 1, last])
+        return found
+
     def _arrange(self) -> None:
         self._ring = {}
         for consumer, (_, places) in self._places.items():
@@ -143,6 +158,10 @@ class Sticky:
     def owner(self, hash_: int) -> Consumer | None:
         """Return the consumer that has named a hash."""
         return next((consumer for consumer, ranges in self._ranges.items() if any(hash_ in one for one in ranges)), None)
+
+    def ranges(self, consumer: Consumer) -> list[list[int]]:
+        """Return the first and last hashes that a consumer has named."""
+        return [[one.start, one.stop - 1] for one in self._ranges[consumer]]
 
     def overlapping(self, meta: KeySharedMeta) -> Consumer | None:
         """Return a consumer whose ranges overlap with those of another one."""
@@ -201,6 +220,10 @@ class KeyShared:
             raise Refused(ConsumerBusy, f"Subscription is of different type. {detail}")
         if (other := self.overlapping(meta)) is not None:  # core.key-shared.sticky-overlap
             raise Refused(ConsumerAssignError, f"Range conflict with consumer {other.name}")
+
+    def ranges(self, consumer: Consumer) -> list[list[int]]:
+        """Return the first and last hashes of the ranges of a consumer."""
+        return self._assignment.ranges(consumer)
 
     def overlapping(self, meta: KeySharedMeta) -> Consumer | None:
         """Return a consumer whose ranges overlap with those of another one."""

@@ -208,6 +208,11 @@ class Policies:
         own = self.of(name, DEDUPLICATION)
         return self._broker.configuration.broker_deduplication_enabled if own is None else bool(own)
 
+    @property
+    def now(self) -> float:
+        """The time of the current call, in seconds."""
+        return self._broker.now
+
     def is_set(self, policy: Policy) -> bool:
         """Return whether a namespace or a topic has a policy."""
         namespaces = self._broker.store.namespaces.values()

@@ -8,15 +8,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from urllib.parse import unquote, urlencode
+from urllib.parse import unquote, unquote_plus, urlencode
 
 from refimpl.broker.admin import Admin
 from refimpl.broker.broker import Broker
 from refimpl.broker.members import Member, Members
-from refimpl.broker.policies import BACKLOG_QUOTA, POLICIES, TTL, VALIDATION, Policy
+from refimpl.broker.policies import AUTO_UPDATE, BACKLOG_QUOTA, COMPATIBILITY, DEDUPLICATION, POLICIES, TTL, VALIDATION, Policy
 from refimpl.broker.rest_arguments import ARGUMENTS, MODES
 from refimpl.broker.rest_messages import message_response
 from refimpl.broker.unsupported import UNSUPPORTED, unsupported
@@ -59,8 +60,8 @@ def _namespace_topics(admin: Admin, namespace: str, mode: str, *, include_system
     return [topic for domain in MODES[mode] for topic in admin.topics(namespace, domain, include_system=include_system)]
 
 
-def _health(admin: Admin) -> AdminResponse:
-    return _text(admin.health())
+def _health(admin: Admin, broker_id: str = "") -> AdminResponse:
+    return _text(admin.health(broker_id))
 
 
 def _version(admin: Admin) -> AdminResponse:
@@ -110,7 +111,8 @@ def _trim_topic(admin: Admin, topic: str) -> AdminResponse:
 def _policy_routes() -> Iterator[Route]:
     for one in POLICIES:
         path, ending = f"{_NAMESPACE}/{one.path}", "Map" if one is BACKLOG_QUOTA else ""
-        body, nothing = ("backlog_quota", "no_backlog_quota") if one is BACKLOG_QUOTA else ("body", "nothing")
+        nothing = "no_backlog_quota" if one is BACKLOG_QUOTA else "nothing"
+        body = _BODIES.get(one.key, "body")
         yield Route("GET", f"{path}{ending}", _policy, ("namespace", one))
         yield Route(one.method, path, Admin.set_policy, ("namespace", one, body))
         if one.removable:
@@ -118,11 +120,19 @@ def _policy_routes() -> Iterator[Route]:
         if one.topic_path is not None:
             path = f"{_TOPIC}/{one.topic_path}"
             yield Route("GET", f"{path}{ending}", _topic_policy, ("policy_topic", one), ("applied",))
-            yield Route(one.method, path, Admin.set_topic_policy, ("policy_topic", one, "message_ttl" if one is TTL else body))
+            body = {TTL.key: "message_ttl", DEDUPLICATION.key: "body"}.get(one.key, body)
+            yield Route(one.method, path, Admin.set_topic_policy, ("policy_topic", one, body))
             if one is not VALIDATION:
-                yield Route("DELETE", path, Admin.set_topic_policy, ("policy_topic", one, nothing))
+                yield Route("DELETE", path, Admin.remove_topic_policy, ("policy_topic", one, nothing))
 
 
+_BODIES = {
+    BACKLOG_QUOTA.key: "backlog_quota",
+    COMPATIBILITY.key: "strategy",
+    TTL.key: "number",
+    **dict.fromkeys((DEDUPLICATION.key, AUTO_UPDATE.key, VALIDATION.key), "flag"),
+}
+"""How the bodies of calls that set policies are read, by the key of the policy, in `ARGUMENTS`; as they are, if it is not here."""
 _BY_ANY_BROKER = (
     Admin.partitioned_metadata,
     Admin.create_partitioned_topic,
@@ -137,6 +147,7 @@ _BY_ANY_BROKER = (
 )
 """Operations that name a topic and are not redirected to the owner of its bundle."""
 
+_BROKEN_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _TENANT = "/admin/v2/tenants/{tenant}"
 _NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
 _TOPICS = "/admin/v2/{domain}/{tenant}/{namespace}"
@@ -144,6 +155,7 @@ _TOPIC = f"{_TOPICS}/{{topic}}"
 _SCHEMAS = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 _LOOKUP = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
 _SUBSCRIPTION = f"{_TOPIC}/subscription/{{subscription}}"
+_STATS = ("earliest", "backlog_sizes", "publishers_left_out", "consumers_left_out")
 _T, _NS, _S = ("topic",), ("namespace",), ("topic", "subscription")
 
 ROUTES = (
@@ -153,7 +165,7 @@ ROUTES = (
     Route("GET", "/admin/v2/brokers/leaderBroker", Admin.leader_broker, access="cluster"),
     Route("GET", "/admin/v2/brokers/version", _version, access="anybody"),
     Route("GET", "/admin/v2/brokers/ready", _health, access="anybody"),
-    Route("GET", "/admin/v2/brokers/health", _health, access="cluster"),
+    Route("GET", "/admin/v2/brokers/health", _health, ("broker_id",), access="cluster"),
     Route("GET", "/admin/v2/brokers/backlog-quota-check", Admin.check_backlog_quota, access="cluster"),
     Route("GET", "/admin/v2/brokers/configuration/runtime", Admin.runtime_configuration, access="cluster"),
     Route("GET", "/admin/v2/brokers/{cluster}", Admin.brokers, ("cluster",), access="cluster"),
@@ -200,13 +212,13 @@ ROUTES = (
     Route("GET", f"{_TOPIC}/messageid/{{timestamp}}", Admin.message_id_at, ("topic", "timestamp")),
     Route("GET", f"{_TOPIC}/examinemessage", _examine_message, ("topic", "message_position"), ("latest",)),
     Route("GET", f"{_TOPIC}/ledger/{{ledger}}/entry/{{entry}}", _message, ("topic", "ledger", "entry")),
-    Route("GET", f"{_TOPIC}/stats", Admin.topic_stats, _T, ("earliest",)),
+    Route("GET", f"{_TOPIC}/stats", Admin.topic_stats, _T, _STATS),
     Route("GET", f"{_TOPIC}/internalStats", Admin.internal_stats, _T),
     Route("GET", f"{_TOPIC}/internal-info", Admin.internal_info, _T),
     Route("GET", f"{_TOPIC}/partitioned-internalStats", Admin.partitioned_internal_stats, _T),
-    Route("GET", f"{_TOPIC}/partitioned-stats", Admin.partitioned_stats, _T, ("per_partition",)),
+    Route("GET", f"{_TOPIC}/partitioned-stats", Admin.partitioned_stats, _T, ("per_partition", *_STATS)),
     Route("GET", f"{_TOPIC}/subscriptions", Admin.subscriptions, _T),
-    Route("PUT", _SUBSCRIPTION, Admin.create_subscription, (*_S, "position", "properties")),
+    Route("PUT", _SUBSCRIPTION, Admin.create_subscription, (*_S, "start", "properties")),
     Route("DELETE", _SUBSCRIPTION, Admin.delete_subscription, _S, ("force",)),
     Route("GET", f"{_SUBSCRIPTION}/properties", Admin.subscription_properties, _S),
     Route("POST", f"{_SUBSCRIPTION}/skip/{{count}}", Admin.skip_messages, (*_S, "count")),
@@ -268,20 +280,23 @@ def refusal(refused: AdminRefused) -> AdminResponse:
 
 def _route(broker: Broker, request: AdminRequest) -> tuple[Route | ExtensionRoute, Mapping[str, str]]:
     """Return the route of a request, and the values from its path."""
-    parts = _parts(request.path)
+    parts = [part.partition(";")[0] for part in request.path.removesuffix("/").split("/")[1:]]  # without what Java calls matrix parameters
     extending = (route for extension in broker.extensions.values() for route in extension.routes)
     known = (route for place, part in enumerate(parts) for route in KNOWN.get((len(parts), place, part), ()))
     matching = [(route, found) for route in (*known, *extending) if (found := route.match(parts)) is not None]
     if not matching:
         raise AdminRefused(HTTPStatus.NOT_FOUND, f"there is nothing at {request.path}")
-    fitting = [one for one in matching if one[0].method == request.method]
+    fitting = [one for one in matching if one[0].method == ("GET" if request.method == "HEAD" else request.method)]
     if fitting:
         # of several that fit, the one with most literals is meant, and of two alike the one that is served
         route, found = max(fitting, key=lambda one: (one[0].literals, isinstance(one[0], Route | ExtensionRoute)))
         if isinstance(route, Route | ExtensionRoute):
-            return route, found
+            return route, {name: _decoded(name, part) for name, part in found.items()}
         raise unsupported(f"{request.method} {request.path}", parts[2])
-    allowed = ", ".join(sorted({route.method for route, _ in matching}))
+    methods = {route.method for route, _ in matching}
+    allowed = ", ".join(sorted({*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])}))
+    if request.method == "OPTIONS":
+        return Route("OPTIONS", request.path, lambda _: _text(allowed), access="anybody"), {}
     raise AdminRefused(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} takes {allowed}", {"Allow": allowed})
 
 
@@ -309,10 +324,16 @@ def _check_access(broker: Broker, access: Access, found: Mapping[str, str], role
         broker.admin.check_access(role, found["tenant"] if access == "tenant" else None)
 
 
-def _parts(path: str) -> list[str]:
-    """Split a path and decode each segment once, so that a name may contain an encoded slash or percent sign."""
+def _decoded(name: str, part: str) -> str:
+    """Decode a segment of a path as Pulsar does: in a topic a plus is a space, and a subscription is decoded twice."""
+    decode = unquote_plus if name == "topic" else unquote
     try:
-        path.encode()
-        return [unquote(part, errors="strict") for part in path.removesuffix("/").split("/")[1:]]
+        part.encode()
+        found = decode(part, errors="strict")
+        if name != "subscription":
+            return found
+        if _BROKEN_ESCAPE.search(found):
+            raise AdminRefused(HTTPStatus.INTERNAL_SERVER_ERROR, f"{found} has an incomplete escape")
+        return unquote_plus(found, errors="strict")
     except UnicodeError:
-        raise AdminRefused(HTTPStatus.BAD_REQUEST, f"{path} is not UTF-8") from None
+        raise AdminRefused(HTTPStatus.BAD_REQUEST, f"{part} is not UTF-8") from None

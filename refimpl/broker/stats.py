@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any
 
 from refimpl.broker.backlog_quota import estimated_backlog
@@ -11,12 +13,22 @@ from refimpl.broker.topic import Producer, Topic
 from refimpl.wire.pulsar_api_pb2 import KeySharedMode, ProducerAccessMode
 
 
-def topic_stats(topic: Topic, *, earliest: bool = False) -> dict[str, Any]:
+def topic_stats(
+    topic: Topic,
+    *,
+    earliest: bool = False,
+    backlog_sizes: bool = True,
+    publishers_left_out: bool = False,
+    consumers_left_out: bool = False,
+) -> dict[str, Any]:
     """Return the counters of a topic, its producers and subscriptions.
 
     Args:
         topic: The topic.
         earliest: Whether to tell when the first message of each backlog was published, in milliseconds; -1: there is none.
+        backlog_sizes: Whether to tell the bytes that each subscription has before it, or -1.
+        publishers_left_out: Whether to leave out the producers.
+        consumers_left_out: Whether to leave out the consumers.
     """
     subscriptions = topic.subscriptions.values()
     times = {one.name: _earliest_time(one) if earliest and topic.name.persistent else 0 for one in subscriptions}
@@ -29,10 +41,51 @@ def topic_stats(topic: Topic, *, earliest: bool = False) -> dict[str, Any]:
         "backlogSize": estimated_backlog(topic),
         "earliestMsgPublishTimeInBacklogs": min((time for time in times.values() if time > 0), default=0),
         "deduplicationStatus": "Enabled" if topic.policies.deduplicates(topic.name) else "Disabled",
-        "publishers": [_producer(one) for one in topic.producers.values()],
+        "publishers": [] if publishers_left_out else [_producer(one) for one in topic.producers.values()],
         "waitingPublishers": len(topic.access.waiting),
-        "subscriptions": {one.name: {**_subscription(one), "earliestMsgPublishTimeInBacklog": times[one.name]} for one in subscriptions},
+        "subscriptions": {
+            one.name: {
+                **_subscription(one),
+                "backlogSize": topic.entries.estimated_bytes_from(one.cursor.mark_delete) if backlog_sizes else -1,
+                "consumers": [] if consumers_left_out else [_consumer(consumer) for consumer in one.consumers],
+                "earliestMsgPublishTimeInBacklog": times[one.name],
+            }
+            for one in subscriptions
+        },
+        "replication": {},
     }
+
+
+def total_stats(stats: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the counters of a partitioned topic, given those of its partitions."""
+    found = _total(stats)
+    subscriptions = [one["subscriptions"] for one in stats]
+    names = dict.fromkeys(name for one in subscriptions for name in one)
+    found["subscriptions"] = {name: _total([one[name] for one in subscriptions if name in one]) for name in names}
+    return found
+
+
+def _total(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return sums and earliest times; who is on several partitions is told by the place there; of all else the last value."""
+    values: dict[str, list[Any]] = {}
+    for key, value in ((key, value) for part in parts for key, value in part.items() if key not in _OF_ONE_PARTITION):
+        values.setdefault(key, []).append(value)
+    return {key: _sum(key, found) for key, found in values.items()}
+
+
+def _sum(key: str, values: Sequence[Any]) -> Any:
+    if isinstance(values[0], list):
+        return [_total(one for one in place if one is not None) for place in zip_longest(*values)]
+    if key.startswith("earliest"):
+        return min((time for time in values if time > 0), default=max(values))
+    return sum(values) if type(values[0]) is int else values[-1]
+
+
+_OF_ONE_PARTITION = (
+    "activeConsumerName", "address", "clientVersion", "connectedSince", "deduplicationStatus", "keyHashRangeArrays",
+    "metadata", "ownerBroker", "producerId", "producerName",
+)  # fmt: skip
+"""What is not told of a partitioned topic."""
 
 
 def _earliest_time(subscription: Subscription) -> int:
@@ -54,12 +107,13 @@ def _subscription(subscription: Subscription) -> dict[str, Any]:
     single = subscription.type in (SubType.Exclusive, SubType.Failover)
     active, meta = subscription.active if single else None, subscription.key_shared_meta
     found = {
-        "type": SubType.Name(subscription.type),
+        "type": SubType.Name(subscription.type) if subscription.was_used else "None",
         "isDurable": subscription.durable,
+        "isReplicated": False,
         "msgBacklog": subscription.backlog,
+        "msgBacklogNoDelayed": subscription.backlog - len(subscription.delayed),
         "msgDelayed": len(subscription.delayed),
         "unackedMessages": sum(one.unacknowledged for one in subscription.consumers),
-        "consumers": [_consumer(one) for one in subscription.consumers],
         "msgOutCounter": subscription.messages_out,
         "bytesOutCounter": subscription.bytes_out,
         "allowOutOfOrderDelivery": meta is not None and meta.allowOutOfOrderDelivery,
@@ -74,12 +128,14 @@ def _subscription(subscription: Subscription) -> dict[str, Any]:
 
 
 def _consumer(consumer: Consumer) -> dict[str, Any]:
+    ranges = consumer.subscription.key_ranges(consumer)
     return {
         "consumerName": consumer.name,
         "availablePermits": consumer.permits,
         "unackedMessages": consumer.unacknowledged,
         "msgOutCounter": consumer.messages_out,
         "bytesOutCounter": consumer.bytes_out,
+        **({} if ranges is None else {"keyHashRangeArrays": ranges}),
         **_client(consumer),
     }
 
@@ -87,7 +143,12 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
 def _client(one: Producer | Consumer) -> dict[str, Any]:
     """Return what a producer or a consumer says of itself, and when it came."""
     since = datetime.fromtimestamp(one.since, UTC).isoformat().replace("+00:00", "Z")
-    return {"clientVersion": one.session.client_version, "connectedSince": since, "metadata": dict(one.metadata)}
+    return {
+        "address": f"/{one.session.address}",
+        "clientVersion": one.session.client_version,
+        "connectedSince": since,
+        "metadata": dict(one.metadata),
+    }
 
 
 def internal_info(topic: Topic) -> dict[str, Any]:

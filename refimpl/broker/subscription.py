@@ -122,6 +122,9 @@ class Subscription:
         cursor: The cursor; it belongs to the store if the subscription is durable.
         filters: The filters that judge entries before they are sent.
         durable: Whether it outlives its consumers.
+
+    Attributes:
+        was_used: Whether it had a consumer since it was loaded, which its type is from.
     """
 
     def __init__(self, topic: Topic, name: str, cursor: Cursor, filters: SubscriptionFilters, *, durable: bool = True) -> None:
@@ -131,6 +134,7 @@ class Subscription:
         self.filters = filters
         self.durable = durable
         self.type: SubType = SubType.Exclusive
+        self.was_used = False
         self.consumers: list[Consumer] = []
         self.messages_out = self.bytes_out = 0
         self.delayed = DelayedEntries()
@@ -161,6 +165,10 @@ class Subscription:
     def key_shared_meta(self) -> KeySharedMeta | None:
         """Return what the first consumer of a Key_Shared subscription asked for."""
         return self._keys.meta if self._keys is not None and self.type == SubType.Key_Shared else None
+
+    def key_ranges(self, consumer: Consumer) -> list[list[int]] | None:
+        """Return the ranges of hashes that a consumer of a Key_Shared subscription has; None: it is none."""
+        return self._keys.ranges(consumer) if self._keys is not None and self.type == SubType.Key_Shared else None
 
     # Consumers
 
@@ -193,7 +201,7 @@ class Subscription:
         """Add a consumer that `check_joins` has accepted."""
         if not self.consumers:
             self._keys = self._keys_for(sub_type, meta)
-        self.type = sub_type
+        self.type, self.was_used = sub_type, True
         self.consumers.append(consumer)
         self.consumers.sort(key=lambda one: (one.priority_level, one.name if sub_type == SubType.Failover else ""))
         if self._keys is not None:
@@ -453,6 +461,8 @@ class Subscription:
             self.cursor.acknowledge(index)
             for consumer in self.consumers:
                 self._forget(consumer, index)
+        if count is None:
+            self.delayed.clear()
         self.topic.free()
 
     def skip_while(self, passes: Callable[[int], bool]) -> None:

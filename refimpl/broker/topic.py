@@ -71,6 +71,17 @@ class Topic:
         self.bytes_in = 0
         self.messages_out = 0
         self.bytes_out = 0
+        self._begin_ledger()
+
+    def _begin_ledger(self) -> None:
+        """Begin a ledger, as each topic does that is loaded: what all subscriptions have acknowledged is freed.
+
+        Not so with deduplication, which in Pulsar has a subscription of its own.
+        """
+        if not self.policies.deduplicates(self.name):
+            self.entries.close(self.policies.now)
+            if self.subscriptions:
+                self.free()
 
     @property
     def in_use(self) -> bool:
@@ -81,7 +92,7 @@ class Topic:
     def used_without_schema(self) -> bool:
         """Return whether the topic has data, producers or consumers, so that a consumer can't add the first schema any more."""
         consumers = [consumer for one in self.subscriptions.values() for consumer in one.consumers]
-        return bool(self.producers) or bool(self.entries) or not all(one.auto_schema for one in consumers)
+        return bool(self.producers) or self.entries.bytes > 0 or not all(one.auto_schema for one in consumers)
 
     # Positions
 
@@ -102,6 +113,12 @@ class Topic:
         return next(
             (i for i, entry in enumerate(self.entries, self.entries.first) if entry.publish_time >= publish_time), len(self.entries)
         )
+
+    @property
+    def last_batch_index(self) -> int:
+        """Return the place of the last message in its batch; -1: it is none, or freed."""
+        last = self.entries[-1] if self.entries.first < self.entries.end else None
+        return last.messages - 1 if last is not None and last.batch else -1
 
     # Producers
 

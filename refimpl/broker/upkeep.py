@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 RETENTION_CHECK_SECONDS = 120.0
 """Seconds between two checks of what retention keeps, as in Pulsar."""
+_SMALL_BACKLOG = 1000
+"""Entries below which messages of a subscription with consumers expire late."""
+_LATE = 1.5
+"""How many times the age the oldest message of such a subscription has to have."""
 
 
 @dataclass(eq=False)
@@ -53,10 +57,24 @@ class Upkeep:
         task.waiting = False
         self.plan()
 
-    def expire(self, subscription: Subscription, seconds: int) -> None:
-        """Let a subscription skip what was published that many seconds ago, or earlier."""
-        entries, until = subscription.topic.entries, (self._broker.time_of_day - seconds) * 1000
-        subscription.skip_while(lambda index: entries[index].publish_time < until)
+    def expire(self, subscription: Subscription, seconds: int) -> bool:
+        """Let a subscription skip what was published more than that many seconds ago.
+
+        Returns:
+            Whether it may: not without a backlog, and with consumers and a small one only if the oldest message is old enough.
+        """
+        entries, now = subscription.topic.entries, self._broker.time_of_day
+        oldest = next(subscription.unacknowledged(), None)
+        if oldest is None:
+            return False
+
+        def is_older(index: int, age: int) -> bool:
+            return entries[index].publish_time < (now - age) * 1000
+
+        if subscription.consumers and subscription.backlog < _SMALL_BACKLOG and not (seconds and is_older(oldest, int(seconds * _LATE))):
+            return False
+        subscription.skip_while(lambda index: is_older(index, seconds))
+        return True
 
     def _expire(self) -> None:
         for topic in self._broker.loaded_topics():

@@ -204,4 +204,5 @@ def _request(request: web.BaseRequest, body: bytes) -> AdminRequest:
         body=body,
         token=token.strip() if scheme.lower() == "bearer" else None,
         address=request.remote or "",
+        content_type=request.content_type,
     )

@@ -24,6 +24,7 @@ class AdminRequest:
         filters: All values of the parameter `property`, which may be repeated.
         address: The caller's address.
         body: The body as sent.
+        content_type: The type of the body.
         token: The caller's token; None: there is none.
     """
 
@@ -34,6 +35,7 @@ class AdminRequest:
     token: str | None = None
     filters: tuple[str, ...] = ()
     address: str = ""
+    content_type: str = "application/json"
 
     def json(self) -> Any:
         """Return the parsed body; None if there is no body.

@@ -55,12 +55,12 @@ class Entry:
 
 
 class FullLedger(NamedTuple):
-    """A ledger that takes no more entries.
+    """A ledger that takes no more entries: it was full, or its topic was unloaded.
 
     Attributes:
         end: The index after its last entry.
         bytes: The bytes of its entries.
-        closed: When it was full, in seconds.
+        closed: When it was closed, in seconds.
     """
 
     end: int
@@ -112,17 +112,22 @@ class Entries(Sequence[Entry]):
         """Append an entry, and return whether a new ledger begins with it."""
         full = self._bytes >= LEDGER_BYTES or self.end - self._began >= LEDGER_ENTRIES
         if full:
-            self._full.append(FullLedger(self.end, self._bytes, now))
-            self._began, self._bytes = self.end, 0
+            self.close(now)
         self._kept.append(entry)
         self._bytes += len(entry.data)
         self.bytes += len(entry.data)
         self.end += 1
         return full
 
+    def close(self, now: float) -> None:
+        """Close the last ledger, if it has entries, as if it were full."""
+        if self._began < self.end:
+            self._full.append(FullLedger(self.end, self._bytes, now))
+            self._began, self._bytes = self.end, 0
+
     def ends_between(self, before: int, after: int) -> bool:
-        """Return whether a full ledger ends after the first index, and before or at the second."""
-        return bool(self._full) and self._before(before) < self._before(after)
+        """Return whether a full ledger ends between two indexes, or at the first: with the second, its successor is begun."""
+        return bool(self._full) and self._before(before - 1) < self._before(after - 1)
 
     def free(self, index: int, keeps: Callable[[FullLedger, int], bool] = lambda *_: False) -> None:
         """Free the full ledgers that end before or at an index.

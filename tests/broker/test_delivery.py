@@ -3,7 +3,6 @@ import pytest
 from refimpl.broker import Broker
 from refimpl.broker.session import MESSAGES_WAIT_ABOVE, REQUESTS_WAIT_ABOVE
 from refimpl.wire.ack_set import ack_set, read_ack_set
-from refimpl.wire.pulsar_api_pb2 import UnknownError
 from tests.fakes.broker_peer import TOPIC, Peer, make_broker
 
 
@@ -262,6 +261,6 @@ def test_an_acknowledgement_counts_up_to_an_entry_that_is_not_there_yet(kind, na
     peer.flow(10)
     ids = [{"ledgerId": 1, "entryId": entry} for entry in named]
     answer = peer.ask("ack", consumer_id=1, ack_type="Individual", message_id=ids, request_id=1)
-    assert (answer.error, answer.message) == (UnknownError, "There is no entry 1:9 yet")
+    assert not answer.HasField("error")
     peer.send("redeliverUnacknowledgedMessages", consumer_id=1)
     assert peer.texts() == left

@@ -71,8 +71,8 @@ def test_a_refused_message_connection_and_token():
     [
         ("GET", "/admin/v2/persistent/public/default/none/stats", "404: Topic persistent://public/default/none not found"),
         ("GET", "/nothing", "404: there is nothing at /nothing"),
-        ("PUT", "/admin/v2/clusters", "405: /admin/v2/clusters takes GET"),
-        ("PUT", "/admin/v2/persistent/public/default/t/partitions", "400: the body has to be a number of partitions"),
+        ("PUT", "/admin/v2/clusters", "405: /admin/v2/clusters takes GET, HEAD, OPTIONS"),
+        ("PUT", "/admin/v2/persistent/public/default/t/partitions", "400: The request entity cannot be empty."),
     ],
 )
 def test_a_refused_admin_call(method, path, line):

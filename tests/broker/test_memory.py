@@ -6,6 +6,7 @@ import pytest
 
 from refimpl.broker.admin import Admin
 from refimpl.store import Entries, Entry, memory
+from tests.fakes.admin_calls import ask
 from tests.fakes.broker_peer import TOPIC, Peer, make_broker
 
 LEDGER = 10
@@ -47,6 +48,91 @@ def test_full_ledgers_are_freed_once_everybody_has_acknowledged_them(broker):
     peer.subscribe(name="one", consumer_id=3)
     assert peer.flow(100, consumer_id=3) == [str(number) for number in range(20, 35)], "a freed position is the first one that is left"
     assert peer.flow(100, consumer_id=2) == [str(number) for number in range(20, 35)]
+
+
+def late(peer: Peer, name: str) -> list[str]:
+    """Return what a new subscription from the earliest message gets."""
+    peer.subscribe(name=name, consumer_id=9)
+    found = peer.flow(100, consumer_id=9)
+    peer.ask("unsubscribe", consumer_id=9, request_id=9)
+    return found
+
+
+UNLOADED = [
+    ([], {}, "01234"),
+    ([0, 1, 2], {}, "01234"),
+    ([0, 1, 2, 3, 4], {}, ""),
+    ([0, 1, 2, 3, 4], {"brokerDeduplicationEnabled": "true"}, "01234"),
+]
+
+
+@pytest.mark.parametrize(("acknowledged", "settings", "left"), UNLOADED)
+def test_an_unloaded_topic_begins_a_ledger(acknowledged, settings, left):
+    """What all subscriptions have acknowledged is freed then, whatever anybody seeks; only deduplication keeps it."""
+    broker = make_broker(**settings)
+    peer = Peer(broker)
+    peer.producer()
+    peer.subscribe()
+    publish(peer, 5)
+    peer.acknowledge(*acknowledged)
+    ask(broker, "PUT", "/admin/v2/persistent/public/default/t/unload")
+    peer.frames()
+    assert ask(broker, "GET", "/admin/v2/persistent/public/default/t/lastMessageId")[1]["entryId"] == 4
+    peer.subscribe()
+    assert peer.flow(100) == [str(number) for number in range(5) if number not in acknowledged]
+    peer.send("seek", consumer_id=1, request_id=3, message_id={"ledgerId": 1, "entryId": 0})
+    peer.frames()
+    assert (peer.subscribe().request_id, peer.flow(100)) == (2, [*left])
+    answer = peer.ask("getLastMessageId", consumer_id=1, request_id=4)
+    assert answer.last_message_id.entryId == (4 if left else 2**64 - 1), "a reader does not wait for what is gone"
+    peer.producer()
+    publish(peer, 1, 5)
+    assert late(peer, "late") == [*left, "5"]
+
+
+def test_what_is_left_of_a_closed_ledger_goes_with_the_first_acknowledgement_behind_it(broker):
+    peer = Peer(broker)
+    peer.producer()
+    peer.subscribe()
+    publish(peer, 5)
+    peer.acknowledge(0, 1, 2)
+    ask(broker, "PUT", "/admin/v2/persistent/public/default/t/unload")
+    peer.frames()
+    peer.producer()
+    peer.subscribe()
+    peer.acknowledge(3, 4)
+    assert entries(broker).first == 0
+    publish(peer, 1, 5)
+    peer.acknowledge(5)
+    assert entries(broker).first == 5
+
+
+def test_a_topic_without_subscriptions_keeps_what_it_has_until_it_is_trimmed(broker):
+    peer = Peer(broker)
+    peer.producer()
+    publish(peer, 5)
+    ask(broker, "PUT", "/admin/v2/persistent/public/default/t/unload")
+    peer.frames()
+    peer.producer()
+    publish(peer, 1, 5)
+    assert entries(broker).first == 0
+    ask(broker, "POST", "/admin/v2/persistent/public/default/t/trim")
+    assert late(peer, "late") == ["5"]
+
+
+def test_retention_keeps_what_an_unloaded_topic_had():
+    broker = make_broker(keepAliveIntervalSeconds="1000000")
+    peer = Peer(broker)
+    peer.producer()
+    peer.subscribe()
+    publish(peer, 5)
+    peer.acknowledge(4, kind="Cumulative")
+    ask(broker, "POST", "/admin/v2/namespaces/public/default/retention", {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1})
+    ask(broker, "PUT", "/admin/v2/persistent/public/default/t/unload")
+    peer.frames()
+    assert late(peer, "late") == ["0", "1", "2", "3", "4"]
+    broker.tick(180.0)
+    assert late(peer, "later") == []
 
 
 def test_the_subscription_of_a_producer_begins_with_the_first_entry_that_is_left(broker):

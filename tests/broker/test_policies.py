@@ -219,6 +219,15 @@ def test_bundles_are_those_of_pulsar():
     assert len(bundles.divided(3)) == 4
 
 
+@pytest.mark.parametrize(("asked", "found"), [
+    ({"boundaries": ["0x00000000", "0x80000000"]}, 4), ({"boundaries": ["0x00000000", "0x80000000", "0xffffffff"]}, 4), ({"numBundles": -1}, 4),
+    ({"boundaries": ["0x00000000", "0xffffffff", "0x80000000"], "numBundles": 2}, 2),
+])  # fmt: skip
+def test_boundaries_count_with_a_number_only(peer, asked, found):
+    assert ask(peer.broker, "PUT", NEW, {"bundles": asked})[0] == 204
+    assert ask(peer.broker, "GET", f"{NEW}/bundles")[1]["numBundles"] == found
+
+
 def test_a_bundle_is_unloaded_alone(peer):
     peer.broker.admin.create_namespace("public/n", {"bundles": {"numBundles": 2}})
     topics = [f"persistent://public/n/{number}" for number in range(20)]
@@ -245,16 +254,23 @@ REFUSED = [
     ("POST", "retention", retention(10, -2), 400, "Invalid retention policy: size limit must be >= -1"),
     ("POST", "retention", 5, 400, "the value has to be a JSON object"),
     ("POST", "messageTTL", -1, 412, "Invalid value for message TTL, message TTL must >= 0"),
-    ("POST", "messageTTL", "x", 412, "Invalid value for message TTL, message TTL must >= 0"),
-    ("POST", "deduplication", "x", 400, "the value has to be true or false"),
+    ("POST", "messageTTL", "x", 400, "the body has to be a number"),
+    ("POST", "messageTTL", True, 400, "the body has to be a number"),
+    ("POST", "messageTTL", None, 400, "The request entity cannot be empty."),
+    ("POST", "messageTTL", 2**31, 500, "Request failed."),
+    ("POST", "messageTTL", 10**400, 500, "Request failed."),
+    ("POST", "deduplication", "tRue", 400, "the body has to be true or false"),
+    ("POST", "deduplication", None, 400, "The request entity cannot be empty."),
+    ("POST", "schemaValidationEnforced", None, 400, "The request entity cannot be empty."),
     ("POST", "autoTopicCreation", auto_creation(True, "x"), 412, f"{CREATION}Unknown topic type [x]"),
     ("POST", "autoTopicCreation", auto_creation(True), 412, f"{CREATION}Unknown topic type [None]"),
     ("POST", "autoTopicCreation", auto_creation(True, "partitioned"), 412, f"{CREATION}[defaultNumPartitions] has to be between 1 and 10000 for partition type."),
     ("POST", "autoTopicCreation", auto_creation(True, "partitioned", 0), 412, f"{CREATION}[defaultNumPartitions] has to be between 1 and 10000 for partition type."),
     ("POST", "autoTopicCreation", auto_creation(True, "non-partitioned", 3), 412, f"{CREATION}[defaultNumPartitions] is not allowed to be set when the type is non-partition."),
-    ("PUT", "schemaCompatibilityStrategy", "backward", 400, f"the value has to be one of {', '.join(STRATEGIES)}"),
-    ("POST", "isAllowAutoUpdateSchema", 1, 400, "the value has to be true or false"),
+    ("POST", "isAllowAutoUpdateSchema", None, 400, "The request entity cannot be empty."),
+    ("POST", "isAllowAutoUpdateSchema", 1.5, 400, "the body has to be true or false"),
     ("POST", "replication", [], 412, "ClusterIds should not be null or empty"),
+    ("POST", "replication", None, 412, "ClusterIds should not be null or empty"),
     ("POST", "replication", ["none"], 403, "Invalid cluster id: none"),
     ("POST", "backlogQuota", {"limitSize": 1}, 400, "the attribute policy cannot be null"),
     ("POST", "backlogQuota", {"limitSize": 1, "policy": "consumer_backlog_eviction"}, 405, "The backlog quota policy consumer_backlog_eviction is not supported by this broker"),
@@ -275,6 +291,60 @@ def test_values_that_no_policy_has(peer, method, path, body, status, reason):
     before = ask(peer.broker, "GET", NAMESPACE)
     assert ask(peer.broker, method, f"{NAMESPACE}/{path}", body) == (status, {"reason": reason})
     assert ask(peer.broker, "GET", NAMESPACE) == before
+
+
+AS_JAVA_READS_THEM = [
+    ("POST", "messageTTL", "5", 5), ("POST", "messageTTL", 1.7, 1), ("POST", "deduplication", "TRUE", True), ("POST", "deduplication", 0, False),
+    ("POST", "isAllowAutoUpdateSchema", "False", False), ("PUT", "schemaCompatibilityStrategy", "backward", "UNDEFINED"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path", "body", "value"), AS_JAVA_READS_THEM)
+def test_values_of_other_types(peer, method, path, body, value):
+    assert ask(peer.broker, method, f"{NAMESPACE}/{path}", body)[0] == 204
+    assert ask(peer.broker, "GET", f"{NAMESPACE}/{path}") == (200, value)
+
+
+@pytest.mark.parametrize(("path", "kept"), [
+    ("messageTTL", b""), ("retention", retention(1, 1)), ("deduplicationEnabled", b""), ("schemaCompatibilityStrategy", b""),
+])  # fmt: skip
+def test_what_a_call_without_a_body_does_to_a_policy_of_a_topic(peer, path, kept):
+    method = "PUT" if "Compatibility" in path else "POST"
+    given = {"retention": retention(1, 1), "schemaCompatibilityStrategy": "FORWARD", "deduplicationEnabled": True}.get(path)
+    peer.producer()
+    assert ask(peer.broker, method, f"{ADMIN_TOPIC}/{path}{'' if given else '?messageTTL=9'}", given)[0] == 204
+    assert ask(peer.broker, "GET", f"{ADMIN_TOPIC}/{path}")[1] not in (b"", None)
+    assert ask(peer.broker, method, f"{ADMIN_TOPIC}/{path}") == (204, b"")
+    assert ask(peer.broker, "GET", f"{ADMIN_TOPIC}/{path}") == (200, kept)
+
+
+@pytest.mark.parametrize(("query", "status"), [("-1", 412), ("x", 404), (str(2**31), 404), ("", 204)])
+def test_a_message_ttl_of_a_topic(peer, query, status):
+    peer.producer()
+    assert ask(peer.broker, "POST", f"{ADMIN_TOPIC}/messageTTL?messageTTL={query}")[0] == status
+
+
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+@pytest.mark.parametrize(("method", "path"), [
+    ("GET", "messageTTL"), ("POST", "messageTTL?messageTTL=9"), ("DELETE", "messageTTL"), ("GET", "backlogQuotaMap"), ("PUT", "schemaCompatibilityStrategy"),
+])  # fmt: skip
+def test_partitions_have_no_policies_of_their_own(peer, domain, method, path):
+    answer = ask(peer.broker, method, f"/admin/v2/{domain}/public/default/p-partition-0/{path}", "FULL" if method == "PUT" else None)
+    assert answer == (412, {"reason": "Not allowed to set/get topic policy for a partition"})
+
+
+def test_policies_of_topics_have_a_system_topic(peer):
+    peer.producer()
+    place, named = "/admin/v2/persistent/public/default", "persistent://public/default/__change_events"
+    assert ask(peer.broker, "GET", f"{place}?includeSystemTopic=true") == (200, [TOPIC])
+    for _ in range(2):
+        give(peer, f"{ADMIN_TOPIC}/messageTTL?messageTTL=9", None)
+    assert ask(peer.broker, "GET", place) == (200, [TOPIC])
+    assert ask(peer.broker, "GET", f"{place}?includeSystemTopic=true") == (200, [named, TOPIC])
+    assert [ask(peer.broker, method, f"{place}/__change_events{rest}")[0] for method, rest in (("GET", "/stats"), ("PUT", ""))] == [
+        200,
+        409,
+    ]
 
 
 KEPT = [
@@ -404,7 +474,7 @@ def test_a_namespace_is_created_with_its_policies(peer):
     ({"replication_clusters": ["none"]}, 403, "Cluster [none] is not in the list of allowed clusters"),
     ({"allowed_clusters": ["none"]}, 403, "Cluster [none] is not in the list of allowed clusters"),
     ({"bundles": {"numBundles": 1025}}, 412, "Invalid bundles: the number of bundles has to be between 1 and 1024"),
-    ({"bundles": {"boundaries": ["0x00000000", "0x00000010"]}}, 412, "Invalid bundles: the boundaries have to begin with 0x00000000 and to end with 0xffffffff"),
+    ({"bundles": {"boundaries": ["0x00000000", "0x00000010"], "numBundles": 1}}, 400, "Input bundles do not cover the whole hash range. first:0x00000000, last:0x00000010"),
     ([], 400, "the body has to be a JSON object"),
 ])  # fmt: skip
 def test_a_body_that_is_not_applied_is_refused(peer, body, status, reason):
@@ -425,9 +495,10 @@ def test_old_messages_are_acknowledged(place):
     peer.publish("b", at=90_000)
     peer.publish("c", at=1000)
     peer.frames()
-    peer.broker.tick(60.0)
-    assert peer.broker.loaded(TOPIC).subscriptions["s"].backlog == 3
-    peer.broker.tick(120.0)
+    for minute in range(1, 3):
+        peer.broker.tick(60.0 * minute)
+        assert peer.broker.loaded(TOPIC).subscriptions["s"].backlog == 3, "a small backlog of consumers expires late"
+    peer.broker.tick(180.0)
     assert peer.flow(5) == ["b", "c"], "messages go in order"
 
 

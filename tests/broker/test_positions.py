@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from refimpl.broker import upkeep
+from refimpl.broker.rest import handle
+from refimpl.broker.rest_arguments import PARTITIONED
+from refimpl.proposals.administration import AdminRequest
 from refimpl.wire import encode_payload
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata, NotAllowedError, ServiceNotReady, TopicTerminatedError
 from tests.fakes.admin_calls import ask
@@ -164,6 +168,76 @@ def test_messages_expire(peer, rest, body, status, left):
         assert subscription.backlog == left
 
 
+OLD, YOUNG, NONE_LEFT = 1_000, 2_000, 0
+EXPIRED_BY_AGE = [
+    ("0", True, 409, 3), ("1", True, 409, 3), ("2", True, 204, 1), ("4", True, 409, 3), ("-1", True, 204, NONE_LEFT),
+    ("0", False, 204, 1), ("1", False, 204, 1), ("4", False, 204, 3), ("-1", False, 204, NONE_LEFT), ("x", False, 404, 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", [SUBSCRIPTION, f"{PATH}/all_subscription"])
+@pytest.mark.parametrize(("seconds", "read", "status", "left"), EXPIRED_BY_AGE)
+def test_a_small_backlog_of_consumers_expires_late(place, seconds, read, status, left):
+    """With consumers the oldest message of a small backlog has to be one and a half times as old; 0 seconds it never is."""
+    if (seconds, read) == ("1", True):
+        status, left = 204, 1  # one and a half seconds are one
+    peer = Peer(make_broker(keepAliveIntervalSeconds="1000000"))
+    peer.producer()
+    peer.subscribe()
+    if not read:
+        peer.ask("close_consumer", consumer_id=1, request_id=9)
+    for at in (OLD, OLD, 4_500):
+        peer.publish("x", at=at)
+    peer.broker.tick(4.5)
+    assert ask(peer.broker, "POST", f"{place}/expireMessages/{seconds}")[0] == status
+    assert peer.broker.loaded(TOPIC).subscriptions["s"].backlog == left
+
+
+def test_a_large_backlog_expires_in_time(monkeypatch, peer):
+    monkeypatch.setattr(upkeep, "_SMALL_BACKLOG", 5)
+    peer.broker.tick(4.5)
+    peer.subscribe(name="n", consumer_id=2)
+    assert ask(peer.broker, "POST", f"{PATH}/subscription/n/expireMessages/4") == (204, b"")
+    assert peer.broker.loaded(TOPIC).subscriptions["n"].backlog == 4
+
+
+@pytest.mark.parametrize("rest", ["resetcursor", "expireMessages"])
+def test_a_call_that_needs_a_position_does_nothing_without_one(peer, rest):
+    ask(peer.broker, "POST", f"{SUBSCRIPTION}/resetcursor/0")
+    assert ask(peer.broker, "POST", f"{SUBSCRIPTION}/{rest}")[0] == 500
+    assert peer.broker.loaded(TOPIC).subscriptions["s"].backlog == 5
+
+
+@pytest.mark.parametrize(("texts", "batch_index"), [(["a", "b", "c"], 2), (["a"], 0)])
+def test_the_last_message_of_a_batch(peer, texts, batch_index):
+    peer.publish_batch(*texts)
+    assert ask(peer.broker, "GET", f"{PATH}/lastMessageId") == (200, {**message_id(5), "batchIndex": batch_index})
+
+
+@pytest.mark.parametrize(("name", "position", "status"), [("none", 1, 200), ("none", 5, 200), ("none", 6, 404), ("s", 1, 404)])
+def test_a_subscription_that_is_not_there_is_peeked_from_the_beginning(peer, name, position, status):
+    assert ask(peer.broker, "GET", f"{PATH}/subscription/{name}/position/{position}")[0] == status
+
+
+@pytest.mark.parametrize(("time", "status"), [(-1, 500), (0, 200), (10**18, 200), (2**63, 404)])
+def test_any_time_may_be_asked_for(peer, time, status):
+    assert ask(peer.broker, "GET", f"{PATH}/messageid/{time}")[0] == status
+
+
+def test_messages_are_shown_with_their_metadata(peer):
+    fields = {
+        "event_time": 123_456, "ordering_key": b"oo", "deliver_at_time": 90_000, "partition_key": "k", "null_value": True, "schema_version": b"\1",
+    }  # fmt: skip
+    metadata = MessageMetadata(producer_name="p", sequence_id=5, publish_time=0, num_messages_in_batch=1, **fields)
+    peer.send("send", encode_payload(metadata, b"12345"), producer_id=1, sequence_id=5)
+    headers = handle(peer.broker, AdminRequest("GET", f"{PATH}/examinemessage"), 0.0).headers
+    assert {name.removeprefix("X-Pulsar-"): text for name, text in headers.items()} == {
+        "Message-ID": "1:5", "PROPERTY": "{}", "producer-name": "p", "sequence-id": "5", "publish-time": "1970-01-01T00:00:00.000Z",
+        "event-time": "1970-01-01T00:02:03.456Z", "deliver-at-time": "1970-01-01T00:01:30.000Z", "Base64-ordering-key": "b28=", "partition-key": "k",
+        "null-value": "true", "Base64-schema-version": "AQ==", "num-batch-message": "1", "batch-size": "15", "Is-Encrypted": "false", "txn-uncommitted": "false",
+    }  # fmt: skip
+
+
 def test_messages_are_looked_at(peer):
     earliest, latest = "initialPosition=earliest&messagePosition", "initialPosition=latest&messagePosition"
     for query, text in (
@@ -300,7 +374,10 @@ def test_properties_of_topics(peer):
     for body in ([1], "x", {"a": 1}):
         assert ask(peer.broker, "PUT", f"{PATH}2/properties", body)[0] == 400
         assert ask(peer.broker, "PUT", f"{PATH}3", body)[0] == 400
-    assert ask(peer.broker, "PUT", f"{path}/partitions", {"partitions": 2, "properties": {"k": "v"}}) == (204, b"")
+    assert ask(peer.broker, "PUT", f"{path}/partitions", {"partitions": 2, "properties": {"k": "v"}}, content_type=PARTITIONED) == (
+        204,
+        b"",
+    )
     assert ask(peer.broker, "GET", f"{path}/partitions") == (200, {"partitions": 2, "deleted": False, "properties": {"k": "v"}})
     assert ask(peer.broker, "PUT", f"{part}/properties", {"in": "part"}) == (204, b"")
     assert [ask(peer.broker, "GET", f"{one}/properties")[1] for one in (path, part)] == [{"k": "v"}, {"in": "part"}]

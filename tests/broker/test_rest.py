@@ -15,6 +15,7 @@ from conformance.targets.operations import OPERATIONS
 from refimpl.broker import Broker, Configuration, Member
 from refimpl.broker.admin import Admin
 from refimpl.broker.rest import ROUTES, handle
+from refimpl.broker.rest_arguments import PARTITIONED
 from refimpl.broker.unsupported import UNSUPPORTED
 from refimpl.proposals.administration import AdminRequest
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata
@@ -108,6 +109,7 @@ def test_life_of_a_namespace(broker):
     assert call(broker, "grant_permission", {"namespace": "public/n", "role": "a b", "actions": ["consume", "produce"]})[0] == 204
     assert ask(broker, "GET", "/admin/v2/namespaces/public/n/permissions") == (200, {"a b": ["consume", "produce"]})
     assert call(broker, "grant_permission", {"namespace": "public/n", "role": "x", "actions": ["fly"]})[0] == 400
+    assert ask(broker, "POST", "/admin/v2/namespaces/public/n/permissions/x") == (400, {"reason": "Actions should not be null"})
     assert ask(broker, "POST", "/admin/v2/namespaces/public/n/permissions/x", {"not": "a list"})[0] == 400
     assert call(broker, "revoke_permission", {"namespace": "public/n", "role": "a b"})[0] == 204
     assert call(broker, "unload_namespace", "public/n")[0] == 204
@@ -138,7 +140,7 @@ def test_life_of_a_topic(broker):
 
 def test_partitions(broker):
     path = f"/admin/v2/persistent/{NS}/p/partitions"
-    for body in (b"x", b"", b'"2"', b"2.5", b"true", b"{}", b"[2]", b"\xff"):
+    for body in (b"x", b"", b'"x"', b"true", b"{}", b'{"partitions": 2}', b"[2]", b"\xff"):
         assert ask(broker, "PUT", path, raw=body)[0] == 400, body
     assert ask(broker, "PUT", path, 0)[0] == 406
     assert ask(broker, "POST", f"{path}?updateLocalTopicOnly=false&force=false", 4)[0] == 409
@@ -148,12 +150,16 @@ def test_partitions(broker):
     assert ask(broker, "POST", path, 4)[0] == 204
     assert ask(broker, "GET", path) == (200, {"partitions": 4, "deleted": False})
     assert call(broker, "list_partitioned_topics", NS) == (200, [f"persistent://{NS}/p"])
+    for number, body in enumerate((b'"2"', b"2.5")):
+        assert ask(broker, "PUT", f"/admin/v2/persistent/{NS}/{number}/partitions", raw=body)[0] == 204
+        assert call(broker, "delete_partitioned_topic", f"persistent://{NS}/{number}")[0] == 204
     assert ask(broker, "GET", f"/admin/v2/persistent/{NS}/p/partitioned-stats?perPartition=false")[1]["partitions"] == {}
     assert len(ask(broker, "GET", f"/admin/v2/persistent/{NS}/p/partitioned-stats")[1]["partitions"]) == 4
     assert call(broker, "create_subscription", {"topic": f"persistent://{NS}/p", "subscription": "s"})[0] == 204
-    assert call(broker, "partitioned_stats", f"persistent://{NS}/p")[1]["subscriptions"] == {"s": {"msgBacklog": 0}}
+    assert call(broker, "partitioned_stats", f"persistent://{NS}/p")[1]["subscriptions"]["s"]["msgBacklog"] == 0
     assert call(broker, "delete_subscription", {"topic": f"persistent://{NS}/p", "subscription": "s"})[0] == 204
-    assert ask(broker, "PUT", f"/admin/v2/non-persistent/{NS}/q/partitions", {"partitions": 1, "properties": {}})[0] == 204
+    asked = {"partitions": 1, "properties": {}}
+    assert ask(broker, "PUT", f"/admin/v2/non-persistent/{NS}/q/partitions", asked, content_type=PARTITIONED)[0] == 204
     assert call(broker, "delete_partitioned_topic", f"persistent://{NS}/p")[0] == 204
     assert call(broker, "delete_partitioned_topic", f"persistent://{NS}/p")[0] == 404
     assert call(broker, "create_topic", f"persistent://{NS}/x-partition-3")[0] == 412
@@ -174,14 +180,15 @@ def test_subscriptions_and_messages(broker):
     assert (answer.status, answer.body) == (200, b"hello 1")
     assert re.fullmatch(r"\d+:1", answer.headers["X-Pulsar-Message-ID"])
     assert json.loads(answer.headers["X-Pulsar-PROPERTY"]) == {"k": "vé"}
-    assert answer.headers["X-Pulsar-publish-time"] == "1970-01-01T00:00:01.000+00:00"
+    assert answer.headers["X-Pulsar-publish-time"] == "1970-01-01T00:00:01.000Z"
     assert all(value.isascii() and value.isprintable() for value in answer.headers.values())
     assert ask(broker, "GET", f"{subscription}/position/4")[0] == 200
     assert ask(broker, "GET", f"{subscription}/position/5")[0] == 404
     assert ask(broker, "GET", f"{subscription}/position/x")[0] == 404
     assert ask(broker, "POST", f"{subscription}/skip/1")[0] == 204
     assert ask(broker, "GET", f"{subscription}/position/1")[1] == b"hello 1"
-    assert ask(broker, "POST", f"{subscription}/skip/-1")[0] == 404
+    assert ask(broker, "POST", f"{subscription}/skip/-1")[0] == 204
+    assert ask(broker, "POST", f"{subscription}/skip/{2**31}")[0] == 404
     assert ask(broker, "POST", f"{subscription}/skip_all")[0] == 204
     assert ask(broker, "GET", f"{subscription}/position/1")[0] == 404
     assert ask(broker, "DELETE", f"{subscription}?force=false")[0] == 204
@@ -198,6 +205,98 @@ def test_names_are_decoded_once(broker, name):
     assert ask(broker, "GET", f"/admin/v2/persistent/{NS}") == (200, [f"persistent://{NS}/{name}"])
     assert ask(broker, "GET", f"{path}/stats")[0] == 200
     assert ask(broker, "DELETE", path)[0] == 204
+
+
+TOPICS_AND_SUBSCRIPTIONS = [
+    ("m;n=1", "m", "m"), ("a+b", "a b", "a b"), ("a%2Bb", "a+b", "a b"), ("%2525", "%25", "%"), ("k%20l", "k l", "k l"), ("a%3Bb;c", "a;b", "a;b"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "topic", "subscription"), TOPICS_AND_SUBSCRIPTIONS)
+def test_names_as_java_decodes_them(broker, written, topic, subscription):
+    """In a topic a plus is a space, a subscription is decoded twice, and what a semicolon begins is left out."""
+    assert ask(broker, "PUT", f"/admin/v2/persistent/{NS}/{written}")[0] == 204
+    assert ask(broker, "GET", f"/admin/v2/persistent/{NS}") == (200, [f"persistent://{NS}/{topic}"])
+    assert ask(broker, "PUT", f"/admin/v2/persistent/{NS}/{written}/subscription/{written}")[0] == 204
+    assert ask(broker, "GET", f"/admin/v2/persistent/{NS}/{written}/subscriptions") == (200, [subscription])
+
+
+def test_a_subscription_with_half_an_escape_fails(broker):
+    assert ask(broker, "PUT", f"/admin/v2/persistent/{NS}/t/subscription/i%25")[0] == 500
+
+
+def test_a_mark_of_partitions_in_a_namespace_does_not_count(broker):
+    path = "/admin/v2/persistent/public/n-partition-1"
+    assert ask(broker, "PUT", "/admin/v2/namespaces/public/n-partition-1")[0] == 204
+    assert [
+        ask(broker, "PUT", f"{path}/{rest}", body)[0] for rest, body in (("p/partitions", 2), ("t", None), ("p/subscription/s", None))
+    ] == [204] * 3
+    assert ask(broker, "PUT", f"{path}/a-partition-b/partitions", 2)[0] == 412
+
+
+LONE = "Partition metadata not found for the partitioned topic: {topic}"
+MISSING = [
+    ("GET", "x-partition-0/stats", (404, "Partitioned Topic not found: {topic} has zero partitions"), (409, LONE)),
+    ("PUT", "x-partition-0/unload", (404, "Partitioned Topic not found: {topic} has zero partitions"), (409, LONE)),
+    ("GET", "x-partition-0/lastMessageId", (404, "Partitioned Topic not found: {topic} has zero partitions"), (409, LONE)),
+    ("POST", "x-partition-0/subscription/s/skip/1", (404, "Partitioned Topic not found: {topic} has zero partitions"), (409, LONE)),
+    ("GET", "p-partition-9/stats", (404, "Topic partitions were not yet created"), (409, LONE)),
+    ("PUT", "x-partition-0/subscription/s", (409, LONE), (400, "Create subscription on non-persistent topic can only be done through client")),
+    ("PUT", "p-partition-9/subscription/s", (412, "Topic does not exist and cannot be auto-created"), (400, "Create subscription on non-persistent topic can only be done through client")),
+    ("GET", "x-partition-0/partitioned-stats", *[(412, "Partitioned Topic Name should not contain '-partition-'")] * 2),
+    ("GET", "none/partitioned-internalStats", *[(404, "Partitioned Topic {topic} not found")] * 2),
+    ("DELETE", "none/partitions", *[(404, "Topic {topic} not found.")] * 2),
+    ("DELETE", "none", (404, "Topic {topic} not found"), (204, None)),
+    ("DELETE", "x-partition-0", (404, "Topic {topic} not found"), (204, None)),
+    ("GET", "none/properties", (404, "Topic {topic} not found"), (406, "Need to provide a persistent topic name")),
+    ("PUT", "none/properties", (404, "Topic {topic} not found"), (406, "Need to provide a persistent topic name")),
+    ("PUT", "x-partition-0", *[(412, "Can't create topic x-partition-0 with \"-partition-\" followed by numeric value if there isn't a partitioned topic x created.")] * 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+@pytest.mark.parametrize(("method", "rest", "stored", "not_stored"), MISSING)
+def test_what_is_asked_of_topics_that_are_missing(broker, domain, method, rest, stored, not_stored):
+    ask(broker, "PUT", f"/admin/v2/persistent/{NS}/p/partitions", 2)
+    status, body = ask(broker, method, f"/admin/v2/{domain}/{NS}/{rest}", {"a": "b"} if rest.endswith("properties") else None)
+    expected, reason = stored if domain == "persistent" else not_stored
+    assert (status, body["reason"] if reason else None) == (
+        expected,
+        reason and reason.format(topic=f"{domain}://{NS}/{rest.partition('/')[0]}"),
+    )
+
+
+def test_a_topic_in_use_is_not_deleted(broker):
+    peer = Peer(broker)
+    peer.producer()
+    path = f"/admin/v2/persistent/{NS}/t"
+    assert ask(broker, "DELETE", path)[1]["reason"] == "Topic has 1 client connected Including 0 consumers, 1 producers, and 0 replicators."
+    peer.subscribe()
+    assert (
+        ask(broker, "DELETE", path)[1]["reason"] == "Topic has 2 clients connected Including 1 consumers, 1 producers, and 0 replicators."
+    )
+
+
+@pytest.mark.parametrize(("domain", "status"), [("persistent", 412), ("non-persistent", 204)])
+def test_a_subscription_in_use_is_deleted_where_nothing_is_stored(broker, domain, status):
+    Peer(broker).subscribe(f"{domain}://{NS}/t")
+    assert ask(broker, "DELETE", f"/admin/v2/{domain}/{NS}/t/subscription/s")[0] == status
+
+
+def test_the_health_of_brokers(broker):
+    own = ask(broker, "GET", "/admin/v2/brokers")[1][0]
+    asked = [f"/admin/v2/brokers/health?brokerId={one}" for one in (own, "", "foo")]
+    assert [ask(broker, "GET", one)[0] for one in asked] == [200, 200, 404]
+
+
+@pytest.mark.parametrize(("method", "path", "status", "body"), [
+    ("HEAD", "clusters", 200, ["standalone"]), ("HEAD", "nothing", 404, None), ("OPTIONS", "clusters", 200, b"GET, HEAD, OPTIONS"),
+    ("OPTIONS", f"persistent/{NS}/none/unload", 200, b"OPTIONS, PUT"), ("OPTIONS", "nothing", 404, None),
+])  # fmt: skip
+def test_head_and_options(broker, method, path, status, body):
+    found = ask(broker, method, f"/admin/v2/{path}")
+    assert found[0] == status
+    assert body in (None, found[1])
 
 
 def test_names_that_no_topic_has(broker):
@@ -220,10 +319,10 @@ def test_unknown_paths(broker, path):
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("POST", "/admin/v2/clusters", "GET"),
-        ("HEAD", f"/admin/v2/persistent/{NS}/t/partitions", "DELETE, GET, POST, PUT"),
-        ("BREW", "/admin/v2/namespaces/public/n", "DELETE, GET, PUT"),
-        ("get", "/admin/v2/clusters", "GET"),
+        ("POST", "/admin/v2/clusters", "GET, HEAD, OPTIONS"),
+        ("HEAD", f"/admin/v2/persistent/{NS}/t/unload", "OPTIONS, PUT"),
+        ("BREW", "/admin/v2/namespaces/public/n", "DELETE, GET, HEAD, OPTIONS, PUT"),
+        ("get", "/admin/v2/clusters", "GET, HEAD, OPTIONS"),
     ],
 )
 def test_wrong_methods(broker, method, path, allowed):

@@ -95,7 +95,7 @@ def test_a_reset_to_a_message(broker, body, expected):
 @pytest.mark.parametrize(
     ("index", "excluded", "expected"),
     [(-1, False, [[], []]), (0, False, [[], []]), (0, True, [[0b110], []]), (1, False, [[0b110], []]), (2, False, [[0b100], []]),
-     (2, True, [[]]), (3, False, [[]])],
+     (2, True, [[]]), (3, False, [[], []]), (9, True, [[]])],
 )  # fmt: skip
 def test_a_reset_into_a_batch(broker, index, excluded, expected):
     call(broker, "create_topic", T)

@@ -14,10 +14,10 @@ from refimpl.wire.pulsar_api_pb2 import MessageMetadata
 from tests.fakes.broker_peer import TOPIC
 
 
-def ask(broker: Broker, method: str, path: str, body: object = None, token: str | None = None, raw: bytes | None = None):
+def ask(broker: Broker, method: str, path: str, body: object = None, token: str | None = None, raw: bytes | None = None, **more: str):
     place, _, query = path.partition("?")
     data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
-    answer = handle(broker, AdminRequest(method, place, dict(parse_qsl(query)), data, token), broker.now)
+    answer = handle(broker, AdminRequest(method, place, dict(parse_qsl(query)), data, token, **more), broker.now)
     is_json = answer.content_type == "application/json" and answer.body
     return answer.status, json.loads(answer.body) if is_json else answer.body
 

@@ -89,4 +89,4 @@ def test_bodies_have_a_limit_and_malformed_requests_get_an_answer():
         assert (status, "bytes" in json.loads(body)["reason"]) == (413, True)
         assert ask("PUT", url, b"[")[0] == 400
         assert ask("PUT", url, b" " * (BODY_LIMIT - 1) + b"2")[0] == 204
-        assert ask("GET", f"{broker.admin_url}/%ff")[0] == 400
+        assert ask("GET", f"{broker.admin_url}/admin/v2/persistent/public/default/%ff/stats")[0] == 400

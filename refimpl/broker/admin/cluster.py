@@ -35,8 +35,10 @@ class ClusterAdmin(AdminPart):
         """Return the version of the broker."""
         return self._broker.server_version
 
-    def health(self) -> str:
-        """Return that the broker is healthy."""
+    def health(self, broker_id: str = "") -> str:
+        """Return that the broker, or another one of the cluster, is healthy."""
+        if broker_id and broker_id not in self.brokers():
+            raise AdminRefused(404, f"Broker id '{broker_id}' not found in available brokers.")
         return "ok"
 
     def check_backlog_quota(self) -> None:

@@ -10,7 +10,7 @@ from refimpl.broker.admin.part import AdminPart
 from refimpl.broker.authorization import ACTIONS
 from refimpl.broker.credentials import close_unauthorized
 from refimpl.broker.names import parse_topic
-from refimpl.broker.policies import BACKLOG_QUOTA, POLICIES, Policy
+from refimpl.broker.policies import AUTO_UPDATE, BACKLOG_QUOTA, POLICIES, RETENTION, Policy
 from refimpl.broker.unsupported import unsupported
 from refimpl.names import TopicName, is_namespace, is_system_topic
 from refimpl.proposals.refused import AdminRefused
@@ -18,6 +18,8 @@ from refimpl.store import StoredNamespace
 
 DEFAULT_BUNDLES = 4
 """Bundles of a new namespace."""
+POLICIES_LOG = "__change_events"
+"""The system topic in which Pulsar keeps the policies of topics. Here nothing is in it."""
 NO_POLICIES: Mapping[str, object] = {
     "deleted": False,
     "encryption_required": False,
@@ -86,6 +88,7 @@ class NamespaceAdmin(AdminPart):
             "replication_clusters": [self._cluster],
             "bundles": self.bundles(namespace),
             "deleted": False,
+            AUTO_UPDATE.key: AUTO_UPDATE.unset,
             **stored.policies,
         }
 
@@ -205,13 +208,25 @@ class NamespaceAdmin(AdminPart):
         return own.get(policy.key, {} if policy.unset == {} else None)
 
     def set_topic_policy(self, topic: str, policy: Policy, value: object) -> None:
-        """Set a policy of a topic; null removes it."""
+        """Set a policy of a topic; null removes it, except for retention, as observed."""
         name = self._with_own_policies(topic)
+        if value is None and policy is RETENTION:
+            return
         self._set(self._namespace(name.namespace).topic_policies.setdefault(name.partitioned, {}), policy, value)
+        log = parse_topic(f"persistent://{name.namespace}/{POLICIES_LOG}")
+        if not self._broker.exists(log):
+            self._broker.create_topic(log)
+
+    def remove_topic_policy(self, topic: str, policy: Policy, _: None = None) -> None:
+        """Remove a policy of a topic."""
+        name = self._with_own_policies(topic)
+        self._namespace(name.namespace).topic_policies.get(name.partitioned, {}).pop(policy.key, None)
 
     def _with_own_policies(self, topic: str) -> TopicName:
         if not self._broker.configuration.topic_level_policies_enabled:
             raise AdminRefused(405, "Topic level policies is disabled, to enable the topic level policy and retry.")
+        if self._name(topic).partition >= 0:
+            raise AdminRefused(412, "Not allowed to set/get topic policy for a partition")
         return self._used(topic)
 
     def _set(self, policies: dict[str, Any], policy: Policy, value: object) -> None:
@@ -263,12 +278,17 @@ class NamespaceAdmin(AdminPart):
 
 def _boundaries(value: Any) -> tuple[int, ...]:
     try:
-        if value.get("boundaries"):
-            return bundles.parse(value["boundaries"])
         number = value.get("numBundles", 0)
-        return bundles.divided(number if number > 0 else DEFAULT_BUNDLES)
+        if number <= 0:
+            return bundles.divided(DEFAULT_BUNDLES)
+        if not value.get("boundaries"):
+            return bundles.divided(number)
     except (AttributeError, TypeError, ValueError) as error:
         raise AdminRefused(412, f"Invalid bundles: {error}") from None
+    try:
+        return bundles.parse(value["boundaries"])
+    except (TypeError, ValueError) as error:
+        raise AdminRefused(400, str(error)) from None
 
 
 def _permissions(value: Any) -> dict[str, Any]:

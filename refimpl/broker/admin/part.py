@@ -55,7 +55,7 @@ class AdminPart:
         stored = self._store.namespaces.get(namespace)
         if stored is None:
             valid = is_namespace(namespace, lenient=True)
-            raise AdminRefused(404, "Namespace not found") if valid else AdminRefused(412, "Namespace name is not valid")
+            raise AdminRefused(404, "Namespace does not exist") if valid else AdminRefused(412, "Namespace name is not valid")
         return stored
 
     def _name(self, topic: str) -> TopicName:
@@ -66,16 +66,28 @@ class AdminPart:
         self._namespace(name.namespace)
         return name
 
-    def _existing(self, topic: str) -> TopicName:
+    def _present(self, topic: str) -> TopicName:
+        """Return the name of a topic that exists."""
         name = self._name(topic)
         if not self._broker.exists(name):
             raise AdminRefused(404, f"Topic {topic} not found")
         return name
 
+    def _existing(self, topic: str) -> TopicName:
+        """Do the same where Pulsar asks about the partitions of a topic, too."""
+        name = self._name(topic)
+        if name.partition < 0 or self._broker.exists(name):
+            return self._present(topic)
+        if not name.persistent:
+            raise AdminRefused(409, f"Partition metadata not found for the partitioned topic: {topic}")
+        if self._broker.partition_count(name.partitioned):
+            raise AdminRefused(404, "Topic partitions were not yet created")
+        raise AdminRefused(404, f"Partitioned Topic not found: {topic} has zero partitions")
+
     def _used(self, topic: str) -> TopicName:
         """Return the name of a topic that exists, partitioned or not."""
         name = self._name(topic)
-        return name if self._parts(topic) else self._existing(topic)
+        return name if self._parts(topic) else self._present(topic)
 
     def _topic(self, topic: str) -> Topic:
         return self._broker.topic(self._existing(topic))
@@ -91,14 +103,19 @@ class AdminPart:
         partitions = self._namespace(name.namespace).partitioned.get(name.full, 0)
         return [parse_topic(partition_name(name.full, number)) for number in range(partitions)]
 
+    def _check_single(self, topic: str, what: str) -> None:
+        """Refuse what partitioned topics can't do."""
+        if self._parts(topic):
+            raise AdminRefused(405, f"{what} on a partitioned topic is not allowed")
+
     def _topics(self, topic: str) -> list[Topic]:
         """Return a topic, or all its partitions."""
         return [self._topic(part.full) for part in self._parts(topic)] or [self._topic(topic)]
 
     def _subscriptions(self, topic: str, subscription: str, what: str | None = None) -> list[Subscription]:
         """Return a subscription of a topic, or of all partitions that have it; what is named, partitioned topics can't do."""
-        if what is not None and self._parts(topic):
-            raise AdminRefused(405, f"{what} on a partitioned topic is not allowed")
+        if what is not None:
+            self._check_single(topic, what)
         found = [one.subscriptions[subscription] for one in self._topics(topic) if subscription in one.subscriptions]
         if not found:
             raise AdminRefused(404, f"Subscription {subscription} not found for topic {topic}")

@@ -10,6 +10,7 @@ from refimpl.broker.subscription import Subscription
 from refimpl.broker.topic import Topic
 from refimpl.proposals.refused import AdminRefused, Refused
 from refimpl.store import Entry
+from refimpl.wire.pulsar_api_pb2 import NotAllowedError
 
 
 class SubscriptionAdmin(AdminPart):
@@ -35,9 +36,9 @@ class SubscriptionAdmin(AdminPart):
             self._broker.filters_of(properties or {}, is_new=True)
         except Refused as refused:
             raise AdminRefused(412, refused.message) from None
-        topics = self._made_topics(topic)
-        if not topics[0].name.persistent:
+        if not self._name(topic).persistent:
             raise AdminRefused(400, "Create subscription on non-persistent topic can only be done through client")
+        topics = self._made_topics(topic)
         lacking = [one for one in topics if subscription not in one.subscriptions]
         if not lacking:
             raise AdminRefused(409, "Subscription already exists for topic")
@@ -46,32 +47,31 @@ class SubscriptionAdmin(AdminPart):
 
     def _made_topics(self, topic: str) -> list[Topic]:
         """Return a topic, or all its partitions; what is missing is created as for a consumer, as on Apache Pulsar 4.2.4."""
-        name = self._name(topic)
-        if not name.persistent:
-            return self._topics(topic)
         try:
-            for part in self._parts(topic) or [name]:
+            for part in self._parts(topic) or [self._name(topic)]:
                 self._broker.topic_to_use(part, create=True)
         except Refused as refused:
-            raise AdminRefused(404, refused.message) from None
+            if refused.code == NotAllowedError:
+                raise AdminRefused(409, refused.message) from None
+            raise AdminRefused(412, "Topic does not exist and cannot be auto-created") from None
         return self._topics(topic)
 
     def delete_subscription(self, topic: str, subscription: str, *, force: bool = False) -> None:
         """Delete a subscription; with `force`, even if it has consumers."""
         for found in self._subscriptions(topic, subscription):
-            if found.consumers and not force:
+            if found.consumers and not force and found.topic.name.persistent:
                 raise AdminRefused(412, "Subscription has active connected consumers")
             disconnect_consumers(found)
             found.topic.unsubscribe(subscription)
 
     def skip_messages(self, topic: str, subscription: str, count: int | None) -> None:
         """Acknowledge the next entries of a subscription: a number of them, or all."""
-        if count is not None and self._parts(topic):
-            raise AdminRefused(405, "Skip messages on a partitioned topic is not allowed")
+        if count is not None:
+            self._check_single(topic, "Skip messages")
         for one in self._topics(topic):
             self._check_stored(one)
         for found in self._subscriptions(topic, subscription):
-            found.skip(count)
+            found.skip(None if count is None else max(count, 0))
 
     def expire_messages(self, topic: str, subscription: str, position: tuple[int, int], *, excluded: bool = False) -> None:
         """Acknowledge all entries up to a position, which can't be after the last one, or with `excluded`, as observed, one more."""
@@ -86,7 +86,7 @@ class SubscriptionAdmin(AdminPart):
             found.skip_while(lambda index, end=end: index < end)  # type: ignore[misc]
 
     def expire_old_messages(self, topic: str, subscription: str, seconds: int) -> None:
-        """Acknowledge what was published that many seconds ago, or earlier."""
+        """Acknowledge what was published more than that many seconds ago."""
         self._expire(self._subscriptions(topic, subscription), seconds)
 
     def expire_in_all_subscriptions(self, topic: str, seconds: int) -> None:
@@ -96,15 +96,13 @@ class SubscriptionAdmin(AdminPart):
         self._expire([one for part in self._topics(topic) for one in part.subscriptions.values()], seconds)
 
     def _expire(self, subscriptions: list[Subscription], seconds: int) -> None:
-        """Let messages expire in subscriptions. One without a backlog is refused, and does not keep others from it."""
-        refused = [one for one in subscriptions if next(one.unacknowledged(), None) is None]
-        for found in subscriptions:
-            self._broker.upkeep.expire(found, seconds)
-        for found in refused:
+        """Let messages expire in subscriptions. One that is refused does not keep others from it."""
+        for found in [one for one in subscriptions if not self._broker.upkeep.expire(one, seconds)]:
             raise AdminRefused(
                 409,
                 f"Expire message by timestamp not issued on topic {found.topic.name.full} for subscription {found.name} "
-                "due to ongoing message expiration not finished or subscription almost catch  up.",
+                "due to ongoing message expiration not finished or subscription almost catch  up. If it's performed on "
+                "a partitioned topic operation might succeeded on other partitions, please check stats of individual partition.",
             )
 
     def reset_cursor(
@@ -122,7 +120,7 @@ class SubscriptionAdmin(AdminPart):
         for found in self._subscriptions(topic, subscription, "Reset-cursor at position"):
             index = _index(found.topic, position)
             messages = found.topic.entries[index].messages if index < found.topic.entries.end else 1
-            is_part = messages > 1 and batch_index >= 0
+            is_part = messages > 1 and 0 <= batch_index < messages
             _reset(found, index if is_part else _index(found.topic, position, after=excluded))
             if is_part and (behind := batch_index + excluded):
                 found.cursor.acknowledge_in_part(index, range(behind, messages))
@@ -137,13 +135,19 @@ class SubscriptionAdmin(AdminPart):
         return dict(self._subscriptions(topic, subscription)[0].properties)
 
     def peek_message(self, topic: str, subscription: str, position: int) -> tuple[Topic, int, Entry]:
-        """Return the n-th unacknowledged entry of a subscription, counted from 1, with its topic and index."""
-        (found,) = self._subscriptions(topic, subscription, "Peek messages")
-        waiting = list(found.unacknowledged())
+        """Return the n-th unacknowledged entry of a subscription, counted from 1, with its topic and index.
+
+        A subscription that does not exist has acknowledged nothing.
+        """
+        self._check_single(topic, "Peek messages")
+        found = self._topic(topic)
+        self._check_stored(found)
+        known = found.subscriptions.get(subscription)
+        waiting = list(range(found.entries.first, found.entries.end) if known is None else known.unacknowledged())
         if not 1 <= position <= len(waiting):
             raise AdminRefused(404, "Message not found")
         index = waiting[position - 1]
-        return found.topic, index, found.topic.entries[index]
+        return found, index, found.entries[index]
 
 
 def _index(topic: Topic, position: tuple[int, int], *, after: bool = False) -> int:

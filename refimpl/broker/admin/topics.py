@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from refimpl.broker.admin.part import AdminPart
 from refimpl.broker.bundles import bundle_of
 from refimpl.broker.policies import MOST_PARTITIONS
-from refimpl.broker.stats import internal_info, internal_stats, topic_stats
+from refimpl.broker.stats import internal_info, internal_stats, topic_stats, total_stats
 from refimpl.broker.topic import Topic
 from refimpl.names import DOMAINS, TopicName, is_system_topic
 from refimpl.proposals.refused import AdminRefused, Refused
@@ -41,13 +40,14 @@ class TopicAdmin(AdminPart):
         """Create a non-partitioned topic."""
         name = self._name(topic)
         self._check_new(name)
-        base, mark, number = name.full.partition("-partition-")
+        base, mark, number = name.local.partition("-partition-")
         if mark and _NUMBER.fullmatch(number):
-            partitions = self._namespace(name.namespace).partitioned.get(base)
-            if partitions is None:
-                raise AdminRefused(412, f"Can't create topic {topic}: it ends like a partition, and {base} has no partitions")
+            partitions = self._broker.partition_count(f"{name.domain}://{name.namespace}/{base}")
+            begin = f'Can\'t create topic {name.local} with "-partition-" followed by'
+            if not partitions:
+                raise AdminRefused(412, f"{begin} numeric value if there isn't a partitioned topic {base} created.")
             if int(number) >= partitions:
-                raise AdminRefused(412, f"Can't create topic {topic}: {base} has {partitions} partitions")
+                raise AdminRefused(412, f"{begin} a number smaller than number of partition of partitioned topic {base}")
         if name.partition >= 0:
             try:
                 self._broker.check_partition(name)
@@ -63,7 +63,9 @@ class TopicAdmin(AdminPart):
             raise AdminRefused(
                 409, f"{topic} is a partitioned topic, instead of calling delete topic, please call delete-partitioned-topic."
             )
-        self._existing(topic)
+        if not name.persistent and not self._broker.exists(name):
+            return
+        self._present(topic)
         self._check_unused(name, force=force)
         self._broker.delete_topic(name)
 
@@ -79,7 +81,7 @@ class TopicAdmin(AdminPart):
     def create_partitioned_topic(self, topic: str, partitions: int, properties: Mapping[str, str] | None = None) -> None:
         """Create a partitioned topic."""
         name = self._name(topic)
-        if "-partition-" in name.full:
+        if "-partition-" in name.local:
             raise _no_partitioned_name()
         self._check_partitions(partitions)
         self._check_new(name)
@@ -111,7 +113,7 @@ class TopicAdmin(AdminPart):
         if not parts and self._broker.exists(name):
             raise AdminRefused(409, f"{topic} is a non-partitioned topic. Instead of calling delete-partitioned-topic please call delete.")
         if not parts:
-            raise AdminRefused(404, f"Partitioned Topic not found: {topic} has zero partitions")
+            raise AdminRefused(404, f"Topic {topic} not found.")
         used = [part for part in parts if not force and self._in_use(part)]
         for part in parts:
             if part not in used and self._broker.exists(part):
@@ -133,7 +135,7 @@ class TopicAdmin(AdminPart):
         name = self._name(topic)
         partitions = self._broker.partitions(name)
         if not partitions and not (create and not self._broker.takes_name(name)):
-            self._existing(topic)
+            self._present(topic)
         elif not partitions and not self._broker.exists(name):
             partitions = self._broker.create_by_default(name)
         properties = self._namespace(name.namespace).properties.get(name.full)
@@ -147,7 +149,8 @@ class TopicAdmin(AdminPart):
 
     def update_properties(self, topic: str, properties: Mapping[str, str]) -> None:
         """Add properties to a topic, or change them."""
-        self._set_properties(self._used(topic), {**self.properties(topic), **properties})
+        all_of_them = {**self.properties(topic), **properties}
+        self._set_properties(self._used(topic), all_of_them)
 
     def remove_property(self, topic: str, key: str) -> None:
         """Remove a property of a topic."""
@@ -198,12 +201,14 @@ class TopicAdmin(AdminPart):
         if self._name(topic).persistent:
             self._existing(topic)  # which a partitioned topic does not, but its partitions
         found = self._stored(topic, "GetLastMessageId")
-        return _id(found, len(found.entries) - 1)
+        return {**_id(found, len(found.entries) - 1), "batchIndex": found.last_batch_index}
 
     def message_id_at(self, topic: str, timestamp: int) -> dict[str, int]:
         """Return the id of the first message published at a time or later, in milliseconds since 1970."""
         found = self._stored(topic, "Get message ID by timestamp")
-        if timestamp <= 0:
+        if timestamp < 0:
+            raise AdminRefused(500, "CompactedTopicContext is not initialized")
+        if not timestamp:
             return {**_id(found, -1), "ledgerId": -1}
         return _id(found, found.index_at(timestamp))
 
@@ -232,28 +237,23 @@ class TopicAdmin(AdminPart):
         urls = {"brokerUrl": owner.service_url, "httpUrl": owner.admin_url, "nativeUrl": owner.service_url}
         return {**urls, "brokerUrlTls": owner.service_url_tls or "", "brokerUrlSsl": owner.service_url_tls or ""}
 
-    def topic_stats(self, topic: str, *, earliest: bool = False) -> dict[str, Any]:
-        """Return the counters of a topic, its producers and subscriptions; `earliest`: with the times of their backlogs."""
-        return topic_stats(self._topic(topic), earliest=earliest)
+    def topic_stats(self, topic: str, **options: bool) -> dict[str, Any]:
+        """Return the counters of a topic, its producers and subscriptions."""
+        return self._stats(self._existing(topic), options)
 
-    def partitioned_stats(self, topic: str, *, per_partition: bool = False) -> dict[str, Any]:
+    def partitioned_stats(self, topic: str, *, per_partition: bool = False, **options: bool) -> dict[str, Any]:
         """Return the counters of a partitioned topic."""
-        parts = self._parts(topic)
-        if not parts:
-            raise AdminRefused(404, f"Partitioned Topic not found: {topic} has zero partitions")
-        stats = {part.full: topic_stats(self._broker.topic(part)) for part in parts}
-        sums = {
-            key: sum(one[key] for one in stats.values()) for key in ("msgInCounter", "bytesInCounter", "msgOutCounter", "bytesOutCounter")
-        }
-        backlogs: Counter[str] = Counter()
-        for one in stats.values():
-            backlogs.update({name: subscription["msgBacklog"] for name, subscription in one["subscriptions"].items()})
+        parts = self._parts_of_partitioned(self._partitioned_name(topic))
+        stats = {part.full: self._stats(part, options) for part in parts}
         return {
-            **sums,
-            "subscriptions": {name: {"msgBacklog": backlog} for name, backlog in backlogs.items()},
+            **total_stats(list(stats.values())),
             "metadata": {"partitions": len(parts), "deleted": False},
             "partitions": stats if per_partition else {},
         }
+
+    def _stats(self, name: TopicName, options: Mapping[str, bool]) -> dict[str, Any]:
+        owner = self._broker.members.owner(name.namespace, self.topic_bundle(name.full))
+        return {**topic_stats(self._broker.topic(name), **options), "ownerBroker": owner.broker_id}
 
     def internal_stats(self, topic: str) -> dict[str, Any]:
         """Return the ledgers and cursors of a topic."""
@@ -261,9 +261,7 @@ class TopicAdmin(AdminPart):
 
     def partitioned_internal_stats(self, topic: str) -> dict[str, Any]:
         """Return the ledgers and cursors of all partitions of a topic."""
-        parts = self._parts(topic)
-        if not parts:
-            raise AdminRefused(404, f"Partitioned Topic not found: {topic} has zero partitions")
+        parts = self._parts_of_partitioned(self._name(topic))
         stats = {part.full: internal_stats(self._broker.topic(part)) for part in parts}
         return {"metadata": {"partitions": len(parts), "deleted": False}, "partitions": stats}
 
@@ -283,6 +281,11 @@ class TopicAdmin(AdminPart):
 
     # Helpers of the operations
 
+    def _parts_of_partitioned(self, name: TopicName) -> list[TopicName]:
+        if parts := self._parts(name.full):
+            return parts
+        raise AdminRefused(404, f"Partitioned Topic {name.full} not found")
+
     def _partitioned_name(self, topic: str) -> TopicName:
         name = self._name(topic)
         if name.partition >= 0:
@@ -300,6 +303,7 @@ class TopicAdmin(AdminPart):
         """Return a persistent topic without partitions, or a partition."""
         if self._parts(topic):
             raise AdminRefused(405, f"{what} on a partitioned topic is not allowed, please try do it on specific topic partition")
+        self._existing(topic)
         if not self._name(topic).persistent:
             raise AdminRefused(405, f"{what} on a non-persistent topic is not allowed")
         return self._topic(topic)
@@ -309,12 +313,18 @@ class TopicAdmin(AdminPart):
             raise AdminRefused(409, "This topic already exists")
 
     def _check_partitions(self, partitions: int) -> None:
-        if not 1 <= partitions <= MOST_PARTITIONS:
+        if partitions < 1:
+            raise AdminRefused(406, "Number of partitions should be more than 0")
+        if partitions > MOST_PARTITIONS:
             raise AdminRefused(406, f"Number of partitions should be between 1 and {MOST_PARTITIONS}")
 
     def _check_unused(self, name: TopicName, *, force: bool) -> None:
         if not force and self._in_use(name):
-            raise AdminRefused(412, "Topic has active producers/subscriptions")
+            topic = self._broker.topic(name)
+            producers, consumers = len(topic.producers), sum(len(one.consumers) for one in topic.subscriptions.values())
+            clients = "1 client" if producers + consumers == 1 else f"{producers + consumers} clients"
+            detail = f"Including {consumers} consumers, {producers} producers, and 0 replicators."
+            raise AdminRefused(412, f"Topic has {clients} connected {detail}")
 
     def _in_use(self, name: TopicName) -> bool:
         topic = self._broker.loaded(name.full)
