@@ -10,6 +10,7 @@ from refimpl.broker.subscription import Subscription
 from refimpl.broker.topic import Topic
 from refimpl.proposals.refused import AdminRefused, Refused
 from refimpl.store import Entry
+from refimpl.wire.pulsar_api_pb2 import NotAllowedError
 
 
 class SubscriptionAdmin(AdminPart):
@@ -35,10 +36,9 @@ class SubscriptionAdmin(AdminPart):
             self._broker.filters_of(properties or {}, is_new=True)
         except Refused as refused:
             raise AdminRefused(412, refused.message) from None
-        topics = self._made_topics(topic)
-        if not topics[0].name.persistent:
+        if not self._name(topic).persistent:
             raise AdminRefused(400, "Create subscription on non-persistent topic can only be done through client")
-        lacking = [one for one in topics if subscription not in one.subscriptions]
+        lacking = [one for one in self._made_topics(topic) if subscription not in one.subscriptions]
         if not lacking:
             raise AdminRefused(409, "Subscription already exists for topic")
         for one in lacking:
@@ -47,13 +47,16 @@ class SubscriptionAdmin(AdminPart):
     def _made_topics(self, topic: str) -> list[Topic]:
         """Return a topic, or all its partitions; what is missing is created as for a consumer, as on Apache Pulsar 4.2.4."""
         name = self._name(topic)
-        if not name.persistent:
-            return self._topics(topic)
+        is_missing = not self._parts(topic) and not self._broker.exists(name)
+        if is_missing and not self._broker.is_creatable(name):
+            raise AdminRefused(412, "Topic does not exist and cannot be auto-created")
         try:
+            if is_missing and not self._broker.takes_name(name):
+                self._broker.create_by_default(name)
             for part in self._parts(topic) or [name]:
                 self._broker.topic_to_use(part, create=True)
         except Refused as refused:
-            raise AdminRefused(404, refused.message) from None
+            raise AdminRefused(409 if refused.code == NotAllowedError else 404, refused.message) from None
         return self._topics(topic)
 
     def delete_subscription(self, topic: str, subscription: str, *, force: bool = False) -> None:
