@@ -88,7 +88,7 @@ class _Definition:
     """
 
     def __init__(self, text: bytes, *, bare: bool = False, strict: bool = False) -> None:
-        self._bare, self._strict = bare, strict
+        self._bare, self._strict, self._left = bare, strict, MOST_STEPS
         self.named: dict[str, dict[str, Any]] = {}
         try:
             found = json.loads(text.decode())
@@ -168,6 +168,9 @@ class _Definition:
     def _takes(self, kind: Any, value: Any) -> bool:
         """Return whether a default has the type of its field."""
         kind = self.resolved(kind)
+        self._left -= 1 + len(kind if isinstance(kind, list) else kind.get("fields", ()))
+        if self._left < 0:
+            raise ValueError("it has too many defaults")
         if isinstance(kind, list):
             return any(self._takes(one, value) for one in kind)
         name = kind["type"]
@@ -195,6 +198,7 @@ class _Comparison:
     def __init__(self, reader: _Definition, writer: _Definition) -> None:
         self.reader, self.writer = reader, writer
         self._pairs: dict[tuple[str, str], bool] = {}
+        self._unions: dict[int, dict[str | None, Any]] = {}
         self._left = MOST_STEPS
 
     def reads(self, reader: Any, writer: Any) -> bool:
@@ -205,14 +209,20 @@ class _Comparison:
         if isinstance(writer, list):
             return all(self.reads(reader, branch) for branch in writer)
         if isinstance(reader, list):
-            meant = [one for one in map(self.reader.resolved, reader) if "name" in writer and one.get("name") == writer["name"]]
-            return any(self.reads(branch, writer) for branch in meant or reader)
+            meant = self._branches(reader).get(writer.get("name"))
+            return any(self.reads(branch, writer) for branch in reader) if meant is None else self.reads(meant, writer)
         wanted, found = reader["type"], writer["type"]
         if wanted != found:
             return wanted in _PROMOTED.get(found, ())
         if wanted in _NAMED:
             return self._named(reader, writer)
         return wanted not in _INNER or self.reads(reader[_INNER[wanted]], writer[_INNER[wanted]])
+
+    def _branches(self, union: list[Any]) -> dict[str | None, Any]:
+        """Return the named types in a union of the reader: of these, the one with the name that is written is meant."""
+        if id(union) not in self._unions:
+            self._unions[id(union)] = {one["name"]: one for one in map(self.reader.resolved, union) if "name" in one}
+        return self._unions[id(union)]
 
     def _named(self, reader: Any, writer: Any) -> bool:
         pair = reader["name"], writer["name"]

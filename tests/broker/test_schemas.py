@@ -355,8 +355,18 @@ def test_a_default_of_another_type_is_noticed_where_schemas_are_compared(kind: o
 
 
 def test_large_unions_are_not_compared_for_ever() -> None:
-    one, other = ([named(f"{letter}{number}", letter) for number in range(2_000)] for letter in "RS")
-    assert not avro_schemas.reads(avro(one), avro(other))
+    sizes = (("R", 20_000), ("S", 2_000), ("R", 2_000))
+    one, other, several = ([named(f"{letter}{number}", letter) for number in range(size)] for letter, size in sizes)
+    assert not avro_schemas.reads(avro(several), avro(other)), "no pair fits"
+    assert not avro_schemas.reads(avro(one), avro(one)), "each fits, but they are too many"
+    assert avro_schemas.reads(avro(several), avro(several))
+
+
+def test_defaults_are_not_looked_at_for_ever() -> None:
+    many = named("Many", *({"name": f"f{number}", "type": "int", "default": 0} for number in range(2_000)))
+    fields = [{"name": f"g{number}", "type": "Many", "default": {}} for number in range(2_000)]
+    with pytest.raises(ValueError, match="too many defaults"):
+        avro_schemas.same(avro(FIELDS), avro(named("R", {"name": "many", "type": many}, *fields)))
 
 
 # Types that are not defined in Avro, or not only
