@@ -51,6 +51,7 @@ class Configuration:
         topic_level_policies_enabled: Topics can have policies of their own.
         system_topic_enabled: Accepted for compatibility and ignored: policies of topics need no system topic here.
         force_delete_namespace_allowed: A namespace can be deleted with its topics.
+        force_delete_tenant_allowed: A tenant can be deleted with its namespaces.
         dispatcher_entry_filter_rescheduled_message_delay: Milliseconds before a rescheduled entry is tried again.
         delayed_delivery_enabled: Shared subscriptions keep messages until their deliver_at_time.
         delayed_delivery_tick_time_millis: Milliseconds that such a message may come too early.
@@ -101,6 +102,7 @@ class Configuration:
     topic_level_policies_enabled: bool = True
     system_topic_enabled: bool = True
     force_delete_namespace_allowed: bool = True
+    force_delete_tenant_allowed: bool = False
     dispatcher_entry_filter_rescheduled_message_delay: int = 1000
     delayed_delivery_enabled: bool = True
     delayed_delivery_tick_time_millis: int = 1000

@@ -53,7 +53,7 @@ class BacklogQuota:
         own = (self._broker.policies.of(topic.name, BACKLOG_QUOTA) or {}).get(QUOTA)
         if own is None:
             return settings.backlog_quota_default_limit_bytes, settings.backlog_quota_default_retention_policy
-        return own.get("limitSize", own.get("limit", -1)), own["policy"]
+        return own["limitSize"], own["policy"]
 
 
 def estimated_backlog(topic: Topic) -> int:

@@ -413,6 +413,11 @@ class Broker:
                 raise Refused(TopicNotFound, f"Topic not found {name.full}")
             raise Refused(NotAllowedError, f"Illegal topic partition name {name.full} with max allowed {partitions} partitions")
 
+    def is_creatable(self, name: TopicName) -> bool:
+        """Return whether a missing topic is created for whoever asks for it. A partition beyond the last one is not."""
+        partitions = self.partition_count(name.partitioned) if name.partition >= 0 else 0
+        return self.policies.auto_creation(name) is not None and not 0 < partitions <= name.partition
+
     def create_by_default(self, name: TopicName) -> int:
         """Create a missing topic as a partitioned topic, if that is the type of its namespace.
 

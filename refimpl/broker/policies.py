@@ -27,6 +27,8 @@ STRATEGIES = (
     "BACKWARD", "FORWARD", "FULL", "BACKWARD_TRANSITIVE", "FORWARD_TRANSITIVE", "FULL_TRANSITIVE",
 )  # fmt: skip
 """How a new schema has to fit the older ones."""
+NEVER_PARTITIONED = ("-DLQ", "-RETRY")
+"""Endings of topics that are never created with partitions by default: those of dead and of retried messages."""
 QUOTA = "destination_storage"
 """The kind of backlog quota that this broker has: by size."""
 
@@ -44,6 +46,7 @@ class Policy:
         removable: Whether there is a method that removes it from a namespace.
         unset: What a namespace without it has.
         default: What counts for a topic if nobody has set it, by the settings of the broker; None: there is no such value.
+        complete: Returns a value as it is kept, with all its parts.
     """
 
     key: str
@@ -54,6 +57,7 @@ class Policy:
     removable: bool = True
     unset: Any = None
     default: Callable[[Configuration], Any] | None = None
+    complete: Callable[[Any], Any] = lambda value: value
 
 
 def _check_retention(value: Any) -> None:
@@ -95,8 +99,23 @@ def _check_backlog_quota(value: Any) -> None:
             raise AdminRefused(400, "the attribute policy cannot be null")
         if policy not in ("producer_request_hold", "producer_exception"):
             raise unsupported(f"The backlog quota policy {policy}")
-        for limit in ("limitSize", "limit"):
+        for limit in ("limitSize", "limit", "limitTime"):
             _number(quota, limit)
+
+
+def _whole_quota(value: dict[str, Any]) -> dict[str, Any]:
+    found = {}
+    for kind, quota in value.items():
+        limit = quota.get("limitSize", quota.get("limit", 0))
+        found[kind] = {"limit": limit, "limitSize": limit, "limitTime": quota.get("limitTime", 0), "policy": quota["policy"]}
+    return found
+
+
+def exceeds(quota: Any, retention: Any) -> bool:
+    """Return whether a backlog quota is larger than what retention keeps; 0 and -1 are no limits. Either is None if it is not set."""
+    limits, kept = (quota or {}).get(QUOTA), {**_NO_RETENTION, **(retention or {})}
+    size, seconds = kept["retentionSizeInMB"] * MIB, kept["retentionTimeInMinutes"] * 60
+    return limits is not None and (0 < size <= limits["limitSize"] or 0 < seconds <= limits["limitTime"])
 
 
 def _check_flag(value: Any) -> None:
@@ -130,12 +149,14 @@ def _no_quotas(settings: Configuration) -> dict[str, Any]:
     }
 
 
+_NO_RETENTION = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
 RETENTION = Policy(
     "retention_policies",
     _check_retention,
     "retention",
     "retention",
-    default=lambda _: {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0},
+    default=lambda _: _NO_RETENTION,
+    complete=lambda value: {**_NO_RETENTION, **value},
 )
 TTL = Policy("message_ttl_in_seconds", _check_seconds, "messageTTL", "messageTTL", default=lambda _: 0)
 DEDUPLICATION = Policy(
@@ -166,7 +187,9 @@ VALIDATION = Policy(
     unset=False,
     default=lambda _: False,
 )
-BACKLOG_QUOTA = Policy("backlog_quota_map", _check_backlog_quota, "backlogQuota", "backlogQuota", unset={}, default=_no_quotas)
+BACKLOG_QUOTA = Policy(
+    "backlog_quota_map", _check_backlog_quota, "backlogQuota", "backlogQuota", unset={}, default=_no_quotas, complete=_whole_quota
+)
 
 POLICIES = (RETENTION, TTL, DEDUPLICATION, AUTO_CREATION, AUTO_UPDATE, COMPATIBILITY, VALIDATION, BACKLOG_QUOTA)
 
@@ -186,13 +209,9 @@ class Policies:
         return namespace.policies.get(policy.key) if own is None else own
 
     def applied(self, name: TopicName, policy: Policy) -> Any:
-        """Return what counts for a topic, whoever has set it."""
-        return self.with_defaults(policy, self.of(name, policy))
-
-    def with_defaults(self, policy: Policy, value: Any) -> Any:
-        """Complete the value of a policy, None if it is not set, by what the broker does by default."""
-        default = policy.default(self._broker.configuration) if policy.default else None
-        return {**default, **(value or {})} if isinstance(default, dict) else default if value is None else value
+        """Return what counts for a topic, whoever has set it, or what the broker does by default."""
+        found = self.of(name, policy)
+        return policy.default(self._broker.configuration) if found is None and policy.default else found
 
     def auto_creation(self, name: TopicName) -> int | None:
         """Return with how many partitions a missing topic is created, 0: without any; None: it is not created."""
@@ -200,8 +219,12 @@ class Policies:
         own = self.of(name, AUTO_CREATION)
         if own is None:
             partitions = settings.default_num_partitions if settings.allow_auto_topic_creation_type == "partitioned" else 0
-            return partitions if settings.allow_auto_topic_creation else None
-        return own.get("defaultNumPartitions", 0) if own.get("allowAutoTopicCreation") else None
+            allowed = settings.allow_auto_topic_creation
+        else:
+            allowed, partitions = own.get("allowAutoTopicCreation"), own.get("defaultNumPartitions", 0)
+        if not allowed:
+            return None
+        return 0 if name.full.endswith(NEVER_PARTITIONED) else partitions
 
     def deduplicates(self, name: TopicName) -> bool:
         """Return whether messages of a topic that are sent again are stored once."""

@@ -21,7 +21,7 @@ from refimpl.broker.policies import AUTO_UPDATE, BACKLOG_QUOTA, COMPATIBILITY, D
 from refimpl.broker.rest_arguments import ARGUMENTS, MODES
 from refimpl.broker.rest_messages import message_response
 from refimpl.broker.unsupported import UNSUPPORTED, unsupported
-from refimpl.proposals.administration import Access, AdminPath, AdminRequest, AdminResponse, ExtensionRoute
+from refimpl.proposals.administration import ADMINS, Access, AdminPath, AdminRequest, AdminResponse, ExtensionRoute
 from refimpl.proposals.refused import AdminRefused
 
 
@@ -62,6 +62,10 @@ def _namespace_topics(admin: Admin, namespace: str, mode: str, *, include_system
 
 def _health(admin: Admin, broker_id: str = "") -> AdminResponse:
     return _text(admin.health(broker_id))
+
+
+def _ready(admin: Admin) -> AdminResponse:
+    return _text(admin.health())
 
 
 def _version(admin: Admin) -> AdminResponse:
@@ -148,6 +152,41 @@ _BY_ANY_BROKER = (
 """Operations that name a topic and are not redirected to the owner of its bundle."""
 
 _BROKEN_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+
+_USE, _FORBIDDEN = ("produce", "consume"), HTTPStatus.FORBIDDEN
+_ACCESS = {
+    operation: access
+    for access, operations in {
+        Access("any"): (Admin.clusters, _version, _ready),
+        Access("nobody"): (
+            Admin.cluster, Admin.brokers, Admin.leader_broker, _health, Admin.check_backlog_quota, Admin.runtime_configuration,
+            Admin.tenants, Admin.create_tenant, Admin.update_tenant, Admin.delete_tenant, Admin.unload_namespace, Admin.unload_bundle,
+        ),
+        Access(status=_FORBIDDEN): (
+            Admin.policies, Admin.permissions, Admin.grant_permission, Admin.revoke_permission, Admin.replication_clusters,
+            _set_replication_clusters, _policy, Admin.set_policy, _topic_policy, Admin.set_topic_policy, Admin.remove_topic_policy,
+            Admin.create_topic, Admin.delete_topic, Admin.create_partitioned_topic, Admin.update_partitioned_topic,
+            Admin.create_missed_partitions, Admin.delete_partitioned_topic,
+        ),
+        Access(actions=_USE): (
+            Admin.partitioned_metadata, Admin.properties, Admin.topic_stats, Admin.internal_stats, Admin.internal_info,
+            Admin.partitioned_internal_stats, Admin.partitioned_stats, Admin.schema, Admin.schemas, Admin.lookup,
+        ),
+        Access(actions=_USE, status=_FORBIDDEN): (
+            Admin.bundles, _namespace_topics, Admin.topics, Admin.partitioned_topics, _topic_bundle,
+        ),
+        Access(actions=("produce",)): (Admin.add_schema,),
+        Access(actions=("consume",)): (
+            Admin.last_message_id, Admin.message_id_at, _examine_message, _message, _peek_message, Admin.subscriptions,
+            Admin.create_subscription, Admin.delete_subscription, Admin.subscription_properties, Admin.skip_messages, Admin.expire_messages,
+            Admin.expire_old_messages, Admin.expire_in_all_subscriptions, Admin.reset_cursor, Admin.reset_cursor_to_time,
+        ),
+        Access(actions=("consume",), status=_FORBIDDEN): (Admin.clear_backlog,),
+    }.items()
+    for operation in operations
+}  # fmt: skip
+"""Who may call an operation; admins of the tenant may call the others, which all others get 401 for."""
+
 _TENANT = "/admin/v2/tenants/{tenant}"
 _NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
 _TOPICS = "/admin/v2/{domain}/{tenant}/{namespace}"
@@ -159,21 +198,21 @@ _STATS = ("earliest", "backlog_sizes", "publishers_left_out", "consumers_left_ou
 _T, _NS, _S = ("topic",), ("namespace",), ("topic", "subscription")
 
 ROUTES = (
-    Route("GET", "/admin/v2/clusters", Admin.clusters, access="anybody"),
-    Route("GET", "/admin/v2/clusters/{cluster}", Admin.cluster, ("cluster",), access="cluster"),
-    Route("GET", "/admin/v2/brokers", Admin.brokers, access="cluster"),
-    Route("GET", "/admin/v2/brokers/leaderBroker", Admin.leader_broker, access="cluster"),
-    Route("GET", "/admin/v2/brokers/version", _version, access="anybody"),
-    Route("GET", "/admin/v2/brokers/ready", _health, access="anybody"),
-    Route("GET", "/admin/v2/brokers/health", _health, ("broker_id",), access="cluster"),
-    Route("GET", "/admin/v2/brokers/backlog-quota-check", Admin.check_backlog_quota, access="cluster"),
-    Route("GET", "/admin/v2/brokers/configuration/runtime", Admin.runtime_configuration, access="cluster"),
-    Route("GET", "/admin/v2/brokers/{cluster}", Admin.brokers, ("cluster",), access="cluster"),
-    Route("GET", "/admin/v2/tenants", Admin.tenants, access="cluster"),
-    Route("GET", _TENANT, Admin.tenant, ("tenant",), access="cluster"),
-    Route("PUT", _TENANT, Admin.create_tenant, ("tenant", "admin_roles", "allowed_clusters"), access="cluster"),
-    Route("POST", _TENANT, Admin.update_tenant, ("tenant", "admin_roles", "allowed_clusters"), access="cluster"),
-    Route("DELETE", _TENANT, Admin.delete_tenant, ("tenant",), ("force",), access="cluster"),
+    Route("GET", "/admin/v2/clusters", Admin.clusters),
+    Route("GET", "/admin/v2/clusters/{cluster}", Admin.cluster, ("cluster",)),
+    Route("GET", "/admin/v2/brokers", Admin.brokers),
+    Route("GET", "/admin/v2/brokers/leaderBroker", Admin.leader_broker),
+    Route("GET", "/admin/v2/brokers/version", _version),
+    Route("GET", "/admin/v2/brokers/ready", _ready),
+    Route("GET", "/admin/v2/brokers/health", _health, ("broker_id",)),
+    Route("GET", "/admin/v2/brokers/backlog-quota-check", Admin.check_backlog_quota),
+    Route("GET", "/admin/v2/brokers/configuration/runtime", Admin.runtime_configuration),
+    Route("GET", "/admin/v2/brokers/{cluster}", Admin.brokers, ("cluster",)),
+    Route("GET", "/admin/v2/tenants", Admin.tenants),
+    Route("GET", _TENANT, Admin.tenant, ("tenant",)),
+    Route("PUT", _TENANT, Admin.create_tenant, ("tenant", "admin_roles", "allowed_clusters")),
+    Route("POST", _TENANT, Admin.update_tenant, ("tenant", "admin_roles", "allowed_clusters")),
+    Route("DELETE", _TENANT, Admin.delete_tenant, ("tenant",), ("force",)),
     Route("GET", "/admin/v2/namespaces/{tenant}", Admin.namespaces, ("tenant",)),
     Route("GET", _NAMESPACE, Admin.policies, _NS),
     Route("PUT", _NAMESPACE, Admin.create_namespace, ("namespace", "policies")),
@@ -195,7 +234,7 @@ ROUTES = (
     Route("PUT", _TOPIC, Admin.create_topic, ("topic", "new_properties")),
     Route("DELETE", _TOPIC, Admin.delete_topic, _T, ("force",)),
     Route("PUT", f"{_TOPIC}/unload", Admin.unload_topic, _T),
-    Route("GET", f"{_TOPIC}/partitions", Admin.partitioned_metadata, _T, ("create",), access="lookup"),
+    Route("GET", f"{_TOPIC}/partitions", Admin.partitioned_metadata, _T, ("create",)),
     Route("PUT", f"{_TOPIC}/partitions", Admin.create_partitioned_topic, ("topic", "partitions", "metadata_properties")),
     Route("POST", f"{_TOPIC}/partitions", Admin.update_partitioned_topic, ("topic", "partitions")),
     Route("DELETE", f"{_TOPIC}/partitions", Admin.delete_partitioned_topic, _T, ("force",)),
@@ -233,9 +272,9 @@ ROUTES = (
     Route("GET", f"{_SCHEMAS}/schema/{{version}}", Admin.schema, ("schema_topic", "version")),
     Route("GET", f"{_SCHEMAS}/schemas", Admin.schemas, ("schema_topic",)),
     Route("POST", f"{_SCHEMAS}/schema", Admin.add_schema, ("schema_topic", "schema_type", "schema_definition", "properties")),
-    Route("DELETE", f"{_SCHEMAS}/schema", Admin.delete_schema, ("schema_topic",)),
-    Route("GET", _LOOKUP, Admin.lookup, _T, ("listener",), access="lookup"),
-    Route("GET", f"{_LOOKUP}/bundle", _topic_bundle, _T, access="lookup"),
+    Route("DELETE", f"{_SCHEMAS}/schema", Admin.delete_schema, ("schema_topic",), ("force",)),
+    Route("GET", _LOOKUP, Admin.lookup, _T, ("listener",)),
+    Route("GET", f"{_LOOKUP}/bundle", _topic_bundle, _T),
 )
 """All routes of the interface."""
 
@@ -296,14 +335,14 @@ def _route(broker: Broker, request: AdminRequest) -> tuple[Route | ExtensionRout
     methods = {route.method for route, _ in matching}
     allowed = ", ".join(sorted({*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])}))
     if request.method == "OPTIONS":
-        return Route("OPTIONS", request.path, lambda _: _text(allowed), access="anybody"), {}
+        return ExtensionRoute("OPTIONS", request.path, lambda _, __: _text(allowed), Access("any")), {}
     raise AdminRefused(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} takes {allowed}", {"Allow": allowed})
 
 
 def _carry_out(
     broker: Broker, route: Route | ExtensionRoute, found: Mapping[str, str], request: AdminRequest, role: str | None, member: Member
 ) -> AdminResponse:
-    _check_access(broker, route.access, found, role)
+    _check_access(broker, route.access if isinstance(route, ExtensionRoute) else _ACCESS.get(route.operation, ADMINS), found, role)
     owner = route.owner(broker.members, found, request) if isinstance(route, Route) else None
     if owner not in (None, member):  # core.cluster.admin-redirect
         query = urlencode({**request.query, "authoritative": "false"})
@@ -317,11 +356,11 @@ def _carry_out(
 
 
 def _check_access(broker: Broker, access: Access, found: Mapping[str, str], role: str | None) -> None:
-    if access == "lookup":
-        if not broker.authorization.allows(role, f"{found['tenant']}/{found['namespace']}", "produce", "consume"):
-            raise AdminRefused(HTTPStatus.FORBIDDEN, "Unauthorized to look up")
-    elif access != "anybody":
-        broker.admin.check_access(role, found["tenant"] if access == "tenant" else None)
+    authorization = broker.authorization
+    if access.role == "any" or authorization.is_super_user(role):
+        return
+    if access.role == "nobody" or not authorization.allows(role, f"{found['tenant']}/{found.get('namespace', '')}", *access.actions):
+        raise AdminRefused(access.status, "Unauthorized to perform this operation")
 
 
 def _decoded(name: str, part: str) -> str:

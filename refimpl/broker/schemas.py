@@ -2,14 +2,23 @@
 
 The rules are as observed on Apache Pulsar 4.2.4. How a producer's schema has to fit the older ones is a policy; by default it and the
 newest schema have to be able to read each other's data (FULL). A consumer's schema has to be able to read data of the newest schema.
-Only Avro definitions are compared, which JSON schemas use, too. A schema of any other type is compatible with every schema of its type.
+Avro definitions are compared, which JSON schemas use, too; of native Protobuf schemas the names of their messages; keys and values each
+by itself. A schema of any other type is compatible with every schema of its type.
+
+To delete the schemas of a topic is a version, too, which like those before it can't be got any longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+import re
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote_plus
+
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.message import DecodeError
 
 from refimpl.broker import avro_schemas
 from refimpl.broker.names import parse_topic
@@ -41,6 +50,14 @@ DEFAULT_STRATEGY = "FULL"
 _READ_BY_CONSUMERS = ("BACKWARD", "FORWARD", "FORWARD_TRANSITIVE", "FULL")
 """Strategies under which the schema of a consumer only has to read the newest data."""
 _BY_AVRO = (Schema.Avro, Schema.Json)
+_DEFINED_IN_AVRO = (*_BY_AVRO, Schema.Protobuf)
+_DEFINED_IN_JSON = (*_DEFINED_IN_AVRO, Schema.ProtobufNative)
+TYPES: Mapping[str, int] = {
+    **{re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.rstrip("_")).upper(): number for name, number in Schema.Type.items() if name != "Bool"},
+    "BOOLEAN": Schema.Bool,
+    "BYTES": Schema.None_,
+}
+"""The types of schemas, by Pulsar's names."""
 _VERSION_BYTES = 8
 
 
@@ -58,10 +75,14 @@ class Schemas:
 
     # Versions
 
-    def versions(self, name: TopicName) -> list[Schema]:
-        """Return the schemas of a topic by version; empty if it has none, or does not exist."""
+    def versions(self, name: TopicName) -> list[Schema | None]:
+        """Return the schemas of a topic by version, None for those deleted; empty if it has none, or does not exist."""
         namespace = self._store.namespaces.get(name.namespace)
         return namespace.schemas.get(_key(name), []) if namespace is not None else []
+
+    def valid(self, name: TopicName) -> dict[int, Schema]:
+        """Return the schemas of a topic that are not deleted, by version."""
+        return {number: one for number, one in enumerate(self.versions(name)) if one is not None}
 
     def newest(self, name: TopicName) -> Schema | None:
         """Return the newest schema of a topic."""
@@ -73,8 +94,14 @@ class Schemas:
         number = int.from_bytes(version[:_VERSION_BYTES], "big")
         return versions[number] if len(version) >= _VERSION_BYTES and number < len(versions) else None
 
+    def delete(self, name: TopicName) -> int:
+        """Delete the schemas of a topic, and return the version of the deletion."""
+        deleted = len(self.versions(name))
+        self._store.namespaces[name.namespace].schemas[_key(name)] = [None] * (deleted + 1)
+        return deleted
+
     def forget(self, name: TopicName) -> None:
-        """Delete the schemas of a topic."""
+        """Delete all versions of a topic, so that the next one is the first."""
         namespace = self._store.namespaces.get(name.namespace)
         if namespace is not None:
             namespace.schemas.pop(_key(name), None)
@@ -87,14 +114,19 @@ class Schemas:
         Raises:
             Refused: IncompatibleSchema.
         """
-        kind = Schema.Type.Name(schema.type)
         if schema.type == Schema.AutoConsume:
             raise Refused(IncompatibleSchema, "Schema AUTO_CONSUME is a client-side schema type")
-        if schema.type in _BY_AVRO:
-            try:
-                avro_schemas.parse(schema.schema_data)
-            except ValueError as error:
-                raise Refused(IncompatibleSchema, f"Invalid schema definition data for {kind.upper()} schema: {error}") from None
+        try:
+            if schema.type in _DEFINED_IN_AVRO:
+                if isinstance(avro_schemas.parse(schema.schema_data), list) and schema.type == Schema.Avro:
+                    raise ValueError("Avro schema typed [UNION] is not supported")
+            elif schema.type == Schema.KeyValue:
+                for part in _key_and_value(schema):
+                    self.check(part)
+            elif schema.type == Schema.ProtobufNative:
+                _root_message(schema)
+        except (ValueError, RecursionError) as error:
+            raise Refused(IncompatibleSchema, f"Invalid schema definition data for {_kind(schema)} schema: {error}") from None
 
     def add(self, name: TopicName, schema: Schema, *, by_admin: bool = False) -> bytes:
         """Return the version of a schema; add it to the topic if it is new.
@@ -108,15 +140,16 @@ class Schemas:
             Refused: IncompatibleSchema.
         """
         self.check(schema)
-        versions = self.versions(name)
-        for number, known in enumerate(versions):
-            if _same(known, schema):
+        valid = self.valid(name)
+        for number, known in valid.items():
+            if _compared(_same, known, schema):
                 return version_bytes(number)
         if not by_admin and self._policies.of(name, AUTO_UPDATE) is False:
             raise Refused(IncompatibleSchema, "Schema not found and schema auto updating is disabled.")
-        self._check_fits(versions, schema, self._strategy(name))
-        if len(versions) >= MOST_VERSIONS:
+        self._check_fits([*valid.values()], schema, self._strategy(name))
+        if len(valid) >= MOST_VERSIONS:
             raise Refused(IncompatibleSchema, f"The topic has {MOST_VERSIONS} schema versions, more are not allowed")
+        versions = self.versions(name)
         kept = Schema(name=_key(name), schema_data=schema.schema_data, type=schema.type, properties=schema.properties)
         self._store.namespaces[name.namespace].schemas[_key(name)] = [*versions, kept]
         return version_bytes(len(versions))
@@ -142,7 +175,7 @@ class Schemas:
         self.check(schema)
         if self.newest(topic.name) is not None:
             strategy = self._strategy(topic.name)
-            self._check_fits(self.versions(topic.name), schema, "BACKWARD" if strategy in _READ_BY_CONSUMERS else strategy)
+            self._check_fits([*self.valid(topic.name).values()], schema, "BACKWARD" if strategy in _READ_BY_CONSUMERS else strategy)
         elif topic.used_without_schema:
             detail = f"new schema type {_kind(schema)}"
             raise Refused(IncompatibleSchema, f"Failed to add schema to an active topic with empty(BYTES) schema: {detail}")
@@ -166,7 +199,7 @@ class Schemas:
             return
         for old in versions if strategy.endswith("_TRANSITIVE") else versions[-1:]:
             _check_type(old, schema)
-            if strategy == "ALWAYS_INCOMPATIBLE" or not _fits(old, schema, strategy):
+            if strategy == "ALWAYS_INCOMPATIBLE" or not _compared(_fits, old, schema, strategy):
                 raise Refused(IncompatibleSchema, f"Error during schema compatibility check with strategy {strategy}")
 
 
@@ -182,7 +215,7 @@ def _key(name: TopicName) -> str:
 
 
 def _kind(schema: Schema) -> str:
-    return Schema.Type.Name(schema.type).rstrip("_").upper()
+    return next(name for name, number in TYPES.items() if number == schema.type)
 
 
 def _check_type(newest: Schema, schema: Schema) -> None:
@@ -190,11 +223,64 @@ def _check_type(newest: Schema, schema: Schema) -> None:
         raise Refused(IncompatibleSchema, f"Incompatible schema: exists schema type {_kind(newest)}, new schema type {_kind(schema)}")
 
 
+def _compared(comparison: Callable[..., bool], *schemas: Any) -> bool:
+    try:
+        return comparison(*schemas)
+    except ValueError as error:
+        raise Refused(IncompatibleSchema, f"Schemas can't be compared: {error}") from None
+
+
 def _fits(old: Schema, new: Schema, strategy: str) -> bool:
+    if new.type == Schema.KeyValue:
+        pairs = zip(_key_and_value(old), _key_and_value(new), strict=True)
+        return all(one.type == other.type and _fits(one, other, strategy) for one, other in pairs)
+    if new.type == Schema.ProtobufNative:
+        return _root_message(old) == _root_message(new)
     if new.type not in _BY_AVRO:
         return True
     forth = strategy.startswith("FORWARD") or avro_schemas.reads(new.schema_data, old.schema_data)
     return forth and (strategy.startswith("BACKWARD") or avro_schemas.reads(old.schema_data, new.schema_data))
+
+
+def _key_and_value(schema: Schema) -> tuple[Schema, Schema]:
+    """Return the schemas of the key and of the value.
+
+    Raises:
+        ValueError: There are none.
+    """
+    properties = {one.key: one.value for one in cast(Iterable[Any], schema.properties)}
+    found, rest = [], schema.schema_data
+    for part in ("key", "value"):
+        size, kind = int.from_bytes(rest[:4], "big"), properties.get(f"{part}.schema.type", "BYTES")
+        if len(rest) < 4 + size or kind not in TYPES:
+            raise ValueError(f"it has no {part}")
+        found.append(Schema(name="", type=cast(Any, TYPES[kind]), schema_data=rest[4 : 4 + size]))
+        rest = rest[4 + size :]
+    return found[0], found[1]
+
+
+def _root_message(schema: Schema) -> str:
+    """Return the name of the message that a native Protobuf schema is about.
+
+    Raises:
+        ValueError: There is none.
+    """
+    try:
+        given = json.loads(schema.schema_data)
+        files = FileDescriptorSet.FromString(b64decode(given["fileDescriptorSet"], validate=True)).file
+        found = given["rootMessageTypeName"]
+    except (ValueError, TypeError, LookupError, DecodeError):
+        raise ValueError("it has no messages") from None
+    if not any(found in _messages(one.package, one.message_type) for one in files):
+        raise ValueError(f"there is no message {found}")
+    return str(found)
+
+
+def _messages(outer: str, inner: Iterable[Any]) -> Iterator[str]:
+    for one in inner:
+        full = f"{outer}.{one.name}".removeprefix(".")
+        yield full
+        yield from _messages(full, one.nested_type)
 
 
 def _same(one: Schema, other: Schema) -> bool:
@@ -202,7 +288,7 @@ def _same(one: Schema, other: Schema) -> bool:
         return False
     if one.schema_data == other.schema_data:
         return True
-    return one.type in _BY_AVRO and avro_schemas.same(one.schema_data, other.schema_data)
+    return one.type in _DEFINED_IN_AVRO and avro_schemas.same(one.schema_data, other.schema_data)
 
 
 # Commands
@@ -237,25 +323,17 @@ def get_or_create_schema(session: Session, request: CommandGetOrCreateSchema, fr
 # Admin
 
 
-def described(versions: list[Schema], number: int | None) -> dict[str, Any]:
-    """Return a schema as JSON for the admin interface; timestamps are not stored.
-
-    Args:
-        versions: All versions of the topic.
-        number: The version; None: the newest.
-
-    Raises:
-        AdminRefused: 404.
-    """
-    chosen = len(versions) - 1 if number is None else number
-    if not 0 <= chosen < len(versions):
-        raise AdminRefused(404, "Schema not found")
-    schema = versions[chosen]
+def described(schema: Schema, number: int) -> dict[str, Any]:
+    """Return a schema as JSON for the admin interface; timestamps are not stored."""
+    data = schema.schema_data.decode(errors="replace")
+    if schema.type == Schema.KeyValue:
+        parts = (json.loads(one.schema_data) if one.type in _DEFINED_IN_JSON else "" for one in _key_and_value(schema))
+        data = _compact(dict(zip(("key", "value"), parts, strict=True)))
     return {
-        "version": chosen,
+        "version": number,
         "type": _kind(schema),
         "timestamp": 0,
-        "data": schema.schema_data.decode(errors="replace"),
+        "data": data,
         "properties": {one.key: one.value for one in cast(Iterable[Any], schema.properties)},
     }
 
@@ -264,10 +342,21 @@ def posted(kind: str, definition: str, properties: Mapping[str, str]) -> Schema:
     """Parse a schema from an admin request.
 
     Raises:
-        AdminRefused: 422: there is no such type.
+        AdminRefused: 422: there is no such type, or key and value are not told.
     """
-    numbers = {name.rstrip("_").upper(): number for name, number in Schema.Type.items()}
-    if kind.upper() not in numbers:
+    if kind not in TYPES:
         raise AdminRefused(422, f"{kind!r} is no schema type")
+    data = definition.encode()
+    if TYPES[kind] == Schema.KeyValue:
+        try:
+            found = json.loads(definition)
+            parts = [b"" if found[part] == "" else _compact(found[part]).encode() for part in ("key", "value")]
+        except (ValueError, TypeError, LookupError, RecursionError):
+            raise AdminRefused(422, "Invalid schema definition data for KEY_VALUE schema") from None
+        data = b"".join(len(one).to_bytes(4, "big") + one for one in parts)
     pairs = [KeyValue(key=key, value=value) for key, value in properties.items()]
-    return Schema(name="", type=cast(Any, numbers[kind.upper()]), schema_data=definition.encode(), properties=pairs)
+    return Schema(name="", type=cast(Any, TYPES[kind]), schema_data=data, properties=pairs)
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

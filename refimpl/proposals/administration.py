@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from refimpl.names import DOMAINS
 from refimpl.proposals.refused import AdminRefused
@@ -74,8 +74,21 @@ class AdminResponse:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Access = Literal["anybody", "cluster", "tenant", "lookup"]
-"""Who may call: any authenticated role, superusers, admins of the tenant in the path, or roles that may use the namespace in the path."""
+class Access(NamedTuple):
+    """Who may call an operation, besides superusers.
+
+    Attributes:
+        role: Any authenticated role, admins of the tenant in the path, or nobody else.
+        actions: A role that may do one of these in the namespace in the path may call, too.
+        status: What all others get.
+    """
+
+    role: Literal["any", "admin", "nobody"] = "admin"
+    actions: tuple[str, ...] = ()
+    status: HTTPStatus = HTTPStatus.UNAUTHORIZED
+
+
+ADMINS = Access()
 
 
 @dataclass(frozen=True)
@@ -85,12 +98,10 @@ class AdminPath:
     Attributes:
         method: The HTTP method.
         template: The path; a name in braces matches one segment of it, `{domain}` only a topic domain.
-        access: Who may call it.
     """
 
     method: str
     template: str
-    access: Access = field(default="tenant", kw_only=True)
 
     @cached_property
     def _segments(self) -> list[str]:
@@ -131,6 +142,8 @@ class ExtensionRoute(AdminPath):
     Attributes:
         carry_out: Called with the values from the path and with the request. Returns the JSON of the response; None: 204.
             Raises `AdminRefused`.
+        access: Who may call it.
     """
 
     carry_out: Callable[[Mapping[str, str], AdminRequest], object]
+    access: Access = ADMINS

@@ -245,7 +245,7 @@ class StoredNamespace:
         names: Their names, sorted, since a namespace with many topics is often listed.
         partitioned: Partition counts by full name of the partitioned topic, in both domains.
         permissions: Allowed actions by role.
-        schemas: Schemas in the order of their versions, by topic name without domain and partition.
+        schemas: Schemas in the order of their versions, None for those deleted, by topic name without domain and partition.
         policies: What administrators have set for all topics, by Pulsar's names.
         topic_policies: The same for single topics, by full name of the topic or partitioned topic.
         properties: Properties of topics, by full name of the topic or partitioned topic.
@@ -256,7 +256,7 @@ class StoredNamespace:
     names: list[str] = field(default_factory=list)
     partitioned: dict[str, int] = field(default_factory=dict)
     permissions: dict[str, set[str]] = field(default_factory=dict)
-    schemas: dict[str, list[Schema]] = field(default_factory=dict)
+    schemas: dict[str, list[Schema | None]] = field(default_factory=dict)
     policies: dict[str, Any] = field(default_factory=dict)
     topic_policies: dict[str, dict[str, Any]] = field(default_factory=dict)
     properties: dict[str, dict[str, str]] = field(default_factory=dict)

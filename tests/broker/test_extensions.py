@@ -12,7 +12,7 @@ from refimpl import proposals
 from refimpl.broker import AdminRefused, Broker
 from refimpl.broker.rest import handle
 from refimpl.names import TopicName
-from refimpl.proposals.administration import AdminRequest, ExtensionRoute
+from refimpl.proposals.administration import Access, AdminRequest, ExtensionRoute
 from refimpl.proposals.declaration import Capability, Command, Proposal
 from refimpl.proposals.extension import EntryJudge, EntryVerdict, Extension, Host
 from refimpl.proposals.profiles import AS_WRITTEN, DEFAULT
@@ -65,7 +65,7 @@ class Notes(Extension):
         self.due: float | None = None
         self.notes = {NOTE: host.store.new_topic()}
         self.commands = {"watchTcAssignments": self._watch, "scalableTopicUnsubscribe": self._take}
-        self.routes = (ExtensionRoute("GET", "/admin/v2/notes/{tenant}", self._read, access="anybody"),)
+        self.routes = (ExtensionRoute("GET", "/admin/v2/notes/{tenant}", self._read, access=Access("any")),)
 
     def _watch(self, connection: object, request: SimpleNamespace) -> None:
         if request.watch_id == 13:

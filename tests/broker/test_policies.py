@@ -111,9 +111,54 @@ def test_missing_topics_are_not_created(peer):
     give(peer, f"{NAMESPACE}/autoTopicCreation", auto_creation(False))
     assert peer.producer().error == TopicNotFound
     assert peer.subscribe().error == TopicNotFound
-    assert peer.ask("partitionMetadata", topic=TOPIC, request_id=1, metadata_auto_creation_enabled=True).partitions == 0
+    assert peer.ask("partitionMetadata", topic=TOPIC, request_id=1, metadata_auto_creation_enabled=True).error == TopicNotFound
     assert ask(peer.broker, "PUT", ADMIN_TOPIC)[0] == 204
     assert peer.producer().producer_ready
+
+
+CREATION_QUERY = "partitions?checkAllowAutoCreation=true"
+
+
+@pytest.mark.parametrize(("topic", "allowed", "call", "status"), [
+    ("t", False, "look-up", 404), ("t", False, CREATION_QUERY, 404), ("t", False, "subscription/s", 412),
+    ("t-partition-0", False, "look-up", 404), ("t-partition-0", False, CREATION_QUERY, 404), ("t-partition-0", False, "subscription/s", 412),
+    ("p-partition-2", False, "look-up", 404), ("p-partition-2", False, CREATION_QUERY, 404), ("p-partition-2", False, "subscription/s", 412),
+    ("p", False, "look-up", 200), ("p", False, CREATION_QUERY, 200), ("p", False, "subscription/s", 204),
+    ("p-partition-1", False, "look-up", 200), ("p-partition-1", False, CREATION_QUERY, 200), ("p-partition-1", False, "subscription/s", 204),
+    ("t", True, "look-up", 200), ("t", True, CREATION_QUERY, 200), ("t", True, "subscription/s", 204),
+    ("t-partition-0", True, "look-up", 200), ("t-partition-0", True, CREATION_QUERY, 200), ("t-partition-0", True, "subscription/s", 409),
+    ("p-partition-2", True, "look-up", 404), ("p-partition-2", True, CREATION_QUERY, 404), ("p-partition-2", True, "subscription/s", 412),
+])  # fmt: skip
+def test_who_asks_for_a_missing_topic_over_http(peer, topic, allowed, call, status):
+    give(peer, "/admin/v2/persistent/public/default/p/partitions", 2, "PUT")
+    if not allowed:
+        give(peer, f"{NAMESPACE}/autoTopicCreation", auto_creation(False))
+    path = (
+        f"/lookup/v2/topic/persistent/public/default/{topic}"
+        if call == "look-up"
+        else f"/admin/v2/persistent/public/default/{topic}/{call}"
+    )
+    assert ask(peer.broker, "PUT" if call == "subscription/s" else "GET", path)[0] == status
+
+
+def test_a_non_persistent_topic_is_looked_up_although_none_is_created(peer):
+    give(peer, f"{NAMESPACE}/autoTopicCreation", auto_creation(False))
+    assert ask(peer.broker, "GET", "/lookup/v2/topic/non-persistent/public/default/t")[0] == 200
+    assert ask(peer.broker, "GET", f"/admin/v2/non-persistent/public/default/t/{CREATION_QUERY}")[0] == 404
+    assert ask(peer.broker, "PUT", "/admin/v2/non-persistent/public/default/t/subscription/s")[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("topic", "partitions"), [("t", 3), ("DLQ", 3), ("t-dlq", 3), ("t-DLQ-t", 3), ("t-DLQ", 0), ("t-RETRY", 0), ("-DLQ", 0)]
+)
+def test_topics_of_dead_and_retried_messages_get_no_partitions(peer, topic, partitions):
+    give(peer, f"{NAMESPACE}/autoTopicCreation", auto_creation(True, "partitioned", 3))
+    path = f"/admin/v2/persistent/public/default/{topic}"
+    assert ask(peer.broker, "GET", f"{path}/{CREATION_QUERY}")[1]["partitions"] == partitions
+    assert ask(peer.broker, "GET", f"{path}/partitions")[0] == (200 if partitions else 404)
+    assert ask(peer.broker, "PUT", f"{path}/subscription/s")[0] == 204
+    assert len(peer.broker.admin.topics("public/default", "persistent")) == max(partitions, 1)
+    assert ask(peer.broker, "GET", f"{path}/subscriptions") == (200, ["s"])
 
 
 @pytest.mark.parametrize(("setting", "policy", "partitions"), [
@@ -206,6 +251,32 @@ def test_a_backlog_quota(peer):
     assert [one.DESCRIPTOR.name for one in peer.answers()] == ["CommandCloseProducer"] * 2
     assert ask(peer.broker, "DELETE", f"{NAMESPACE}/backlogQuota")[0] == 204
     assert peer.producer().producer_ready
+
+
+@pytest.mark.parametrize(("kept", "quota", "fits"), [
+    ((10, 1), {"limitSize": 1048576}, False),
+    ((10, 1), {"limitSize": 1048575, "limitTime": 599}, True),
+    ((10, 1), {"limitSize": 1048575, "limitTime": 600}, False),
+    ((10, 1), {"limitSize": -1}, True),
+    ((-1, 1), {"limitSize": 1048576}, False),
+    ((-1, 1), {"limitTime": 600}, True),
+    ((10, -1), {"limitSize": 10000000}, True),
+    ((10, -1), {"limitTime": 600}, False),
+    ((0, 0), {"limitSize": 10000000, "limitTime": 600}, True),
+])  # fmt: skip
+@pytest.mark.parametrize("place", [NAMESPACE, ADMIN_TOPIC])
+def test_retention_keeps_more_than_the_backlog_quota(peer, kept, quota, fits, place):
+    where, quota = "namespace" if place == NAMESPACE else "topic", {**quota, "policy": "producer_exception"}
+    broker = peer.broker
+    ask(broker, "PUT", ADMIN_TOPIC)
+    wide = f"Backlog Quota exceeds configured retention quota for {where}. Please increase retention quota and retry"
+    small = f"Retention Quota must exceed configured backlog quota for {where}."
+    give(peer, f"{NAMESPACE}/retention", retention(*kept))
+    assert ask(broker, "POST", f"{place}/backlogQuota", quota) == ((204, b"") if fits else (412, {"reason": wide}))
+    for policy in ("retention", "backlogQuota"):
+        ask(broker, "DELETE", f"{NAMESPACE}/{policy}")
+    give(peer, f"{NAMESPACE}/backlogQuota", quota)
+    assert ask(broker, "POST", f"{place}/retention", retention(*kept)) == ((204, b"") if fits else (412, {"reason": small}))
 
 
 # Bundles
@@ -411,7 +482,7 @@ QUOTAS = {
     kind: {"limit": size, "limitSize": size, "limitTime": -1, "policy": "producer_exception"}
     for kind, size in (("destination_storage", 5), ("message_age", -1))
 }
-SMALL = {"limitSize": 1, "limitTime": -1, "policy": "producer_request_hold"}
+SMALL = {"limit": 1, "limitSize": 1, "limitTime": 0, "policy": "producer_request_hold"}
 
 
 @pytest.mark.parametrize(
@@ -422,7 +493,7 @@ SMALL = {"limitSize": 1, "limitTime": -1, "policy": "producer_request_hold"}
         ("deduplication", True, False),
         ("schemaCompatibilityStrategy", "FULL", "BACKWARD"),
         ("schemaValidationEnforced", False, True),
-        ("backlogQuota", QUOTAS, {**QUOTAS, "destination_storage": SMALL}),
+        ("backlogQuota", QUOTAS, {"destination_storage": SMALL}),
     ],
 )
 def test_what_counts_for_a_topic_is_told(policy, default, value):
@@ -432,10 +503,13 @@ def test_what_counts_for_a_topic_is_told(policy, default, value):
     place = f"{ADMIN_TOPIC}/{'deduplicationEnabled' if policy == 'deduplication' else policy}{'Map' * (policy == 'backlogQuota')}"
     assert ask(broker, "GET", f"{place}?applied=true") == (200, default)
     method = "PUT" if policy == "schemaCompatibilityStrategy" else "POST"
-    assert ask(broker, method, f"{NAMESPACE}/{policy}", SMALL if policy == "backlogQuota" else value)[0] == 204
+    body = {"limit": 1, "policy": SMALL["policy"]} if policy == "backlogQuota" else value
+    assert ask(broker, method, f"{NAMESPACE}/{policy}", body)[0] == 204
     assert ask(broker, "GET", f"{place}?applied=true") == (200, value)
     if policy == "backlogQuota":
         assert ask(broker, "GET", f"{NAMESPACE}/backlogQuotaMap") == (200, value)
+        assert ask(broker, "DELETE", f"{NAMESPACE}/backlogQuota")[0] == 204
+        assert ask(broker, "GET", f"{NAMESPACE}/backlogQuotaMap") == (200, {})
 
 
 @pytest.mark.parametrize(("number", "bundles"), [(-1, 4), (0, 4), (1, 1), (3, 3)])
@@ -453,7 +527,8 @@ def test_a_namespace_is_created_with_its_policies(peer):
     body = {**NOTHING, **policies, "bundles": {"numBundles": 3}, "auth_policies": {"namespace_auth": {"r": ["consume"]}}}
     give(peer, NEW, body, "PUT")
     found = ask(peer.broker, "GET", NEW)[1]
-    assert found | policies == found
+    limits = {"limit": 10, "limitSize": 10, "limitTime": 0, "policy": "producer_exception"}
+    assert found | policies | {"backlog_quota_map": {"destination_storage": limits}} == found
     assert found["bundles"] == {"boundaries": ["0x00000000", "0x55555555", "0xaaaaaaaa", "0xffffffff"], "numBundles": 3}
     assert found["auth_policies"] == {"namespace_auth": {"r": ["consume"]}}
     answer = peer.ask("partitionMetadata", topic="persistent://public/n/t", request_id=1, metadata_auto_creation_enabled=True)

@@ -397,12 +397,15 @@ def test_missed_partitions_are_created(peer):
 def test_schemas_are_deleted(peer):
     path = "/admin/v2/schemas/public/default/t"
     body = {"type": "STRING", "schema": "", "properties": {}}
-    assert ask(peer.broker, "DELETE", f"{path}/schema") == (200, {"version": 0})
-    assert ask(peer.broker, "POST", f"{path}/schema", body) == (200, {"version": {"version": 0}})
-    assert [one["version"] for one in ask(peer.broker, "GET", f"{path}/schemas")[1]["getSchemaResponses"]] == [0]
-    assert ask(peer.broker, "DELETE", f"{path}/schema") == (200, {"version": 1})
-    assert ask(peer.broker, "GET", f"{path}/schema") == (404, {"reason": "Schema not found"})
-    assert ask(peer.broker, "GET", f"{path}/schemas") == (200, {"getSchemaResponses": []})
+    for first, query, deletion in ((1, "", 2), (3, "", 4), (5, "?force=true", -1), (0, "", 1)):  # a deletion is a version, too
+        if first == 1:
+            assert ask(peer.broker, "DELETE", f"{path}/schema") == (200, {"version": 0})
+        assert ask(peer.broker, "POST", f"{path}/schema", body) == (200, {"version": {"version": first}})
+        assert [one["version"] for one in ask(peer.broker, "GET", f"{path}/schemas")[1]["getSchemaResponses"]] == [first]
+        assert ask(peer.broker, "DELETE", f"{path}/schema{query}") == (200, {"version": deletion})
+        for lacking in ("schema", f"schema/{first}", "schema/1"):
+            assert ask(peer.broker, "GET", f"{path}/{lacking}") == (404, {"reason": "Schema not found"})
+        assert ask(peer.broker, "GET", f"{path}/schemas") == (200, {"getSchemaResponses": []})
 
 
 @pytest.mark.parametrize(

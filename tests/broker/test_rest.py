@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from functools import partial
 from itertools import pairwise
 from urllib.parse import quote
 
@@ -30,7 +31,7 @@ VALUES = {
     "of": "public/n", "policy": "deduplication", "value": True, "bundle": "0x00000000_0x40000000", "seconds": 5,
     "message_id": {"ledgerId": 0, "entryId": 0},
 }  # fmt: skip
-PRIVATE = {"check_access", "authenticate"}
+PRIVATE = {"authenticate"}
 
 
 @pytest.fixture
@@ -91,6 +92,9 @@ def test_life_of_a_tenant(broker):
     assert ask(broker, "PUT", "/admin/v2/tenants/x", [])[0] == 400
     assert call(broker, "create_namespace", "acme/n")[0] == 204
     assert call(broker, "delete_tenant", "acme")[0] == 409
+    refused = (405, {"reason": "Broker doesn't allow forced deletion of tenants"})
+    assert call(broker, "delete_tenant", {"tenant": "acme", "force": True}) == refused
+    broker = Broker(Configuration(force_delete_tenant_allowed=True), store=broker.store)
     assert call(broker, "delete_tenant", {"tenant": "acme", "force": True})[0] == 204
     assert call(broker, "delete_tenant", "acme")[0] == 404
     assert call(broker, "namespaces", "acme")[0] == 404
@@ -365,34 +369,86 @@ def test_health_clusters_and_settings(broker):
     assert call(broker, "runtime_configuration")[1]["subscriptionPatternMaxLength"] == "50"
 
 
-def test_who_may():
-    key = b"0123456789abcdef0123456789abcdef"
+def secured() -> Broker:
     settings = {
-        "authenticationEnabled": "true", "authorizationEnabled": "true", "superUserRoles": "root",
+        "authenticationEnabled": "true", "authorizationEnabled": "true", "superUserRoles": "root", "forceDeleteTenantAllowed": "true",
         "tokenSecretKey": "data:;base64,MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
     }  # fmt: skip
-    broker = Broker(Configuration.from_settings(settings))
-    tokens = {role: jwt.encode({"sub": role}, key, algorithm="HS256") for role in ("root", "boss", "reader")}
+    return Broker(Configuration.from_settings(settings))
 
-    def status(role: str | None, method: str, path: str, body: object = None) -> int:
-        return ask(broker, method, path, body, token=tokens.get(role or ""))[0]
 
+def status_for(broker: Broker, role: str | None, method: str, path: str, body: object = None) -> int:
+    token = None if role is None else jwt.encode({"sub": role}, b"0123456789abcdef0123456789abcdef", algorithm="HS256")
+    return ask(broker, method, path, body, token=token)[0]
+
+
+def test_who_may():
+    broker = secured()
+    status = partial(status_for, broker)
     assert status(None, "GET", "/admin/v2/clusters") == 401
     assert status(None, "GET", "/nothing") == 401
     assert ask(broker, "GET", "/admin/v2/clusters", token="nonsense")[0] == 401
     assert status("root", "PUT", "/admin/v2/tenants/acme", {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}) == 204
-    assert status("boss", "GET", "/admin/v2/tenants") == 403
-    assert status("boss", "GET", "/admin/v2/clusters") == 200
     assert status("boss", "PUT", "/admin/v2/namespaces/acme/n", {}) == 204
-    assert status("boss", "PUT", "/admin/v2/namespaces/public/n", {}) == 403
+    assert status("boss", "PUT", "/admin/v2/namespaces/public/n", {}) == 401
     assert status("boss", "PUT", "/admin/v2/persistent/acme/n/t", {}) == 204
-    assert status("reader", "GET", "/lookup/v2/topic/persistent/acme/n/t") == 403
+    assert status("reader", "GET", "/lookup/v2/topic/persistent/acme/n/t") == 401
     assert status("boss", "POST", "/admin/v2/namespaces/acme/n/permissions/reader", ["consume"]) == 204
     assert status("reader", "GET", "/lookup/v2/topic/persistent/acme/n/t") == 200
-    assert status("reader", "GET", "/admin/v2/persistent/acme/n/t/partitions") == 200
-    assert status("reader", "DELETE", "/admin/v2/persistent/acme/n/t") == 403
-    assert status("reader", "GET", "/admin/v2/brokers/configuration/runtime") == 403
+    assert status("reader", "GET", "/admin/v2/persistent/acme/none/t/stats") == 401
+    assert status("reader", "GET", "/admin/v2/persistent/acme/n/none/stats") == 404
     assert status("root", "DELETE", "/admin/v2/tenants/acme?force=true") == 204
+
+
+N, P, S = "/admin/v2/namespaces/acme/n", "/admin/v2/persistent/acme/n/t", "/admin/v2/schemas/acme/n/t"
+EXPIRE = "expireMessages/5"
+ROLES = [
+    # what nobody, who may produce, who may consume and an admin of the tenant get, as Apache Pulsar 4.2.4 answers
+    ((200, 200, 200, 200), "GET", "/admin/v2/clusters /admin/v2/brokers/version /admin/v2/brokers/ready"),
+    ((401, 401, 401, 401), "GET", "/admin/v2/clusters/standalone /admin/v2/brokers /admin/v2/brokers/health /admin/v2/brokers/leaderBroker "
+     "/admin/v2/brokers/backlog-quota-check /admin/v2/brokers/configuration/runtime /admin/v2/brokers/standalone /admin/v2/tenants"),
+    ((401, 401, 401, 401), "PUT", f"/admin/v2/tenants/new {N}/unload {N}/0x00000000_0x40000000/unload"),
+    ((401, 401, 401, 200), "GET", f"/admin/v2/tenants/acme /admin/v2/namespaces/acme {P}/compaction"),
+    ((401, 401, 401, 204), "PUT", f"/admin/v2/namespaces/acme/new {P}/unload {P}/properties"),
+    ((401, 401, 401, 200), "POST", f"{P}/terminate {P}/trim"),
+    ((401, 401, 401, 204), "DELETE", f"/admin/v2/namespaces/acme/new {P}/properties?key=a {P}/truncate"),
+    ((401, 401, 401, 200), "DELETE", f"{S}/schema"),
+    ((403, 403, 403, 200), "GET", f"{N} {N}/replication {N}/permissions {N}/retention {N}/backlogQuotaMap {P}/messageTTL {P}/retention"),
+    ((403, 403, 403, 204), "PUT", "/admin/v2/persistent/acme/n/new"),
+    ((403, 403, 403, 204), "DELETE", f"{N}/retention {N}/permissions/r {P}/messageTTL /admin/v2/persistent/acme/n/new"),
+    ((401, 200, 200, 200), "GET", f"{P}/partitions {P}/properties {P}/stats {P}/internalStats {P}/internal-info {P}/stats {S}/schema "
+     f"{S}/schemas {S}/schema/0 /lookup/v2/topic/persistent/acme/n/t"),
+    ((403, 200, 200, 200), "GET", f"{N}/bundles {N}/topics /admin/v2/persistent/acme/n /admin/v2/persistent/acme/n/partitioned "
+     "/lookup/v2/topic/persistent/acme/n/t/bundle"),
+    ((401, 200, 401, 200), "POST", f"{S}/schema"),
+    ((401, 401, 200, 200), "GET", f"{P}/lastMessageId {P}/messageid/1 {P}/subscriptions {P}/subscription/s/properties"),
+    ((401, 401, 412, 412), "GET", f"{P}/examinemessage"),
+    ((401, 401, 404, 404), "GET", f"{P}/ledger/9/entry/9 {P}/subscription/s/position/1"),
+    ((401, 401, 204, 204), "PUT", f"{P}/subscription/new"),
+    ((401, 401, 204, 204), "POST", f"{P}/subscription/s/skip/1 {P}/subscription/s/skip_all {P}/subscription/s/resetcursor/1"),
+    ((401, 401, 409, 409), "POST", f"{P}/subscription/s/{EXPIRE} {P}/all_subscription/{EXPIRE}"),
+    ((401, 401, 204, 204), "DELETE", f"{P}/subscription/s"),
+    ((403, 403, 204, 204), "POST", f"{N}/clearBacklog"),
+]  # fmt: skip
+STRING = {"type": "STRING", "schema": "", "properties": {}}
+
+
+@pytest.mark.parametrize(("expected", "method", "path"), [(one[0], one[1], path) for one in ROLES for path in one[2].split()])
+def test_what_each_role_may(expected, method, path):
+    found = []
+    for role in ("nobody", "producer", "consumer", "boss"):
+        broker = secured()
+        for setting, body in (
+            ("/admin/v2/tenants/acme", {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}), (N, {}),
+            (P, {}), (f"{P}/subscription/s", None), *((one, {}) for one in (path,) if method == "DELETE" and path.endswith("/new")),
+        ):  # fmt: skip
+            assert status_for(broker, "root", "PUT", setting, body) == 204
+        assert status_for(broker, "root", "POST", f"{S}/schema", STRING) == 200
+        for permitted, action in (("producer", "produce"), ("consumer", "consume")):
+            assert status_for(broker, "root", "POST", f"{N}/permissions/{permitted}", [action]) == 204
+        body = STRING if path.endswith("/schema") else {} if method == "PUT" else None
+        found.append(status_for(broker, role, method, path, body))
+    assert tuple(found) == expected
 
 
 POISON = [

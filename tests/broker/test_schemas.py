@@ -1,8 +1,11 @@
 """Schemas of topics: answers as Apache Pulsar 4.2.4 was observed to give them."""
 
 import json
+from base64 import b64encode
 
 import pytest
+from google.protobuf.descriptor_pb2 import DescriptorProto as Message
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from refimpl.broker import avro_schemas
 from refimpl.broker.rest import handle
@@ -202,6 +205,10 @@ def avro(kind: object) -> bytes:
     return json.dumps(kind).encode()
 
 
+def named(name: str, *fields: object) -> object:
+    return json.loads(record(*fields, name=name))
+
+
 KIND = {"type": "enum", "name": "Kind", "symbols": ["X", "Y"]}
 TREE = {"type": "record", "name": "Tree", "fields": [{"name": "next", "type": ["null", "Tree"]}]}
 
@@ -221,10 +228,30 @@ TREE = {"type": "record", "name": "Tree", "fields": [{"name": "next", "type": ["
         ({"type": "map", "values": "int"}, {"type": "map", "values": "string"}, False),
         ({"type": "array", "items": "int"}, {"type": "map", "values": "int"}, False),
         ({**KIND, "symbols": ["X", "Y", "Z"]}, KIND, True),
-        (KIND, {**KIND, "symbols": ["X", "Y", "Z"]}, False),
+        (KIND, {**KIND, "symbols": ["X", "Y", "Z"]}, True),
+        (KIND, {**KIND, "symbols": ["Z"]}, True),
+        ({**KIND, "name": "Other"}, KIND, False),
+        ({**KIND, "name": "Other", "aliases": ["Kind"]}, KIND, True),
+        (KIND, {**KIND, "name": "Other", "aliases": ["Kind"]}, False),
+        ({**KIND, "namespace": "new"}, KIND, True),
+        (KIND, "string", False),
+        (["null", {**KIND, "name": "Other"}], ["null", KIND], False),
         ({**KIND, "default": "X"}, {**KIND, "symbols": ["X", "Y", "Z"]}, True),
         ({"type": "fixed", "name": "F", "size": 4}, {"type": "fixed", "name": "F", "size": 4}, True),
         ({"type": "fixed", "name": "F", "size": 4}, {"type": "fixed", "name": "F", "size": 8}, False),
+        ({"type": "fixed", "name": "F", "size": 4}, {"type": "fixed", "name": "G", "size": 4}, False),
+        (named("R", "z"), named("S", "z"), True),
+        (named("R", "z"), named("S", "y"), False),
+        (["null", named("R", "z")], ["null", named("S", "z")], True),
+        (["null", named("R", "z", "y"), named("S", "z")], ["null", named("R", "z")], False),
+        (["null", named("R", "z")], ["null", named("R", "z", "y"), named("S", "z")], True),
+        (named("R", "z", {"name": "d", "type": "int", "default": 1}), named("R", "z"), True),
+        (named("R", "z", {"name": "d", "type": "long", "default": 1.5}), named("R", "z"), True),
+        (named("R", {"name": "d", "type": KIND, "default": "X"}), named("R"), True),
+        (named("R", {"name": "d", "type": ["null", "string"], "default": "Z"}), named("R"), True),
+        (named("R", {"name": "d", "type": {"type": "array", "items": "int"}, "default": [1]}), named("R"), True),
+        (named("R", {"name": "d", "type": {"type": "map", "values": "int"}, "default": {"a": 1}}), named("R"), True),
+        (named("R", {"name": "d", "type": named("Q", "a"), "default": {"a": "b"}}), named("R"), True),
         (TREE, TREE, True),
         (TREE, {**TREE, "name": "Other", "fields": []}, False),
         ({**TREE, "namespace": "new"}, TREE, True),
@@ -242,7 +269,207 @@ def test_a_renamed_field_is_found_by_its_alias() -> None:
     assert not avro_schemas.reads(record("b"), record("a"))
 
 
-@pytest.mark.parametrize("definition", [b"", b"\xff", b"{", b"[]x", b'{"type":"record"}', b"[" * 10_000, b"7", b'"nothing"'])
+FIELDS = {"type": "record", "name": "A", "fields": []}
+
+
+def with_field(**field: object) -> dict[str, object]:
+    return {**FIELDS, "fields": [{"name": "a", "type": "int", **field}]}
+
+
+VALID: list[object] = [
+    FIELDS, {**FIELDS, "type": "error"}, {**FIELDS, "name": "a.b.C"}, {**FIELDS, "name": "A$B"}, {**FIELDS, "namespace": "x.Outer$"},
+    {**FIELDS, "name": "_A"}, {**FIELDS, "doc": 3}, {**FIELDS, "name": "a.a.A"}, {**FIELDS, "namespace": ""},
+    with_field(name="é"), with_field(name="a$b"), with_field(aliases=["1x"]), with_field(default="x"), with_field(type=[]),
+    with_field(type=["null", "int"], default=3), with_field(type={"type": "string", "logicalType": "date"}),
+    with_field(type=[{**FIELDS, "name": "R"}, {**FIELDS, "name": "S"}]), with_field(type=["null", {"type": "A"}]),
+    {**KIND, "symbols": []}, {**KIND, "symbols": ["a$"]}, {**KIND, "default": "X"}, [], ["int", "string"], "int",
+    {"type": "map", "values": "int"}, {"type": "array", "items": "int"}, {"type": "int", "foo": 1},
+]  # fmt: skip
+INVALID: list[object] = [
+    {**FIELDS, "name": "1A"}, {**FIELDS, "name": "a-b.C"}, {**FIELDS, "name": ""}, {**FIELDS, "name": "int"}, {**FIELDS, "namespace": "a-b"},
+    {**FIELDS, "namespace": "a.1b"}, {**FIELDS, "namespace": 3}, {**FIELDS, "aliases": ["1x"]}, {**FIELDS, "aliases": "x"},
+    {"type": "record", "name": "A"}, {"type": "record", "fields": []}, {**FIELDS, "fields": [3]}, {**FIELDS, "fields": {}},
+    with_field(name="a-b"), with_field(name="a.b"), with_field(type="nope"), with_field(type=None), with_field(order="foo"),
+    with_field(name=None), with_field(type=["A", "A"]), with_field(type=FIELDS), with_field(aliases=[1]),
+    {**FIELDS, "fields": [{"name": "a", "type": "int"}, {"name": "a", "type": "int"}]},
+    with_field(type=[{"type": "array", "items": "int"}, {"type": "array", "items": "string"}]),
+    ["int", "int"], ["int", ["string"]], {"type": "enum", "name": "E"}, {**KIND, "symbols": ["a-b"]}, {**KIND, "symbols": ["a", "a"]},
+    {**KIND, "symbols": [["a"]]}, {**KIND, "default": "Q"}, {"type": "fixed", "name": "F", "size": -1}, {"type": "fixed", "name": "F"},
+    {"type": {"type": "int"}}, {"type": "array"}, {"items": "int"}, None, True,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("definition", VALID)
+def test_what_is_a_schema(definition: object) -> None:
+    avro_schemas.parse(avro(definition))
+
+
+@pytest.mark.parametrize(
+    "definition", [b"", b"\xff", b"{", b"[]x", b'{"type":"record"}', b"[" * 10_000, b"7", b'"nothing"', *map(avro, INVALID)]
+)
 def test_what_is_no_schema(definition: bytes) -> None:
     with pytest.raises(ValueError, match=r"\S"):
         avro_schemas.parse(definition)
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        ({"doc": "d"}, True),
+        ({"aliases": ["Q"]}, True),
+        ({"name": "n.A", "namespace": None}, True),
+        ({"foo": 2}, False),
+        ({"name": "B"}, False),
+        ({"fields": [{"name": "a", "type": {"type": "int"}}]}, True),
+        ({"fields": [{"name": "a", "type": "int", "doc": "d", "aliases": ["z"], "order": "ascending"}]}, True),
+        ({"fields": [{"name": "a", "type": "int", "order": "descending"}]}, False),
+        ({"fields": [{"name": "a", "type": "int", "default": 3}]}, False),
+        ({"fields": [{"name": "a", "type": "int", "foo": 1}]}, False),
+        ({"fields": [{"name": "a", "type": {"type": "int", "foo": 1}}]}, False),
+    ],
+)
+def test_what_is_the_same_schema(other: dict[str, object], expected: bool) -> None:
+    one = {**with_field(), "namespace": "n"}
+    assert avro_schemas.same(avro(one), avro({**one, **other})) is expected
+
+
+def test_the_default_of_an_enum_makes_no_other_schema() -> None:
+    assert avro_schemas.same(avro(KIND), avro({**KIND, "default": "X"}))
+    assert not avro_schemas.same(avro(KIND), avro({**KIND, "symbols": ["Y", "X"]}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        ("int", "x"), ("int", None), ("int", True), ("string", 1), (KIND, "Z"), ({"type": "map", "values": "int"}, {"a": "b"}),
+        ({"type": "array", "items": "int"}, {}), (named("Q", "a"), {}), (["null", "string"], 1), ({"type": "fixed", "name": "F", "size": 1}, 1),
+    ],
+)  # fmt: skip
+def test_a_default_of_another_type_is_noticed_where_schemas_are_compared(kind: object, default: object) -> None:
+    one, other = named("R", {"name": "d", "type": kind, "default": default}), named("R")
+    avro_schemas.parse(avro(one))
+    for pair in ((one, other), (other, one)):
+        for compare in (avro_schemas.reads, avro_schemas.same):
+            with pytest.raises(ValueError, match="the default of d has another type"):
+                compare(*map(avro, pair))
+
+
+def test_large_unions_are_not_compared_for_ever() -> None:
+    sizes = (("R", 20_000), ("S", 2_000), ("R", 2_000))
+    one, other, several = ([named(f"{letter}{number}", letter) for number in range(size)] for letter, size in sizes)
+    assert not avro_schemas.reads(avro(several), avro(other)), "no pair fits"
+    assert not avro_schemas.reads(avro(one), avro(one)), "each fits, but they are too many"
+    assert avro_schemas.reads(avro(several), avro(several))
+
+
+def test_defaults_are_not_looked_at_for_ever() -> None:
+    many = named("Many", *({"name": f"f{number}", "type": "int", "default": 0} for number in range(2_000)))
+    fields = [{"name": f"g{number}", "type": "Many", "default": {}} for number in range(2_000)]
+    with pytest.raises(ValueError, match="too many defaults"):
+        avro_schemas.same(avro(FIELDS), avro(named("R", {"name": "many", "type": many}, *fields)))
+
+
+# Types that are not defined in Avro, or not only
+
+
+def keyed(key: bytes, value: bytes, kinds: tuple[str, str] = ("STRING", "AVRO"), **properties: str) -> Schema:
+    data = b"".join(len(one).to_bytes(4, "big") + one for one in (key, value))
+    given = {"key.schema.type": kinds[0], "value.schema.type": kinds[1], **properties}
+    return schema(data, Schema.KeyValue, **given)
+
+
+WRONG = record(A, {"name": "b", "type": "int", "default": "x"})
+
+
+def native_text(message: str, **others: str) -> str:
+    within = Message(name="B", nested_type=[Message(name="Inner")])
+    files = FileDescriptorSet(file=[FileDescriptorProto(name="a.proto", package="a", message_type=[within, Message(name="C")])])
+    return json.dumps({"fileDescriptorSet": b64encode(files.SerializeToString()).decode(), "rootMessageTypeName": message, **others})
+
+
+def native(message: str, **others: str) -> Schema:
+    return schema(native_text(message, **others).encode(), Schema.ProtobufNative)
+
+
+INT = record({"name": "a", "type": "int"})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "version"),
+    [
+        (keyed(b"", ONE), keyed(b"", ONE, **{"kv.encoding.type": "SEPARATED"}), 0),
+        (keyed(b"", ONE), keyed(b"", TWO), 1),
+        (keyed(b"", ONE), keyed(b"", record(A, B)), None),
+        (keyed(b"", ONE), keyed(b"", INT), None),
+        (keyed(ONE, ONE, ("AVRO", "AVRO")), keyed(TWO, ONE, ("AVRO", "AVRO")), 1),
+        (keyed(ONE, ONE, ("JSON", "JSON")), keyed(INT, ONE, ("JSON", "JSON")), None),
+        (keyed(b"", ONE), keyed(b"", TWO, ("INT32", "AVRO")), None),
+        (keyed(b"", ONE), keyed(b"", TWO, ("STRING", "JSON")), None),
+        (keyed(b"", ONE), keyed(b"", b"{"), None),
+        (keyed(b"", ONE), keyed(b"", ONE, ("STRING", "NOTHING")), None),
+        (keyed(b"", ONE), schema(b"\0\0", Schema.KeyValue), None),
+        (native("a.B"), native("a.C"), None),
+        (native("a.B"), native("a.D"), None),
+        (native("a.B"), native("a.B", fileDescriptorSet=""), None),
+        (native("a.B"), native("a.B", fileDescriptorSet="eA=="), None),
+        (native("a.B"), schema(b"[]", Schema.ProtobufNative), None),
+        (native("a.B.Inner"), native("a.B.Inner", rootFileDescriptorName="a.proto"), 1),
+        (schema(ONE), schema(WRONG), None),
+        (schema(WRONG), schema(ONE), None),
+        (schema(ONE, Schema.Protobuf), schema(INT, Schema.Protobuf), 1),
+        (schema(ONE, Schema.Protobuf), schema(b"{", Schema.Protobuf), None),
+        (schema(ONE, Schema.Json), schema(b"[]", Schema.Json), None),
+    ],
+)
+@pytest.mark.parametrize("consumer", [False, True])
+def test_what_may_follow(peer: Peer, first: Schema, second: Schema, version: int | None, consumer: bool) -> None:
+    assert peer.producer(schema=first).schema_version == bytes(8)
+    if consumer and version is not None:
+        assert peer.subscribe(schema=second).DESCRIPTOR.name == "CommandSuccess"
+        return
+    answer = peer.subscribe(schema=second) if consumer else peer.producer(producer_id=2, schema=second)
+    assert answer.error == IncompatibleSchema if version is None else int.from_bytes(answer.schema_version, "big") == version
+
+
+def test_the_defaults_of_a_protobuf_schema_are_looked_at_when_it_is_looked_for(peer: Peer) -> None:
+    assert peer.producer(schema=schema(ONE, Schema.Protobuf)).schema_version == bytes(8)
+    assert peer.producer(producer_id=2, schema=schema(WRONG, Schema.Protobuf)).error == IncompatibleSchema
+
+
+def test_a_union_is_a_json_schema_but_no_avro_schema(peer: Peer) -> None:
+    assert peer.producer(schema=schema(b"[]")).error == IncompatibleSchema
+    assert peer.producer(schema=schema(b"[]", Schema.Json)).schema_version == bytes(8)
+
+
+PULSAR_NAMES = (
+    "NONE", "STRING", "BOOLEAN", "INT8", "INT16", "INT32", "INT64", "FLOAT", "DOUBLE", "DATE", "TIME", "TIMESTAMP", "INSTANT", "LOCAL_DATE",
+    "LOCAL_TIME", "LOCAL_DATE_TIME",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "definition", "shown"),
+    [
+        *((kind, "", (kind, "")) for kind in PULSAR_NAMES),
+        ("BYTES", "", ("NONE", "")),
+        ("JSON", ONE.decode(), ("JSON", ONE.decode())),
+        ("PROTOBUF", ONE.decode(), ("PROTOBUF", ONE.decode())),
+        ("PROTOBUF_NATIVE", native_text("a.B"), ("PROTOBUF_NATIVE", native_text("a.B"))),
+        ("PROTOBUF_NATIVE", "{}", None),
+        ("KEY_VALUE", '{"key": "", "value": {"type": "int"}}', ("KEY_VALUE", '{"key":"","value":{"type":"int"}}')),
+        ("KEY_VALUE", "x", None),
+        ("KEY_VALUE", "{}", None),
+        *((kind, "", None) for kind in ("BOOL", "KEYVALUE", "boolean", "AUTO", "AUTO_CONSUME", "AUTO_PUBLISH", "foo")),
+    ],
+)
+def test_the_types_of_schemas_have_pulsars_names(peer: Peer, kind: str, definition: str, shown: tuple[str, str] | None) -> None:
+    body = {"type": kind, "schema": definition, "properties": {"value.schema.type": "AVRO"}}
+    assert call(peer, "POST", "/schema", body).status == (422 if shown is None else 200)
+    if shown is not None:
+        found = json.loads(call(peer, "GET", "/schema").body)
+        assert (found["type"], found["data"]) == shown
+
+
+def test_bytes_are_a_type_of_their_own(peer: Peer) -> None:
+    for kind, status in (("BYTES", 200), ("STRING", 409)):
+        assert call(peer, "POST", "/schema", {"type": kind, "schema": "", "properties": {}}).status == status

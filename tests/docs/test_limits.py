@@ -110,6 +110,7 @@ LIMITS = {
     "segments of a scalable topic": "refimpl.proposals.scalable_topics.admin.MOST_SEGMENTS",
     "bundles of a namespace": "refimpl.broker.bundles.MOST_BUNDLES",
     "versions of a schema": "refimpl.broker.schemas.MOST_VERSIONS",
+    "types and fields of two schemas that are compared": "refimpl.broker.avro_schemas.MOST_STEPS",
     "bytes of the body of an admin call": "refimpl.net.admin_http.BODY_LIMIT",
 }
 

@@ -10,7 +10,7 @@ from refimpl.broker.admin.part import AdminPart
 from refimpl.broker.authorization import ACTIONS
 from refimpl.broker.credentials import close_unauthorized
 from refimpl.broker.names import parse_topic
-from refimpl.broker.policies import AUTO_UPDATE, BACKLOG_QUOTA, POLICIES, RETENTION, Policy
+from refimpl.broker.policies import BACKLOG_QUOTA, POLICIES, RETENTION, Policy, exceeds
 from refimpl.broker.unsupported import unsupported
 from refimpl.names import TopicName, is_namespace, is_system_topic
 from refimpl.proposals.refused import AdminRefused
@@ -65,6 +65,8 @@ class NamespaceAdmin(AdminPart):
 
     def delete_tenant(self, tenant: str, *, force: bool = False) -> None:
         """Delete a tenant; with `force`, also its namespaces."""
+        if force and not self._broker.configuration.force_delete_tenant_allowed:
+            raise AdminRefused(405, "Broker doesn't allow forced deletion of tenants")
         self._check_tenant(tenant)
         owned = self.namespaces(tenant)
         if owned and not force:
@@ -88,7 +90,7 @@ class NamespaceAdmin(AdminPart):
             "replication_clusters": [self._cluster],
             "bundles": self.bundles(namespace),
             "deleted": False,
-            AUTO_UPDATE.key: AUTO_UPDATE.unset,
+            **{one.key: one.unset for one in POLICIES if one.unset is not None},
             **stored.policies,
         }
 
@@ -192,12 +194,12 @@ class NamespaceAdmin(AdminPart):
 
     def policy(self, namespace: str, policy: Policy) -> Any:
         """Return a policy of a namespace; None: it is not set."""
-        found = self._namespace(namespace).policies.get(policy.key, policy.unset)
-        return self._broker.policies.with_defaults(policy, found) if policy is BACKLOG_QUOTA else found
+        return self._namespace(namespace).policies.get(policy.key, policy.unset)
 
     def set_policy(self, namespace: str, policy: Policy, value: object) -> None:
         """Set a policy of a namespace; null removes it."""
-        self._set(self._namespace(namespace).policies, policy, value)
+        policies = self._namespace(namespace).policies
+        self._set(policies, policy, value, lambda one: policies.get(one.key), "namespace")
 
     def topic_policy(self, topic: str, policy: Policy, *, applied: bool = False) -> Any:
         """Return a policy of a topic; with `applied`, that of its namespace if it has none."""
@@ -212,7 +214,8 @@ class NamespaceAdmin(AdminPart):
         name = self._with_own_policies(topic)
         if value is None and policy is RETENTION:
             return
-        self._set(self._namespace(name.namespace).topic_policies.setdefault(name.partitioned, {}), policy, value)
+        policies = self._namespace(name.namespace).topic_policies.setdefault(name.partitioned, {})
+        self._set(policies, policy, value, lambda one: self._broker.policies.of(name, one), "topic")
         log = parse_topic(f"persistent://{name.namespace}/{POLICIES_LOG}")
         if not self._broker.exists(log):
             self._broker.create_topic(log)
@@ -229,12 +232,18 @@ class NamespaceAdmin(AdminPart):
             raise AdminRefused(412, "Not allowed to set/get topic policy for a partition")
         return self._used(topic)
 
-    def _set(self, policies: dict[str, Any], policy: Policy, value: object) -> None:
+    def _set(self, policies: dict[str, Any], policy: Policy, value: object, present: Callable[[Policy], Any], place: str) -> None:
         if value is None:
             policies.pop(policy.key, None)
             return
         policy.check(value)
-        policies[policy.key] = value
+        new = policy.complete(value)
+        if policy is BACKLOG_QUOTA and exceeds(new, present(RETENTION)):
+            detail = f"configured retention quota for {place}. Please increase retention quota and retry"
+            raise AdminRefused(412, f"Backlog Quota exceeds {detail}")
+        if policy is RETENTION and exceeds(present(BACKLOG_QUOTA), new):
+            raise AdminRefused(412, f"Retention Quota must exceed configured backlog quota for {place}.")
+        policies[policy.key] = new
         self._broker.upkeep.plan()
 
     def _with_policies(self, policies: Mapping[str, Any]) -> StoredNamespace:
@@ -249,7 +258,7 @@ class NamespaceAdmin(AdminPart):
         for policy in POLICIES:
             if policy.key in given:
                 policy.check(given[policy.key])
-                new.policies[policy.key] = given.pop(policy.key)
+                new.policies[policy.key] = policy.complete(given.pop(policy.key))
         for key in given:
             raise unsupported(f"The policy {key}")
         return new

@@ -1,4 +1,4 @@
-"""What the parts of the admin operations share: finding what a call names, and who may call."""
+"""What the parts of the admin operations share: finding what a call names, and who calls."""
 
 from __future__ import annotations
 
@@ -21,16 +21,6 @@ class AdminPart:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._store = broker.store
-
-    def check_access(self, role: str | None, tenant: str | None = None) -> None:
-        """Check that a role may administer a tenant, or the whole cluster if the tenant is None.
-
-        Raises:
-            AdminRefused: 403.
-        """
-        authorization = self._broker.authorization
-        if not (authorization.is_super_user(role) if tenant is None else authorization.administers(role, tenant)):
-            raise AdminRefused(403, "Unauthorized to perform this operation")
 
     def authenticate(self, token: str | None) -> str | None:
         """Return the role of a caller.

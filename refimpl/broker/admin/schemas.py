@@ -15,12 +15,16 @@ class SchemaAdmin(AdminPart):
 
     def schema(self, topic: str, version: int | None) -> dict[str, Any]:
         """Return a schema of a topic: a given version, or the newest."""
-        return described(self._broker.schemas.versions(self._name(topic)), version)
+        valid = self._broker.schemas.valid(self._name(topic))
+        number = max(valid, default=0) if version is None else version
+        if number not in valid:
+            raise AdminRefused(404, "Schema not found")
+        return described(valid[number], number)
 
     def schemas(self, topic: str) -> dict[str, Any]:
         """Return all schemas of a topic, in the order of their versions."""
-        versions = self._broker.schemas.versions(self._name(topic))
-        return {"getSchemaResponses": [described(versions, number) for number in range(len(versions))]}
+        valid = self._broker.schemas.valid(self._name(topic))
+        return {"getSchemaResponses": [described(schema, number) for number, schema in valid.items()]}
 
     def add_schema(self, topic: str, kind: str, definition: str, properties: Mapping[str, str]) -> dict[str, Any]:
         """Add a compatible schema to a topic."""
@@ -36,9 +40,9 @@ class SchemaAdmin(AdminPart):
             raise AdminRefused(409, refused.message) from None
         return {"version": {"version": int.from_bytes(version, "big")}}
 
-    def delete_schema(self, topic: str) -> dict[str, Any]:
-        """Delete all schemas of a topic."""
+    def delete_schema(self, topic: str, *, force: bool = False) -> dict[str, Any]:
+        """Delete all schemas of a topic; with `force` as if there had been none. Return the version of the deletion."""
         name = self._name(topic)
-        deleted = len(self._broker.schemas.versions(name))
-        self._broker.schemas.forget(name)
-        return {"version": deleted}
+        if force:
+            self._broker.schemas.forget(name)
+        return {"version": -1 if force else self._broker.schemas.delete(name)}

@@ -38,8 +38,7 @@ class SubscriptionAdmin(AdminPart):
             raise AdminRefused(412, refused.message) from None
         if not self._name(topic).persistent:
             raise AdminRefused(400, "Create subscription on non-persistent topic can only be done through client")
-        topics = self._made_topics(topic)
-        lacking = [one for one in topics if subscription not in one.subscriptions]
+        lacking = [one for one in self._made_topics(topic) if subscription not in one.subscriptions]
         if not lacking:
             raise AdminRefused(409, "Subscription already exists for topic")
         for one in lacking:
@@ -47,13 +46,17 @@ class SubscriptionAdmin(AdminPart):
 
     def _made_topics(self, topic: str) -> list[Topic]:
         """Return a topic, or all its partitions; what is missing is created as for a consumer, as on Apache Pulsar 4.2.4."""
+        name = self._name(topic)
+        is_missing = not self._parts(topic) and not self._broker.exists(name)
+        if is_missing and not self._broker.is_creatable(name):
+            raise AdminRefused(412, "Topic does not exist and cannot be auto-created")
         try:
-            for part in self._parts(topic) or [self._name(topic)]:
+            if is_missing and not self._broker.takes_name(name):
+                self._broker.create_by_default(name)
+            for part in self._parts(topic) or [name]:
                 self._broker.topic_to_use(part, create=True)
         except Refused as refused:
-            if refused.code == NotAllowedError:
-                raise AdminRefused(409, refused.message) from None
-            raise AdminRefused(412, "Topic does not exist and cannot be auto-created") from None
+            raise AdminRefused(409 if refused.code == NotAllowedError else 404, refused.message) from None
         return self._topics(topic)
 
     def delete_subscription(self, topic: str, subscription: str, *, force: bool = False) -> None:

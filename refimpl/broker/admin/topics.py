@@ -134,7 +134,7 @@ class TopicAdmin(AdminPart):
         """
         name = self._name(topic)
         partitions = self._broker.partitions(name)
-        if not partitions and not (create and not self._broker.takes_name(name)):
+        if not partitions and not (create and self._broker.is_creatable(name) and not self._broker.takes_name(name)):
             self._present(topic)
         elif not partitions and not self._broker.exists(name):
             partitions = self._broker.create_by_default(name)
@@ -233,6 +233,8 @@ class TopicAdmin(AdminPart):
         name = self._name(topic)
         if listener:
             raise AdminRefused(500, f"the broker do not have {listener} listener")
+        if name.persistent and not (self._parts(topic) or self._broker.exists(name) or self._broker.is_creatable(name)):
+            raise AdminRefused(404, f"Topic not found {topic}")
         owner = self._broker.members.owner(name.namespace, self.topic_bundle(topic))
         urls = {"brokerUrl": owner.service_url, "httpUrl": owner.admin_url, "nativeUrl": owner.service_url}
         return {**urls, "brokerUrlTls": owner.service_url_tls or "", "brokerUrlSsl": owner.service_url_tls or ""}
