@@ -372,7 +372,7 @@ def overlooks_messages_that_producers_left(used, topic):
     return bool(topic.producers)
 
 
-@in_place_of(Schemas.add, clause="core.schema.busy-without")
+@in_place_of(Schemas.add, clause="core.schema.get-or-create")
 def takes_no_schema_later(add, schemas, name, schema, **by):
     """A topic that began without a schema takes none from a producer."""
     topic = schemas._policies._broker.loaded(name.full)
