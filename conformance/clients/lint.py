@@ -15,11 +15,13 @@ from conformance.clients.verbs import EVENTS, VERBS, problem
 from conformance.engine.capabilities import CLIENT_CAPABILITIES
 from conformance.names import did_you_mean
 from conformance.running.doctor import Finding
-from conformance.targets.model import Progress
+from conformance.targets.admin import AdminClient
+from conformance.targets.model import Endpoint, Progress
 from refimpl.wire import Frame
 
 NEEDED = ("begin", "end", "producer", "send", "consumer", "acknowledge", "close")
 _TOPIC = "persistent://public/default/lint"
+_PARTITIONED = "persistent://public/default/lint-partitions"
 _FILTER = {
     "class_name": "org.apache.pulsar.broker.service.filtering.RegexFilter",
     "properties": {"regex_filter_pattern_key": "o.*"},
@@ -34,6 +36,10 @@ _OFFERED: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
     ("pattern-consumers", "a consumer of a pattern", "consumer", {"name": "t", "pattern": f"{_TOPIC}.*", "subscription": "t"}),
     ("message-filters", "a consumer with a filter", "consumer", {"name": "f", "topic": _TOPIC, "subscription": "f", "filter": _FILTER}),
     ("partition-notifications", "a producer with a listener", "producer", _LISTENER),
+    ("partition-polling", "a consumer of a partitioned topic", "consumer", {"name": "b", "topic": _PARTITIONED, "subscription": "b"}),
+    ("partition-polling", "a producer of a partitioned topic", "producer", {"name": "a", "topic": _PARTITIONED}),
+    ("partition-polling", "a message to a partitioned topic", "send", {"producer": "a", "texts": ["three"]}),
+    ("namespace-consumers", "a consumer of a namespace", "consumer", {"name": "n", "namespace": "public/default", "subscription": "n"}),
     ("uniform-batches", "a producer of uniform batches", "producer", _UNIFORM),
 )
 """What is asked of those who have a verb or a capability, in this order."""
@@ -120,6 +126,9 @@ async def _conversation(driver: Driver, findings: list[Finding], time: str) -> N
 
     driver.listen(heard)
     async with driver.backdrop(listener, {}) as backdrop:
+        here = Endpoint(name="the backdrop", service_url=backdrop.service_url, admin_url=backdrop.admin_url, in_process=backdrop.memory)
+        async with AdminClient(here) as admin:
+            await admin.call("create_partitioned_topic", {"topic": _PARTITIONED, "partitions": 2})
         await check("begin", "begin", {"service_url": backdrop.service_url})
         await check("a consumer", "consumer", {"name": "c", "topic": _TOPIC, "subscription": "s"})
         await check("a producer", "producer", {"name": "p", "topic": _TOPIC})

@@ -13,6 +13,7 @@ from conformance.engine.matchers import Difference, show
 from conformance.engine.matching import Clock, Seen, see
 from conformance.engine.node import Expectation, Node, broken, expected
 from conformance.engine.program import Program
+from conformance.engine.refusals import refusals
 from conformance.engine.values import Environment, Value, ValueProblem, resolve
 from refimpl.wire import FrameDecoder, WireError, annotate, format_lines, line_notation
 
@@ -46,10 +47,13 @@ class Diagnosis:
     """The command that came, or did not come, as in BaseCommand; of an admin call its operation."""
     came: str = ""
     """What came, in one line; empty if nothing did."""
+    meanwhile: str = ""
+    """If nothing came: what the backdrop refused to the client, which may be why; empty if it refused nothing."""
 
     def text(self) -> str:
         """Write it in full: the summary first, then differences, what was waited for, and the last frames."""
         lines = [self.summary]
+        lines += [f"  {self.meanwhile}"] if self.meanwhile else []
         lines += [f"  {difference}" for difference in self.differences]
         lines += [f"  waiting for {one}" for one in self.waiting if one not in self.summary]
         if self.step:
@@ -89,7 +93,7 @@ def diagnose(program: Program, machine: Machine, events: Sequence[log.Event], be
             "read", summary, failure.action.path, failure.action.clause, failure.differences, timed=True, command=what, **common
         )
     if isinstance(failure.event, log.Deadline):
-        return _late(failure, **common)
+        return _late(failure, meanwhile=refusals(events), **common)
     return _nearest(program, failure, see(failure.event), common)  # type: ignore[arg-type]
 
 

@@ -228,7 +228,7 @@ def sides(report: Report, result: log.Result) -> tuple[str, str]:
         one = diagnosis.differences[0]
         return f"{one.path or 'the frame'}: {one.expected}", f"{one.actual}" + (f", in {diagnosis.came}" if diagnosis.came else "")
     expected = "silence" if diagnosis.kind == "silence" else diagnosis.waiting[0] if diagnosis.waiting else "nothing more"
-    return expected, diagnosis.came or "nothing"
+    return expected, diagnosis.came or "nothing" + (f"; {diagnosis.meanwhile}" if diagnosis.meanwhile else "")
 
 
 @dataclass(frozen=True)

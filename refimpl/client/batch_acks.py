@@ -41,11 +41,11 @@ class BatchAcks:
             return False
         return self._keep(message_id.position, bits & ~(1 << message_id.batch_index))
 
-    def cumulative(self, message_id: MessageId) -> MessageId | None:
+    def cumulative(self, message_id: MessageId) -> MessageId:
         """Acknowledge one message and all before it.
 
         Returns:
-            The last entry to acknowledge: that of the message, or the one before; None if there is none.
+            The last entry to acknowledge: that of the message, or the one before, whose number is -1 if it ends another ledger.
         """
         for position in [position for position in self._open if position < message_id.position]:
             del self._open[position]
@@ -54,8 +54,6 @@ class BatchAcks:
         upto = message_id.batch_index + 1
         if self._keep(message_id.position, self._open.get(message_id.position, 0) >> upto << upto):
             return message_id
-        if message_id.entry_id == 0:
-            return None
         return MessageId(message_id.ledger_id, message_id.entry_id - 1, partition=message_id.partition)
 
     def refused(self, position: Position, size: int) -> None:

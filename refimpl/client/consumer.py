@@ -125,9 +125,7 @@ class Consumer(Attached):
 
     def acknowledge_cumulative(self, message_id: MessageId) -> None:
         """Acknowledge one message and all before it."""
-        upto = self._acks.cumulative(message_id)
-        if upto is not None:
-            self._acknowledge(CommandAck.Cumulative, upto)
+        self._acknowledge(CommandAck.Cumulative, self._acks.cumulative(message_id))
 
     def negative_acknowledge(self, message_id: MessageId) -> None:
         """Request redelivery of a message's entry after a delay."""

@@ -8,9 +8,13 @@ from typing import Any
 
 from conformance.clients.variants.model import client_variant
 from conformance.mutants.model import Patches
-from refimpl.client.names import Target
+from refimpl.client.client import ClientCore
+from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
+from refimpl.client.names import Target, is_scalable
+from refimpl.client.options import ConsumerOptions
 from refimpl.client.pattern_consumer import PatternConsumer
 from refimpl.client.watch_driver import WatchDriver
+from refimpl.names import partition_name
 from refimpl.proposals.topic_list import TopicChanges
 from refimpl.proposals.topic_list.client import TopicListOffer, TopicListState, TopicListWatch
 
@@ -46,6 +50,28 @@ def attaches_to_topics_in_another_order(patches: Patches) -> None:
         "_apply",
         lambda apply: lambda group, changes: apply(group, TopicChanges(changes.added[::-1], changes.removed[::-1])),
     )
+
+
+@client_variant("pip247.client.registers", cases=("pip247/*",))
+def watches_partitions_before_it_attaches(patches: Patches) -> None:
+    """A consumer of a partitioned topic sends its watch request before its SUBSCRIBEs."""
+
+    def make(subscribe: Callable[..., Any]) -> Callable[..., Any]:
+        async def changed(core: ClientCore, topic: str, options: ConsumerOptions) -> Any:
+            count = 0 if is_scalable(topic) else await core._partitions(topic)
+            if not count:
+                return await subscribe(core, topic, options)
+            group = MultiTopicsConsumer(core, options)
+            core._parts[group] = None
+            group.follow(topic, count)
+            await group.add([partition_name(topic, number) for number in range(count)])
+            for consumer in group.members.values():
+                consumer.outlives_topic = True
+            return group
+
+        return changed
+
+    patches.wrap(ClientCore, "_subscribe", make)
 
 
 @dataclass(frozen=True, slots=True)
