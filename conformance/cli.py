@@ -197,7 +197,10 @@ def run(
         int | None, typer.Option(help="number that random delays and fresh names are made from; if not given, a new one")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option("-j", "--jobs", min=1, help="conversations at a time; if not given, 6, 24 on the reference, 4 with the driver of a client")
+        int | None,
+        typer.Option(
+            "-j", "--jobs", min=1, help="conversations at a time; if not given, 6, 24 on the reference, 4 with the driver of a client"
+        ),
     ] = None,
     patience: Annotated[
         float | None, typer.Option(min=0.1, help="seconds that a person has for each step of client:manual; 300 by default")
