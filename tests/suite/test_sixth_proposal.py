@@ -125,6 +125,7 @@ EXCEPTIONS = {
     "conformance/clients/faults/filters.py": "PR 7629: faults of consumers with a filter",
     "conformance/clients/faults/later.py": "the watches of three proposals: faults that show after a reconnect",
     "conformance/clients/faults/loose_ends.py": "PIP-247: faults that show when a question for partitions is cut off",
+    "conformance/clients/faults/rounds.py": "all but PIP-145: faults that show in a second round",
     "conformance/clients/faults/second_look.py": "PR 7629 and PR 25648: faults that show with a second broker, a second diff, or no answer",
     "conformance/clients/faults/topic_lists.py": "PIP-145: faults of consumers of a pattern",
     "conformance/clients/manual.py": "PIP-145 and PR 25648: what the wire shows when a user of a client has done a step",
