@@ -99,12 +99,18 @@ class Suite:
         """Return the names of the admin calls of a case, those of its fragments included, with each policy that they name."""
         return self._admin_calls(self.transcripts[case])
 
+    def makes_calls(self, case: str) -> set[str]:
+        """Return the names of the admin calls that a cell of a case makes: a fragment may have some that its parameters leave out."""
+        transcript = self.transcripts[case]
+        names = {name: f"<{name}>" for name in fresh_names(transcript)}
+        programs = (compile_case(transcript, self.fragments, cell, names) for cell in cells(transcript))
+        groups = (group for program in programs for group in program.actions())
+        return {name for group in groups for lane in group.lanes for action in lane for call in action.calls for name in _named(call)}
+
     def _admin_calls(self, item: m.Transcript | m.Fragment) -> set[str]:
         steps = [step for _, step in walk_steps(listed(item.steps))]
         used = (self._admin_calls(self.fragments[name]) for step in steps if (name := step.fragment()) is not None)
-        calls = [one for step in steps for _, call in step.calls() for one in call.items()]
-        policies = {f"{name} {given['policy']}" for name, given in calls if isinstance(given, dict) and "policy" in given}
-        return {name for name, _ in calls}.union(policies, *used)
+        return {name for step in steps for _, call in step.calls() for name in _named(call)}.union(*used)
 
     def select(
         self, patterns: Iterable[str], level: m.Level | None = None, profile: str = "default", role: Role | None = None
@@ -131,6 +137,14 @@ class Suite:
         """Return the clauses whose id, or one of whose cases, matches one of the globs; see `select`."""
         listed = list(patterns)
         return [clause for clause in self.clauses.values() if is_selected((clause.id, *self.cases_of[clause.id]), listed)]
+
+
+def _named(call: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the name of an admin call, and with it that of a policy that it names."""
+    for name, given in call.items():
+        yield name
+        if isinstance(given, Mapping) and "policy" in given:
+            yield f"{name} {given['policy']}"
 
 
 def load_suite(home: Path = HOME, *, checked: bool = True, more: Sequence[Path] = ()) -> Suite:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, ClassVar
@@ -29,6 +29,11 @@ class Action(Node):
     at: str | None = field(default=None, compare=False)
     spec: Any = field(default=None, compare=False)
     label: str | None = field(default=None, compare=False)
+
+    @property
+    def calls(self) -> Sequence[Mapping[str, Any]]:
+        """Return the admin calls that it makes, by name."""
+        return ()
 
     @property
     def rounds(self) -> float:
@@ -145,6 +150,11 @@ class Admin(Action):
         return "broker" in self.spec
 
     @property
+    def calls(self) -> Sequence[Mapping[str, Any]]:
+        """Return the calls."""
+        return self.spec["calls"]  # type: ignore[no-any-return]
+
+    @property
     def rounds(self) -> float:
         """Return how many calls follow each other."""
         return len(self.spec["calls"]) / int(self.spec["parallel"])
@@ -164,6 +174,11 @@ class Read(Action):
     def for_one_broker(self) -> bool:
         """Tell whether the case says where."""
         return "broker" in self.spec
+
+    @property
+    def calls(self) -> Sequence[Mapping[str, Any]]:
+        """Return the call."""
+        return (self.spec["call"],)
 
     def outcome(self, event: log.End, bindings: Mapping[str, Value]) -> Match | str:
         """Compare the answer with what is expected."""

@@ -256,13 +256,13 @@ def expires_whatever_is_there(expire, upkeep, subscription, seconds):
     entries, first = subscription.topic.entries, next(subscription.unacknowledged(), None)
     if first is not None and entries[first].publish_time < (upkeep._broker.time_of_day - seconds) * 1000:
         subscription.skip(None)
+    return True
 
 
 @in_place_of(Upkeep.expire, clause="core.admin.expire")
 def expires_only_what_nobody_holds(expire, upkeep, subscription, seconds):
     """A message that a consumer holds does not expire, nor does any behind it."""
-    if not any(consumer.pending for consumer in subscription.consumers):
-        expire(upkeep, subscription, seconds)
+    return any(consumer.pending for consumer in subscription.consumers) or expire(upkeep, subscription, seconds)
 
 
 @in_place_of(Admin.reset_cursor, clause="core.admin.reset-to-message")
