@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from refimpl.broker import Broker, Configuration, Member
+from refimpl.broker.policies import RETENTION
 from refimpl.net.client import Client, Consumer, Producer
 from refimpl.net.client_memory import memory_dial
 from refimpl.net.memory_link import NO_FAULTS, Faults, MemoryLink
@@ -171,6 +172,8 @@ async def simulate(seed: int, *, verbose: bool = False) -> None:
     choice = world.choice
     world.restart(faults=False)
     assert world.link is not None
+    kept = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}  # what is acknowledged is looked at, too
+    world.link.broker.admin.set_policy("public/default", RETENTION, kept)
     if world.partitions:
         world.link.broker.admin.create_partitioned_topic(TOPIC, world.partitions)
     properties = {"moody": "yes", **{f"entry-filter.{name}": ",".join(values) for name, values in world.wanted.items()}}
