@@ -96,21 +96,12 @@ class Suite:
         return {}
 
     def admin_calls(self, case: str) -> set[str]:
-        """Return the names of the admin calls of a case, those of its fragments included, with each policy that they name."""
-        return self._admin_calls(self.transcripts[case])
-
-    def makes_calls(self, case: str) -> set[str]:
-        """Return the names of the admin calls that a cell of a case makes: a fragment may have some that its parameters leave out."""
+        """Return the names of the admin calls that cells of a case make, with each policy that they name; not what fragments leave out."""
         transcript = self.transcripts[case]
         names = {name: f"<{name}>" for name in fresh_names(transcript)}
         programs = (compile_case(transcript, self.fragments, cell, names) for cell in cells(transcript))
         groups = (group for program in programs for group in program.actions())
         return {name for group in groups for lane in group.lanes for action in lane for call in action.calls for name in _named(call)}
-
-    def _admin_calls(self, item: m.Transcript | m.Fragment) -> set[str]:
-        steps = [step for _, step in walk_steps(listed(item.steps))]
-        used = (self._admin_calls(self.fragments[name]) for step in steps if (name := step.fragment()) is not None)
-        return {name for step in steps for _, call in step.calls() for name in _named(call)}.union(*used)
 
     def select(
         self, patterns: Iterable[str], level: m.Level | None = None, profile: str = "default", role: Role | None = None

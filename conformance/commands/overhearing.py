@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from conformance.captures.rows import Direction
 from conformance.exit_codes import EXIT_CONFORMANT, EXIT_INCONCLUSIVE, EXIT_NOT_CONFORMANT
 from conformance.monitors import Breach, Monitors, Side, monitors_of
-from conformance.report.listing import number_of
+from conformance.report.wording import number_of
 from refimpl.wire import Frame
 
 Sides: TypeAlias = tuple[Side | None, ...]

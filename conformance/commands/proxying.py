@@ -25,7 +25,8 @@ from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_USA
 from conformance.monitors import Breach
 from conformance.options import Tls
 from conformance.proxy import Passed, Proxy, Watcher, proxying
-from conformance.report.listing import breach_text, frame_text, line, number_of
+from conformance.report.listing import breach_text, frame_text, line
+from conformance.report.wording import number_of
 from conformance.targets.inputs import check_service_url, existing_pem_file
 from conformance.targets.model import Endpoint, TargetError
 from refimpl.broker import Configuration

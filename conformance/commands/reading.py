@@ -32,7 +32,8 @@ from conformance.commands.proxying import commands_or_stop
 from conformance.console import stop
 from conformance.exit_codes import EXIT_CONFORMANT, EXIT_USAGE
 from conformance.monitors import Breach, Side
-from conformance.report.listing import breach_text, frame_text, line, number_of
+from conformance.report.listing import breach_text, frame_text, line
+from conformance.report.wording import number_of
 from refimpl.wire import decode_frame
 
 Connection = tuple[str, str]

@@ -61,10 +61,6 @@ class StepKind(Strict):
         """Return the clauses that it names, each with its place in it."""
         return ()
 
-    def fragment(self) -> str | None:
-        """Return the fragment whose steps it stands for, if it does."""
-        return None
-
     def seconds(self) -> float:
         """Return the time that the step waits for."""
         return 0.0

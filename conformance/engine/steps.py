@@ -493,10 +493,6 @@ class UseStep(_Step):
     use: str
     with_: dict[str, Any] = Field(default={}, alias="with")
 
-    def fragment(self) -> str:
-        """Return the fragment."""
-        return self.use
-
     def compile(self, compiler: Compiler, scope: Scope, path: str) -> list[Node]:
         """Return the steps of the fragment, with its parameters and on its connection."""
         fragment = compiler.fragments.get(self.use)

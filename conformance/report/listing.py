@@ -51,11 +51,6 @@ def frame_text(frame: Frame, payload: int, remark: str = "") -> str:
     return f"{text}  ({remark})" if remark else text
 
 
-def number_of(count: int, noun: str, plural: str | None = None) -> str:
-    """Write a number that may be large with its noun: `1 frame`, `1,200 frames`."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
 def breach_text(clause: str, text: str) -> str:
     """Write what breaks a clause."""
     return f"BREACH of {clause}: {text}"

@@ -89,8 +89,8 @@ def middle_cut(text: str, limit: int) -> str:
 
 
 def number_of(count: int, noun: str, plural: str | None = None) -> str:
-    """Write a number with its noun: `1 clause`, `2 clauses`."""
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+    """Write a number with its noun: `1 clause`, `1,200 clauses`."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def listed(names: Iterable[str], limit: int = 6) -> str:

@@ -392,8 +392,9 @@ class _Part:
             return "UNTESTABLE", "needs a namespace of its own: give an admin URL"
         creates = {"create_namespace"} if "namespace" in kinds else set()
         refused = self.checked.missing
-        missing = (self.suite.admin_calls(case.id) | creates) & (refused.keys() | (self.missing or set()))
-        if missing and (missing := missing & (self.suite.makes_calls(case.id) | creates)):
+        unknown = refused.keys() | (self.missing or set())
+        missing = (self.suite.admin_calls(case.id) | creates) & unknown if unknown else set()
+        if missing:
             named = (f"{name}: it answers {refused[name]}" if name in refused else name for name in sorted(missing))
             return "UNTESTABLE", f"the admin interface of the target has no {', '.join(named)}"
         unconfirmed = {key for key in endpoint.unconfirmed_config & set(case.target_config) if not key.startswith(_PLUGIN_KEYS)}
