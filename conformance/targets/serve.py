@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import difflib
+import gc
 import json
 import os
 import signal
@@ -135,4 +136,15 @@ async def _serve(
         if brokers > 1:
             ready["brokers"] = [{"service_url": one.service_url, "admin_url": one.admin_url} for one in served.members]
         print(json.dumps(ready), flush=True)
+        _collect_seldom()
         await stop.wait()
+
+
+def _collect_seldom() -> None:
+    """Look through all objects twenty times less often: it takes half a second with 100,000 topics, for which nobody is served.
+
+    Nearly everything that the broker drops is freed without it, and what was imported never is.
+    """
+    gc.freeze()
+    young, middle, old = gc.get_threshold()
+    gc.set_threshold(young, middle, 20 * old)

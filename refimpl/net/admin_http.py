@@ -76,10 +76,10 @@ class AdminServer:
         self._listeners: list[Listener] = []
         self._local = True
         self._room = Room(settings.max_http_server_connections)
-        sizes = {"max_line_size": 2 * self._head, "max_field_size": 2 * self._head}
+        options = {"max_line_size": 2 * self._head, "max_field_size": 2 * self._head, "keepalive_timeout": self._idle}
         logger = logging.Logger(__name__)
         logger.addHandler(_Unreadable(driver.broker.log))
-        server = _Counting(self._room, self._answer, access_log=None, logger=logger, keepalive_timeout=self._idle, **sizes)
+        server = _Counting(self._room, self._answer, access_log=None, logger=logger, handler_cancellation=True, **options)
         self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
 
     async def listen(self, listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:

@@ -27,9 +27,9 @@ class TopicAdmin(AdminPart):
         boundaries = self._namespace(namespace).bundles
         broker = self._broker
         found = broker.persistent_topics(namespace) if domain == DOMAINS[0] else broker.non_persistent_topics(namespace)
-        return [
-            topic for topic in found if (include_system or not is_system_topic(topic)) and in_bundle in (None, bundle_of(topic, boundaries))
-        ]
+        if not include_system:
+            found = [topic for topic in found if not is_system_topic(topic)]
+        return found if in_bundle is None else [topic for topic in found if bundle_of(topic, boundaries) == in_bundle]
 
     def partitioned_topics(self, namespace: str, domain: str, *, include_system: bool = False) -> list[str]:
         """List the partitioned topics of a namespace."""
