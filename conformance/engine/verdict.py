@@ -17,6 +17,7 @@ from conformance.engine.model import Level, Transcript
 from conformance.engine.node import expected, walk
 from conformance.engine.overheard import overhear
 from conformance.engine.program import Program
+from conformance.engine.statuses import CONFLICT, NAME_REFUSED, NO_SUCH_PATH, NOT_ALLOWED, NOT_FOUND, NOT_OFFERED, SERVER_ERROR
 from conformance.engine.values import Value, ValueProblem
 
 
@@ -60,20 +61,8 @@ SAYS_NOTHING: Final = frozenset({Verdict.INCONCLUSIVE, Verdict.ERROR})
 """Of the target: the conversation is repeated."""
 RUNS: Final = 3
 """A conversation that says nothing of the target is run so often at most; frames that come late count if they do in as many runs."""
-NOT_FOUND: Final = 404
-CONFLICT: Final = 409
-NOT_OFFERED: Final = frozenset({405, 501})
-"""By these an admin interface says that it does not do something at all; also by 404 without a word about what was not found."""
-NOT_ALLOWED: Final = frozenset({401, 403})
-"""By these it says that the user of the token may not do it."""
-_NO_SUCH_PATH: Final = re.compile(r"|<.*|(HTTP )?(404 )?(page )?not found|.*/admin/.*", re.DOTALL | re.IGNORECASE)
-"""What is said, in whole, of a path that is not there: nothing, a page in HTML, `HTTP 404 Not Found` or the like, or the path itself."""
-NAME_REFUSED: Final = frozenset({400, 412, 422})
-"""By these it refuses to create something because of its name."""
 _BLANK: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 """What a broker may refuse in the name of a topic: blanks and control characters. No text says which characters it must take."""
-SERVER_ERROR: Final = 500
-"""From this status on an admin interface says that it has stumbled itself: the case is run once more before it counts."""
 LATE_LIMIT: Final = 1.0
 """Seconds by which the harness or an admin call may be late before a case that speaks of time can't be judged."""
 LINK_LATE_LIMIT: Final = 0.3
@@ -305,7 +294,7 @@ def _not_offered(failure: Failure, events: Iterable[log.Event]) -> str | None:
     reason = trouble.body.get("reason") or trouble.body.get("message") if isinstance(trouble.body, dict) else trouble.body
     said = str(reason or "").strip()
     judged = failure.action is not None and failure.action.clause is not None
-    no_such_path = not judged and trouble.status == NOT_FOUND and _NO_SUCH_PATH.fullmatch(said) is not None
+    no_such_path = not judged and trouble.status == NOT_FOUND and NO_SUCH_PATH.fullmatch(said) is not None
     not_allowed = not judged and trouble.status in NOT_ALLOWED
     detail = next((event.detail for event in events if isinstance(event, log.Begin) and event.step == trouble.step), {})
     if not judged and trouble.status in NAME_REFUSED and (odd := _odd_name(detail)) is not None:
