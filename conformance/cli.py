@@ -16,15 +16,26 @@ import typer
 from typer.core import TyperGroup
 
 from conformance import __version__, names
+from conformance.commands.arguments import check_claims, check_globs, check_id, check_manual, check_profile, client_of, target_of
 from conformance.console import check_choice, out, stop
 from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_CRASHED, EXIT_USAGE
 from conformance.interruption import ending_soon, signals_alike
-from conformance.options import Reach, Tls, given, shared
+from conformance.options import (
+    ClaimOption,
+    FilterOption,
+    JsonOption,
+    JudgeOption,
+    Reach,
+    SelectOption,
+    TargetArgument,
+    Tls,
+    VerboseOption,
+    given,
+    shared,
+)
 
 if TYPE_CHECKING:
-    from conformance.clients.known import ClientTarget
     from conformance.running.doctor import Finding
-    from conformance.targets import Target
 
 
 class _Commands(TyperGroup):
@@ -57,24 +68,6 @@ app.add_typer(baseline_app, name="baseline")
 driver_app = typer.Typer(no_args_is_help=True, help="Check drivers: programs by which the suite uses a client.")
 app.add_typer(driver_app, name="driver")
 
-TargetArgument = Annotated[
-    str,
-    typer.Argument(
-        help="reference, in-process, apache-pulsar@VERSION, pulsar://host:port, a target file (.toml); "
-        "client:NAME, client:./PROGRAM, client:manual"
-    ),
-]
-ClaimOption = Annotated[
-    list[str] | None, typer.Option("--claim", help="a capability that the target has and no feature flag tells; may be repeated")
-]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="every failure in full, with the last frames, and what was observed")]
-JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
-SelectOption = Annotated[list[str] | None, typer.Option("--select", help="glob on case or clause ids; !GLOB leaves out; may be repeated")]
-FilterOption = Annotated[
-    list[str] | None, typer.Option("--filter", help="list only this command, such as SEND or watchTopicUpdate; may be repeated")
-]
-JudgeOption = Annotated[bool, typer.Option("--judge", help="judge what both sides say, by the monitors; exit 1 if they break a clause")]
-
 DEFAULT_TARGET = "reference"
 LEVELS = ("MUST", "SHOULD", "MAY")
 _NEW_OBJECTS = 50_000
@@ -93,79 +86,6 @@ def main(
 ) -> None:
     """Conformance suite for the Apache Pulsar wire protocol."""
     gc.set_threshold(_NEW_OBJECTS)
-
-
-def _check_profile(value: str) -> str:
-    """Return the name of a profile, old names turned into new ones."""
-    from refimpl.proposals.profiles import PROFILES, profile_name
-
-    name = profile_name(value)
-    check_choice("--profile", name, tuple(PROFILES))
-    return name
-
-
-def _check_claims(claims: Sequence[str]) -> None:
-    from conformance.engine.capabilities import CLAIMABLE
-
-    for claim in claims:
-        if claim not in CLAIMABLE:
-            hint = names.did_you_mean(claim, CLAIMABLE)
-            stop(EXIT_USAGE, f"--claim: there is no capability {claim!r}{hint} (known: {', '.join(CLAIMABLE)})")
-
-
-def _check_manual(claims: Sequence[str], jobs: int | None, *, record: bool) -> None:
-    """End unless a person can do what these options of `run` say."""
-    from conformance.engine.capabilities import CLIENT_CAPABILITIES
-
-    for claim in claims:
-        check_choice("--claim of a client", claim, tuple(CLIENT_CAPABILITIES))
-    if record:
-        stop(EXIT_USAGE, "--record needs a driver: what a person does is not the same the next time")
-    if jobs not in (None, 1):
-        stop(EXIT_USAGE, "a person does one thing at a time: leave out --jobs")
-    if not sys.stdin.isatty():
-        stop(EXIT_USAGE, "client:manual needs a terminal: it asks a person; for a program, write a driver (docs/drivers.md)")
-
-
-def _check_globs(patterns: Sequence[str]) -> None:
-    problem = names.glob_problem(patterns)
-    if problem is not None:
-        stop(EXIT_USAGE, problem)
-
-
-def _check_id(kind: str, name: str, known: Sequence[str], listing: str) -> None:
-    """End with a suggestion if there is no such case or clause."""
-    if name in known:
-        return
-    meant = names.glob_meant(name, known)
-    if meant is None:
-        hint = f": `{listing}` shows them"
-    else:
-        hint = f"; did you mean {meant!r}?" if meant in known else f": `{listing} --select '{meant}'` shows those that begin so"
-    stop(EXIT_USAGE, f"there is no {kind} {name}{hint}")
-
-
-def _target(text: str, reach: Reach, tls: Tls) -> Target:
-    """Return the target that a user means."""
-    from conformance.targets import TargetError, parse_target
-
-    try:
-        return parse_target(text, **given(reach, tls))
-    except TargetError as error:
-        stop(EXIT_USAGE, str(error))
-
-
-def _client(text: str, *, for_brokers: bool = False, in_process: bool = False) -> ClientTarget:
-    """Return the client that a user means; `for_brokers` tells whether there are options that only brokers have."""
-    from conformance.clients.known import IN_PROCESS, parse_client
-    from conformance.targets import TargetError
-
-    if for_brokers:
-        stop(EXIT_USAGE, f"{text} is a client: options about addresses, tokens and claims are for brokers")
-    try:
-        return IN_PROCESS if in_process and text == IN_PROCESS.name else parse_client(text)
-    except TargetError as error:
-        stop(EXIT_USAGE, str(error))
 
 
 @app.command()
@@ -214,20 +134,20 @@ def run(
     """Judge a broker or a client: run the cases, leave events and reports, exit 0 if it conforms."""
     if level is not None:
         check_choice("--level", level, LEVELS)
-    profile = None if profile is None else _check_profile(profile)
+    profile = None if profile is None else check_profile(profile)
     if failed_in is not None and select:
         stop(EXIT_USAGE, "--failed-in selects the cases: leave out --select")
-    _check_globs(select or ())
+    check_globs(select or ())
     of_client = target.startswith("client:")
     manual = target == "client:manual"
     if patience is not None and not manual:
         stop(EXIT_USAGE, "--patience is for client:manual: a driver needs none")
     if manual:
-        _check_manual(claim or (), jobs, record=record)
+        check_manual(claim or (), jobs, record=record)
     else:
-        _check_claims(claim or ())
+        check_claims(claim or ())
     for_brokers = bool(given(reach, tls) or (claim and not manual))
-    chosen = _client(target, for_brokers=for_brokers) if of_client else _target(target, reach, tls)
+    chosen = client_of(target, for_brokers=for_brokers) if of_client else target_of(target, reach, tls)
 
     from conformance.commands.comparing import failed_or_stop
     from conformance.commands.loading import baseline_or_stop
@@ -237,7 +157,7 @@ def run(
     options = Options(
         select=(select or ()) if failed_in is None else failed_or_stop(failed_in, strict=strict),
         level=level,  # type: ignore[arg-type]  # one of LEVELS
-        profile=profile or _check_profile(chosen.profile),
+        profile=profile or check_profile(chosen.profile),
         slow=slow,
         trials=trials,
         repeat=repeat,
@@ -279,12 +199,12 @@ def explore(
     """Play scenarios that nobody wrote on a broker and on the reference, and show where the two differ; or play the broker for a client."""
     for name in proposal or ():
         check_choice("--proposal", name, names.registers())
-    _check_claims(claim or ())
+    check_claims(claim or ())
     of_client = target.startswith("client:")
     if of_client and concurrent:
         stop(EXIT_USAGE, "--concurrent is for brokers")
     for_brokers = bool(given(reach, tls) or claim)
-    chosen = _client(target, for_brokers=for_brokers, in_process=True) if of_client else _target(target, reach, tls)
+    chosen = client_of(target, for_brokers=for_brokers, in_process=True) if of_client else target_of(target, reach, tls)
 
     from conformance.commands.exploring import explore_and_report
     from conformance.explore.explorer import Plan
@@ -324,7 +244,7 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """List cases, or clauses with the cases that test them."""
-    _check_globs(select or ())
+    check_globs(select or ())
 
     from conformance.commands.showing import print_list
 
@@ -340,7 +260,7 @@ def show_(
     """Show a case: as line notation, annotated hexadecimal or sequence diagram; recorded if there is a recording."""
     check_choice("--as", form, ("line", "hex", "sequence"))
     if case not in names.clause_ids():
-        _check_id("case", case.partition("[")[0], names.case_ids(), "list")
+        check_id("case", case.partition("[")[0], names.case_ids(), "list")
 
     from conformance.commands.showing import print_show
 
@@ -353,7 +273,7 @@ def explain(clause: Annotated[str, typer.Argument(help="clause id")]) -> None:
     case = clause.partition("[")[0]
     if case in names.case_ids():
         stop(EXIT_USAGE, f"{case} is a case, not a clause: `show {clause}` shows it and its clauses")
-    _check_id("clause", clause, names.clause_ids(), "list --clauses")
+    check_id("clause", clause, names.clause_ids(), "list --clauses")
 
     from conformance.commands.showing import print_clause
 
@@ -458,8 +378,8 @@ def doctor(
     from conformance.running.doctor import examine
     from conformance.targets import TargetError
 
-    _check_claims(claim or ())
-    chosen = _target(target, reach, tls)
+    check_claims(claim or ())
+    chosen = target_of(target, reach, tls)
     try:
         findings = asyncio.run(ending_soon(examine(chosen, claims=claim or (), clean=clean)))
     except TargetError as error:
@@ -485,7 +405,7 @@ def driver_lint(
     from conformance.clients.lint import lint
     from conformance.targets import TargetError
 
-    chosen = _client(client if client.startswith(PREFIX) else f"{PREFIX}{client if '/' in client else f'./{client}'}")
+    chosen = client_of(client if client.startswith(PREFIX) else f"{PREFIX}{client if '/' in client else f'./{client}'}")
     try:
         findings = asyncio.run(ending_soon(lint(chosen, lambda text: print(text, file=sys.stderr))))
     except TargetError as error:

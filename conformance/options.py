@@ -11,6 +11,24 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+TargetArgument = Annotated[
+    str,
+    typer.Argument(
+        help="reference, in-process, apache-pulsar@VERSION, pulsar://host:port, a target file (.toml); "
+        "client:NAME, client:./PROGRAM, client:manual"
+    ),
+]
+ClaimOption = Annotated[
+    list[str] | None, typer.Option("--claim", help="a capability that the target has and no feature flag tells; may be repeated")
+]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="every failure in full, with the last frames, and what was observed")]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+SelectOption = Annotated[list[str] | None, typer.Option("--select", help="glob on case or clause ids; !GLOB leaves out; may be repeated")]
+FilterOption = Annotated[
+    list[str] | None, typer.Option("--filter", help="list only this command, such as SEND or watchTopicUpdate; may be repeated")
+]
+JudgeOption = Annotated[bool, typer.Option("--judge", help="judge what both sides say, by the monitors; exit 1 if they break a clause")]
+
 
 @dataclass(frozen=True)
 class Reach:
