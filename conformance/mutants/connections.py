@@ -4,7 +4,7 @@ import jwt
 
 from conformance.mutants.frames import has_unknown_field
 from conformance.mutants.model import in_place_of, on_outgoing
-from refimpl.broker import Session
+from refimpl.broker import Broker, Session
 from refimpl.broker.authorization import Authorization
 from refimpl.broker.credentials import Credentials, close_unauthorized
 from refimpl.proposals.refused import ProtocolViolation, Refused
@@ -28,6 +28,20 @@ def forgets_what_came_with_connect(connect, session, request):
     """Commands in the segment of CONNECT are dropped."""
     connect(session, request)
     session._frames.clear()
+
+
+@in_place_of(Broker.connect, clause="core.handshake.connection-limit")
+def goes_on_to_count_those_it_turned_away(connect, broker, *arguments):
+    """A connection beyond the limit counts, also when it has ended."""
+    session = connect(broker, *arguments)
+    if session.closing:
+        broker._counts.update(session.counted)
+    return session
+
+
+@in_place_of(Session.turn_away, clause="core.handshake.connection-limit")
+def turns_nobody_away(turn_away, session, refused, *arguments):
+    """Connections beyond the limit are served."""
 
 
 @in_place_of(Session._connect, clause="core.handshake.unknown-parts-ignored")

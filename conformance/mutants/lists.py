@@ -115,6 +115,12 @@ def takes_non_persistent_for_all(_, request):
     request.mode = Request.ALL if request.mode == Request.NON_PERSISTENT else request.mode
 
 
+@in_place_of(Broker.non_persistent_topics, clause="pip145.list.left-non-persistent")
+def lists_non_persistent_topics_as_long_as_they_are_loaded(topics, broker, namespace, *, in_use=False):
+    """A non-persistent topic stays in the list when everybody has left it."""
+    return topics(broker, namespace)
+
+
 @in_place_of(is_system_topic, clause="pip145.list.system-hidden")
 def hides_no_system_topics(is_system, topic):
     """System topics are listed."""
