@@ -2,9 +2,10 @@
 
 from conformance.mutants.model import in_place_of, mutant, on_incoming, on_request
 from refimpl.broker import Session, stats
+from refimpl.broker.consumer import Consumer
 from refimpl.broker.non_persistent import NonPersistentSubscription
 from refimpl.broker.schemas import Schemas, _key
-from refimpl.broker.subscription import Consumer, Subscription, SubType
+from refimpl.broker.subscription import Subscription, SubType
 from refimpl.wire.pulsar_api_pb2 import CommandAck
 
 # Permits

@@ -5,9 +5,10 @@ from unicodedata import normalize
 from conformance.mutants.model import in_place_of, on_incoming, on_outgoing, on_request
 from refimpl.broker import Broker, Session
 from refimpl.broker.authorization import Authorization
+from refimpl.broker.consumer import Consumer
 from refimpl.broker.deduplication import is_duplicate
 from refimpl.broker.non_persistent import NonPersistentSubscription
-from refimpl.broker.subscription import Consumer, Subscription, SubType
+from refimpl.broker.subscription import Subscription, SubType
 from refimpl.broker.topic import Topic
 from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.store import Cursor

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from refimpl.broker.consumer import Consumer
 from refimpl.broker.filtering import Requested, SubscriptionFilters
 from refimpl.broker.key_shared import check_ranges
-from refimpl.broker.subscription import Consumer, Subscription, SubType
+from refimpl.broker.subscription import Subscription, SubType
 from refimpl.broker.topic import LATEST, MAX_U64, Topic
 from refimpl.names import TopicName
 from refimpl.proposals.refused import ProtocolViolation, Refused

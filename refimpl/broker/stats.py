@@ -8,7 +8,8 @@ from itertools import zip_longest
 from typing import Any
 
 from refimpl.broker.backlog_quota import estimated_backlog
-from refimpl.broker.subscription import Consumer, Subscription, SubType
+from refimpl.broker.consumer import Consumer
+from refimpl.broker.subscription import Subscription, SubType
 from refimpl.broker.topic import Producer, Topic
 from refimpl.wire.pulsar_api_pb2 import KeySharedMode, ProducerAccessMode
 
