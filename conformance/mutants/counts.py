@@ -109,7 +109,8 @@ def begins_again_at_the_first_named_message(redeliver, subscription, consumer, i
     for index in left_out:
         del consumer.pending[index]
     redeliver(subscription, consumer, indexes)
-    consumer.pending.update(left_out)
+    for index, count in left_out.items():
+        consumer.pending[index] = count
 
 
 @in_place_of(Schemas.join, clause="core.schema.of-consumer")

@@ -390,7 +390,8 @@ def redelivers_what_another_consumer_holds(redeliver, subscription, consumer, in
     """Named messages come again, also those that another consumer holds."""
     for other in subscription.consumers:
         for index in set(other.pending) & set(indexes or ()):
-            consumer.pending[index] = other.pending.pop(index)
+            consumer.pending[index] = other.pending[index]
+            del other.pending[index]
     redeliver(subscription, consumer, indexes)
 
 

@@ -309,7 +309,7 @@ def consumer_stats(session: Session, request: CommandConsumerStats, frame: Frame
             consumerName=consumer.name,
             availablePermits=consumer.permits % 2**64,
             unackedMessages=consumer.unacknowledged,
-            blockedConsumerOnUnackedMsgs=False,
+            blockedConsumerOnUnackedMsgs=consumer.is_blocked,
             type=SubType.Name(subscription.type),
             msgBacklog=subscription.backlog,
         )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from refimpl.broker.chunks import ChunkOwners
-from refimpl.broker.consumer import Consumer, takes
+from refimpl.broker.consumer import Consumer, Unacknowledged, takes
 from refimpl.broker.delayed import DelayedEntries
 from refimpl.broker.failover import active_consumer
 from refimpl.broker.filtering import SubscriptionFilters
@@ -64,6 +64,8 @@ class Subscription:
 
     Attributes:
         was_used: Whether it had a consumer since it was loaded, which its type is from.
+        pending_messages: What counts the unacknowledged messages of its consumers.
+        waits_for_acknowledgements: Whether a consumer got nothing, because too many messages are unacknowledged.
     """
 
     def __init__(self, topic: Topic, name: str, cursor: Cursor, filters: SubscriptionFilters, *, durable: bool = True) -> None:
@@ -77,6 +79,8 @@ class Subscription:
         self.consumers: list[Consumer] = []
         self.messages_out = self.bytes_out = 0
         self.delayed = DelayedEntries()
+        self.pending_messages = Unacknowledged()
+        self.waits_for_acknowledgements = False
         self._keys: KeyShared | None = None
         self._chunks: ChunkOwners[Consumer] = ChunkOwners()
         self._replay: list[int] = []
@@ -99,6 +103,13 @@ class Subscription:
     def is_shared(self) -> bool:
         """Return whether several consumers get messages at the same time."""
         return self.type in (SubType.Shared, SubType.Key_Shared)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Return whether its consumers get nothing, because they have too many unacknowledged messages together."""
+        if not self.is_shared or not self.consumers:
+            return False
+        return self.pending_messages.are_too_many(self.consumers[0].session.broker.configuration.max_unacked_messages_per_subscription)
 
     @property
     def key_shared_meta(self) -> KeySharedMeta | None:
@@ -212,7 +223,7 @@ class Subscription:
 
     def dispatch(self) -> None:
         """Send what consumers can receive now; continue a little later if filters reject many entries."""
-        work = 0
+        work, self.waits_for_acknowledgements = 0, False
         for consumer, index in self._deliveries():
             entry = self.topic.entries[index]
             verdict = self.filters.judge(consumer, index, entry, self.cursor)
@@ -350,11 +361,10 @@ class Subscription:
         self.cursor.acknowledge_in_part(index, open_messages)
         if self.cursor.is_acknowledged(index):
             self._forget(consumer, index)
-            self._dispatch_drained()
-            return
         for one in self.consumers:
             if index in one.pending:
                 one.pending[index] = len(self.cursor.open_messages[index])
+        self._dispatch_drained()
 
     def count_anew(self, index: int) -> None:
         """Forget how often an entry was redelivered."""
@@ -443,14 +453,15 @@ class Subscription:
     def _forget(self, consumer: Consumer, index: int) -> None:
         self._redeliveries.pop(index, None)
         for one in (consumer, *self.consumers):
-            if one.pending.pop(index, None) is not None:
+            if index in one.pending:
+                del one.pending[index]
                 if self._keys is not None:
                     self._replay_all(self._keys.settled(one, index))
                 return
 
     def _dispatch_drained(self) -> None:
-        """Send what waited for the acknowledgement of other entries with its key."""
-        if self._keys is not None and self._replay:
+        """Send what waited for acknowledgements: of other entries with its key, or of so many that were too many."""
+        if (self._keys is not None and self._replay) or self.waits_for_acknowledgements:
             self.dispatch()
 
     def _replay_all(self, indexes: Iterable[int]) -> None:
