@@ -394,9 +394,7 @@ class Broker:
                 raise Refused(TopicNotFound, f"Topic not found {name.full}")
             if name.partition >= 0:
                 self.check_partition(name)
-            if self.create_by_default(name):
-                return self.topic_to_use(name, create=create)
-            self.create_topic(name)
+            self.create_topic(name)  # without partitions: these come only if somebody asks for their number
         return self.topic(name)
 
     def check_partition(self, name: TopicName) -> None:

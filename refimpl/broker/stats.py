@@ -143,13 +143,17 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
     }
 
 
+def since(one: Producer | Consumer) -> str:
+    """Return when a producer or a consumer came."""
+    return datetime.fromtimestamp(one.since, UTC).isoformat().replace("+00:00", "Z")
+
+
 def _client(one: Producer | Consumer) -> dict[str, Any]:
     """Return what a producer or a consumer says of itself, and when it came."""
-    since = datetime.fromtimestamp(one.since, UTC).isoformat().replace("+00:00", "Z")
     return {
         "address": f"/{one.session.address}",
         "clientVersion": one.session.client_version,
-        "connectedSince": since,
+        "connectedSince": since(one),
         "metadata": dict(one.metadata),
     }
 
