@@ -150,6 +150,8 @@ def _join(session: Session, topic: Topic, request: CommandSubscribe, requested: 
         properties=_properties(request),
         filters=filters,
     )
+    if request.HasField("replicate_subscription_state"):
+        subscription.cursor.replicated = request.replicate_subscription_state
     epoch = request.consumer_epoch if request.HasField("consumer_epoch") else None
     consumer = Consumer(request.consumer_id, session, subscription, request.consumer_name, request.priority_level, epoch)
     consumer.metadata, consumer.since = {one.key: one.value for one in request.metadata}, session.broker.time_of_day

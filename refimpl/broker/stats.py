@@ -110,7 +110,7 @@ def _subscription(subscription: Subscription) -> dict[str, Any]:
     found = {
         "type": SubType.Name(subscription.type) if subscription.was_used else "None",
         "isDurable": subscription.durable,
-        "isReplicated": False,
+        "isReplicated": subscription.cursor.replicated,
         "msgBacklog": subscription.backlog,
         "msgBacklogNoDelayed": subscription.backlog - len(subscription.delayed),
         "msgDelayed": len(subscription.delayed),

@@ -170,12 +170,14 @@ class Cursor:
         acknowledged: Individually acknowledged entries from this index on.
         open_messages: For each partly acknowledged batch, the indexes of the unacknowledged messages.
         properties: The properties in the SUBSCRIBE that created the subscription.
+        replicated: Whether other clusters should have the subscription, which is only told.
     """
 
     mark_delete: int = 0
     acknowledged: set[int] = field(default_factory=set)
     open_messages: dict[int, frozenset[int]] = field(default_factory=dict)
     properties: dict[str, str] = field(default_factory=dict)
+    replicated: bool = False
 
     def is_acknowledged(self, index: int) -> bool:
         """Return whether an entry is acknowledged as a whole."""

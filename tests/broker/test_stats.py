@@ -134,3 +134,21 @@ def test_the_sums_of_partitions(peer, kind):
     left = stats(peer, "?perPartition=false&excludeConsumers=true&excludePublishers=true", "ts/partitioned-stats")
     assert (left["partitions"], left["publishers"], left["subscriptions"]["s"]["consumers"]) == ({}, [], [])
     assert [one["ownerBroker"] for one in found["partitions"].values()] == [peer.broker.members.leader.broker_id] * 2
+
+
+def test_whether_other_clusters_should_have_a_subscription():
+    peer = Peer(make_broker())
+    peer.subscribe(name="both", replicate_subscription_state=True)
+    peer.send("close_consumer", consumer_id=1, request_id=3)
+    peer.frames()
+    path = "/admin/v2/persistent/public/default/t"
+    assert ask(peer.broker, "PUT", f"{path}/subscription/admin?replicated=true")[0] == 204
+    assert ask(peer.broker, "PUT", f"{path}/subscription/none")[0] == 204
+
+    def told():
+        return {name: one["isReplicated"] for name, one in ask(peer.broker, "GET", f"{path}/stats")[1]["subscriptions"].items()}
+
+    assert told() == {"both": True, "admin": True, "none": False}
+    peer.subscribe(name="both")
+    peer.subscribe(name="admin", consumer_id=2, replicate_subscription_state=False)
+    assert told() == {"both": True, "admin": False, "none": False}
