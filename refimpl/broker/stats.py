@@ -172,20 +172,33 @@ def internal_info(topic: Topic) -> dict[str, Any]:
 
 
 def internal_stats(topic: Topic) -> dict[str, Any]:
-    """Return the ledgers and cursors of a topic."""
+    """Return the ledgers and cursors of a topic. As in Pulsar, what the last ledger has is told apart."""
     ledger, count = topic.stored.ledger_id, len(topic.entries)
-    kept = count - topic.entries.first
+    kept, (entries, size) = count - topic.entries.first, topic.entries.last_ledger
+    full = {"ledgerId": ledger, "entries": kept - entries, "size": topic.entries.bytes - size}
     return {
         "entriesAddedCounter": count,
         "numberOfEntries": kept,
         "totalSize": topic.entries.bytes,
+        "currentLedgerEntries": entries,
+        "currentLedgerSize": size,
         "lastConfirmedEntry": f"{ledger}:{count - 1}",
-        "ledgers": [{"ledgerId": ledger, "entries": kept, "offloaded": False}],
-        "cursors": {
-            one.name: {
-                "markDeletePosition": f"{ledger}:{one.cursor.mark_delete - 1}",
-                "individuallyDeletedMessages": str(sorted(one.cursor.acknowledged)),
-            }
-            for one in topic.subscriptions.values()
-        },
+        "state": "Terminated" if topic.stored.terminated else "LedgerOpened",
+        "ledgers": [{**full, "offloaded": False, "underReplicated": False}],
+        "cursors": {one.name: _cursor(one, ledger) for one in topic.subscriptions.values()},
+    }
+
+
+def _cursor(subscription: Subscription, ledger: int) -> dict[str, Any]:
+    """Return the positions of a subscription. What it has acknowledged out of order is told in ranges, without their first position."""
+    cursor = subscription.cursor
+    begins = [one for one in sorted(cursor.acknowledged) if one - 1 not in cursor.acknowledged]
+    ends = [one for one in sorted(cursor.acknowledged) if one + 1 not in cursor.acknowledged]
+    ranges = [f"({ledger}:{begin - 1}..{ledger}:{end}]" for begin, end in zip(begins, ends, strict=True)]
+    return {
+        "markDeletePosition": f"{ledger}:{cursor.mark_delete - 1}",
+        "readPosition": f"{ledger}:{subscription.read_position}",
+        "individuallyDeletedMessages": f"[{','.join(ranges)}]",
+        "totalNonContiguousDeletedMessagesRange": len(ranges),
+        "state": "Open",
     }

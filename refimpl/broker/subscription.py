@@ -100,6 +100,11 @@ class Subscription:
         return self.cursor.properties
 
     @property
+    def read_position(self) -> int:
+        """Return the index of the first entry that was never read."""
+        return self._read
+
+    @property
     def is_shared(self) -> bool:
         """Return whether several consumers get messages at the same time."""
         return self.type in (SubType.Shared, SubType.Key_Shared)

@@ -125,6 +125,11 @@ class Entries(Sequence[Entry]):
             self._full.append(FullLedger(self.end, self._bytes, now))
             self._began, self._bytes = self.end, 0
 
+    @property
+    def last_ledger(self) -> tuple[int, int]:
+        """Return the number of entries of the last ledger, and their bytes."""
+        return self.end - self._began, self._bytes
+
     def ends_between(self, before: int, after: int) -> bool:
         """Return whether a full ledger ends between two indexes, or at the first: with the second, its successor is begun."""
         return bool(self._full) and self._before(before - 1) < self._before(after - 1)
