@@ -42,6 +42,8 @@ class Configuration:
         allow_auto_topic_creation_type: `non-partitioned` or `partitioned`.
         default_num_partitions: Partition count of automatically created topics.
         acknowledgment_at_batch_index_level_enabled: Messages of a batch can be acknowledged individually.
+        max_unacked_messages_per_consumer: Unacknowledged messages with which a shared consumer gets none, until half are left; 0: no limit.
+        max_unacked_messages_per_subscription: The same for all consumers of a subscription together.
         broker_deduplication_enabled: A message that is sent again with the same sequence id is stored once.
         scalable_topics_enabled: Clients can watch and look up scalable topics.
         backlog_quota_default_limit_bytes: Bytes that the slowest subscription of a topic may leave unacknowledged; -1: no limit.
@@ -93,6 +95,8 @@ class Configuration:
     allow_auto_topic_creation_type: str = "non-partitioned"
     default_num_partitions: int = 1
     acknowledgment_at_batch_index_level_enabled: bool = True
+    max_unacked_messages_per_consumer: int = 50_000
+    max_unacked_messages_per_subscription: int = 200_000
     broker_deduplication_enabled: bool = False
     scalable_topics_enabled: bool = True
     backlog_quota_default_limit_bytes: int = -1

@@ -2,9 +2,10 @@
 
 from conformance.mutants.model import in_place_of, mutant, on_incoming, on_request
 from refimpl.broker import Session, stats
+from refimpl.broker.consumer import Consumer
 from refimpl.broker.non_persistent import NonPersistentSubscription
 from refimpl.broker.schemas import Schemas, _key
-from refimpl.broker.subscription import Consumer, Subscription, SubType
+from refimpl.broker.subscription import Subscription, SubType
 from refimpl.wire.pulsar_api_pb2 import CommandAck
 
 # Permits
@@ -108,7 +109,8 @@ def begins_again_at_the_first_named_message(redeliver, subscription, consumer, i
     for index in left_out:
         del consumer.pending[index]
     redeliver(subscription, consumer, indexes)
-    consumer.pending.update(left_out)
+    for index, count in left_out.items():
+        consumer.pending[index] = count
 
 
 @in_place_of(Schemas.join, clause="core.schema.of-consumer")

@@ -60,11 +60,11 @@ def takes_new_properties_when_nobody_is_left(subscribe, topic, name, index, *, p
 
 
 @in_place_of(Admin.create_subscription, clause="pip191.filter.invalid-by-administrator")
-def takes_any_properties_from_administrators(create, admin, topic, subscription, position, properties=None):
+def takes_any_properties_from_administrators(create, admin, topic, subscription, position, properties=None, **options):
     """An administrator creates a subscription whatever its properties are."""
     broker = admin._broker
     broker.filters_of = lambda properties, is_new=False: Broker.filters_of(broker, properties)
-    create(admin, topic, subscription, position, properties)
+    create(admin, topic, subscription, position, properties, **options)
     del broker.filters_of
 
 

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from conformance.mutants.model import in_place_of, mutant, on_incoming, on_request
+from refimpl.broker.consumer import Consumer
 from refimpl.broker.filtering import SubscriptionFilters
-from refimpl.broker.subscription import Consumer, Subscription
+from refimpl.broker.subscription import Subscription
 from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.message_filter.broker import PayloadJudge, SubscriptionMessageFilter
 from refimpl.proposals.message_filter.kinds import (

@@ -2,9 +2,10 @@
 
 from conformance.mutants.model import in_place_of, mutant, on_request
 from refimpl.broker import key_shared
+from refimpl.broker.consumer import takes
 from refimpl.broker.key_shared import AutoSplit, KeyShared, Sticky, check_ranges, key_of
 from refimpl.broker.non_persistent import NonPersistentSubscription
-from refimpl.broker.subscription import Subscription, SubType, takes
+from refimpl.broker.subscription import Subscription, SubType
 from refimpl.wire.payload import parse_payload
 from refimpl.wire.pulsar_api_pb2 import CommandAck, KeySharedMeta, MessageMetadata
 

@@ -5,9 +5,10 @@ from unicodedata import normalize
 from conformance.mutants.model import in_place_of, on_incoming, on_outgoing, on_request
 from refimpl.broker import Broker, Session
 from refimpl.broker.authorization import Authorization
+from refimpl.broker.consumer import Consumer
 from refimpl.broker.deduplication import is_duplicate
 from refimpl.broker.non_persistent import NonPersistentSubscription
-from refimpl.broker.subscription import Consumer, Subscription, SubType
+from refimpl.broker.subscription import Subscription, SubType
 from refimpl.broker.topic import Topic
 from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.store import Cursor
@@ -389,7 +390,8 @@ def redelivers_what_another_consumer_holds(redeliver, subscription, consumer, in
     """Named messages come again, also those that another consumer holds."""
     for other in subscription.consumers:
         for index in set(other.pending) & set(indexes or ()):
-            consumer.pending[index] = other.pending.pop(index)
+            consumer.pending[index] = other.pending[index]
+            del other.pending[index]
     redeliver(subscription, consumer, indexes)
 
 

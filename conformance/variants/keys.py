@@ -10,8 +10,8 @@ from conformance.mutants.model import Patches
 from conformance.variants.model import variant
 from refimpl.broker import key_shared
 from refimpl.broker.access_modes import ProducerAccess
+from refimpl.broker.consumer import Consumer
 from refimpl.broker.key_shared import AutoSplit, KeyShared
-from refimpl.broker.subscription import Consumer
 from refimpl.broker.topic import MAX_U64
 from refimpl.wire.pulsar_api_pb2 import CommandCloseProducer, KeySharedMeta, MessageMetadata
 

@@ -30,7 +30,7 @@ class ProducerAccess:
             Refused: ProducerFenced, or ProducerBusy for a shared one: core.producer.exclusive-access, core.access.waiting-keeps-out.
         """
         owner = next((one for one in self._topic.producers.values() if one.access_mode != ProducerAccessMode.Shared), None)
-        alone = f"Topic has an existing exclusive producer: {owner.name if owner else None}"
+        alone = f"Topic has an existing exclusive producer: {owner.name if owner else 'null'}"
         if producer.access_mode == ProducerAccessMode.Shared:
             if owner or self.waiting:
                 raise Refused(ProducerBusy, alone)

@@ -379,24 +379,18 @@ class Broker:
             Refused: The topic does not exist, or is partitioned.
         """
         owner = self._owner(name)
-        stored = owner.stored_topic(name) if owner is not None else None
-        if owner is None and self.takes_name(name):
+        if self.takes_name(name) if owner is None else owner.stored_topic(name) is None:
             raise Refused(TopicNotFound, f"Topic {name.full} does not exist")
         if self.partitions(name):  # core.producer.partitioned-base, core.subscribe.partitioned-base
             raise Refused(NotAllowedError, f"Found partitioned metadata for non-partitioned topic: {name.full}")
-        if owner is not None:
-            if stored is None:
-                raise Refused(TopicNotFound, f"Topic {name.full} does not exist")
-        elif not self.exists(name):
+        if owner is None and not self.exists(name):
             if not create and name.persistent:  # core.subscribe.no-forced-creation
                 raise Refused(TopicNotFound, f"Topic {name.full} does not exist")
             if self.policies.auto_creation(name) is None:
                 raise Refused(TopicNotFound, f"Topic not found {name.full}")
             if name.partition >= 0:
                 self.check_partition(name)
-            if self.create_by_default(name):
-                return self.topic_to_use(name, create=create)
-            self.create_topic(name)
+            self.create_topic(name)  # without partitions: these come only if somebody asks for their number
         return self.topic(name)
 
     def check_partition(self, name: TopicName) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from refimpl.broker.consumer import Consumer
 from refimpl.broker.filtering import Requested, SubscriptionFilters
 from refimpl.broker.key_shared import check_ranges
-from refimpl.broker.subscription import Consumer, Subscription, SubType
+from refimpl.broker.stats import since
+from refimpl.broker.subscription import Subscription, SubType
 from refimpl.broker.topic import LATEST, MAX_U64, Topic
 from refimpl.names import TopicName
 from refimpl.proposals.refused import ProtocolViolation, Refused
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
     from refimpl.broker.broker import Broker
     from refimpl.broker.session import Session
 
-DEDUPLICATION = "pulsar.dedup"
-"""The subscription that Pulsar keeps for itself."""
+RESERVED = ("pulsar.dedup", "pulsar.repl")
+"""How the names of subscriptions begin that Pulsar keeps for itself."""
 
 
 def subscribe(session: Session, request: CommandSubscribe, frame: Frame) -> None:  # noqa: ARG001
@@ -48,13 +50,13 @@ def subscribe(session: Session, request: CommandSubscribe, frame: Frame) -> None
     broker = session.broker
     name = broker.topic_name(request.topic)
     broker.authorization.check(session.role, name.namespace, "subscribe", "consume")
-    if not request.subscription:  # core.subscribe.empty-name
+    if not request.subscription.strip():  # core.subscribe.empty-name
         raise Refused(ProducerBusy, "Empty subscription name")
     if request.read_compacted and not name.persistent:
         raise Refused(NotAllowedError, "readCompacted only valid on persistent topics")
     if request.read_compacted and request.subType not in (SubType.Exclusive, SubType.Failover):  # core.subscribe.compacted-in-order
         raise Refused(NotAllowedError, "readCompacted only allowed on failover or exclusive subscriptions")
-    if request.subscription == DEDUPLICATION and name.persistent:  # core.subscribe.reserved-name
+    if name.persistent and request.subscription.startswith(RESERVED):  # core.subscribe.reserved-name
         raise Refused(ProducerBusy, "Subscription with reserved subscription name attempted")
     if request.consumer_id not in session.consumers:  # core.subscribe.repeated
         requested = broker.requested(request, name)
@@ -148,6 +150,8 @@ def _join(session: Session, topic: Topic, request: CommandSubscribe, requested: 
         properties=_properties(request),
         filters=filters,
     )
+    if request.HasField("replicate_subscription_state"):
+        subscription.cursor.replicated = request.replicate_subscription_state
     epoch = request.consumer_epoch if request.HasField("consumer_epoch") else None
     consumer = Consumer(request.consumer_id, session, subscription, request.consumer_name, request.priority_level, epoch)
     consumer.metadata, consumer.since = {one.key: one.value for one in request.metadata}, session.broker.time_of_day
@@ -172,8 +176,8 @@ def _start(broker: Broker, topic: Topic, request: CommandSubscribe) -> int:
 
 def flow(session: Session, request: CommandFlow, frame: Frame) -> None:  # noqa: ARG001
     """Grant permits to a consumer."""
-    if request.messagePermits == 0:  # core.deliver.zero-permits-close
-        raise ProtocolViolation("FLOW of zero permits")
+    if not 0 < request.messagePermits < 2**31:  # core.deliver.zero-permits-close; for Java, the others are below zero
+        raise ProtocolViolation(f"FLOW of {request.messagePermits} permits")
     consumer = session.consumers.get(request.consumer_id)
     if consumer is not None:  # core.deliver.stale-consumer-ignored
         consumer.permits += request.messagePermits
@@ -308,7 +312,9 @@ def consumer_stats(session: Session, request: CommandConsumerStats, frame: Frame
             consumerName=consumer.name,
             availablePermits=consumer.permits % 2**64,
             unackedMessages=consumer.unacknowledged,
-            blockedConsumerOnUnackedMsgs=False,
+            blockedConsumerOnUnackedMsgs=consumer.is_blocked,
+            address=f"/{consumer.session.address}",
+            connectedSince=since(consumer),
             type=SubType.Name(subscription.type),
             msgBacklog=subscription.backlog,
         )

@@ -15,7 +15,7 @@ from refimpl.names import TopicName
 from refimpl.wire.murmur3 import murmur3
 
 if TYPE_CHECKING:
-    from refimpl.broker.subscription import Consumer
+    from refimpl.broker.consumer import Consumer
 
 _PLACES = 100
 """Places of each consumer on the ring."""

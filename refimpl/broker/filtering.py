@@ -9,7 +9,7 @@ from refimpl.proposals.extension import EntryJudge, EntryVerdict
 from refimpl.store import Cursor, Entry
 
 if TYPE_CHECKING:
-    from refimpl.broker.subscription import Consumer
+    from refimpl.broker.consumer import Consumer
 
 Requested = Mapping[str, object]
 """What a SUBSCRIBE asks of each proposal, by register."""

@@ -25,7 +25,7 @@ from refimpl.wire.payload import parse_payload
 from refimpl.wire.pulsar_api_pb2 import ConsumerAssignError, ConsumerBusy, KeySharedMeta, KeySharedMode, MessageMetadata
 
 if TYPE_CHECKING:
-    from refimpl.broker.subscription import Consumer
+    from refimpl.broker.consumer import Consumer
 
 LOOK_AHEAD = 2000
 """Entries for each consumer that may wait before no further ones are read: keySharedLookAheadMsgInReplayThresholdPerConsumer."""

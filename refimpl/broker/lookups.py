@@ -53,7 +53,7 @@ def partitioned_metadata(session: Session, request: CommandPartitionedTopicMetad
         raise Refused(TopicNotFound, "Namespace not found")
     partitions = broker.partitions(name)
     if not partitions and not broker.exists(name):
-        allowed = request.metadata_auto_creation_enabled and broker.policies.auto_creation(name) is not None
+        allowed = request.metadata_auto_creation_enabled and broker.is_creatable(name)
         if not allowed or broker.takes_name(name):  # core.partitions.missing-without-creation
             raise Refused(TopicNotFound, "")
         partitions = broker.create_by_default(name)  # core.partitions.created-by-request

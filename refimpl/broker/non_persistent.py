@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from refimpl.broker.subscription import Consumer, Subscription, SubType, takes
+from refimpl.broker.consumer import Consumer, takes
+from refimpl.broker.subscription import Subscription, SubType
 from refimpl.proposals.extension import EntryVerdict
 from refimpl.store import Cursor, Entry
 

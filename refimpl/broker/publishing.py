@@ -48,7 +48,7 @@ def producer(session: Session, request: CommandProducer, frame: Frame) -> None: 
         request.producer_id,
         session,
         broker.topic_to_use(name, create=True),
-        request.producer_name or broker.new_producer_name(),
+        request.producer_name if request.HasField("producer_name") else broker.new_producer_name(),
         access_mode=request.producer_access_mode,
         topic_epoch=request.topic_epoch if request.HasField("topic_epoch") else None,
         its_turn=lambda: _confirm(session, request, new),
@@ -121,6 +121,9 @@ def send(session: Session, request: CommandSend, frame: Frame) -> None:
         raise ProtocolViolation("SEND without a payload")
     if request.HasField("txnid_most_bits"):
         _refuse(session, request, NotAllowedError, "Sending in a transaction is not supported by this broker")
+        return
+    if request.HasField("message_id"):
+        _refuse(session, request, NotAllowedError, "Only shadow topic supports sending messages with messageId")
         return
     if checksum_matches(frame.payload_bytes) is False:  # core.send.checksum-verified
         _refuse(session, request, ChecksumError, "Checksum failed on the broker")

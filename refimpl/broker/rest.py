@@ -257,7 +257,7 @@ ROUTES = (
     Route("GET", f"{_TOPIC}/partitioned-internalStats", Admin.partitioned_internal_stats, _T),
     Route("GET", f"{_TOPIC}/partitioned-stats", Admin.partitioned_stats, _T, ("per_partition", *_STATS)),
     Route("GET", f"{_TOPIC}/subscriptions", Admin.subscriptions, _T),
-    Route("PUT", _SUBSCRIPTION, Admin.create_subscription, (*_S, "start", "properties")),
+    Route("PUT", _SUBSCRIPTION, Admin.create_subscription, (*_S, "start", "properties"), ("replicated",)),
     Route("DELETE", _SUBSCRIPTION, Admin.delete_subscription, _S, ("force",)),
     Route("GET", f"{_SUBSCRIPTION}/properties", Admin.subscription_properties, _S),
     Route("POST", f"{_SUBSCRIPTION}/skip/{{count}}", Admin.skip_messages, (*_S, "count")),

@@ -200,6 +200,7 @@ ARGUMENTS: Mapping[str, Callable[[Mapping[str, str], AdminRequest], Any]] = {
     "listener": lambda _, request: request.query.get("listenerName"),
     "create": _flag("checkAllowAutoCreation"),
     "force": _flag("force"),
+    "replicated": _flag("replicated"),
     "earliest": _flag("getEarliestTimeInBacklog"),
     "applied": _flag("applied"),
     "include_system": _flag("includeSystemTopic"),

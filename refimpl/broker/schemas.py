@@ -125,6 +125,8 @@ class Schemas:
                     self.check(part)
             elif schema.type == Schema.ProtobufNative:
                 _root_message(schema)
+            elif schema.type != Schema.None_ and (size := len(schema.schema_data)):
+                raise ValueError(f"length of schema data should be zero, but {size} bytes is found")
         except (ValueError, RecursionError) as error:
             raise Refused(IncompatibleSchema, f"Invalid schema definition data for {_kind(schema)} schema: {error}") from None
 

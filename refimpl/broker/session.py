@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import Message
 
+from refimpl.broker.consumer import Consumer
 from refimpl.broker.credentials import Credentials
 from refimpl.broker.members import Member
 from refimpl.broker.requests import refusal
-from refimpl.broker.subscription import Consumer
 from refimpl.broker.topic import MAX_U64, Producer
 from refimpl.names import TopicName
 from refimpl.proposals.extension import Preparation

@@ -8,7 +8,8 @@ from itertools import zip_longest
 from typing import Any
 
 from refimpl.broker.backlog_quota import estimated_backlog
-from refimpl.broker.subscription import Consumer, Subscription, SubType
+from refimpl.broker.consumer import Consumer
+from refimpl.broker.subscription import Subscription, SubType
 from refimpl.broker.topic import Producer, Topic
 from refimpl.wire.pulsar_api_pb2 import KeySharedMode, ProducerAccessMode
 
@@ -109,11 +110,12 @@ def _subscription(subscription: Subscription) -> dict[str, Any]:
     found = {
         "type": SubType.Name(subscription.type) if subscription.was_used else "None",
         "isDurable": subscription.durable,
-        "isReplicated": False,
+        "isReplicated": subscription.cursor.replicated,
         "msgBacklog": subscription.backlog,
         "msgBacklogNoDelayed": subscription.backlog - len(subscription.delayed),
         "msgDelayed": len(subscription.delayed),
         "unackedMessages": sum(one.unacknowledged for one in subscription.consumers),
+        "blockedSubscriptionOnUnackedMsgs": subscription.is_blocked,
         "msgOutCounter": subscription.messages_out,
         "bytesOutCounter": subscription.bytes_out,
         "allowOutOfOrderDelivery": meta is not None and meta.allowOutOfOrderDelivery,
@@ -133,6 +135,7 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
         "consumerName": consumer.name,
         "availablePermits": consumer.permits,
         "unackedMessages": consumer.unacknowledged,
+        "blockedConsumerOnUnackedMsgs": consumer.is_blocked,
         "msgOutCounter": consumer.messages_out,
         "bytesOutCounter": consumer.bytes_out,
         **({} if ranges is None else {"keyHashRangeArrays": ranges}),
@@ -140,13 +143,17 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
     }
 
 
+def since(one: Producer | Consumer) -> str:
+    """Return when a producer or a consumer came."""
+    return datetime.fromtimestamp(one.since, UTC).isoformat().replace("+00:00", "Z")
+
+
 def _client(one: Producer | Consumer) -> dict[str, Any]:
     """Return what a producer or a consumer says of itself, and when it came."""
-    since = datetime.fromtimestamp(one.since, UTC).isoformat().replace("+00:00", "Z")
     return {
         "address": f"/{one.session.address}",
         "clientVersion": one.session.client_version,
-        "connectedSince": since,
+        "connectedSince": since(one),
         "metadata": dict(one.metadata),
     }
 
@@ -165,20 +172,33 @@ def internal_info(topic: Topic) -> dict[str, Any]:
 
 
 def internal_stats(topic: Topic) -> dict[str, Any]:
-    """Return the ledgers and cursors of a topic."""
+    """Return the ledgers and cursors of a topic. As in Pulsar, what the last ledger has is told apart."""
     ledger, count = topic.stored.ledger_id, len(topic.entries)
-    kept = count - topic.entries.first
+    kept, (entries, size) = count - topic.entries.first, topic.entries.last_ledger
+    full = {"ledgerId": ledger, "entries": kept - entries, "size": topic.entries.bytes - size}
     return {
         "entriesAddedCounter": count,
         "numberOfEntries": kept,
         "totalSize": topic.entries.bytes,
+        "currentLedgerEntries": entries,
+        "currentLedgerSize": size,
         "lastConfirmedEntry": f"{ledger}:{count - 1}",
-        "ledgers": [{"ledgerId": ledger, "entries": kept, "offloaded": False}],
-        "cursors": {
-            one.name: {
-                "markDeletePosition": f"{ledger}:{one.cursor.mark_delete - 1}",
-                "individuallyDeletedMessages": str(sorted(one.cursor.acknowledged)),
-            }
-            for one in topic.subscriptions.values()
-        },
+        "state": "Terminated" if topic.stored.terminated else "LedgerOpened",
+        "ledgers": [{**full, "offloaded": False, "underReplicated": False}],
+        "cursors": {one.name: _cursor(one, ledger) for one in topic.subscriptions.values()},
+    }
+
+
+def _cursor(subscription: Subscription, ledger: int) -> dict[str, Any]:
+    """Return the positions of a subscription. What it has acknowledged out of order is told in ranges, without their first position."""
+    cursor = subscription.cursor
+    begins = [one for one in sorted(cursor.acknowledged) if one - 1 not in cursor.acknowledged]
+    ends = [one for one in sorted(cursor.acknowledged) if one + 1 not in cursor.acknowledged]
+    ranges = [f"({ledger}:{begin - 1}..{ledger}:{end}]" for begin, end in zip(begins, ends, strict=True)]
+    return {
+        "markDeletePosition": f"{ledger}:{cursor.mark_delete - 1}",
+        "readPosition": f"{ledger}:{subscription.read_position}",
+        "individuallyDeletedMessages": f"[{','.join(ranges)}]",
+        "totalNonContiguousDeletedMessagesRange": len(ranges),
+        "state": "Open",
     }

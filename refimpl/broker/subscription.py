@@ -12,22 +12,19 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from refimpl.broker.chunks import ChunkOwners
+from refimpl.broker.consumer import Consumer, Unacknowledged, takes
 from refimpl.broker.delayed import DelayedEntries
 from refimpl.broker.failover import active_consumer
 from refimpl.broker.filtering import SubscriptionFilters
 from refimpl.broker.key_shared import KeyShared
 from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.refused import Refused
-from refimpl.store import Cursor, Entry
-from refimpl.wire import without_checksum
-from refimpl.wire.ack_set import ack_set
+from refimpl.store import Cursor
 from refimpl.wire.pulsar_api_pb2 import (
     CommandActiveConsumerChange,
-    CommandMessage,
     CommandReachedEndOfTopic,
     CommandSubscribe,
     ConsumerBusy,
@@ -37,7 +34,6 @@ from refimpl.wire.pulsar_api_pb2 import (
 
 if TYPE_CHECKING:
     from refimpl.broker.broker import Broker
-    from refimpl.broker.session import Session
     from refimpl.broker.topic import Topic
     from refimpl.timers import Timer
 
@@ -46,8 +42,6 @@ REJECTED_AT_ONCE = 5_000_000
 """Bytes of entries that filters may reject in one run, so that a filter that rejects a large backlog does not block other connections."""
 PAUSE = 0.001
 """Seconds before the next run, in which other connections get their turn."""
-CHECKSUM_VERSION = 11
-"""Protocol version from which on clients get the checksums of messages: core.deliver.checksum-version."""
 ACTIVE_CHANGE_VERSION = 12
 """Protocol version from which on they get ACTIVE_CONSUMER_CHANGE."""
 PORTION = 20
@@ -56,61 +50,6 @@ _MOST_END_PAUSE = 60.0
 """Seconds that a consumer of a terminated topic waits at most to be told of the end, if others were told before it."""
 _WORK_PER_ENTRY = 1000
 """Fixed cost of judging an entry, in bytes."""
-
-
-@dataclass(eq=False, slots=True)
-class Consumer:
-    """A consumer on a connection.
-
-    Attributes:
-        permits: Messages that the broker may still send; negative after a batch that was larger than the rest.
-        pending: Number of messages of each sent and unacknowledged entry, by index.
-        epoch: The epoch of its last redelivery request, repeated in each MESSAGE; None: it uses no epoch.
-        auto_schema: Whether it accepts any schema of the topic.
-        knows_end: Whether it was told that the topic is terminated, and nothing is left.
-        metadata: What it says of itself.
-        since: When it came, in seconds since 1970.
-    """
-
-    consumer_id: int
-    session: Session
-    subscription: Subscription
-    name: str
-    priority_level: int = 0
-    epoch: int | None = None
-    permits: int = 0
-    pending: dict[int, int] = field(default_factory=dict)
-    messages_out: int = 0
-    bytes_out: int = 0
-    auto_schema: bool = False
-    knows_end: bool = False
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    since: float = 0.0
-
-    @property
-    def unacknowledged(self) -> int:
-        """Return the number of unacknowledged messages; counted only on shared subscriptions."""
-        return sum(self.pending.values()) if self.subscription.is_shared else 0
-
-    def send(self, index: int, entry: Entry, redeliveries: int, open_messages: frozenset[int] | None) -> None:
-        """Send an entry; the bytes after the command are as stored."""
-        topic = self.subscription.topic
-        message = CommandMessage(consumer_id=self.consumer_id, message_id=topic.message_id(index))
-        if redeliveries:
-            message.redelivery_count = redeliveries
-        if open_messages is not None:
-            message.ack_set.extend(ack_set(open_messages))
-        if self.epoch is not None and not self.subscription.is_shared:
-            message.consumer_epoch = self.epoch
-        count = entry.messages if open_messages is None else len(open_messages)
-        self.permits -= count  # core.deliver.batch-permits: one permit for each message of a batch
-        self.messages_out += count
-        self.bytes_out += len(entry.data)
-        self.subscription.messages_out += count
-        self.subscription.bytes_out += len(entry.data)
-        topic.messages_out += count
-        topic.bytes_out += len(entry.data)
-        self.session.send(message, entry.data if self.session.speaks(CHECKSUM_VERSION) else without_checksum(entry.data))
 
 
 class Subscription:
@@ -125,6 +64,8 @@ class Subscription:
 
     Attributes:
         was_used: Whether it had a consumer since it was loaded, which its type is from.
+        pending_messages: What counts the unacknowledged messages of its consumers.
+        waits_for_acknowledgements: Whether a consumer got nothing, because too many messages are unacknowledged.
     """
 
     def __init__(self, topic: Topic, name: str, cursor: Cursor, filters: SubscriptionFilters, *, durable: bool = True) -> None:
@@ -138,6 +79,8 @@ class Subscription:
         self.consumers: list[Consumer] = []
         self.messages_out = self.bytes_out = 0
         self.delayed = DelayedEntries()
+        self.pending_messages = Unacknowledged()
+        self.waits_for_acknowledgements = False
         self._keys: KeyShared | None = None
         self._chunks: ChunkOwners[Consumer] = ChunkOwners()
         self._replay: list[int] = []
@@ -157,9 +100,21 @@ class Subscription:
         return self.cursor.properties
 
     @property
+    def read_position(self) -> int:
+        """Return the index of the first entry that was never read."""
+        return self._read
+
+    @property
     def is_shared(self) -> bool:
         """Return whether several consumers get messages at the same time."""
         return self.type in (SubType.Shared, SubType.Key_Shared)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Return whether its consumers get nothing, because they have too many unacknowledged messages together."""
+        if not self.is_shared or not self.consumers:
+            return False
+        return self.pending_messages.are_too_many(self.consumers[0].session.broker.configuration.max_unacked_messages_per_subscription)
 
     @property
     def key_shared_meta(self) -> KeySharedMeta | None:
@@ -273,7 +228,7 @@ class Subscription:
 
     def dispatch(self) -> None:
         """Send what consumers can receive now; continue a little later if filters reject many entries."""
-        work = 0
+        work, self.waits_for_acknowledgements = 0, False
         for consumer, index in self._deliveries():
             entry = self.topic.entries[index]
             verdict = self.filters.judge(consumer, index, entry, self.cursor)
@@ -411,11 +366,10 @@ class Subscription:
         self.cursor.acknowledge_in_part(index, open_messages)
         if self.cursor.is_acknowledged(index):
             self._forget(consumer, index)
-            self._dispatch_drained()
-            return
         for one in self.consumers:
             if index in one.pending:
                 one.pending[index] = len(self.cursor.open_messages[index])
+        self._dispatch_drained()
 
     def count_anew(self, index: int) -> None:
         """Forget how often an entry was redelivered."""
@@ -504,21 +458,17 @@ class Subscription:
     def _forget(self, consumer: Consumer, index: int) -> None:
         self._redeliveries.pop(index, None)
         for one in (consumer, *self.consumers):
-            if one.pending.pop(index, None) is not None:
+            if index in one.pending:
+                del one.pending[index]
                 if self._keys is not None:
                     self._replay_all(self._keys.settled(one, index))
                 return
 
     def _dispatch_drained(self) -> None:
-        """Send what waited for the acknowledgement of other entries with its key."""
-        if self._keys is not None and self._replay:
+        """Send what waited for acknowledgements: of other entries with its key, or of so many that were too many."""
+        if (self._keys is not None and self._replay) or self.waits_for_acknowledgements:
             self.dispatch()
 
     def _replay_all(self, indexes: Iterable[int]) -> None:
         for index in indexes:
             heapq.heappush(self._replay, index)
-
-
-def takes(consumer: Consumer) -> bool:
-    """Return whether a consumer can receive an entry: it has permits, and its connection accepts output."""
-    return consumer.permits > 0 and consumer.session.takes_messages

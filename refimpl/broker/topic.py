@@ -109,10 +109,27 @@ class Topic:
         return min(message_id.entryId, self.entries.end)
 
     def index_at(self, publish_time: int) -> int:
-        """Return the index of the first entry published at or after a time in milliseconds since 1970."""
-        return next(
-            (i for i, entry in enumerate(self.entries, self.entries.first) if entry.publish_time >= publish_time), len(self.entries)
-        )
+        """Return the index of the first entry published at or after a time in milliseconds since 1970.
+
+        It is searched for as Pulsar does, which finds another one if the clocks of producers differ.
+        """
+        first, end = self.entries.first, self.entries.end
+
+        def is_earlier(index: int) -> bool:
+            return self.entries[index].publish_time < publish_time
+
+        if first == end or not is_earlier(first):
+            return first
+        if is_earlier(end - 1):
+            return end
+        least, most = 0, end - first
+        while least < most:
+            middle = least + max((most - least) // 2, 1)
+            if is_earlier(first + middle):
+                least = middle
+            else:
+                most = middle - 1
+        return first + least + 1
 
     @property
     def last_batch_index(self) -> int:

@@ -125,6 +125,11 @@ class Entries(Sequence[Entry]):
             self._full.append(FullLedger(self.end, self._bytes, now))
             self._began, self._bytes = self.end, 0
 
+    @property
+    def last_ledger(self) -> tuple[int, int]:
+        """Return the number of entries of the last ledger, and their bytes."""
+        return self.end - self._began, self._bytes
+
     def ends_between(self, before: int, after: int) -> bool:
         """Return whether a full ledger ends between two indexes, or at the first: with the second, its successor is begun."""
         return bool(self._full) and self._before(before - 1) < self._before(after - 1)
@@ -170,12 +175,14 @@ class Cursor:
         acknowledged: Individually acknowledged entries from this index on.
         open_messages: For each partly acknowledged batch, the indexes of the unacknowledged messages.
         properties: The properties in the SUBSCRIBE that created the subscription.
+        replicated: Whether other clusters should have the subscription, which is only told.
     """
 
     mark_delete: int = 0
     acknowledged: set[int] = field(default_factory=set)
     open_messages: dict[int, frozenset[int]] = field(default_factory=dict)
     properties: dict[str, str] = field(default_factory=dict)
+    replicated: bool = False
 
     def is_acknowledged(self, index: int) -> bool:
         """Return whether an entry is acknowledged as a whole."""

@@ -102,6 +102,39 @@ def test_a_consumer_that_takes_a_failover_subscription_over_gets_what_is_not_ack
     assert first.texts() == ["b"]
 
 
+@pytest.mark.parametrize("kind", ["Shared", "Key_Shared"])
+@pytest.mark.parametrize("setting", ["maxUnackedMessagesPerConsumer", "maxUnackedMessagesPerSubscription"])
+def test_who_acknowledges_too_little_gets_no_more_until_half_of_it_is_left(kind: str, setting: str) -> None:
+    peer = Peer(make_broker(**{setting: "4"}))
+    peer.producer()
+    for text in "abcdef":
+        peer.publish_batch(text, text)
+    peer.frames()
+    peer.subscribe(kind=kind)
+    peer.send("flow", consumer_id=1, messagePermits=100)
+    assert peer.entries() == [0, 1]
+    blocked = {
+        "blockedConsumerOnUnackedMsgs": setting.endswith("Consumer"),
+        "blockedSubscriptionOnUnackedMsgs": setting.endswith("Subscription"),
+    }
+    stats = peer.broker.admin.topic_stats(TOPIC)["subscriptions"]["s"]
+    assert {key: {**stats, **stats["consumers"][0]}[key] for key in blocked} == blocked
+    peer.send("ack", consumer_id=1, ack_type="Individual", message_id=[{"ledgerId": 1, "entryId": 0, "ack_set": [1]}])
+    assert peer.entries() == []
+    peer.acknowledge(0)
+    assert peer.entries() == [2]
+    peer.send("redeliverUnacknowledgedMessages", consumer_id=1)
+    assert peer.entries() == [1, 2]
+
+
+def test_who_is_served_alone_need_not_acknowledge() -> None:
+    peer = Peer(make_broker(maxUnackedMessagesPerConsumer="1", maxUnackedMessagesPerSubscription="1"))
+    peer.producer()
+    peer.subscribe()
+    peer.publish("a", "b", "c")
+    assert peer.flow(10) == ["a", "b", "c"]
+
+
 def test_a_reader_begins_at_its_position_and_leaves_nothing() -> None:
     broker, producer, consumer = pair()
     producer.publish("a", "b", "c")

@@ -64,7 +64,7 @@ def drained(peer: Peer) -> None:
 def still_served(good: Peer, entries: int) -> bool:
     """A subscription without a filter gets everything, and requests are answered."""
     good.subscribe(name="good", consumer_id=9)
-    good.send("flow", consumer_id=9, messagePermits=2**31)
+    good.send("flow", consumer_id=9, messagePermits=2**31 - 1)
     return len(good.entries()) == entries and good.ask("ping").DESCRIPTOR.name == "CommandPong" and not good.session.closing
 
 
@@ -83,7 +83,7 @@ def test_any_filter_with_any_schema_on_any_entries(meta: FilterMeta, schema: Sch
         for data in entries:
             good.send("send", data, producer_id=1, sequence_id=0, num_messages=1)
         if accepted:
-            bad.send("flow", consumer_id=1, messagePermits=2**31)
+            bad.send("flow", consumer_id=1, messagePermits=2**31 - 1)
             stats = broker.admin.topic_stats(TOPIC)["subscriptions"][kind]
             counted = [stats[f"messageFilter{name}MsgCount"] for name in ("Accepted", "Rejected", "Undecidable")]
             assert sum(counted) == stats["messageFilterProcessedMsgCount"]

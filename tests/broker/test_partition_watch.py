@@ -76,7 +76,7 @@ def test_every_way_in_which_a_count_changes_is_told_once():
     changed(loose=2)
     broker.admin.delete_partitioned_topic(B)
     changed(b=0)
-    asker.producer(other)
+    asker.ask("partitionMetadata", topic=other, request_id=1)
     changed(other=3)
     broker.admin.delete_partitioned_topic(LOOSE, force=True)
     changed(loose=0)

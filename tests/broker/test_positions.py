@@ -469,6 +469,25 @@ def test_a_subscription_may_begin_some_time_ago():
         assert peer.flow(9, consumer_id=number) == ["950000", "999000"]
 
 
+DIFFERENT_CLOCKS = [(999, 0), (1000, 0), (1001, 1), (2000, 1), (2001, 4), (2500, 4), (2600, 6), (3000, 6), (3001, 6), (4000, 6), (4001, 7)]
+"""As observed on 4.2.4: a search that halves what is left."""
+
+
+@pytest.mark.parametrize(("time", "first"), DIFFERENT_CLOCKS)
+def test_a_seek_to_a_time_where_the_clocks_of_producers_differ(time, first):
+    peer = Peer(make_broker())
+    peer.producer()
+    for at in (1000, 2000, 2000, 2000, 3000, 2500, 4000):
+        peer.publish("x", at=at)
+    peer.frames()
+    peer.subscribe()
+    peer.send("seek", consumer_id=1, request_id=3, message_publish_time=time)
+    peer.frames()
+    peer.subscribe(consumer_id=2)
+    peer.send("flow", consumer_id=2, messagePermits=10)
+    assert peer.entries() == list(range(first, 7))
+
+
 def test_who_may_read_what_is_compacted(peer):
     texts = {
         ("persistent", "Shared"): "readCompacted only allowed on failover or exclusive subscriptions",
@@ -478,6 +497,12 @@ def test_who_may_read_what_is_compacted(peer):
         answer = peer.subscribe(f"{domain}://public/default/c", consumer_id=5, kind=kind, read_compacted=True)
         assert (answer.error, answer.message) == (NotAllowedError, text)
     assert peer.subscribe(f"{TOPIC}2", consumer_id=5, read_compacted=True).DESCRIPTOR.name == "CommandSuccess"
+
+
+def test_only_a_shadow_topic_takes_ids(peer):
+    payload = encode_payload(MessageMetadata(producer_name="p", sequence_id=9, publish_time=0), b"x")
+    answer = peer.ask("send", payload, producer_id=1, sequence_id=9, message_id={"ledgerId": 1, "entryId": 9})
+    assert (answer.error, answer.message) == (NotAllowedError, "Only shadow topic supports sending messages with messageId")
 
 
 def test_nothing_is_sent_or_acknowledged_in_a_transaction(peer):

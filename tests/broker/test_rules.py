@@ -225,6 +225,58 @@ def test_a_subscription_is_durable_or_not_for_all_consumers() -> None:
     assert second.subscribe(topic, kind="Shared", durable=False).request_id == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("", "Empty subscription name"),
+        (" \n", "Empty subscription name"),
+        ("pulsar.dedup", "Subscription with reserved subscription name attempted"),
+        ("pulsar.repl.other", "Subscription with reserved subscription name attempted"),
+    ],
+)
+def test_names_that_no_subscription_has(name: str, reason: str) -> None:
+    answer = Peer(make_broker()).subscribe(name=name)
+    assert (answer.error, answer.message) == (ProducerBusy, reason)
+
+
+@pytest.mark.parametrize(("permits", "closes"), [(0, True), (1, False), (2**31 - 1, False), (2**31, True), (2**32 - 1, True)])
+def test_permits_are_a_number_above_zero_for_java(permits: int, closes: bool) -> None:
+    peer = Peer(make_broker())
+    peer.subscribe()
+    peer.send("flow", consumer_id=1, messagePermits=permits)
+    assert peer.session.closing == closes
+
+
+def test_an_empty_name_of_a_producer_is_a_name() -> None:
+    peer = Peer(make_broker())
+    assert peer.producer(producer_name="").producer_name == ""
+    assert peer.producer(producer_id=2, producer_name="").error == ProducerBusy
+    assert peer.producer(producer_id=3).producer_name != ""
+
+
+@pytest.mark.parametrize("kind", ["producer", "consumer"])
+def test_who_does_not_ask_for_partitions_gets_a_topic_without(kind: str) -> None:
+    broker = make_broker(allowAutoTopicCreationType="partitioned", defaultNumPartitions="2")
+    peer = Peer(broker)
+    answer = peer.producer() if kind == "producer" else peer.subscribe()
+    assert answer.DESCRIPTOR.name in ("CommandProducerSuccess", "CommandSuccess")
+    assert broker.admin.topics("public/default", "persistent") == [TOPIC]
+
+
+def test_a_partition_beyond_the_last_one_has_no_partitions() -> None:
+    peer = Peer(make_broker())
+    peer.broker.admin.create_partitioned_topic(TOPIC, 2)
+    ask = [peer.ask("partitionMetadata", topic=f"{TOPIC}-partition-{number}", request_id=number) for number in (1, 2)]
+    assert [answer.error for answer in ask] == [0, TopicNotFound]
+
+
+def test_a_client_asks_who_a_consumer_is() -> None:
+    peer = Peer(make_broker())
+    peer.subscribe()
+    stats = peer.ask("consumerStats", consumer_id=1, request_id=3)
+    assert (stats.address, stats.connectedSince) == ("/", "1970-01-01T00:00:00Z")
+
+
 def test_a_seek_without_stored_messages_leaves_the_consumer_open() -> None:
     peer = Peer(make_broker())
     peer.subscribe(f"non-{TOPIC}")

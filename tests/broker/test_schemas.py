@@ -160,12 +160,20 @@ def test_a_deleted_topic_has_no_schema_left_and_a_restarted_broker_has_it_still(
     assert second.ask("getSchema", request_id=7, topic=TOPIC).error_code == TopicNotFound
 
 
+@pytest.mark.parametrize("kind", [Schema.String, Schema.Int32, Schema.Bool, Schema.Instant])
+def test_a_primitive_schema_has_no_definition(peer: Peer, kind: int) -> None:
+    answer = peer.producer(schema=schema(b"zz", kind))
+    assert (answer.error, "should be zero, but 2 bytes" in answer.message) == (IncompatibleSchema, True)
+    assert peer.producer(schema=schema(b"", kind, one="1")).schema_version == bytes(8)
+    assert peer.producer(producer_id=2, schema=schema(b"", kind, other="2")).schema_version == bytes(8)
+
+
 def test_a_topic_has_a_limit_of_versions(peer: Peer) -> None:
     peer.producer()
     for number in range(MOST_VERSIONS):
         stored = peer.broker.store.namespaces["public/default"].schemas
-        stored.setdefault("public/default/t", []).append(schema(b"%d" % number, Schema.Bool))
-    answer = peer.ask("getOrCreateSchema", request_id=6, topic=TOPIC, schema=schema(b"new", Schema.Bool))
+        stored.setdefault("public/default/t", []).append(schema(record(A, name=f"R{number}")))
+    answer = peer.ask("getOrCreateSchema", request_id=6, topic=TOPIC, schema=schema(record(A, name="New")))
     assert (answer.error_code, "1000 schema versions" in answer.error_message) == (IncompatibleSchema, True)
 
 

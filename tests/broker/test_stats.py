@@ -134,3 +134,41 @@ def test_the_sums_of_partitions(peer, kind):
     left = stats(peer, "?perPartition=false&excludeConsumers=true&excludePublishers=true", "ts/partitioned-stats")
     assert (left["partitions"], left["publishers"], left["subscriptions"]["s"]["consumers"]) == ({}, [], [])
     assert [one["ownerBroker"] for one in found["partitions"].values()] == [peer.broker.members.leader.broker_id] * 2
+
+
+def test_whether_other_clusters_should_have_a_subscription():
+    peer = Peer(make_broker())
+    peer.subscribe(name="both", replicate_subscription_state=True)
+    peer.send("close_consumer", consumer_id=1, request_id=3)
+    peer.frames()
+    path = "/admin/v2/persistent/public/default/t"
+    assert ask(peer.broker, "PUT", f"{path}/subscription/admin?replicated=true")[0] == 204
+    assert ask(peer.broker, "PUT", f"{path}/subscription/none")[0] == 204
+
+    def told():
+        return {name: one["isReplicated"] for name, one in ask(peer.broker, "GET", f"{path}/stats")[1]["subscriptions"].items()}
+
+    assert told() == {"both": True, "admin": True, "none": False}
+    peer.subscribe(name="both")
+    peer.subscribe(name="admin", consumer_id=2, replicate_subscription_state=False)
+    assert told() == {"both": True, "admin": False, "none": False}
+
+
+def test_positions_are_told_in_the_form_of_pulsar():
+    peer = Peer(make_broker())
+    peer.producer()
+    peer.publish(*"abcdefghi")
+    peer.frames()
+    peer.subscribe(kind="Shared")
+    peer.flow(8)
+    peer.acknowledge(1, 2, 4, 7)
+    stats = ask(peer.broker, "GET", "/admin/v2/persistent/public/default/t/internalStats")[1]
+    cursor = stats["cursors"]["s"]
+    assert cursor["individuallyDeletedMessages"] == "[(1:0..1:2],(1:3..1:4],(1:6..1:7]]"
+    assert (cursor["markDeletePosition"], cursor["readPosition"], cursor["totalNonContiguousDeletedMessagesRange"]) == ("1:-1", "1:8", 3)
+    assert (stats["currentLedgerEntries"], stats["currentLedgerSize"], stats["state"]) == (9, stats["totalSize"], "LedgerOpened")
+    assert [(one["entries"], one["size"]) for one in stats["ledgers"]] == [(0, 0)]
+    peer.acknowledge(0, 3, 5, 6)
+    ask(peer.broker, "POST", "/admin/v2/persistent/public/default/t/terminate")
+    stats = ask(peer.broker, "GET", "/admin/v2/persistent/public/default/t/internalStats")[1]
+    assert (stats["cursors"]["s"]["individuallyDeletedMessages"], stats["state"]) == ("[]", "Terminated")

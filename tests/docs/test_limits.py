@@ -167,7 +167,10 @@ def scalable(peer: Peer) -> None:
 
 
 def versions(peer: Peer) -> None:
-    schemas = [Schema(name="s", type=Schema.String, schema_data=b"%d" % number) for number in range(MOST_VERSIONS)]
+    schemas = [
+        Schema(name="s", type=Schema.Avro, schema_data=b'{"type":"record","name":"R%d","fields":[]}' % number)
+        for number in range(MOST_VERSIONS)
+    ]
     peer.broker.store.namespaces["public/default"].schemas["public/default/t"] = schemas
 
 
@@ -235,7 +238,7 @@ PROVOKED: Mapping[str, Callable[[], Answer]] = {
     ),
     "more than 10,000 partitions": lambda: admin("PUT", "persistent/public/default/t/partitions", 10_001),
     "more than 1,000 versions of a schema": lambda: wire(
-        "producer", before=versions, **PRODUCER, schema={"name": "s", "type": "String", "schema_data": b"x"}
+        "producer", before=versions, **PRODUCER, schema={"name": "s", "type": "Avro", "schema_data": b'{"type":"record","name":"R","fields":[]}'}
     ),
 }  # fmt: skip
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from conformance.corpus.delivering.subscriptions import Subscription
+from refimpl.broker.consumer import Consumer
 from refimpl.broker.filtering import SubscriptionFilters
-from refimpl.broker.subscription import Consumer
 from refimpl.broker.subscription import Subscription as BrokerSubscription
 from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.message_filter.broker import MessageFilterBroker, PayloadJudge

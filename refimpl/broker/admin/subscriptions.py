@@ -22,7 +22,13 @@ class SubscriptionAdmin(AdminPart):
         return sorted({name for one in topics for name in one.subscriptions})
 
     def create_subscription(
-        self, topic: str, subscription: str, position: tuple[int, int], properties: Mapping[str, str] | None = None
+        self,
+        topic: str,
+        subscription: str,
+        position: tuple[int, int],
+        properties: Mapping[str, str] | None = None,
+        *,
+        replicated: bool = False,
     ) -> None:
         """Create a subscription, of a partitioned topic on the partitions that lack it.
 
@@ -31,6 +37,7 @@ class SubscriptionAdmin(AdminPart):
             subscription: Its name.
             position: The ledger id and entry id with which it starts; (2^63-1, 2^63-1) is the end, (-1, -1) the beginning.
             properties: The properties of the subscription; they select entry filters.
+            replicated: Whether other clusters should have it.
         """
         try:
             self._broker.filters_of(properties or {}, is_new=True)
@@ -42,7 +49,8 @@ class SubscriptionAdmin(AdminPart):
         if not lacking:
             raise AdminRefused(409, "Subscription already exists for topic")
         for one in lacking:
-            one.subscribe(subscription, _index(one, position), durable=True, properties=dict(properties or {}))
+            made = one.subscribe(subscription, _index(one, position), durable=True, properties=dict(properties or {}))
+            made.cursor.replicated = replicated
 
     def _made_topics(self, topic: str) -> list[Topic]:
         """Return a topic, or all its partitions; what is missing is created as for a consumer, as on Apache Pulsar 4.2.4."""

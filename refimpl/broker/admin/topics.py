@@ -94,9 +94,9 @@ class TopicAdmin(AdminPart):
         present = self._namespace(name.namespace).partitioned.get(name.full)
         if present is None:
             raise AdminRefused(409, f"Topic {topic} is not the partitioned topic.")
-        self._check_partitions(partitions)
         if partitions < present:
             raise AdminRefused(422, f"Desired partitions {partitions} can't be less than the current partitions {present}.")
+        self._check_partitions(partitions)
         self._broker.create_partitions(name, partitions)
 
     def create_missed_partitions(self, topic: str) -> None:
