@@ -22,7 +22,7 @@ from conformance.report.conclusion import conclude, why_incomplete
 from conformance.report.known_faults import likeness
 from conformance.report.model import Report
 from conformance.report.views import BAD, again, census, fact_line, results_by_clause, sides, trials_text, untested, untested_line
-from conformance.report.wording import cases_counted, conversations_counted, counted, cut, number_of, one_line, paragraph, short
+from conformance.report.wording import cases_counted, conversations_counted, counted, cut, middle_cut, number_of, one_line, paragraph, short
 
 STYLES: dict[str, str] = {
     "PASS": "green",
@@ -185,7 +185,7 @@ class _Printer:
         self.line(Text())
         self.line(Text(title, "bold"))
         for text in shown:
-            self.line(Text(f"  {text if self.verbose else cut(text, _WIDTH)}"))
+            self.line(Text(f"  {text if self.verbose else middle_cut(text, _WIDTH)}"))
         if len(shown) < len(lines):
             self.line(Text(f"  … and {len(lines) - len(shown)} more: --verbose shows them, and report.html", "dim"))
 
