@@ -52,7 +52,7 @@ def compare_runs(first: Path, second: Path, folder: Path | None, *, strict: bool
 
 
 def side_or_stop(path: Path) -> compare.Side:
-    """Read a run. Of a folder, its results; if an older suite has written none, those in its log. A recorded target is named as in `run`."""
+    """Read a run. Of a folder, its results; if an older suite has written none, those in its log. A recorded target goes by its name."""
     file = path
     recorded = [] if path.exists() else recorder.files_of(str(path))
     if path.is_dir():
