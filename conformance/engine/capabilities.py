@@ -8,7 +8,7 @@ from refimpl.proposals import PROPOSALS
 from refimpl.proposals.declaration import Capability
 
 CORE = (
-    Capability("admin", "the target has an admin URL that answers"),
+    Capability("admin", "an admin URL that answers, given with --admin-url"),
     Capability("config", "the suite starts the target, so a case can choose its settings"),
     Capability("connected-flags", "CONNECTED carries feature flags"),
     Capability(

@@ -192,7 +192,7 @@ class _Printer:
     def numbers(self) -> None:
         """Write the numbers: clauses, then cases, then what was tested."""
         report, header = self.report, self.report.run.header
-        self.line(_numbers("clauses", str(sum(report.clause_counts.values())), report.clause_counts, ("EXCLUDED",)))
+        self.line(_numbers("clauses", f"{sum(report.clause_counts.values()):,}", report.clause_counts, ("EXCLUDED",)))
         self.line(_numbers("cases", cases_counted(len(report.results), report.transcripts), report.case_counts, ()))
         self.line(Text(f"held     {conversations_counted(report.conversations, report.repetitions)}", "dim"))
         version = f" ({one_line(header.server_version)})" if header.server_version else ""
@@ -299,5 +299,5 @@ def _numbers(what: str, total: str, counts: Mapping[str, int], always: tuple[str
     for index, (verdict, number, words) in enumerate(counted(counts, always)):
         style = STYLES.get(verdict, "") if number else "dim"
         line.append(", " if index else "")
-        line.append(f"{number} {words}", style)
+        line.append(f"{number:,} {words}", style)
     return line
