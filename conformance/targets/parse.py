@@ -122,6 +122,8 @@ def _parsed(text: str, admin_url: str | None, token: SecretStr | None, trust: Pa
         return read_target_file(Path(text), admin_url=admin_url, token=token, tls_trust_certs=trust)
     if "://" in text:
         return _attached(text, admin_url, token, trust)
+    if text.startswith("client:"):
+        raise TargetError(f"{text} is a client, and a broker is wanted here", hint="`driver lint` checks the driver of a client")
     meant = did_you_mean(text, [_APACHE, *_REFERENCES, *(f"{_APACHE}@{version}" for version in RELEASES)])
     if _HOST_AND_PORT.fullmatch(text):
         meant = f"; did you mean 'pulsar://{text}'?"

@@ -66,6 +66,8 @@ def test_a_version_is_started() -> None:
         ("pulsar://h:99999", f"the target 'pulsar://h:99999': Port out of range 0-65535 ({SERVICE_FORM})"),
         ("pulsar://a:1,b:2", "the target 'pulsar://a:1,b:2' names several hosts (one broker is tested at a time)"),
         ("pulsar://me:pass@h:1", "the target names a user or password (give a token with --token-file instead)"),
+        ("h:6650", f"'h:6650' is not a target; did you mean 'pulsar://h:6650'? ({FORMS})"),
+        ("client:./x", "client:./x is a client, and a broker is wanted here (`driver lint` checks the driver of a client)"),
         ("missing.toml", "missing.toml can't be read: No such file or directory"),
     ],
 )
