@@ -328,7 +328,12 @@ def matrix_(
 
 @app.command()
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="report folder of the earlier run, its results.json, or a log")],
+    first: Annotated[
+        Path,
+        typer.Argument(
+            metavar="A", help="report folder of the earlier run, its results.json, a log, or a recorded target such as apache-pulsar@4.0.0"
+        ),
+    ],
     second: Annotated[Path, typer.Argument(metavar="B", help="likewise of the later run")],
     strict: Annotated[bool, typer.Option(help="warnings count as failures")] = False,
     report: Annotated[Path | None, typer.Option(help="folder for compare.html")] = None,
@@ -384,14 +389,18 @@ def doctor(
         findings = asyncio.run(ending_soon(examine(chosen, claims=claim or (), clean=clean)))
     except TargetError as error:
         stop_by(error)
-    _print_findings(findings)
+    _print_findings(findings, "a run can judge it")
 
 
-def _print_findings(findings: Sequence[Finding]) -> None:
+def _print_findings(findings: Sequence[Finding], good: str) -> None:
+    """Print what was found and what it comes to, and end: with 1 if there is something to look at."""
     for finding in findings:
         mark = "" if finding.good is None else "ok" if finding.good else "look"
         out.print(f"{mark:<4}  {finding.text}", highlight=False, markup=False, soft_wrap=True)
-    raise typer.Exit(1 if any(finding.good is False for finding in findings) else 0)
+    looks = sum(finding.good is False for finding in findings)
+    told = f"{looks} {'line begins' if looks == 1 else 'lines begin'} with `look`" if looks else good
+    out.print(f"\n{told}", highlight=False, markup=False, soft_wrap=True)
+    raise typer.Exit(1 if looks else 0)
 
 
 @driver_app.command("lint")
@@ -410,7 +419,7 @@ def driver_lint(
         findings = asyncio.run(ending_soon(lint(chosen, lambda text: print(text, file=sys.stderr))))
     except TargetError as error:
         stop(EXIT_COULD_NOT_RUN, str(error))
-    _print_findings(findings)
+    _print_findings(findings, "the driver keeps to its protocol")
 
 
 @app.command()

@@ -51,6 +51,11 @@ def file_name(target: str) -> str:
     return target.replace(":", "-", 1) if target.startswith("client:") else target
 
 
+def target_name(file: str) -> str:
+    """Return the target whose files and folders have a name; see `file_name`."""
+    return file.replace("-", ":", 1) if file.startswith("client-") else file
+
+
 def is_file_name(target: str) -> bool:
     """Tell whether a target's name can be that of a file or folder, and of nothing outside of it."""
     return _FILE_NAME.fullmatch(target) is not None

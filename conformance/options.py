@@ -15,7 +15,7 @@ TargetArgument = Annotated[
     str,
     typer.Argument(
         help="reference, in-process, apache-pulsar@VERSION, pulsar://host:port, a target file (.toml); "
-        "client:NAME, client:./PROGRAM, client:manual"
+        "client:NAME, client:./PROGRAM; for `run` also client:manual"
     ),
 ]
 ClaimOption = Annotated[
@@ -42,7 +42,7 @@ class Reach:
     listener: Annotated[str | None, typer.Option(help="the advertised listener of a cluster to ask for")] = None
     settings: Annotated[
         list[str] | None,
-        typer.Option("--setting", help="KEY=VALUE, a setting that the broker has without the suite's doing; may be repeated"),
+        typer.Option("--setting", help="KEY=VALUE, a setting of a broker that runs already; may be repeated"),
     ] = None
 
 

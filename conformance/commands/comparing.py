@@ -18,6 +18,7 @@ from conformance.exit_codes import EXIT_CONFORMANT, EXIT_COULD_NOT_RUN, EXIT_USA
 from conformance.judging.baseline import case_name
 from conformance.report import compare
 from conformance.report.wording import cut
+from conformance.running import recorder
 
 RESULTS, EVENTS = "results.json", "events.jsonl"
 PAGE = "compare.html"
@@ -28,7 +29,7 @@ def compare_runs(first: Path, second: Path, folder: Path | None, *, strict: bool
     """Compare two runs, print the differences, leave a page in a folder if there is one, and end with the exit code.
 
     Args:
-        first: The folder of a report, its `results.json`, or a log.
+        first: The folder of a report, its `results.json`, a log, or the name of a recorded target.
         second: Likewise.
         folder: For the page.
         strict: Whether warnings count as failures.
@@ -51,14 +52,15 @@ def compare_runs(first: Path, second: Path, folder: Path | None, *, strict: bool
 
 
 def side_or_stop(path: Path) -> compare.Side:
-    """Read a run. Of a folder, its results; if an older suite has written none, those in its log."""
+    """Read a run. Of a folder, its results; if an older suite has written none, those in its log. A recorded target goes by its name."""
     file = path
+    recorded = [] if path.exists() else recorder.files_of(str(path))
     if path.is_dir():
         file = path / RESULTS if (path / RESULTS).exists() else path / EVENTS
         if not file.exists():
             stop(EXIT_USAGE, f"{path} is no report of a run: it has neither {RESULTS} nor {EVENTS}")
     try:
-        data = files.read_log(file)
+        data = b"".join(map(files.read_log, recorded or [file]))
         results = json.loads(data) if file.suffix == ".json" else _of_log(data, str(file))
         return compare.side_of(str(path), results)
     except OSError as error:

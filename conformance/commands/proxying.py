@@ -353,7 +353,7 @@ def _summary(proxy: Proxy, counting: Counting, recorder: Recorder | None) -> str
     if counting.notes:
         parts.append(f"{number_of(sum(counting.notes.values()), 'line')} about what is out of the ordinary")
     if armed := proxy.faults.armed:
-        parts.append(f"faults that still had to come, or have no end: {'; '.join(armed)}")
+        parts.append(f"faults that were still switched on: {'; '.join(armed)}")
     if recorder is not None:
         parts.append(
             f"recorded in {recorder.recording.folder}: {number_of(recorder.recording.files, 'file')}, {recorder.recording.size:,} bytes"

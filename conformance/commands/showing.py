@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from conformance import names
@@ -13,6 +13,7 @@ from conformance.engine import model as m
 from conformance.engine.program import cells
 from conformance.exit_codes import EXIT_USAGE
 from conformance.judging.applicability import completed
+from conformance.judging.results import RunLog
 from conformance.report import show
 from conformance.report.wording import listed, number_of, one_line
 from conformance.running import recorder
@@ -79,11 +80,16 @@ def print_case(suite: Suite, case: str, form: str, target: str | None) -> None:
     """Show a case, recorded if there is a recording."""
     recorded = [target] if target else sorted(recorder.targets(), key=lambda name: name != recorder.SHOWN_TARGET)
     only = {case.partition("[")[0]}
-    found = next(filter(None, (recorder.load_target(name, only=only) for name in recorded)), None)
+    found = next(filter(None, (_recording(name, only) for name in recorded)), None)
     try:
         print(show.show_case(suite, case, form, found))
     except KeyError as error:
         stop(EXIT_USAGE, str(error.args[0]))
+
+
+def _recording(target: str, only: Collection[str]) -> RunLog | None:
+    home = recorder.CLIENT_HOME if target.startswith("client:") else recorder.HOME
+    return recorder.load_target(names.file_name(target), home, only)
 
 
 def print_cases_of(suite: Suite, clause: str, form: str, target: str | None) -> None:
@@ -101,7 +107,7 @@ def print_cases_of(suite: Suite, clause: str, form: str, target: str | None) -> 
 
 def print_show(name: str, form: str, target: str | None) -> None:
     """Show a case, or lead from a clause to its cases."""
-    recorded = recorder.targets()
+    recorded = [*recorder.targets(), *map(names.target_name, recorder.targets(recorder.CLIENT_HOME))]
     if target is not None and target not in recorded:
         hint = names.did_you_mean(target, recorded) or f": there are {', '.join(recorded)}"
         stop(EXIT_USAGE, f"there is no recording of {target}{hint}")
@@ -117,5 +123,7 @@ def print_clause(clause: str) -> None:
     suite = suite_or_stop(checked=False)
     cases = suite.cases_of[clause]
     needed = {*cases, *(control for case in cases if (control := suite.transcripts[case].control) is not None)}
-    runs = (recorder.load_target(target, only=needed) for target in recorder.targets())
+    homes = {"broker": (recorder.HOME,), "client": (recorder.CLIENT_HOME,)}
+    recorded = [(home, target) for home in homes[suite.clauses[clause].side] for target in recorder.targets(home)]
+    runs = (recorder.load_target(target, home, needed) for home, target in recorded)
     print(show.explain_clause(suite, clause, [report_of(suite, completed(suite, run)) for run in runs if run is not None]))

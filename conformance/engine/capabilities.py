@@ -8,7 +8,7 @@ from refimpl.proposals import PROPOSALS
 from refimpl.proposals.declaration import Capability
 
 CORE = (
-    Capability("admin", "the target has an admin URL that answers"),
+    Capability("admin", "an admin URL that answers, given with --admin-url"),
     Capability("config", "the suite starts the target, so a case can choose its settings"),
     Capability("connected-flags", "CONNECTED carries feature flags"),
     Capability(
@@ -17,8 +17,8 @@ CORE = (
         flag="supports_get_partitioned_metadata_without_auto_creation",
     ),
     Capability("auto-creation", "a producer or consumer creates its topic"),
-    Capability("key-shared", "SUBSCRIBE of the type Key_Shared is not refused as something that the broker does not do"),
-    Capability("waiting-producers", "PRODUCER with WaitForExclusive is not refused as something that the broker does not do"),
+    Capability("key-shared", "SUBSCRIBE of the type Key_Shared is not refused as unsupported"),
+    Capability("waiting-producers", "PRODUCER with WaitForExclusive is not refused as unsupported"),
     Capability("delayed-delivery", "the admin interface lists the setting delayedDeliveryEnabled as true"),
     Capability("cluster", "the admin interface lists several brokers"),
     Capability("admin-elsewhere", "another broker that the admin interface lists answers admin calls, on a host of the target"),

@@ -17,7 +17,7 @@ def progress(explored: Explored) -> str:
     """Write how far an exploration is, in one line."""
     pace = explored.actions / explored.seconds if explored.seconds else 0.0
     return (
-        f"{explored.seconds:.0f} s: {number_of(explored.scenarios, 'scenario')}, {explored.actions} actions ({pace:.0f} a second), "
+        f"{explored.seconds:.0f} s: {number_of(explored.scenarios, 'scenario')}, {explored.actions:,} actions ({pace:.0f} a second), "
         + (f"{number_of(len(explored.coverage.met), 'situation')}, " if explored.coverage.met else "")
         + number_of(len(explored.found()), "difference")
     )
@@ -61,7 +61,7 @@ def client_progress(explored: ExploredClient) -> str:
     """Write how far an exploration of a client is, in one line."""
     pace = explored.actions / explored.seconds if explored.seconds else 0.0
     return (
-        f"{explored.seconds:.0f} s: {number_of(explored.scenarios, 'scenario')}, {explored.actions} actions ({pace:.0f} a second), "
+        f"{explored.seconds:.0f} s: {number_of(explored.scenarios, 'scenario')}, {explored.actions:,} actions ({pace:.0f} a second), "
         f"{number_of(len(explored.accused), 'accusation')}"
     )
 

@@ -21,7 +21,7 @@ from refimpl.wire.commands import sub_message
 CORE: Final = "core"
 UNANNOUNCED: Final = "served without being announced"
 """The branch that a case takes if a target does what it did not announce."""
-UNSERVED: Final = ("refused", "not answered", "the connection is closed")
+UNSERVED: Final = ("refused", "nothing comes", "the connection is closed")
 """Ways not to serve what is claimed."""
 _JUDGED: Final = frozenset({Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.XFAIL, Verdict.XPASS, Verdict.SPEC_GAP})
 _FAILED: Final = frozenset({Verdict.FAIL, Verdict.XFAIL})
@@ -132,7 +132,7 @@ def _how(result: log.Result, run: RunLog, outcomes: Mapping[str, Outcome]) -> st
         return None
     event = next((one for one in run.trial_logs[outcome.key].events if one.n == outcome.diagnosis.event), None)
     if isinstance(event, log.Deadline):
-        return "not answered"
+        return "nothing comes"
     if isinstance(event, log.Closed):
         return "the connection is closed"
     frame = see(event).frame if isinstance(event, log.Frame) else None

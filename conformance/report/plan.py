@@ -89,7 +89,18 @@ class _Plan:
             return
         data = self._example(frame, node.scope) if example else None
         head, rest = _pattern_text(self.known(frame, node.scope))
-        self.rows.append(Row("in", head, rest, node.at, data=data, remark=remark, example=data is not None, depth=self._depth))
+        self.rows.append(
+            Row(
+                "in",
+                head.removeprefix(f"{node.at}: "),
+                rest,
+                node.at,
+                data=data,
+                remark=remark,
+                example=data is not None,
+                depth=self._depth,
+            )
+        )
 
     def _example(self, frame: Mapping[str, Any], scope: Scope) -> bytes | None:
         try:

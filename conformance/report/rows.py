@@ -68,7 +68,7 @@ class Row:
     @property
     def text(self) -> str:
         """Return head and rest on one line, safe and not too long."""
-        gap = "" if not self.rest or self.rest.startswith("{") else " "
+        gap = "" if not self.rest or (self.rest.startswith("{") and not self.head.endswith(":")) else " "
         return cut(one_line(f"{self.head}{gap}{self.rest}"), LINE_LIMIT)
 
     @property

@@ -22,7 +22,7 @@ from conformance.report.conclusion import conclude, why_incomplete
 from conformance.report.known_faults import likeness
 from conformance.report.model import Report
 from conformance.report.views import BAD, again, census, fact_line, results_by_clause, sides, trials_text, untested, untested_line
-from conformance.report.wording import cases_counted, conversations_counted, counted, cut, number_of, one_line, paragraph, short
+from conformance.report.wording import cases_counted, conversations_counted, counted, cut, middle_cut, number_of, one_line, paragraph, short
 
 STYLES: dict[str, str] = {
     "PASS": "green",
@@ -185,14 +185,14 @@ class _Printer:
         self.line(Text())
         self.line(Text(title, "bold"))
         for text in shown:
-            self.line(Text(f"  {text if self.verbose else cut(text, _WIDTH)}"))
+            self.line(Text(f"  {text if self.verbose else middle_cut(text, _WIDTH)}"))
         if len(shown) < len(lines):
             self.line(Text(f"  … and {len(lines) - len(shown)} more: --verbose shows them, and report.html", "dim"))
 
     def numbers(self) -> None:
         """Write the numbers: clauses, then cases, then what was tested."""
         report, header = self.report, self.report.run.header
-        self.line(_numbers("clauses", str(sum(report.clause_counts.values())), report.clause_counts, ("EXCLUDED",)))
+        self.line(_numbers("clauses", f"{sum(report.clause_counts.values()):,}", report.clause_counts, ("EXCLUDED",)))
         self.line(_numbers("cases", cases_counted(len(report.results), report.transcripts), report.case_counts, ()))
         self.line(Text(f"held     {conversations_counted(report.conversations, report.repetitions)}", "dim"))
         version = f" ({one_line(header.server_version)})" if header.server_version else ""
@@ -299,5 +299,5 @@ def _numbers(what: str, total: str, counts: Mapping[str, int], always: tuple[str
     for index, (verdict, number, words) in enumerate(counted(counts, always)):
         style = STYLES.get(verdict, "") if number else "dim"
         line.append(", " if index else "")
-        line.append(f"{number} {words}", style)
+        line.append(f"{number:,} {words}", style)
     return line

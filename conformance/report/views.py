@@ -260,7 +260,7 @@ def misses(report: Report, result: log.Result) -> list[Miss]:
 
 def _miss(field: str, expected: str, got: str) -> Miss:
     if not field:
-        return Miss("all of it", "", expected, got, "")
+        return Miss("the frame", "", expected, got, "")
     begin = _alike(expected, got)
     end = _alike(expected[begin:][::-1], got[begin:][::-1])
     return Miss(field, expected[:begin], expected[begin : len(expected) - end], got[begin : len(got) - end], got[len(got) - end :])

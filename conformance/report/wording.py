@@ -113,7 +113,7 @@ def counted(counts: Mapping[str, int], always: Iterable[str] = ()) -> list[tuple
 
 def cases_counted(cases: int, transcripts: int) -> str:
     """Say how many cases there are, and what is counted as one."""
-    return str(cases) if cases == transcripts else f"{cases}, each cell of {number_of(transcripts, 'transcript')} counted"
+    return f"{cases:,}" if cases == transcripts else f"{cases:,}, the cells of {number_of(transcripts, 'transcript')}"
 
 
 def conversations_counted(conversations: int, repetitions: int) -> str:

@@ -112,7 +112,7 @@ def load(path: Path, only: Collection[str] | None = None) -> RunLog:
     try:
         data = files.read_log(path)
     except (OSError, zlib.error) as error:
-        raise log.LogError(f"{path}: can't be read: {error}") from None
+        raise log.LogError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from None
     if data.count(b"\n") > _MOST_RECORDS:
         raise log.LogError(f"{path}: more than {_MOST_RECORDS} records")
     whole, cut = _without_cut_line(data)
@@ -177,6 +177,12 @@ def load_completed(suite: Suite, home: Path = HOME) -> list[RunLog]:
 def targets(home: Path = HOME) -> list[str]:
     """Return the names of all targets that were recorded."""
     return sorted(path.name for path in home.iterdir() if any(path.glob("*.jsonl.gz"))) if home.is_dir() else []
+
+
+def files_of(target: str) -> list[Path]:
+    """Return the recordings of a broker or a client in the suite; empty if there are none."""
+    name = file_name(target)
+    return [path for home in (HOME, CLIENT_HOME) if name in targets(home) for path in sorted((home / name).glob("*.jsonl.gz"))]
 
 
 def stale(suite: Suite, run: RunLog) -> list[str]:

@@ -52,7 +52,8 @@ def _index(sources: Sources) -> Page:
         "",
         "What is sent and what must come back: one file for each case, under `conformance/transcripts/`. The language is described in",
         link(HOME, "transcripts.md", "Transcripts")
-        + f"; each case has a recorded conversation. {link(HOME, 'glossary.md', 'Glossary')}: case, cell, trial, fence.",
+        + "; cases that a release can run have a recorded conversation. "
+        + f"{link(HOME, 'glossary.md', 'Glossary')}: case, cell, trial, fence.",
         "The search finds a case by its id and its title; the page of a group has all of its cases.",
         "",
     ]

@@ -140,9 +140,9 @@ def _shares(sources: Sources) -> str:
     cases = Counter(case.partition("/")[0] for case in sources.suite.transcripts)
     excluded = len(clauses) - len(tested)
     return (
-        f"{sides['broker']} clauses are about brokers, and a report on a broker counts these, and the excluded ones besides; "
-        f"{sides['client']} are about clients, {excluded} are excluded, which means that no case tests them, for a reason that each has, "
-        f"and {len(tested) - sides.total()} hold only in the profile `as-written`. "
+        f"{sides['broker']} clauses are about brokers, {sides['client']} about clients; "
+        f"{len(tested) - sides.total()} hold only in the profile `as-written`. "
+        f"The other {excluded} are excluded: no case tests them, and each says why. A report shows their number, and no verdict of theirs. "
         f"The cases: {', '.join(f'{name} {number}' for name, number in cases.most_common())}."
     )
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from conformance.java import JavaError, find_java
-from conformance.names import did_you_mean
 from conformance.targets.admin import AdminClient, AdminUnreachable, unconfirmed_settings
 from conformance.targets.jars import BROKER_ARTIFACT, RELEASES, Release, jars
 from conformance.targets.model import NOTHING, Endpoint, Progress, TargetError, own_token
@@ -133,8 +132,8 @@ class ApachePulsar:
 
     def __post_init__(self) -> None:
         if self.version not in RELEASES:
-            meant = did_you_mean(self.version, RELEASES)
-            raise TargetError(f"apache-pulsar@{self.version} is not known{meant}", hint=f"known: {', '.join(RELEASES)}")
+            hint = f"it starts {', '.join(RELEASES)}; of another one start a broker yourself, and give its address: pulsar://HOST:PORT"
+            raise TargetError(f"the suite does not start Apache Pulsar {self.version}", hint=hint)
 
     @property
     def name(self) -> str:

@@ -49,6 +49,6 @@ class AttachedTarget:
             SettingsRefused: It is not known to have all of them.
         """
         known = {**as_settings(await listed_settings(self.endpoint)), **self.endpoint.config} if config else {}
-        hint = "only a target that is started for the run can be given settings; those that it has, --setting can name"
+        hint = "a target file lets the suite start it with them; if it has them, say so with --setting"
         refuse_settings(self.name, lacking(config, known), hint=hint)
         yield self.endpoint

@@ -24,10 +24,11 @@ from refimpl.proposals.profiles import PROFILES, profile_name
 
 _APACHE = "apache-pulsar"
 _REFERENCES: Mapping[str, type[ReferenceTarget | InProcessTarget]] = {"reference": ReferenceTarget, "in-process": InProcessTarget}
+_HOST_AND_PORT = re.compile(r"[\w.-]+:\d+")
 _QUERY = {"brokers": re.compile(f"[2-{MOST_BROKERS}]"), "proxy": re.compile("true")}
 _FORMS = (
     f"{', '.join(_REFERENCES)} or {_APACHE}@VERSION, each with ?brokers=N if a cluster is meant, {_APACHE}@VERSION?proxy=true, "
-    "pulsar://HOST:PORT, pulsar+ssl://HOST:PORT or a file FILE.toml"
+    "pulsar://HOST:PORT, pulsar+ssl://HOST:PORT, a file FILE.toml, or client:NAME"
 )
 
 
@@ -121,7 +122,11 @@ def _parsed(text: str, admin_url: str | None, token: SecretStr | None, trust: Pa
         return read_target_file(Path(text), admin_url=admin_url, token=token, tls_trust_certs=trust)
     if "://" in text:
         return _attached(text, admin_url, token, trust)
+    if text.startswith("client:"):
+        raise TargetError(f"{text} is a client, and a broker is wanted here", hint="`driver lint` checks the driver of a client")
     meant = did_you_mean(text, [_APACHE, *_REFERENCES, *(f"{_APACHE}@{version}" for version in RELEASES)])
+    if _HOST_AND_PORT.fullmatch(text):
+        meant = f"; did you mean 'pulsar://{text}'?"
     raise TargetError(f"{text!r} is not a target{meant}", hint=f"a target is {_FORMS}")
 
 

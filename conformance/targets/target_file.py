@@ -29,7 +29,7 @@ ready_timeout_seconds = 60
 [capabilities]                       # optional: declared, not probed; the same as --claim
 topic-list-watch = true
 
-[settings]                           # optional: settings that it has without the suite's doing; the same as --setting
+[settings]                           # optional: settings that it has already; the same as --setting
 acknowledgmentAtBatchIndexLevelEnabled = true
 
 [auth]                               # optional; paths are relative to this file
@@ -92,7 +92,7 @@ class TargetFile(_Table):
     capabilities: Annotated[dict[str, StrictBool], Field(description="what it can do and no feature flag tells, as with --claim")] = {}
     settings: Annotated[
         dict[str, StrictStr | StrictBool | int],
-        Field(description="settings that it has without the suite's doing, in Pulsar's names, as with --setting"),
+        Field(description="settings that it has already, in Pulsar's names, as with --setting"),
     ] = {}
     auth: Annotated[AuthTable, Field(description="token and certificates")] = AuthTable()
     cluster: Annotated[ClusterTable, Field(description="if it has several brokers")] = ClusterTable()

@@ -43,7 +43,9 @@ def check_commands(said: Sequence[Said]) -> None:
     for one in said:
         known = _ANSWERS.keys() | UNANSWERED if one.by_client else answers
         if one.name not in known:
-            raise TranscribeProblem(f"connection {one.connection}: {one.name} is a command that can't be transcribed")
+            raise TranscribeProblem(
+                f"connection {one.connection}: {one.name} is a command that can't be transcribed; choose others with --connection"
+            )
         if one.name == "lookupTopicResponse" and one.message.response == one.message.Redirect:
             raise TranscribeProblem(f"connection {one.connection}: a look-up was redirected to another broker: capture one broker alone")
 

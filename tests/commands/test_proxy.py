@@ -130,7 +130,7 @@ def test_a_filter_lists_its_commands_and_what_is_out_of_the_ordinary(broker):
         "#2   <- SEND_RECEIPT",
     ]
     assert "1 line about what is out of the ordinary" in end
-    assert "faults that still had to come, or have no end: twice CONNECTED" in end
+    assert "faults that were still switched on: twice CONNECTED" in end
 
 
 def test_quiet_lists_no_frames(broker):

@@ -66,6 +66,7 @@ def test_a_run_leaves_its_report_and_its_sentence(action, tmp_path):
     assert values["steps.judge.outputs.exit-code"] == "0"
     assert "conformant in the selected cases" in values["steps.judge.outputs.sentence"]
     assert "### in-process" in summary
+    assert "```" not in summary
     for name in re.findall(r"^\| `(\w+\.\w+)` \|", PAGE, re.MULTILINE):
         assert (tmp_path / "out" / name).is_file(), name
 
@@ -75,6 +76,15 @@ def test_a_run_is_compared_with_an_earlier_one(action):
     code, values, summary = action(target="in-process", options=f"--select {GOOD}", compare_with="base", fail_on="new")
     assert (code, values["steps.compare.outputs.exit-code"]) == (0, "0")
     assert "```" in summary
+
+
+def test_the_summary_of_a_run_that_fails_says_what_fails(action, tmp_path):
+    options = f"--select {GOOD} --baseline {tmp_path / 'stale.yaml'}"
+    entry = f"[{{case: {GOOD}, clause: core.handshake.connected, verdict: FAIL, reason: none}}]"
+    (tmp_path / "stale.yaml").write_text(f"format: 1\ntarget: in-process\nentries: {entry}\n")
+    code, _, _ = action(target="in-process", options=options)
+    assert code == 4
+    assert "Stale baseline entries" in (tmp_path / "summary").read_text()
 
 
 @pytest.mark.parametrize("fail_on", ["failure", "new"])

@@ -118,7 +118,7 @@ def test_what_is_served_and_not_announced_is_said(suite, register, words, code):
     assert badge(report)["color"] != "brightgreen"
 
 
-@pytest.mark.parametrize("how", ["refused", "not answered", "the connection is closed"])
+@pytest.mark.parametrize("how", ["refused", "nothing comes", "the connection is closed"])
 @pytest.mark.parametrize("register", ["pip247", "pip145"])
 def test_what_is_announced_and_not_served_is_said(suite, register, how):
     report = judged(suite, f"{register}/watch/*", fault=does_not_serve(register, how))

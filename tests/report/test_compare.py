@@ -170,3 +170,14 @@ def test_what_is_no_run_is_told(run, tmp_path, name, text, words):
 def test_a_folder_that_is_not_there_is_told(run, tmp_path):
     result = run("compare", tmp_path / "x", tmp_path)
     assert (result.exit_code, "can't be read: No such file or directory" in result.output) == (2, True), result.output
+
+
+def test_recorded_releases_are_compared_by_their_names(run):
+    result = run("compare", "apache-pulsar@4.0.0", "apache-pulsar@4.2.4")
+    lines = result.output.splitlines()
+    assert result.exit_code == 1, result.output
+    assert lines[0].startswith("A  apache-pulsar@4.0.0: ")
+    assert "  PASS -> FAIL  pip145/race/same-id" in lines
+    assert "  FAIL -> PASS  core/producer/partitioned-base" in lines
+    assert run("compare", "client:python", "client:python").exit_code == 0
+    assert "apache-pulsar@4.1.0 can't be read" in run("compare", "apache-pulsar@4.1.0", "apache-pulsar@4.2.4").output

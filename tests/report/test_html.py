@@ -278,7 +278,7 @@ def test_numbers_are_the_same_everywhere_and_add_up():
     assert sum(counts["cases"].values()) == len(made.results)
     assert sum(counts["clauses"].values()) == len(made.clauses) + len(made.excluded)
     assert counts["conversations"] == len(made.run.trial_logs)
-    assert f"judged by {len(made.results)} cases, each cell of 5 transcripts counted: " in words
+    assert f"judged by {len(made.results)} cases, the cells of 5 transcripts: " in words
     assert f"; {counts['conversations']} conversations" in words
     assert f"{sum(counts['clauses'].values())} clauses:" in words
     every = re.findall(r'<details class="case[^>]*>', render_html(made))

@@ -24,7 +24,7 @@ def text_of(made, **how):
 def test_clauses_are_counted_first_then_cases():
     lines = text_of(report()).splitlines()
     assert lines[0] == "clauses  8: 5 passed, 0 failed, 0 warned, 0 not applicable, 2 untestable, 1 excluded"
-    assert lines[1] == "cases    6, each cell of 5 transcripts counted: 5 passed, 0 failed, 0 warned, 0 not applicable, 1 untestable"
+    assert lines[1] == "cases    6, the cells of 5 transcripts: 5 passed, 0 failed, 0 warned, 0 not applicable, 1 untestable"
     assert lines[2] == "held     7 conversations"
     assert lines[3].startswith("target   some-broker@1.0 (Broker <b>1</b>)")
     assert lines[-1] == "some-broker@1.0: core, PIP-145: conformant; 2 clauses untested"

@@ -72,7 +72,7 @@ def run(suite, monkeypatch):
         (["run", "pulsar://127.0.0.1:1", "--select", "core/**", "--select", "!pip-145/**"], 2, "did you mean '!pip145/**'?"),
         (["run", "pulsar://127.0.0.1:1", "--select", "core.frame"], 2, "did you mean 'core.frame.*'?"),
         (["run", "apache-pulsar@9.9"], 2, "9.9"),
-        (["run", "apache-pulsar@4.2.5"], 2, "apache-pulsar@4.2.5 is not known; did you mean '4.2.4'?"),
+        (["run", "apache-pulsar@4.2.5"], 2, "the suite does not start Apache Pulsar 4.2.5 (it starts 2.10.5, "),
         (["driver", "lint", "./nothing"], 2, "client:./nothing: the driver does not exist ("),
         (["run", "client:./nothing"], 2, "client:./nothing: the driver does not exist ("),
         (["doctor", "referense"], 2, "did you mean 'reference'?"),
@@ -370,6 +370,15 @@ def test_explain_and_show_judge_only_what_they_show(run, suite, monkeypatch):
     assert "apache-pulsar@4.2.4: PASS" in run("explain", clause).output
     assert set(judged) <= {*cases, *(suite.transcripts[case].control for case in cases)}
     assert judged
+
+
+def test_a_clause_of_clients_is_explained_by_what_clients_do(run):
+    said = run("explain", "core.client.acks-in-batch").output
+    assert "client:rust: XFAIL" in said
+    assert "client:java: PASS" in said
+    assert "apache-pulsar@" not in said
+    assert "as it was on client:rust" in run("show", "core/client/acks-in-batch", "--target", "client:rust").output
+    assert "did you mean 'client:rust'?" in run("show", "core/client/acks-in-batch", "--target", "client:ruby").output
 
 
 def test_recording_of_some_cases_holds_all_of_them(suite):

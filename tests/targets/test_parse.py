@@ -11,7 +11,7 @@ from conformance.targets.target_file import EXAMPLE, line_of
 FORMS = (
     "a target is reference, in-process or apache-pulsar@VERSION, each with ?brokers=N if a cluster is meant, "
     "apache-pulsar@VERSION?proxy=true, "
-    "pulsar://HOST:PORT, pulsar+ssl://HOST:PORT or a file FILE.toml"
+    "pulsar://HOST:PORT, pulsar+ssl://HOST:PORT, a file FILE.toml, or client:NAME"
 )
 VERSIONS = "2.10.5, 2.11.0, 3.0.7, 4.0.0, 4.2.4, 5.0.0-M1"
 SERVICE_FORM = "it has the form pulsar://HOST:PORT or pulsar+ssl://HOST:PORT"
@@ -53,7 +53,11 @@ def test_a_version_is_started() -> None:
         ("reference@strict", "reference has no profile 'strict' (known: reference@default, reference@as-written)"),
         ("in-process@", "in-process has no profile '' (known: in-process@default, in-process@as-written)"),
         ("apache-pulsr@4.2.4", f"'apache-pulsr@4.2.4' is not a target; did you mean 'apache-pulsar@4.2.4'? ({FORMS})"),
-        ("apache-pulsar@4.0.8", f"apache-pulsar@4.0.8 is not known; did you mean '4.0.0'? (known: {VERSIONS})"),
+        (
+            "apache-pulsar@4.0.8",
+            f"the suite does not start Apache Pulsar 4.0.8 (it starts {VERSIONS}; of another one start a broker yourself, and give its address: "
+            "pulsar://HOST:PORT)",
+        ),
         ("http://h:8080", "http://h:8080 is an admin URL, not a service URL (write pulsar://HOST:6650 --admin-url http://h:8080)"),
         ("kafka://h:1", f"the target 'kafka://h:1' is not a service URL ({SERVICE_FORM})"),
         ("pulsar://h:1/x", f"the target 'pulsar://h:1/x' is not a service URL ({SERVICE_FORM})"),
@@ -62,6 +66,8 @@ def test_a_version_is_started() -> None:
         ("pulsar://h:99999", f"the target 'pulsar://h:99999': Port out of range 0-65535 ({SERVICE_FORM})"),
         ("pulsar://a:1,b:2", "the target 'pulsar://a:1,b:2' names several hosts (one broker is tested at a time)"),
         ("pulsar://me:pass@h:1", "the target names a user or password (give a token with --token-file instead)"),
+        ("h:6650", f"'h:6650' is not a target; did you mean 'pulsar://h:6650'? ({FORMS})"),
+        ("client:./x", "client:./x is a client, and a broker is wanted here (`driver lint` checks the driver of a client)"),
         ("missing.toml", "missing.toml can't be read: No such file or directory"),
     ],
 )

@@ -277,7 +277,7 @@ def test_settings_are_refused_where_they_can_not_be_given(tmp_path: Path) -> Non
 
     with pytest.raises(TargetError, match=r"^fake can't be given the settings a, b .its start command has no {config_file}.$"):
         asyncio.run(run(str(fake_broker_file(tmp_path))))
-    with pytest.raises(TargetError, match=r"^pulsar://h:1 can't be given the settings a, b .only a target that is started"):
+    with pytest.raises(TargetError, match=r"^pulsar://h:1 can't be given the settings a, b .a target file lets the suite start it"):
         asyncio.run(run("pulsar://h:1"))
 
 
