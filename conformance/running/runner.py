@@ -31,6 +31,7 @@ from conformance.running.one_broker import Checked, check_one_broker
 from conformance.running.owners import behind, owners
 from conformance.running.probe import Probed, claimed, is_served, probe, with_declared
 from conformance.running.units import Unit, divided, is_slow, with_controls
+from conformance.running.usual import AUTO_CREATION, with_usual_policies
 from conformance.suite import Suite
 from conformance.targets.admin import ADMIN_SECONDS, AdminClient, AdminUnreachable, missing_operations
 from conformance.targets.model import Endpoint, SettingsRefused, Target, TargetError
@@ -186,7 +187,7 @@ class _Part:
             self.watcher.note(f"starting {self.target.name}" + (f" with its own {', '.join(named)}" if config else ""))
         async with self.target.run(config, progress=self.watcher.note) as reached, contextlib.AsyncExitStack() as stack:
             found = None if config else await probe(replace(reached, capabilities={}))  # before anything else: it sees the first connection
-            endpoint = claimed(await behind(reached), self.options.claims)
+            endpoint = await with_usual_policies(claimed(await behind(reached), self.options.claims), config)
             if found is not None:
                 if endpoint.proxy_to is None:
                     found = replace(found, capabilities=with_declared(endpoint, found.capabilities))
@@ -216,6 +217,7 @@ class _Part:
             service_url=endpoint.service_url,
             server_version=probed.server_version,
             capabilities={**probed.capabilities, "config": self.target.startable},
+            namespace_policies=dict(endpoint.namespace_policies),
             profile=self.options.profile,
             arguments=list(self.options.arguments),
             seed=self.options.seed,
@@ -384,10 +386,13 @@ class _Part:
     def _cannot_run(self, case: m.Transcript, endpoint: Endpoint) -> Lack | None:
         assert self.header is not None
         has = self.header.capabilities
-        lacking = lack(case, {**has, "config": True} if case.target_config else has)  # what is served here has its settings
+        kinds = set(fresh_names(case).values())
+        settled = {"config": True} if case.target_config else {}  # what is served here has its settings
+        if "namespace" in kinds and AUTO_CREATION in endpoint.namespace_policies:
+            settled["auto-creation"] = True
+        lacking = lack(case, {**has, **settled})
         if lacking is not None:
             return lacking
-        kinds = set(fresh_names(case).values())
         if "namespace" in kinds and not has["admin"]:
             return "UNTESTABLE", "needs a namespace of its own: give an admin URL"
         creates = {"create_namespace"} if "namespace" in kinds else set()

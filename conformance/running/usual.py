@@ -1,0 +1,76 @@
+"""Settings that cases take for granted, and the policies by which namespaces of the suite have them where the broker has others.
+
+A broker that creates no topics by itself, or limits them, is a right broker. Its settings can be read, and namespaces may have policies of
+their own, so that most cases can judge it all the same.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from conformance.running.namespaces import NAMESPACE_PREFIX
+from conformance.targets.admin import AdminClient, AdminUnreachable, listed_settings
+from conformance.targets.model import Endpoint, as_settings
+
+AUTO_CREATION = "autoTopicCreationOverride"
+_CREATES = {"allowAutoTopicCreation": True, "topicType": "non-partitioned"}
+_STAYS = {"inactiveTopicDeleteMode": "delete_when_no_subscriptions", "maxInactiveDurationSeconds": 86400, "deleteWhileInactive": False}
+
+USUAL: Mapping[str, tuple[str, str, object]] = MappingProxyType(
+    {
+        "allowAutoTopicCreation": ("true", AUTO_CREATION, _CREATES),
+        "allowAutoTopicCreationType": ("non-partitioned", AUTO_CREATION, _CREATES),
+        "allowAutoSubscriptionCreation": ("true", "autoSubscriptionCreationOverride", {"allowAutoSubscriptionCreation": True}),
+        "brokerDeleteInactiveTopicsEnabled": ("false", "inactive_topic_policies", _STAYS),
+        "brokerDeduplicationEnabled": ("false", "deduplicationEnabled", False),
+        "maxConsumersPerSubscription": ("0", "max_consumers_per_subscription", 0),
+        "maxConsumersPerTopic": ("0", "max_consumers_per_topic", 0),
+        "maxProducersPerTopic": ("0", "max_producers_per_topic", 0),
+        "maxSubscriptionsPerTopic": ("0", "max_subscriptions_per_topic", 0),
+        "maxTopicsPerNamespace": ("0", "max_topics_per_namespace", 0),
+        "maxUnackedMessagesPerConsumer": ("50000", "max_unacked_messages_per_consumer", 50000),
+        "maxUnackedMessagesPerSubscription": ("200000", "max_unacked_messages_per_subscription", 200000),
+    }
+)
+"""For each setting its usual value, and the policy of a namespace that has the same effect, with its value, as Pulsar has it in JSON."""
+
+
+async def with_usual_policies(endpoint: Endpoint, but: Collection[str] = ()) -> Endpoint:
+    """Return an endpoint whose new namespaces have the usual policies where the broker's settings are others.
+
+    Args:
+        endpoint: The broker.
+        but: Settings that a case asks for: they stay as they are.
+    """
+    settings = {**as_settings(await listed_settings(endpoint)), **endpoint.config}
+    chosen = {USUAL[key][1] for key in USUAL.keys() & but}
+    wanted = {
+        policy: value
+        for key, (usual, policy, value) in USUAL.items()
+        if policy not in chosen and settings.get(key, usual) not in ("", usual)
+    }
+    return replace(endpoint, namespace_policies=await _taken(endpoint, wanted) if wanted else {})
+
+
+async def _taken(endpoint: Endpoint, wanted: Mapping[str, object]) -> Mapping[str, object]:
+    """Create a namespace with policies, and see which of them it has; another broker may not know them, or refuse them."""
+    namespace = f"public/{NAMESPACE_PREFIX}{secrets.token_hex(4)}"
+    try:
+        async with AdminClient(replace(endpoint, namespace_policies=wanted)) as admin:
+            if not (await admin.call("create_namespace", namespace)).ok:
+                return {}
+            read = await admin.call("namespace_exists", namespace)
+            await admin.remove_namespace(namespace)
+    except AdminUnreachable:
+        return {}
+    has = read.body if read.ok and isinstance(read.body, dict) else {}
+    return {name: value for name, value in wanted.items() if _covers(has.get(name), value)}
+
+
+def _covers(found: object, wanted: object) -> bool:
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        return all(_covers(found.get(key), value) for key, value in wanted.items())
+    return found == wanted
