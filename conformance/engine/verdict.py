@@ -81,6 +81,8 @@ LINK_LATE_LIMIT: Final = 0.3
 STALLED: Final = 5.0
 """Seconds by which the harness may be late before a peer may have acted by its own clock: sent again what was not answered, closed a
 connection that was silent."""
+_AT_ONCE: Final = frozenset({"connected", "lookupTopicResponse", "partitionMetadataResponse", "pong", "send_receipt"})
+"""Answers for which a peer has nothing to wait. No recorded one comes later than `LATE_LIMIT`, unless the machine was busy."""
 _BY_ITS_CLOCK: Final = frozenset({"closed", "unexpected", "twice", "differs", "silence"})
 """Kinds of failures by which that shows."""
 
@@ -336,7 +338,7 @@ def _may_be_lateness(program: Program, diagnosis: Diagnosis, events: Sequence[lo
         return True
     if diagnosis.kind == "twice" and _slow_call(events, STALLED):
         return True
-    return (diagnosis.timed or program.speaks_of_time) and was_late(events)
+    return (diagnosis.timed or program.speaks_of_time) and (was_late(events) or _stood_still(events, diagnosis.event))
 
 
 def _lagged(events: Iterable[log.Event]) -> bool:
@@ -368,6 +370,19 @@ def _slow_link(events: Iterable[log.Event]) -> bool:
             sent = first_sent.pop(event.at)
             if event.t - sent > LINK_LATE_LIMIT:
                 return True
+    return False
+
+
+def _stood_still(events: Iterable[log.Event], failed: int | None) -> bool:
+    """Tell whether the peer stood still before the failure: an answer came late for which it has nothing to wait."""
+    sent: dict[str, float] = {}
+    for event in events:
+        if event.n == failed:
+            return False
+        if isinstance(event, log.Begin) and event.what == "send":
+            sent[event.at or ""] = event.t
+        elif isinstance(event, log.Frame) and event.t - sent.get(event.at, event.t) > LATE_LIMIT and see(event).name in _AT_ONCE:
+            return True
     return False
 
 

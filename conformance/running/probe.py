@@ -77,13 +77,13 @@ async def probe(endpoint: Endpoint) -> Probed:
     return Probed(connected.server_version, connected.protocol_version, with_declared(endpoint, found))
 
 
-async def is_served(endpoint: Endpoint) -> str | None:
+async def is_served(endpoint: Endpoint) -> TargetError | None:
     """Tell why a new connection is not served; None if it is."""
     try:
         async with Exchange(endpoint) as exchange:
             await exchange.connect()
     except TargetError as error:
-        return error.message
+        return error
     return None
 
 

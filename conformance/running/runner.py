@@ -280,7 +280,7 @@ class _Part:
                 fresh, created = await self._own_names(unit, around, earlier)
             except AdminUnreachable as error:
                 problem = await is_served(endpoint)
-                raise Gone(unit.key, problem or error.message, "the broker" if problem else "the admin interface") from None
+                raise Gone(unit.key, problem or error, "the broker" if problem else "the admin interface") from None
             conversation = self._conversation(unit, around, fresh, begun, earlier)
             active.add(conversation)
             try:

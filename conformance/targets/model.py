@@ -43,6 +43,10 @@ class TargetError(Exception):
         self.clause = clause
 
 
+class ConnectRefused(TargetError):
+    """A broker that answers CONNECT by ERROR."""
+
+
 class WrongUsage(TargetError):
     """Addresses or names that can't be what the user meant: the command has to be corrected, not the target."""
 
