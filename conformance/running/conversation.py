@@ -22,8 +22,9 @@ from conformance.engine.machine import Machine, MachineError
 from conformance.engine.matching import see
 from conformance.engine.model import Level
 from conformance.engine.program import REDIRECT, Program
+from conformance.engine.unjudged import STALLED
 from conformance.engine.values import NOW, Value, ValueProblem, resolve
-from conformance.engine.verdict import RUNS, STALLED, Outcome, TrialLog, resume
+from conformance.engine.verdict import RUNS, Outcome, TrialLog, resume
 from conformance.running.connection import FLOOD, IN_ONE_CONVERSATION, Allowance, Connection
 from conformance.running.look_ups import LookUps
 from conformance.running.owners import Owners

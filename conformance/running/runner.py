@@ -31,7 +31,7 @@ from conformance.running.one_broker import Checked, check_one_broker
 from conformance.running.owners import behind, owners
 from conformance.running.probe import Probed, claimed, is_served, probe, with_declared
 from conformance.running.units import Unit, divided, is_slow, with_controls
-from conformance.running.usual import AUTO_CREATION, with_usual_policies
+from conformance.running.usual import AUTO_CREATION, unusual, with_usual_policies
 from conformance.suite import Suite
 from conformance.targets.admin import ADMIN_SECONDS, AdminClient, AdminUnreachable, missing_operations
 from conformance.targets.model import Endpoint, SettingsRefused, Target, TargetError
@@ -393,6 +393,8 @@ class _Part:
         lacking = lack(case, {**has, **settled})
         if lacking is not None:
             return lacking
+        if (setting := unusual(case, endpoint.listed_config)) is not None:
+            return "UNTESTABLE", setting
         if "namespace" in kinds and not has["admin"]:
             return "UNTESTABLE", "needs a namespace of its own: give an admin URL"
         creates = {"create_namespace"} if "namespace" in kinds else set()

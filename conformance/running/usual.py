@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from conformance.engine.model import Transcript
 from conformance.running.namespaces import NAMESPACE_PREFIX
 from conformance.targets.admin import AdminClient, AdminUnreachable, listed_settings
 from conformance.targets.model import Endpoint, as_settings
@@ -38,8 +39,13 @@ USUAL: Mapping[str, tuple[str, str, object]] = MappingProxyType(
 """For each setting its usual value, and the policy of a namespace that has the same effect, with its value, as Pulsar has it in JSON."""
 
 
+_EVALUATES = ("enableBrokerSideSubscriptionPatternEvaluation", "true")
+_NEEDED = MappingProxyType({"topic-list-filter": _EVALUATES, "topic-list-watch": _EVALUATES})
+"""For each capability the setting, with its value, without which no case can judge it."""
+
+
 async def with_usual_policies(endpoint: Endpoint, but: Collection[str] = ()) -> Endpoint:
-    """Return an endpoint whose new namespaces have the usual policies where the broker's settings are others.
+    """Return an endpoint that knows its settings, and whose new namespaces have the usual policies where these are others.
 
     Args:
         endpoint: The broker.
@@ -52,7 +58,22 @@ async def with_usual_policies(endpoint: Endpoint, but: Collection[str] = ()) -> 
         for key, (usual, policy, value) in USUAL.items()
         if policy not in chosen and settings.get(key, usual) not in ("", usual)
     }
-    return replace(endpoint, namespace_policies=await _taken(endpoint, wanted) if wanted else {})
+    return replace(endpoint, listed_config=settings, namespace_policies=await _taken(endpoint, wanted) if wanted else {})
+
+
+def unusual(case: Transcript, settings: Mapping[str, str]) -> str | None:
+    """Tell which setting keeps a case from judging a broker; None if none does.
+
+    Args:
+        case: The case.
+        settings: Those that the broker lists. One that is not listed has its usual value.
+    """
+    taken = {**dict(_NEEDED[name] for name in case.requires if name in _NEEDED), **case.assumes}
+    for key, wanted in taken.items():
+        found = settings.get(key, wanted)
+        if found != wanted and key not in case.target_config:
+            return f"the target has {key}={found}, and the case takes {wanted} for granted"
+    return None
 
 
 async def _taken(endpoint: Endpoint, wanted: Mapping[str, object]) -> Mapping[str, object]:

@@ -17,7 +17,7 @@ import aiohttp
 import yarl
 from pydantic_core import from_json
 
-from conformance.engine.verdict import NOT_ALLOWED, NOT_OFFERED
+from conformance.engine.unjudged import NOT_ALLOWED, NOT_OFFERED
 from conformance.targets.model import LOOPBACK, Endpoint, TargetError
 from conformance.targets.operations import OPERATIONS, check_arguments, request
 from conformance.targets.policies import POLICIES
