@@ -13,6 +13,7 @@ from typing import Any
 from conformance.engine.capabilities import CAPABILITIES, DECLARED, FLAGS
 from conformance.names import did_you_mean
 from conformance.running.exchange import Exchange
+from conformance.running.usual import creates_by_itself
 from conformance.targets.admin import AdminClient, AdminResult, AdminUnreachable, another, is_cluster, listed_settings
 from conformance.targets.model import Endpoint, TargetError, admin_hint, as_settings
 from refimpl.wire.pulsar_api_pb2 import ServerError
@@ -28,8 +29,6 @@ TENANT = "public"
 _NO_NAMESPACE = f"{TENANT}/pulsar-conformance-no-such-namespace"
 _NOWHERE = {"topic": f"persistent://{_NO_NAMESPACE}/t", "request_id": 1}
 """A topic that nobody can create."""
-_CREATES_TOPICS = {"allowAutoTopicCreation": "true", "allowAutoTopicCreationType": "non-partitioned"}
-"""Settings by which a broker creates topics without partitions by itself; one that does not list them does."""
 _NO_BROKER = "pulsar-conformance-no-such-broker.invalid:6650"
 """What only a proxy minds: a broker without one also says that there is one if it calls its host by a name that the suite does not know."""
 
@@ -68,7 +67,7 @@ async def probe(endpoint: Endpoint) -> Probed:
     found["direct"] = endpoint.proxy_to is None or await is_served(replace(endpoint, proxy_to=_NO_BROKER)) is None
     found["config"] = False
     settings = {**as_settings(await listed_settings(endpoint)), **endpoint.config}
-    found["auto-creation"] = all(settings.get(key, wanted) == wanted for key, wanted in _CREATES_TOPICS.items())
+    found["auto-creation"] = creates_by_itself(settings)
     found["delayed-delivery"] = settings.get("delayedDeliveryEnabled") == "true"
     key_shared = {"subscribe": {**_NOWHERE, "subscription": "s", "subType": "Key_Shared", "consumer_id": 1}}
     waiting = {"producer": {**_NOWHERE, "producer_id": 1, "producer_access_mode": "WaitForExclusive"}}

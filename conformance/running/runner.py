@@ -31,7 +31,7 @@ from conformance.running.one_broker import Checked, check_one_broker
 from conformance.running.owners import behind, owners
 from conformance.running.probe import Probed, claimed, is_served, probe, with_declared
 from conformance.running.units import Unit, divided, is_slow, with_controls
-from conformance.running.usual import AUTO_CREATION, unusual, with_usual_policies
+from conformance.running.usual import creates_by_itself, unusual, with_usual_policies
 from conformance.suite import Suite
 from conformance.targets.admin import ADMIN_SECONDS, AdminClient, AdminUnreachable, missing_operations
 from conformance.targets.model import Endpoint, SettingsRefused, Target, TargetError
@@ -388,7 +388,7 @@ class _Part:
         has = self.header.capabilities
         kinds = set(fresh_names(case).values())
         settled = {"config": True} if case.target_config else {}  # what is served here has its settings
-        if "namespace" in kinds and AUTO_CREATION in endpoint.namespace_policies:
+        if "namespace" in kinds and creates_by_itself(endpoint.listed_config, endpoint.namespace_policies):
             settled["auto-creation"] = True
         lacking = lack(case, {**has, **settled})
         if lacking is not None:

@@ -17,7 +17,10 @@ from conformance.targets.admin import AdminClient, AdminUnreachable, listed_sett
 from conformance.targets.model import Endpoint, as_settings
 
 AUTO_CREATION = "autoTopicCreationOverride"
+CREATING = ("allowAutoTopicCreation", "allowAutoTopicCreationType", "allowAutoSubscriptionCreation")
+"""Settings by which a producer or consumer creates its topic, without partitions, and its subscription."""
 _CREATES = {"allowAutoTopicCreation": True, "topicType": "non-partitioned"}
+_TYPES = ["Exclusive", "Failover", "Key_Shared", "Shared"]
 _STAYS = {"inactiveTopicDeleteMode": "delete_when_no_subscriptions", "maxInactiveDurationSeconds": 86400, "deleteWhileInactive": False}
 
 USUAL: Mapping[str, tuple[str, str, object]] = MappingProxyType(
@@ -25,6 +28,9 @@ USUAL: Mapping[str, tuple[str, str, object]] = MappingProxyType(
         "allowAutoTopicCreation": ("true", AUTO_CREATION, _CREATES),
         "allowAutoTopicCreationType": ("non-partitioned", AUTO_CREATION, _CREATES),
         "allowAutoSubscriptionCreation": ("true", "autoSubscriptionCreationOverride", {"allowAutoSubscriptionCreation": True}),
+        "subscriptionTypesEnabled": ("[Exclusive, Shared, Failover, Key_Shared]", "subscription_types_enabled", _TYPES),
+        "schemaCompatibilityStrategy": ("FULL", "schema_compatibility_strategy", "FULL"),
+        "isAllowAutoUpdateSchemaEnabled": ("true", "is_allow_auto_update_schema", True),
         "brokerDeleteInactiveTopicsEnabled": ("false", "inactive_topic_policies", _STAYS),
         "brokerDeduplicationEnabled": ("false", "deduplicationEnabled", False),
         "maxConsumersPerSubscription": ("0", "max_consumers_per_subscription", 0),
@@ -53,12 +59,25 @@ async def with_usual_policies(endpoint: Endpoint, but: Collection[str] = ()) -> 
     """
     settings = {**as_settings(await listed_settings(endpoint)), **endpoint.config}
     chosen = {USUAL[key][1] for key in USUAL.keys() & but}
-    wanted = {
-        policy: value
-        for key, (usual, policy, value) in USUAL.items()
-        if policy not in chosen and settings.get(key, usual) not in ("", usual)
-    }
+    wanted = {policy: value for key, (_, policy, value) in USUAL.items() if policy not in chosen and not _is_usual(key, settings)}
     return replace(endpoint, listed_config=settings, namespace_policies=await _taken(endpoint, wanted) if wanted else {})
+
+
+def creates_by_itself(settings: Mapping[str, str], policies: Collection[str] = ()) -> bool:
+    """Tell whether topics and subscriptions are created by those who need them.
+
+    Args:
+        settings: Those that the broker lists.
+        policies: Those of the namespace.
+    """
+    return all(_is_usual(key, settings) or USUAL[key][1] in policies for key in CREATING)
+
+
+def _is_usual(key: str, settings: Mapping[str, str]) -> bool:
+    """Tell whether a setting is not listed, empty, or what is usual; the members of a list may have any order."""
+    usual = USUAL[key][0]
+    found = settings.get(key) or usual
+    return sorted(found.strip("[]").split(", ")) == sorted(usual.strip("[]").split(", "))
 
 
 def unusual(case: Transcript, settings: Mapping[str, str]) -> str | None:
@@ -94,4 +113,4 @@ async def _taken(endpoint: Endpoint, wanted: Mapping[str, object]) -> Mapping[st
 def _covers(found: object, wanted: object) -> bool:
     if isinstance(found, dict) and isinstance(wanted, dict):
         return all(_covers(found.get(key), value) for key, value in wanted.items())
-    return found == wanted
+    return sorted(found) == wanted if isinstance(found, list) else found == wanted

@@ -8,8 +8,9 @@ from conformance.engine.verdict import Verdict
 from conformance.judging.results import judge_log
 from conformance.report.wording import given_policies
 from conformance.running.runner import Options, Silent, run_suite
-from conformance.running.usual import AUTO_CREATION, USUAL, with_usual_policies
+from conformance.running.usual import AUTO_CREATION, USUAL, unusual, with_usual_policies
 from conformance.targets import AdminClient, AdminResult, AttachedTarget, Endpoint, InProcessTarget
+from refimpl.configuration import Configuration
 from refimpl.net.embedded import EmbeddedBroker
 
 OWN, USUAL_NAMESPACE = "core/producer/creates-topic", "core/command/unknown-field"
@@ -72,6 +73,35 @@ def test_a_case_keeps_the_settings_that_it_asks_for():
             return asked.namespace_policies, (await with_usual_policies(endpoint, {"keepAliveIntervalSeconds": "1"})).namespace_policies
 
     assert asyncio.run(main()) == ({}, {AUTO_CREATION: CREATED})
+
+
+@pytest.mark.parametrize(
+    ("case", "settings", "reason"),
+    [
+        ("pip145/list/filter", {"enableBrokerSideSubscriptionPatternEvaluation": "true"}, None),
+        (
+            "pip145/list/filter",
+            {"enableBrokerSideSubscriptionPatternEvaluation": "false"},
+            "the target has enableBrokerSideSubscriptionPatternEvaluation=false, and the case takes true for granted",
+        ),
+        ("pip145/compat/switch-off", {"enableBrokerSideSubscriptionPatternEvaluation": "false"}, None),
+        (
+            "pip145/pattern/length",
+            {"subscriptionPatternMaxLength": "200"},
+            "the target has subscriptionPatternMaxLength=200, and the case takes 50 for granted",
+        ),
+        ("pip145/pattern/length", {}, None),
+        ("core/producer/names", {"enableBrokerSideSubscriptionPatternEvaluation": "false"}, None),
+    ],
+)
+def test_a_setting_that_a_case_takes_for_granted_is_named(suite, case, settings, reason):
+    assert unusual(suite.transcripts[case], settings) == reason
+
+
+def test_what_a_case_takes_for_granted_is_what_the_reference_has(suite):
+    usual = Configuration().settings()
+    taken = {(key, value) for case in suite.transcripts.values() for key, value in case.assumes.items()}
+    assert {key: value for key, value in taken if key in usual} == {key: usual[key] for key, _ in taken if key in usual}
 
 
 def test_the_usual_settings_are_those_of_the_reference():
