@@ -9,15 +9,17 @@ from conformance.engine.capabilities import CAPABILITIES
 from conformance.running.namespaces import NAMESPACE_PREFIX
 from conformance.running.one_broker import see_one_broker
 from conformance.running.probe import TENANT, claimed, probe, said
-from conformance.targets import AdminClient, Target
+from conformance.running.usual import given
+from conformance.targets import AdminClient, Target, as_settings
 from conformance.targets.operations import CONFIGURATION_PATH
 
 _SPOILERS = {
-    "brokerDeleteInactiveTopicsEnabled": ("false", "topics without a subscription vanish during a run: cases about lists may fail"),
     "forceDeleteNamespaceAllowed": ("true", "namespaces are cleaned topic by topic, which takes longer"),
-    "allowAutoTopicCreation": ("true", "cases that produce or consume can't create their topics"),
-    "subscriptionPatternMaxLength": ("50", "cases about the longest pattern warn, or fail if it is shorter"),
-    "enableBrokerSideSubscriptionPatternEvaluation": ("true", "cases about PIP-145 fail: the broker filters no list and refuses watches"),
+    "subscriptionPatternMaxLength": ("50", "cases about the longest pattern are UNTESTABLE; if it is shorter, most cases about PIP-145"),
+    "enableBrokerSideSubscriptionPatternEvaluation": (
+        "true",
+        "cases about PIP-145 are UNTESTABLE: the broker filters no list and refuses watches",
+    ),
 }
 """Settings that can spoil a run: the value that suits it, and what another one does."""
 
@@ -73,6 +75,8 @@ async def examine(target: Target, *, claims: Iterable[str] = (), clean: bool = F
                     findings.append(Finding(True, f"{key}: not listed"))
                 else:
                     findings.append(Finding(value == wanted, f"{key}={value}" + ("" if value == wanted else f": {effect}")))
+            for key, policy in given(as_settings(settings)).items():
+                findings.append(Finding(None, f"{key}={settings[key]}: the namespaces of a run get {policy} of their own"))
             findings += await _leftovers(admin, clean=clean)
         return findings
 

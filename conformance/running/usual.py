@@ -48,6 +48,8 @@ USUAL: Mapping[str, tuple[str, str, object]] = MappingProxyType(
 _EVALUATES = ("enableBrokerSideSubscriptionPatternEvaluation", "true")
 _NEEDED = MappingProxyType({"topic-list-filter": _EVALUATES, "topic-list-watch": _EVALUATES})
 """For each capability the setting, with its value, without which no case can judge it."""
+_LONGEST, _LENGTH = "subscriptionPatternMaxLength", 50
+"""A setting, and the number that cases of these capabilities need at least: most patterns are that of a whole name."""
 
 
 async def with_usual_policies(endpoint: Endpoint, but: Collection[str] = ()) -> Endpoint:
@@ -61,6 +63,11 @@ async def with_usual_policies(endpoint: Endpoint, but: Collection[str] = ()) -> 
     chosen = {USUAL[key][1] for key in USUAL.keys() & but}
     wanted = {policy: value for key, (_, policy, value) in USUAL.items() if policy not in chosen and not _is_usual(key, settings)}
     return replace(endpoint, listed_config=settings, namespace_policies=await _taken(endpoint, wanted) if wanted else {})
+
+
+def given(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the settings that are not the usual ones, with the policies by which namespaces of the suite make up for them."""
+    return {key: policy for key, (_, policy, _) in USUAL.items() if not _is_usual(key, settings)}
 
 
 def creates_by_itself(settings: Mapping[str, str], policies: Collection[str] = ()) -> bool:
@@ -92,6 +99,14 @@ def unusual(case: Transcript, settings: Mapping[str, str]) -> str | None:
         found = settings.get(key, wanted)
         if found != wanted and key not in case.target_config:
             return f"the target has {key}={found}, and the case takes {wanted} for granted"
+    longest = settings.get(_LONGEST, "")
+    if (
+        longest.isdecimal()
+        and int(longest) < _LENGTH
+        and _LONGEST not in case.target_config
+        and not _NEEDED.keys().isdisjoint(case.requires)
+    ):
+        return f"the target has {_LONGEST}={longest}, and the case takes {_LENGTH} or more for granted"
     return None
 
 

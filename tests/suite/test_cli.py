@@ -459,11 +459,18 @@ def test_doctor_says_what_it_found(run):
     assert result.exit_code == 1
 
 
-def test_doctor_names_a_setting_that_the_broker_does_not_list(run):
+def test_doctor_tells_what_a_run_makes_up_for(run):
+    with EmbeddedBroker({"allowAutoTopicCreation": "false"}) as broker:
+        result = run("doctor", broker.service_url, "--admin-url", broker.admin_url)
+    assert "allowAutoTopicCreation=false: the namespaces of a run get autoTopicCreationOverride of their own" in result.output
+    assert result.exit_code == 0
+
+
+def test_doctor_names_settings_as_the_broker_lists_them(run):
     with EmbeddedBroker() as broker:
         result = run("doctor", broker.service_url, "--admin-url", broker.admin_url)
-    assert "brokerDeleteInactiveTopicsEnabled: not listed" in result.output
-    assert "allowAutoTopicCreation=true" in result.output
+    assert "enableBrokerSideSubscriptionPatternEvaluation=true" in result.output
+    assert "of their own" not in result.output
     assert "=None" not in result.output
 
 

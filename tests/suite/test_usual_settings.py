@@ -91,6 +91,13 @@ def test_a_case_keeps_the_settings_that_it_asks_for():
             "the target has subscriptionPatternMaxLength=200, and the case takes 50 for granted",
         ),
         ("pip145/pattern/length", {}, None),
+        (
+            "pip145/list/filter",
+            {"subscriptionPatternMaxLength": "49"},
+            "the target has subscriptionPatternMaxLength=49, and the case takes 50 or more for granted",
+        ),
+        ("pip145/list/filter", {"subscriptionPatternMaxLength": "200"}, None),
+        ("pip145/watch/pattern-length-setting", {"subscriptionPatternMaxLength": "10"}, None),
         ("core/producer/names", {"enableBrokerSideSubscriptionPatternEvaluation": "false"}, None),
     ],
 )
