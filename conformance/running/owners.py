@@ -236,7 +236,8 @@ def _there(at: Endpoint, url: str, *, proxied: bool) -> Endpoint:
     there = replace(at, service_url=url)
     if at.proxy_to is None and (not proxied or _same(at, there)):
         return _allowed(at, url)
-    return replace(at, proxy_to=f"{there.host}:{there.port}")
+    host = f"[{there.host}]" if ":" in there.host else there.host
+    return replace(at, proxy_to=f"{host}:{there.port}")
 
 
 def _same(one: Endpoint, other: Endpoint) -> bool:

@@ -127,20 +127,21 @@ def test_a_broker_that_is_not_ready_is_asked_again(monkeypatch):
     assert with_two(work) == (True, 3)
 
 
-def test_a_proxy_is_told_the_broker_in_connect():
+@pytest.mark.parametrize("inside", ["inside:6650", "[fd00::1]:6650"])
+def test_a_proxy_is_told_the_broker_in_connect(inside):
     async def work(first, second, endpoint):
-        proxied = {"response": CONNECT, "brokerServiceUrl": "pulsar://inside:6650", "proxy_through_service_url": True}
+        proxied = {"response": CONNECT, "brokerServiceUrl": f"pulsar://{inside}", "proxy_through_service_url": True}
         first.answers["t/n"] = first.answers["public/default"] = [proxied]
         found = await look_up(endpoint, "t/n")
-        assert (found.service_url, found.proxy_to, found.broker) == (endpoint.service_url, "inside:6650", "pulsar://inside:6650")
+        assert (found.service_url, found.proxy_to, found.broker) == (endpoint.service_url, inside, f"pulsar://{inside}")
         reached = await behind(endpoint)
-        assert (reached.service_url, reached.proxy_to) == (endpoint.service_url, "inside:6650")
+        assert (reached.service_url, reached.proxy_to) == (endpoint.service_url, inside)
         assert await owners(reached, NoCluster()) is None
         first.answers["t/n"] = [{"response": CONNECT, "brokerServiceUrl": "pulsar://inside-2:6650"}]  # the broker knows of no proxy
         again = await look_up(found, "t/n")
         return again.service_url == endpoint.service_url, again.proxy_to, first.proxied_to[-1]
 
-    assert with_two(work) == (True, "inside-2:6650", "inside:6650")
+    assert with_two(work) == (True, "inside-2:6650", inside)
 
 
 def test_a_standalone_broker_is_no_proxy():
