@@ -46,7 +46,7 @@ USUAL: Mapping[str, tuple[str, str, object]] = MappingProxyType(
 
 
 _EVALUATES = ("enableBrokerSideSubscriptionPatternEvaluation", "true")
-_NEEDED = MappingProxyType({"topic-list-filter": _EVALUATES, "topic-list-watch": _EVALUATES})
+_NEEDED = MappingProxyType(dict.fromkeys(("topic-list-filter", "topic-list-watch", "topic-watch-reconcile"), _EVALUATES))
 """For each capability the setting, with its value, without which no case can judge it."""
 _LONGEST, _LENGTH = "subscriptionPatternMaxLength", 50
 """A setting, and the number that cases of these capabilities need at least: most patterns are that of a whole name."""

@@ -84,6 +84,11 @@ def test_a_case_keeps_the_settings_that_it_asks_for():
             {"enableBrokerSideSubscriptionPatternEvaluation": "false"},
             "the target has enableBrokerSideSubscriptionPatternEvaluation=false, and the case takes true for granted",
         ),
+        (
+            "core/flags/topic-watcher-reconcile",
+            {"enableBrokerSideSubscriptionPatternEvaluation": "false"},
+            "the target has enableBrokerSideSubscriptionPatternEvaluation=false, and the case takes true for granted",
+        ),
         ("pip145/compat/switch-off", {"enableBrokerSideSubscriptionPatternEvaluation": "false"}, None),
         (
             "pip145/pattern/length",
