@@ -171,6 +171,25 @@ def test_a_broker_that_minds_a_broker_in_connect_is_behind_a_proxy():
     assert asyncio.run(direct(Broker())) is True, "a single broker that calls its host by another name"
 
 
+@pytest.mark.parametrize(("balanced", "named_owns"), [(True, False), (False, False), (False, True)])
+def test_a_case_without_namespaces_is_not_held_at_a_load_balancer(balanced, named_owns):
+    """An address that no look-up ever names, while as many others are named as there are brokers, is that of none of them."""
+
+    class Listed(Unloading):
+        async def call(self, op, args=None):
+            return AdminResult(200, ["a:1", "b:1"], "") if op == "brokers" else AdminResult(204, None, "")
+
+    async def work(first, second, endpoint):
+        away = {"response": CONNECT, "brokerServiceUrl": second.url}
+        third = {"response": CONNECT, "brokerServiceUrl": first.url if not balanced else "pulsar://127.0.0.1:1"}
+        first.answers["public/default"] = [{"response": CONNECT} if named_owns else away]
+        first.answers["public/pc-brokers"] = [away, third]
+        found = Owners(endpoint, Listed(lambda _: None))
+        return (await found.of([])).service_url == (second.url if balanced else endpoint.service_url), len(first.asked) > 5
+
+    assert with_two(work) == (True, not named_owns)
+
+
 def test_another_broker_is_looked_for_in_the_bundles_of_a_new_namespace():
     async def work(first, second, endpoint):
         first.answers["public/pc-brokers"] = [{"response": CONNECT}, {"response": CONNECT, "brokerServiceUrl": second.url}]
