@@ -142,9 +142,9 @@ class TrialRunner:
             raise lost
 
     @property
-    def endpoint(self) -> Endpoint:
-        """Return the broker that the conversation meets."""
-        return self._around.endpoint
+    def brokers(self) -> list[Endpoint]:
+        """Return the brokers on which the conversation depends: the one that it meets, the owner, and those of other connections."""
+        return list({one.broker: one for one in (self._around.endpoint, self._owner, *self._brokers.values())}.values())
 
     def outcome(self, levels: Mapping[str, Level]) -> Outcome:
         """Return what the log comes to. The machine that chose the actions has taken all of it: `judge` would say the same."""

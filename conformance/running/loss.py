@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from conformance.engine import log
 from conformance.engine.verdict import Outcome, TrialLog, Verdict
 from conformance.running.conversation import TargetLost
+from conformance.running.probe import is_served
 from conformance.targets.model import ConnectRefused, Endpoint, TargetError
 
 MAY_BE_GONE = frozenset({"late", "harness", "closed", "garbage"})
@@ -30,6 +31,21 @@ class Gone(TargetLost):
         super().__init__(str(problem) if refused else problem.message)
         self.key = key
         self.what = f"{what} {'began to refuse connections' if refused else 'went away'}"
+
+
+async def first_gone(key: str, brokers: Iterable[Endpoint], given: Endpoint) -> Gone | None:
+    """Find out whether one of the brokers on which a conversation depends takes no new connection any more.
+
+    Args:
+        key: The conversation.
+        brokers: The brokers.
+        given: The one that the user named.
+    """
+    for broker in brokers:
+        problem = await is_served(broker)
+        if problem is not None:
+            return Gone(key, problem, which_broker(broker, given))
+    return None
 
 
 def which_broker(gone: Endpoint, given: Endpoint) -> str:

@@ -25,7 +25,7 @@ from conformance.judging.results import RunLog
 from conformance.running.beside import BrokenOff, beside
 from conformance.running.connection import Allowance
 from conformance.running.conversation import NoConnection, Surroundings, TargetLost, TrialRunner, loop_time, watch_lag
-from conformance.running.loss import MAY_BE_GONE, Gone, Loss, loss, which_broker
+from conformance.running.loss import MAY_BE_GONE, Gone, Loss, first_gone, loss
 from conformance.running.namespaces import NAMESPACE_PREFIX, Created, create_namespaces, remove_namespaces
 from conformance.running.one_broker import Checked, check_one_broker
 from conformance.running.owners import behind, owners
@@ -300,17 +300,16 @@ class _Part:
                 else:
                     await conversation.run()
             except NoConnection as error:
-                problem = await is_served(conversation.endpoint)
-                raise error if problem is None else Gone(unit.key, problem, which_broker(conversation.endpoint, endpoint)) from None
+                raise await first_gone(unit.key, conversation.brokers, endpoint) or error from None
             finally:
                 active.discard(conversation)
         if conversation.look_ups.elsewhere is not None:
             self.elsewhere[unit.case.id] = conversation.look_ups.elsewhere
         outcome = self.outcomes[unit.key] = conversation.outcome(self.suite.levels)
         if outcome.diagnosis is not None and outcome.diagnosis.kind in MAY_BE_GONE:
-            problem = await is_served(conversation.endpoint)
-            if problem is not None:
-                raise Gone(unit.key, problem, which_broker(conversation.endpoint, endpoint))
+            gone = await first_gone(unit.key, conversation.brokers, endpoint)
+            if gone is not None:
+                raise gone
             self.served.add(unit.key)
         self.watcher.ended(unit.case, outcome)
         return outcome
