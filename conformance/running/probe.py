@@ -73,6 +73,7 @@ async def probe(endpoint: Endpoint) -> Probed:
     waiting = {"producer": {**_NOWHERE, "producer_id": 1, "producer_access_mode": "WaitForExclusive"}}
     done = await asyncio.gather(_does(endpoint, key_shared), _does(endpoint, waiting))  # a target may leave both unanswered
     found["key-shared"], found["waiting-producers"] = done
+    found["key-shared"] = found["key-shared"] and "Key_Shared" in settings.get("subscriptionTypesEnabled", "Key_Shared")
     return Probed(connected.server_version, connected.protocol_version, with_declared(endpoint, found))
 
 

@@ -7,6 +7,7 @@ import pytest
 from conformance.engine.verdict import Verdict
 from conformance.judging.results import judge_log
 from conformance.report.wording import given_policies
+from conformance.running.probe import probe
 from conformance.running.runner import Options, Silent, run_suite
 from conformance.running.usual import AUTO_CREATION, USUAL, unusual, with_usual_policies
 from conformance.targets import AdminClient, AdminResult, AttachedTarget, Endpoint, InProcessTarget
@@ -42,6 +43,19 @@ def test_a_broker_with_the_usual_settings_is_given_no_policies(suite):
     header, verdicts = judged(suite, EmbeddedBroker())
     assert (header.namespace_policies, header.capabilities["auto-creation"]) == ({}, True)
     assert set(verdicts.values()) == {Verdict.PASS}
+
+
+@pytest.mark.parametrize(("types", "has"), [("[Exclusive, Failover]", False), ("[Exclusive, Key_Shared]", True), (None, True)])
+def test_a_type_of_subscriptions_that_the_broker_has_switched_off_is_not_claimed(types, has):
+    """Its policies can't switch Key_Shared on in a namespace (observed on 4.2.4)."""
+
+    async def main():
+        async with EmbeddedBroker() as broker:
+            config = {} if types is None else {"subscriptionTypesEnabled": types}
+            endpoint = Endpoint(name="x", service_url=broker.service_url, admin_url=broker.admin_url, config=config)
+            return (await probe(endpoint)).capabilities["key-shared"]
+
+    assert asyncio.run(main()) is has
 
 
 def test_a_setting_that_is_not_listed_can_be_told(suite):
