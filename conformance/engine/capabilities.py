@@ -16,7 +16,7 @@ CORE = (
         "feature flag supports_get_partitioned_metadata_without_auto_creation",
         flag="supports_get_partitioned_metadata_without_auto_creation",
     ),
-    Capability("auto-creation", "a producer or consumer creates its topic"),
+    Capability("auto-creation", "a producer or consumer creates its topic, and its subscription: no setting that is listed says otherwise"),
     Capability("key-shared", "SUBSCRIBE of the type Key_Shared is not refused as unsupported"),
     Capability("waiting-producers", "PRODUCER with WaitForExclusive is not refused as unsupported"),
     Capability("delayed-delivery", "the admin interface lists the setting delayedDeliveryEnabled as true"),

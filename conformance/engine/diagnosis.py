@@ -16,6 +16,7 @@ from conformance.engine.program import Program
 from conformance.engine.refusals import refusals
 from conformance.engine.values import Environment, Value, ValueProblem, resolve
 from refimpl.wire import FrameDecoder, WireError, annotate, format_lines, line_notation
+from refimpl.wire.pulsar_api_pb2 import ServerError
 
 FRAMES_SHOWN = 4
 
@@ -27,7 +28,8 @@ class Diagnosis:
     `kind` says which rule found it: differs, too-early, twice, unexpected, silence, late, closed, garbage, read, branch, prevented
     (the target broke a clause outside of the steps), harness.
     `missing` is a command that did not come in its time, for which the target may not be to blame: no clause was at stake yet,
-    such as CONNECTED, or it came at another time than a window allows, when a machine that stands still for a second is enough.
+    such as CONNECTED, or it came at another time than a window allows, when a machine that stands still for a second is enough, or
+    a look-up failed as it may for a moment.
     """
 
     kind: str
@@ -122,7 +124,7 @@ def _nearest(program: Program, failure: Failure, seen: Seen, common: dict[str, A
     if near is not None:
         step, differences = near
         times = [difference.path == "time" for difference in differences]
-        missing = seen.name if step.timed and all(times) else None
+        missing = seen.name if (step.timed and all(times)) or _may_pass(seen) else None
         summary = f"{what} is not what is expected: {differences[0]}"
         return Diagnosis("differs", summary, step.path, step.clause, differences, timed=any(times), missing=missing, **common)
     first = next((one for state in failure.states for one in expected(state.nodes, seen.event.at)), None) or next(
@@ -140,6 +142,14 @@ def _nearest(program: Program, failure: Failure, seen: Seen, common: dict[str, A
     rest = f"the case waits for {waiting[0]}" if waiting else "the case waits for nothing"
     summary = f"{what}, {rest}" if kind == "closed" else f"{what} came, which nothing expects here; {rest}"
     return Diagnosis(kind, summary, *where, waiting=waiting, **common)
+
+
+def _may_pass(seen: Seen) -> bool:
+    """Tell whether a look-up failed for a moment: brokers of a cluster that take a bundle at the same time ask to look it up again."""
+    if seen.frame is None or not seen.frame.command.HasField("lookupTopicResponse"):
+        return False
+    answer = seen.frame.command.lookupTopicResponse
+    return answer.response == answer.Failed and answer.error in (ServerError.ServiceNotReady, ServerError.MetadataError)
 
 
 def _what(seen: Seen) -> str:

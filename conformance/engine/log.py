@@ -56,6 +56,7 @@ class Header(_Record):
     service_url: str = ""
     server_version: str = ""
     capabilities: dict[str, bool] = {}
+    namespace_policies: dict[str, Any] = Field(default={}, description="given to the namespaces of the run, since the settings are unusual")
     profile: Annotated[str, BeforeValidator(profile_name)] = "default"
     role: Literal["broker", "client"] = Field(default="broker", description="what the target is")
     arguments: list[str] = []

@@ -71,6 +71,7 @@ class Transcript(HoldsSteps):
     profiles: list[ProfileName] = ["default", "as-written"]
     settings: str | None = Field(default=None, description="id of shared settings; target_config and vars add to them")
     target_config: dict[str, str] = {}
+    assumes: dict[str, str] = Field(default={}, description="settings that it takes for granted: with others it says nothing")
     control: str | None = Field(default=None, description="a case that differs in one thing and must pass in the same run")
     recorded: Literal["pending"] | None = Field(
         default=None, description="`pending`: releases that could run it are not recorded yet; taken out once they are"

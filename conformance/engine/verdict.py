@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -11,13 +10,14 @@ from typing import Any, Final
 from conformance.engine import log
 from conformance.engine.diagnosis import Diagnosis, diagnose
 from conformance.engine.earned import untrue
-from conformance.engine.machine import Failure, Machine, MachineError, State, Taken
+from conformance.engine.machine import Machine, MachineError, State, Taken
 from conformance.engine.matching import match_frame, see
 from conformance.engine.model import Level, Transcript
 from conformance.engine.node import expected, walk
 from conformance.engine.overheard import overhear
 from conformance.engine.program import Program
-from conformance.engine.statuses import CONFLICT, NAME_REFUSED, NO_SUCH_PATH, NOT_ALLOWED, NOT_FOUND, NOT_OFFERED, SERVER_ERROR
+from conformance.engine.statuses import SERVER_ERROR
+from conformance.engine.unjudged import beyond, lagged, may_be_lateness, no_room, not_offered, still_in_use, was_late
 from conformance.engine.values import Value, ValueProblem
 
 
@@ -61,17 +61,6 @@ SAYS_NOTHING: Final = frozenset({Verdict.INCONCLUSIVE, Verdict.ERROR})
 """Of the target: the conversation is repeated."""
 RUNS: Final = 3
 """A conversation that says nothing of the target is run so often at most; frames that come late count if they do in as many runs."""
-_BLANK: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
-"""What a broker may refuse in the name of a topic: blanks and control characters. No text says which characters it must take."""
-LATE_LIMIT: Final = 1.0
-"""Seconds by which the harness or an admin call may be late before a case that speaks of time can't be judged."""
-LINK_LATE_LIMIT: Final = 0.3
-"""The same for the answer to CONNECT, which shows how long bytes take."""
-STALLED: Final = 5.0
-"""Seconds by which the harness may be late before a peer may have acted by its own clock: sent again what was not answered, closed a
-connection that was silent."""
-_BY_ITS_CLOCK: Final = frozenset({"closed", "unexpected", "twice", "differs", "silence"})
-"""Kinds of failures by which that shows."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +213,7 @@ def _passed(program: Program, trial_log: TrialLog, machine: Machine) -> Outcome:
         clauses[charged] = worst([clauses[charged], _BY_BRANCH[branch.level]])
     late = _late(program, state, trial_log.events, machine.slow)
     diagnosis = None
-    if late and (was_late(trial_log.events) or _lagged(trial_log.events)):
+    if late and (was_late(trial_log.events) or lagged(trial_log.events)):
         asked = [clause for clause in late if clause in clauses]
         clauses |= dict.fromkeys(asked, Verdict.INCONCLUSIVE)
         diagnosis = late[asked[0]] if asked else None
@@ -256,15 +245,18 @@ def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Map
     diagnosis = diagnose(program, machine, trial_log.events, trial_log.begin.t)
     trouble = machine.failure.event if machine.failure is not None else None
     stumbled = isinstance(trouble, log.End) and trouble.problem is not None and (trouble.status or 0) >= SERVER_ERROR
-    if _still_in_use(trouble, trial_log.events):
+    if still_in_use(trouble, trial_log.events):
         return Outcome(trial_log.begin.key, Verdict.UNTESTABLE, dict.fromkeys(program.clauses, Verdict.UNTESTABLE), diagnosis)
-    lacking = None if machine.failure is None else _not_offered(machine.failure, trial_log.events)
+    lacking = None if machine.failure is None else not_offered(machine.failure, trial_log.events)
     if lacking is not None:
         diagnosis = replace(diagnosis, kind="harness", summary=lacking)
         return Outcome(trial_log.begin.key, Verdict.UNTESTABLE, dict.fromkeys(program.clauses, Verdict.UNTESTABLE), diagnosis)
+    if (too_large := beyond(diagnosis, trial_log.events)) is not None:
+        diagnosis = replace(diagnosis, kind="harness", summary=too_large)
+        return Outcome(trial_log.begin.key, Verdict.UNTESTABLE, dict.fromkeys(program.clauses, Verdict.UNTESTABLE), diagnosis)
     if diagnosis.kind == "harness" and not stumbled:
         return _error(program, trial_log, diagnosis, _furthest(machine))
-    if stumbled or _may_be_lateness(program, diagnosis, trial_log.events):
+    if stumbled or no_room(diagnosis, trial_log.events) or may_be_lateness(program, diagnosis, trial_log.events):
         clauses = dict.fromkeys(program.clauses, Verdict.UNTESTABLE)
         return Outcome(trial_log.begin.key, Verdict.INCONCLUSIVE, clauses, diagnosis, taken=diagnosis.taken)
     charged = _gravest(diagnosis.clause or program.clauses[0], machine, levels)
@@ -275,102 +267,12 @@ def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Map
     return Outcome(trial_log.begin.key, clauses[charged], clauses, diagnosis, observed=dict(diagnosis.observed), taken=diagnosis.taken)
 
 
-def _still_in_use(trouble: log.Event | None, events: Iterable[log.Event]) -> bool:
-    """Tell whether a namespace was not deleted because something of it is left, which a broker may take a minute for."""
-    if not isinstance(trouble, log.End) or trouble.problem is None or trouble.status != CONFLICT:
-        return False
-    calls = next((event.detail for event in events if isinstance(event, log.Begin) and event.step == trouble.step), {})
-    return any("delete_namespace" in call for call in calls.get("calls", [calls]))
-
-
-def _not_offered(failure: Failure, events: Iterable[log.Event]) -> str | None:
-    """Say which call a conversation needs that the admin interface does not have, or not for this user; None: the trouble is another one.
-
-    Where a clause speaks of the answer, 404 is an answer, with a reason or without.
-    """
-    trouble = failure.event
-    if not isinstance(trouble, log.End) or trouble.status is None:
-        return None
-    reason = trouble.body.get("reason") or trouble.body.get("message") if isinstance(trouble.body, dict) else trouble.body
-    said = str(reason or "").strip()
-    judged = failure.action is not None and failure.action.clause is not None
-    no_such_path = not judged and trouble.status == NOT_FOUND and NO_SUCH_PATH.fullmatch(said) is not None
-    not_allowed = not judged and trouble.status in NOT_ALLOWED
-    detail = next((event.detail for event in events if isinstance(event, log.Begin) and event.step == trouble.step), {})
-    if not judged and trouble.status in NAME_REFUSED and (odd := _odd_name(detail)) is not None:
-        return f"the target takes no topic named {odd!r}: it answers {trouble.status}"
-    if trouble.status not in NOT_OFFERED and not no_such_path and not not_allowed:
-        return None
-    calls = [str(name) for call in detail.get("calls", [detail]) for name in call]
-    if not_allowed:
-        return f"the user may not call {calls[0] if calls else 'this'}: the admin interface answers {trouble.status}"
-    return f"the admin interface of the target has no {calls[0] if calls else 'such call'}: it answers {trouble.status}"
-
-
-def _odd_name(detail: Mapping[str, Any]) -> str | None:
-    """Return the name of a topic that is to be created, if it has characters that a broker may refuse."""
-    for call in detail.get("calls", [detail]):
-        for operation, given in call.items():
-            name = given.get("topic") if isinstance(given, Mapping) else given
-            if operation.startswith("create_") and isinstance(name, str) and _BLANK.search(name):
-                return name
-    return None
-
-
-def _may_be_lateness(program: Program, diagnosis: Diagnosis, events: Sequence[log.Event]) -> bool:
-    """Tell whether a failure may come from something late of which no clause speaks."""
-    if diagnosis.kind == "late" and diagnosis.clause is None and _lagged(events):
-        return True
-    if diagnosis.kind in _BY_ITS_CLOCK and any(isinstance(event, log.Lag) and event.seconds > STALLED for event in events):
-        return True
-    if diagnosis.kind == "twice" and _slow_call(events, STALLED):
-        return True
-    return (diagnosis.timed or program.speaks_of_time) and was_late(events)
-
-
-def _lagged(events: Iterable[log.Event]) -> bool:
-    return any(isinstance(event, log.Lag) for event in events)
-
-
 def _gravest(clause: str, machine: Machine, levels: Mapping[str, Level]) -> str:
     """Return the clause to charge: of one that leaves all open, what else the peer could have done by a clause that does not."""
     if levels.get(clause) != "MAY" or machine.failure is None:
         return clause
     others = (one.clause for state in machine.failure.states for one in expected(state.nodes))
     return next((one for one in others if one is not None and levels.get(one) == "MUST"), clause)
-
-
-def was_late(events: Sequence[log.Event]) -> bool:
-    """Tell whether something was late of which no clause speaks: the harness, an admin call, the answer to CONNECT."""
-    if any(isinstance(event, log.Lag) and event.seconds > LATE_LIMIT for event in events) or _slow_call(events, LATE_LIMIT):
-        return True
-    return _slow_link(events)
-
-
-def _slow_link(events: Iterable[log.Event]) -> bool:
-    """Tell whether the answer to CONNECT, which shows how long bytes take, came late on any connection."""
-    first_sent: dict[str, float] = {}
-    for event in events:
-        if isinstance(event, log.Begin) and event.what == "send":
-            first_sent.setdefault(event.at or "", event.t)
-        elif isinstance(event, log.Frame) and event.at in first_sent and see(event).name == "connected":
-            sent = first_sent.pop(event.at)
-            if event.t - sent > LINK_LATE_LIMIT:
-                return True
-    return False
-
-
-def _slow_call(events: Iterable[log.Event], limit: float) -> bool:
-    """Tell whether a call of the admin interface took longer than so many seconds: a case sends nothing meanwhile."""
-    begun: dict[str, log.Begin] = {}
-    for event in events:
-        if isinstance(event, log.Begin) and event.what == "admin":
-            begun[event.step] = event
-        elif isinstance(event, log.End) and event.step in begun:
-            calls = len(begun[event.step].detail.get("calls", ())) or 1
-            if event.t - begun[event.step].t > calls * limit:
-                return True
-    return False
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

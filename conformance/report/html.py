@@ -30,7 +30,15 @@ from conformance.report.views import (
     results_by_clause,
     untested,
 )
-from conformance.report.wording import VERDICT_MEANING, VERDICT_WORDS, cases_counted, conversations_counted, counted, one_line
+from conformance.report.wording import (
+    VERDICT_MEANING,
+    VERDICT_WORDS,
+    cases_counted,
+    conversations_counted,
+    counted,
+    given_policies,
+    one_line,
+)
 
 PAGE = 1_800_000
 """Characters of a page up to which conversations that passed are put into it."""
@@ -116,6 +124,7 @@ def render_html(report: Report) -> str:
         words=VERDICT_WORDS,
         meaning=VERDICT_MEANING,
         capabilities=sorted(header.capabilities.items()),
+        policies=given_policies(header.namespace_policies) if header.namespace_policies else "",
         times=times,
         strips=[render_timeline_svg(one) for one in times],
     )

@@ -22,7 +22,18 @@ from conformance.report.conclusion import conclude, why_incomplete
 from conformance.report.known_faults import likeness
 from conformance.report.model import Report
 from conformance.report.views import BAD, again, census, fact_line, results_by_clause, sides, trials_text, untested, untested_line
-from conformance.report.wording import cases_counted, conversations_counted, counted, cut, middle_cut, number_of, one_line, paragraph, short
+from conformance.report.wording import (
+    cases_counted,
+    conversations_counted,
+    counted,
+    cut,
+    given_policies,
+    middle_cut,
+    number_of,
+    one_line,
+    paragraph,
+    short,
+)
 
 STYLES: dict[str, str] = {
     "PASS": "green",
@@ -198,6 +209,8 @@ class _Printer:
         version = f" ({one_line(header.server_version)})" if header.server_version else ""
         what = f"{one_line(header.target)}{version}, profile {header.profile}, suite {header.suite}, {header.started}"
         self.line(Text(f"target   {what}", "dim"))
+        if header.namespace_policies:
+            self.line(Text(f"policies {one_line(given_policies(header.namespace_policies))}", "dim"))
 
     def causes(self) -> None:
         """Write what failures have in common: how many clauses and cases, the cause, a rule that it breaks, and a case with its title."""

@@ -116,6 +116,11 @@ def cases_counted(cases: int, transcripts: int) -> str:
     return f"{cases:,}" if cases == transcripts else f"{cases:,}, the cells of {number_of(transcripts, 'transcript')}"
 
 
+def given_policies(policies: Iterable[str]) -> str:
+    """Say which policies the namespaces of a run were given."""
+    return f"the namespaces of the run have {', '.join(sorted(policies))} of their own, since the broker's settings are not the usual ones"
+
+
 def conversations_counted(conversations: int, repetitions: int) -> str:
     """Say how many conversations were held, and how many of them once more."""
     return number_of(conversations, "conversation") + (f", {number_of(repetitions, 'repetition')} among them" if repetitions else "")

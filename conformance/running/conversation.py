@@ -22,8 +22,9 @@ from conformance.engine.machine import Machine, MachineError
 from conformance.engine.matching import see
 from conformance.engine.model import Level
 from conformance.engine.program import REDIRECT, Program
+from conformance.engine.unjudged import STALLED
 from conformance.engine.values import NOW, Value, ValueProblem, resolve
-from conformance.engine.verdict import RUNS, STALLED, Outcome, TrialLog, resume
+from conformance.engine.verdict import RUNS, Outcome, TrialLog, resume
 from conformance.running.connection import FLOOD, IN_ONE_CONVERSATION, Allowance, Connection
 from conformance.running.look_ups import LookUps
 from conformance.running.owners import Owners
@@ -141,9 +142,9 @@ class TrialRunner:
             raise lost
 
     @property
-    def endpoint(self) -> Endpoint:
-        """Return the broker that the conversation meets."""
-        return self._around.endpoint
+    def brokers(self) -> list[Endpoint]:
+        """Return the brokers on which the conversation depends: the one that it meets, the owner, and those of other connections."""
+        return list({one.broker: one for one in (self._around.endpoint, self._owner, *self._brokers.values())}.values())
 
     def outcome(self, levels: Mapping[str, Level]) -> Outcome:
         """Return what the log comes to. The machine that chose the actions has taken all of it: `judge` would say the same."""

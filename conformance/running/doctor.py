@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from conformance.engine.capabilities import CAPABILITIES
 from conformance.running.namespaces import NAMESPACE_PREFIX
 from conformance.running.one_broker import see_one_broker
-from conformance.running.probe import claimed, probe
-from conformance.targets import AdminClient, Target
+from conformance.running.probe import TENANT, claimed, probe, said
+from conformance.running.usual import given
+from conformance.targets import AdminClient, Target, as_settings
+from conformance.targets.operations import CONFIGURATION_PATH
 
 _SPOILERS = {
-    "brokerDeleteInactiveTopicsEnabled": ("false", "topics without a subscription vanish during a run: cases about lists may fail"),
     "forceDeleteNamespaceAllowed": ("true", "namespaces are cleaned topic by topic, which takes longer"),
-    "allowAutoTopicCreation": ("true", "cases that produce or consume can't create their topics"),
-    "subscriptionPatternMaxLength": ("50", "cases about the longest pattern warn, or fail if it is shorter"),
-    "enableBrokerSideSubscriptionPatternEvaluation": ("true", "cases about PIP-145 fail: the broker filters no list and refuses watches"),
+    "subscriptionPatternMaxLength": ("50", "cases about the longest pattern are UNTESTABLE; if it is shorter, most cases about PIP-145"),
+    "enableBrokerSideSubscriptionPatternEvaluation": (
+        "true",
+        "cases about PIP-145 are UNTESTABLE: the broker filters no list and refuses watches",
+    ),
 }
 """Settings that can spoil a run: the value that suits it, and what another one does."""
 
@@ -61,20 +64,28 @@ async def examine(target: Target, *, claims: Iterable[str] = (), clean: bool = F
         if not target.startable:
             await see_one_broker(endpoint)
         async with AdminClient(endpoint) as admin:
-            settings = (await admin.call("runtime_configuration")).body
-            for key, (wanted, effect) in _SPOILERS.items():
-                value = settings.get(key) if isinstance(settings, dict) else None
+            listed = await admin.call("runtime_configuration")
+            settings = listed.body if listed.ok and isinstance(listed.body, dict) else {}
+            if not settings:
+                text = f"the admin interface lists no settings: {CONFIGURATION_PATH} is answered with {said(listed)}"
+                findings.append(Finding(None, text))
+            for key, (wanted, effect) in _SPOILERS.items() if settings else ():
+                value = settings.get(key)
                 if value is None:
                     findings.append(Finding(True, f"{key}: not listed"))
                 else:
                     findings.append(Finding(value == wanted, f"{key}={value}" + ("" if value == wanted else f": {effect}")))
+            for key, policy in given(as_settings(settings)).items():
+                findings.append(Finding(None, f"{key}={settings[key]}: the namespaces of a run get {policy} of their own"))
             findings += await _leftovers(admin, clean=clean)
         return findings
 
 
 async def _leftovers(admin: AdminClient, *, clean: bool) -> list[Finding]:
-    listed = (await admin.call("namespaces", "public")).body
-    left = [name for name in listed if name.startswith(f"public/{NAMESPACE_PREFIX}")] if isinstance(listed, list) else []
+    listed = await admin.call("namespaces", TENANT)
+    if not listed.ok or not isinstance(listed.body, list):
+        return [Finding(False, f"the namespaces of the tenant {TENANT} can't be listed: the admin interface answers {said(listed)}")]
+    left = [name for name in listed.body if name.startswith(f"{TENANT}/{NAMESPACE_PREFIX}")]
     if not left:
         return [Finding(True, "no namespaces of interrupted runs")]
     if not clean:

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from conformance.engine.frames import build_frame
 from conformance.running.connection import Connection
-from conformance.targets.model import TOKEN_REFUSED, Endpoint, TargetError
+from conformance.targets.model import TOKEN_REFUSED, ConnectRefused, Endpoint, TargetError
 from conformance.targets.tls import tls_problem
 from refimpl.wire.commands import command_name, sub_message
 from refimpl.wire.frames import Frame
@@ -86,7 +86,7 @@ class Exchange:
         name, message = answer
         if name == "error":
             hint = "give a token with --token-file" if self._endpoint.token is None else TOKEN_REFUSED
-            raise TargetError(f"{self._endpoint.service_url} refused CONNECT: {message.message}", hint=hint)  # type: ignore[attr-defined]
+            raise ConnectRefused(f"{self._endpoint.service_url} refused CONNECT: {message.message}", hint=hint)  # type: ignore[attr-defined]
         if name != "connected":
             raise TargetError(f"{self._endpoint.service_url} answered CONNECT with {name}")
         return message

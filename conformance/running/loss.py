@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from conformance.engine import log
 from conformance.engine.verdict import Outcome, TrialLog, Verdict
 from conformance.running.conversation import TargetLost
-from conformance.targets.model import Endpoint
+from conformance.running.probe import is_served
+from conformance.targets.model import ConnectRefused, Endpoint, TargetError
 
 MAY_BE_GONE = frozenset({"late", "harness", "closed", "garbage"})
 """Kinds of failures behind which the target is asked whether it is still there."""
@@ -21,14 +22,30 @@ class Gone(TargetLost):
 
     Args:
         key: The conversation that noticed it.
-        problem: How it was noticed.
+        problem: How it was noticed. A broker that refuses CONNECT is still there: a token may have expired.
         what: What is gone; the broker may serve connections when its admin interface does not answer.
     """
 
-    def __init__(self, key: str, problem: str, what: str = "the broker") -> None:
-        super().__init__(problem)
+    def __init__(self, key: str, problem: TargetError, what: str = "the broker") -> None:
+        refused = isinstance(problem, ConnectRefused)
+        super().__init__(str(problem) if refused else problem.message)
         self.key = key
-        self.what = what
+        self.what = f"{what} {'began to refuse connections' if refused else 'went away'}"
+
+
+async def first_gone(key: str, brokers: Iterable[Endpoint], given: Endpoint) -> Gone | None:
+    """Find out whether one of the brokers on which a conversation depends takes no new connection any more.
+
+    Args:
+        key: The conversation.
+        brokers: The brokers.
+        given: The one that the user named.
+    """
+    for broker in brokers:
+        problem = await is_served(broker)
+        if problem is not None:
+            return Gone(key, problem, which_broker(broker, given))
+    return None
 
 
 def which_broker(gone: Endpoint, given: Endpoint) -> str:
@@ -67,7 +84,7 @@ def loss(trial_logs: Mapping[str, TrialLog], outcomes: Mapping[str, Outcome], se
     in_flight = tuple(key for key, one in trial_logs.items() if _in_flight(one, outcomes.get(key), min(since, last)))
     others = sum(trial_logs[key].begin.t <= since for key in in_flight if key != first)
     what = f"it and {others} more at that time do" if others else "it does"
-    return Loss(f"{gone.what} went away at {since:.1f} s during {first.partition('#')[0]}: {gone}; {what} not count", in_flight)
+    return Loss(f"{gone.what} at {since:.1f} s during {first.partition('#')[0]}: {gone}; {what} not count", in_flight)
 
 
 def _closed_at(outcome: Outcome, trial_log: TrialLog) -> float | None:

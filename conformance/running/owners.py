@@ -51,6 +51,7 @@ class Owners:
     endpoint: Endpoint
     admin: AdminClient
     _met: list[Endpoint] = field(default_factory=list, init=False)
+    _named: Endpoint | None = field(default=None, init=False)
     _search: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def of(self, namespaces: Sequence[str], sent_to: str | None = None, *, named: bool = False) -> Endpoint:
@@ -65,13 +66,40 @@ class Owners:
             TargetError: There is none, it is on a host that the user did not allow, or the namespaces can't be brought together.
         """
         if not namespaces:
-            return self.endpoint if sent_to is None else _allowed(self.endpoint, sent_to)
+            return await self._home() if sent_to is None else _allowed(self.endpoint, sent_to)
         owner = await look_up(self.endpoint, namespaces[0], authoritative=named)
         if self._met_besides(owner) is None:
             self._met.append(owner)
         for namespace in namespaces[1:]:
             await self.bring(namespace, owner)
         return owner
+
+    async def _home(self) -> Endpoint:
+        """Return the broker that the user named; of an address that leads to several, as that of a load balancer does, one of these."""
+        async with self._search:
+            if self._named is None:
+                self._named = await self._broker_named()
+        return self._named
+
+    async def _broker_named(self) -> Endpoint:
+        with contextlib.suppress(TargetError):  # where look-ups lead nowhere, cases are held where the user said
+            found = await look_up(self.endpoint, "public/default")
+            if _same(found, self.endpoint):
+                return self.endpoint
+            listed = await self.admin.call("brokers")
+            self._met.append(found)
+            await self._look_around()
+            if listed.ok and isinstance(listed.body, list) and len(self._others()) >= len(listed.body):
+                return found
+        return self.endpoint
+
+    def _others(self) -> list[Endpoint]:
+        """Return the brokers that were met, each once, without the one that the user named."""
+        found: list[Endpoint] = []
+        for one in self._met:
+            if not any(_same(one, other) for other in (self.endpoint, *found)):
+                found.append(one)
+        return found
 
     async def bring(self, namespace: str, owner: Endpoint) -> None:
         """Let a broker own a namespace: it is asked first, and where another one has the namespace, that is unloaded.
@@ -105,16 +133,20 @@ class Owners:
         async with self._search:
             found = self._met_besides(broker)
             if found is None:
-                await self.admin.call("create_namespace", {"namespace": _SCRATCH, "bundles": _BUNDLES})
-                for number in range(4 * _BUNDLES):
-                    self._met.append(await look_up(self.endpoint, _SCRATCH, f"t-{number}"))
-                if self._met_besides(broker) is None:
-                    self._met += await self._named_over_http()
-                await self.admin.remove_namespace(_SCRATCH)
+                await self._look_around(broker)
                 found = self._met_besides(broker)
         if found is None:
             raise TargetError(f"no other broker of the cluster than {broker.service_url} takes bundles")
         return found
+
+    async def _look_around(self, besides: Endpoint | None = None) -> None:
+        """Meet the brokers that take bundles of a namespace that is made for this, or, if a broker takes all, that say so over HTTP."""
+        await self.admin.call("create_namespace", {"namespace": _SCRATCH, "bundles": _BUNDLES})
+        for number in range(4 * _BUNDLES):
+            self._met.append(await look_up(self.endpoint, _SCRATCH, f"t-{number}"))
+        if besides is not None and self._met_besides(besides) is None:
+            self._met += await self._named_over_http()
+        await self.admin.remove_namespace(_SCRATCH)
 
     async def _named_over_http(self) -> list[Endpoint]:
         """Ask each broker of the cluster over HTTP for a topic that nobody has: in some clusters the one that is asked takes it."""
@@ -236,7 +268,8 @@ def _there(at: Endpoint, url: str, *, proxied: bool) -> Endpoint:
     there = replace(at, service_url=url)
     if at.proxy_to is None and (not proxied or _same(at, there)):
         return _allowed(at, url)
-    return replace(at, proxy_to=f"{there.host}:{there.port}")
+    host = f"[{there.host}]" if ":" in there.host else there.host
+    return replace(at, proxy_to=f"{host}:{there.port}")
 
 
 def _same(one: Endpoint, other: Endpoint) -> bool:

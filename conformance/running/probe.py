@@ -13,8 +13,9 @@ from typing import Any
 from conformance.engine.capabilities import CAPABILITIES, DECLARED, FLAGS
 from conformance.names import did_you_mean
 from conformance.running.exchange import Exchange
+from conformance.running.usual import creates_by_itself
 from conformance.targets.admin import AdminClient, AdminResult, AdminUnreachable, another, is_cluster, listed_settings
-from conformance.targets.model import Endpoint, TargetError, admin_hint
+from conformance.targets.model import Endpoint, TargetError, admin_hint, as_settings
 from refimpl.wire.pulsar_api_pb2 import ServerError
 
 _SECONDS_UNSURE = 5.0
@@ -23,8 +24,9 @@ _SHOWN = 120
 """Characters of the answer of another web server that are shown."""
 _REFUSALS = frozenset({ServerError.UnsupportedVersionError, ServerError.NotAllowedError})
 """Errors by which a broker says that it does not do something at all."""
-_TENANT = "public"
-_NO_NAMESPACE = f"{_TENANT}/pulsar-conformance-no-such-namespace"
+TENANT = "public"
+"""In which a run creates its namespaces."""
+_NO_NAMESPACE = f"{TENANT}/pulsar-conformance-no-such-namespace"
 _NOWHERE = {"topic": f"persistent://{_NO_NAMESPACE}/t", "request_id": 1}
 """A topic that nobody can create."""
 _NO_BROKER = "pulsar-conformance-no-such-broker.invalid:6650"
@@ -64,22 +66,24 @@ async def probe(endpoint: Endpoint) -> Probed:
     found["without-credentials"] = endpoint.credentials is None
     found["direct"] = endpoint.proxy_to is None or await is_served(replace(endpoint, proxy_to=_NO_BROKER)) is None
     found["config"] = False
-    found["auto-creation"] = True
-    found["delayed-delivery"] = str((await listed_settings(endpoint)).get("delayedDeliveryEnabled")).lower() == "true"
+    settings = {**as_settings(await listed_settings(endpoint)), **endpoint.config}
+    found["auto-creation"] = creates_by_itself(settings)
+    found["delayed-delivery"] = settings.get("delayedDeliveryEnabled") == "true"
     key_shared = {"subscribe": {**_NOWHERE, "subscription": "s", "subType": "Key_Shared", "consumer_id": 1}}
     waiting = {"producer": {**_NOWHERE, "producer_id": 1, "producer_access_mode": "WaitForExclusive"}}
     done = await asyncio.gather(_does(endpoint, key_shared), _does(endpoint, waiting))  # a target may leave both unanswered
     found["key-shared"], found["waiting-producers"] = done
+    found["key-shared"] = found["key-shared"] and "Key_Shared" in settings.get("subscriptionTypesEnabled", "Key_Shared")
     return Probed(connected.server_version, connected.protocol_version, with_declared(endpoint, found))
 
 
-async def is_served(endpoint: Endpoint) -> str | None:
+async def is_served(endpoint: Endpoint) -> TargetError | None:
     """Tell why a new connection is not served; None if it is."""
     try:
         async with Exchange(endpoint) as exchange:
             await exchange.connect()
     except TargetError as error:
-        return error.message
+        return error
     return None
 
 
@@ -127,30 +131,30 @@ async def _check_admin_interface(endpoint: Endpoint, admin: AdminClient) -> None
     Raises:
         TargetError: It refuses, is down, or is no admin interface.
     """
-    listed = await admin.call("namespaces", _TENANT)
-    asked = f"GET /admin/v2/namespaces/{_TENANT}"
+    listed = await admin.call("namespaces", TENANT)
+    asked = f"GET /admin/v2/namespaces/{TENANT}"
     if listed.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        raise TargetError(f"the admin URL {endpoint.admin_url} refuses {asked} with {_said(listed)}", hint=admin_hint(endpoint))
+        raise TargetError(f"the admin URL {endpoint.admin_url} refuses {asked} with {said(listed)}", hint=admin_hint(endpoint))
     if listed.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         hint = "is the broker up, and no proxy in between? correct the admin URL, or leave it out"
-        raise TargetError(f"the admin URL {endpoint.admin_url} answers {asked} with {_said(listed)}", hint=hint)
+        raise TargetError(f"the admin URL {endpoint.admin_url} answers {asked} with {said(listed)}", hint=hint)
     if listed.body == []:
         asked, listed = f"GET /admin/v2/namespaces/{_NO_NAMESPACE}", await admin.call("namespace_exists", _NO_NAMESPACE)
         good = not listed.ok  # else it answers everything alike
     elif listed.ok:
-        good = _is_list_of_names(listed.body, f"{_TENANT}/")
+        good = _is_list_of_names(listed.body, f"{TENANT}/")
     else:
         good = (isinstance(listed.body, dict) and "reason" in listed.body) or _is_list_of_names((await admin.call("clusters")).body)
     if not good:
         hint = "is it another web server? correct the admin URL, or leave it out"
-        raise TargetError(f"{endpoint.admin_url} is no admin interface of a broker: it answers {asked} with {_said(listed)}", hint=hint)
+        raise TargetError(f"{endpoint.admin_url} is no admin interface of a broker: it answers {asked} with {said(listed)}", hint=hint)
 
 
 def _is_list_of_names(body: object, prefix: str = "") -> bool:
     return isinstance(body, list) and all(isinstance(name, str) and name.startswith(prefix) for name in body)
 
 
-def _said(answer: AdminResult) -> str:
+def said(answer: AdminResult) -> str:
     """Return the status of an answer and its first words, without the marks of HTML."""
     said = answer.reason or (answer.body if isinstance(answer.body, str) else "" if answer.body is None else json.dumps(answer.body))
     words = " ".join(re.sub(r"(?s)<(style|script).*?</\1>|<[^>]*>", " ", said).split())

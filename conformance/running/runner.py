@@ -25,12 +25,13 @@ from conformance.judging.results import RunLog
 from conformance.running.beside import BrokenOff, beside
 from conformance.running.connection import Allowance
 from conformance.running.conversation import NoConnection, Surroundings, TargetLost, TrialRunner, loop_time, watch_lag
-from conformance.running.loss import MAY_BE_GONE, Gone, Loss, loss, which_broker
+from conformance.running.loss import MAY_BE_GONE, Gone, Loss, first_gone, loss
 from conformance.running.namespaces import NAMESPACE_PREFIX, Created, create_namespaces, remove_namespaces
 from conformance.running.one_broker import Checked, check_one_broker
 from conformance.running.owners import behind, owners
 from conformance.running.probe import Probed, claimed, is_served, probe, with_declared
 from conformance.running.units import Unit, divided, is_slow, with_controls
+from conformance.running.usual import creates_by_itself, unusual, with_usual_policies
 from conformance.suite import Suite
 from conformance.targets.admin import ADMIN_SECONDS, AdminClient, AdminUnreachable, missing_operations
 from conformance.targets.model import Endpoint, SettingsRefused, Target, TargetError
@@ -186,7 +187,7 @@ class _Part:
             self.watcher.note(f"starting {self.target.name}" + (f" with its own {', '.join(named)}" if config else ""))
         async with self.target.run(config, progress=self.watcher.note) as reached, contextlib.AsyncExitStack() as stack:
             found = None if config else await probe(replace(reached, capabilities={}))  # before anything else: it sees the first connection
-            endpoint = claimed(await behind(reached), self.options.claims)
+            endpoint = await with_usual_policies(claimed(await behind(reached), self.options.claims), config)
             if found is not None:
                 if endpoint.proxy_to is None:
                     found = replace(found, capabilities=with_declared(endpoint, found.capabilities))
@@ -216,6 +217,7 @@ class _Part:
             service_url=endpoint.service_url,
             server_version=probed.server_version,
             capabilities={**probed.capabilities, "config": self.target.startable},
+            namespace_policies=dict(endpoint.namespace_policies),
             profile=self.options.profile,
             arguments=list(self.options.arguments),
             seed=self.options.seed,
@@ -278,7 +280,7 @@ class _Part:
                 fresh, created = await self._own_names(unit, around, earlier)
             except AdminUnreachable as error:
                 problem = await is_served(endpoint)
-                raise Gone(unit.key, problem or error.message, "the broker" if problem else "the admin interface") from None
+                raise Gone(unit.key, problem or error, "the broker" if problem else "the admin interface") from None
             conversation = self._conversation(unit, around, fresh, begun, earlier)
             active.add(conversation)
             try:
@@ -298,17 +300,16 @@ class _Part:
                 else:
                     await conversation.run()
             except NoConnection as error:
-                problem = await is_served(conversation.endpoint)
-                raise error if problem is None else Gone(unit.key, problem, which_broker(conversation.endpoint, endpoint)) from None
+                raise await first_gone(unit.key, conversation.brokers, endpoint) or error from None
             finally:
                 active.discard(conversation)
         if conversation.look_ups.elsewhere is not None:
             self.elsewhere[unit.case.id] = conversation.look_ups.elsewhere
         outcome = self.outcomes[unit.key] = conversation.outcome(self.suite.levels)
         if outcome.diagnosis is not None and outcome.diagnosis.kind in MAY_BE_GONE:
-            problem = await is_served(conversation.endpoint)
-            if problem is not None:
-                raise Gone(unit.key, problem, which_broker(conversation.endpoint, endpoint))
+            gone = await first_gone(unit.key, conversation.brokers, endpoint)
+            if gone is not None:
+                raise gone
             self.served.add(unit.key)
         self.watcher.ended(unit.case, outcome)
         return outcome
@@ -384,10 +385,15 @@ class _Part:
     def _cannot_run(self, case: m.Transcript, endpoint: Endpoint) -> Lack | None:
         assert self.header is not None
         has = self.header.capabilities
-        lacking = lack(case, {**has, "config": True} if case.target_config else has)  # what is served here has its settings
+        kinds = set(fresh_names(case).values())
+        settled = {"config": True} if case.target_config else {}  # what is served here has its settings
+        if "namespace" in kinds and creates_by_itself(endpoint.listed_config, endpoint.namespace_policies):
+            settled["auto-creation"] = True
+        lacking = lack(case, {**has, **settled})
         if lacking is not None:
             return lacking
-        kinds = set(fresh_names(case).values())
+        if (setting := unusual(case, endpoint.listed_config)) is not None:
+            return "UNTESTABLE", setting
         if "namespace" in kinds and not has["admin"]:
             return "UNTESTABLE", "needs a namespace of its own: give an admin URL"
         creates = {"create_namespace"} if "namespace" in kinds else set()

@@ -114,6 +114,8 @@ def _conditions(path: str, case: Transcript) -> Iterator[str]:
         yield f"- Requires: {', '.join(needed)}"
     if case.control is not None:
         yield f"- Control: {case_link(path, case.control)} must pass in the same run"
+    if case.assumes:
+        yield f"- Takes for granted: {', '.join(code(f'{key}={value}') for key, value in case.assumes.items())}"
     if case.target_config:
         yield f"- Settings: {', '.join(code(f'{key}={value}') for key, value in case.target_config.items())}"
     if case.profiles != ["default", "as-written"]:

@@ -128,6 +128,8 @@ class AdminClient:
             clusters = await self.call("clusters")
             names = clusters.body if isinstance(clusters.body, list) else []
             arguments["allowed_clusters"] = [name for name in names if name != "global"]
+        if op == "create_namespace" and not arguments["policies"]:
+            arguments["policies"] = self.endpoint.namespace_policies
         method, path, body = request(op, arguments)
         return await self._send(method, path, body)
 

@@ -1,5 +1,6 @@
 """Checks of user input: addresses, and files with secrets and trusted certificates."""
 
+import re
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
@@ -7,6 +8,8 @@ from pydantic import SecretStr
 
 from conformance.files import read_text
 from conformance.targets.model import TargetError
+
+_ADMIN_PATH = re.compile(r"/admin(/v\d+)?/*$")
 
 
 def check_service_url(url: str, what: str) -> None:
@@ -38,8 +41,11 @@ def check_admin_url(url: str, what: str) -> None:
         TargetError: It is not of that form.
     """
     hint = "it has the form http://HOST:PORT or https://HOST:PORT"
-    if _split(url, what, hint).scheme not in ("http", "https"):
+    parts = _split(url, what, hint)
+    if parts.scheme not in ("http", "https"):
         raise TargetError(f"{what} {url!r} is not an HTTP URL", hint=hint)
+    if _ADMIN_PATH.search(parts.path):
+        raise TargetError(f"{what} {url!r} ends with the path of the admin interface", hint="leave out /admin and what follows it")
 
 
 def _split(url: str, what: str, hint: str) -> SplitResult:

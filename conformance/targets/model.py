@@ -43,6 +43,10 @@ class TargetError(Exception):
         self.clause = clause
 
 
+class ConnectRefused(TargetError):
+    """A broker that answers CONNECT by ERROR."""
+
+
 class WrongUsage(TargetError):
     """Addresses or names that can't be what the user meant: the command has to be corrected, not the target."""
 
@@ -74,6 +78,8 @@ class Endpoint:
         in_process: The broker inside this process to use instead of the addresses; None: use the addresses.
         allow_hosts: Hosts besides those of its addresses to which it may send the suite.
         listener: The advertised listener to ask for in look-ups; None: the usual one.
+        listed_config: The settings that its admin interface lists, and those that it is said to have; empty until they were read.
+        namespace_policies: What namespaces are created with, besides the broker's usual policies, as Pulsar has it in JSON.
         proxy_to: The broker behind a proxy at the service URL, "host:port", which CONNECT names; None: there is no proxy.
     """
 
@@ -95,6 +101,8 @@ class Endpoint:
     allow_hosts: tuple[str, ...] = ()
     listener: str | None = None
     proxy_to: str | None = None
+    listed_config: Mapping[str, str] = field(default_factory=dict, repr=False)
+    namespace_policies: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def broker(self) -> str:

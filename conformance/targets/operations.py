@@ -71,8 +71,8 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         ),
         "delete_tenant": Operation("DELETE", "tenants/{tenant}", ("tenant",), "Delete a tenant.", _FORCE, {"force": "{force}"}),
         "create_namespace": Operation(
-            "PUT", "namespaces/{namespace}", _NS, "Create a namespace with the broker's usual policies, or a number of bundles.",
-            {"bundles": None}, body="bundles",
+            "PUT", "namespaces/{namespace}", _NS, "Create a namespace with policies besides the broker's own, and a number of bundles.",
+            {"bundles": None, "policies": {}}, body="bundles",
         ),
         "delete_namespace": Operation(
             "DELETE", "namespaces/{namespace}", _NS, "Delete a namespace; forced: with its topics.", _FORCE, {"force": "{force}"}
@@ -303,7 +303,9 @@ def _body(kind: Body, arguments: Mapping[str, object]) -> object:
     if kind == "tenant":
         return {"adminRoles": arguments["admin_roles"], "allowedClusters": arguments["allowed_clusters"]}
     if kind == "bundles":
-        return None if arguments["bundles"] is None else {"bundles": {"numBundles": arguments["bundles"]}}
+        divided = {} if arguments["bundles"] is None else {"bundles": {"numBundles": arguments["bundles"]}}
+        policies = arguments["policies"]
+        return ({**policies, **divided} if isinstance(policies, Mapping) else divided) or None
     if kind == "message_id":
         given = arguments["message_id"]
         return {"partitionIndex": -1, **given} if isinstance(given, Mapping) else given

@@ -145,6 +145,33 @@ def test_a_case_about_lateness_says_nothing_if_the_harness_was_late(play):
     assert play(ASK, ["actions", ("lag", 0.6), 0.5, success(5)], soon=cited).verdict is Verdict.PASS
 
 
+@pytest.mark.parametrize(("stood_still", "verdict"), [(0.5, "FAIL"), (4, "INCONCLUSIVE")])
+def test_a_rule_of_time_is_not_judged_if_the_peer_stood_still_before(play, stood_still, verdict):
+    """A broker that was stopped for a moment answers late what needs no waiting; what is told by the age of a message is then another."""
+    text = """
+steps:
+  - client: {ping: {}}
+  - broker: {pong: {}}
+  - client: {watchTopicListClose: {request_id: 5, watcher_id: 1}}
+    label: asked
+  - broker: {success: {request_id: 5}}
+    window: {since: asked, min: 2, max: 4}
+"""
+    outcome = play(text, ["actions", stood_still, PONG, "actions", 0.1, success(5)])
+    assert outcome.verdict == verdict
+
+
+def test_a_late_answer_is_judged_itself(play):
+    text = """
+steps:
+  - client: {lookupTopic: {topic: t, request_id: 1}}
+    label: asked
+  - broker: {lookupTopicResponse: {request_id: 1}}
+    window: {since: asked, max: 3}
+"""
+    assert play(text, ["actions", 4, {"lookupTopicResponse": {"request_id": 1}}]).verdict is Verdict.FAIL
+
+
 @pytest.mark.parametrize(("late", "verdict"), [("no", "PASS"), ("yes no", "PASS"), ("yes yes", "PASS"), ("yes yes yes", "WARN")])
 def test_frames_that_come_late_count_if_they_do_in_each_of_three_runs(play, late, verdict):
     case = Transcript(format=1, id="test/case", title="x", tests=["broker"], clauses=["test.one", "test.two"], steps=[{"open": "c"}])

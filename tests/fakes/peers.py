@@ -144,6 +144,21 @@ class SpeaksHttp(Peer):
         writer.close()
 
 
+class RefusesAfterPing(Peer):
+    """Refuses CONNECT from the first PING on, as a broker does to which a token has expired."""
+
+    refuses = False
+
+    async def answer(self, frame, writer):
+        if command_name(frame.command) == "ping":
+            self.refuses = True
+            writer.close()
+        elif self.refuses:
+            writer.write(encode_frame(command("error", request_id=0, error="AuthenticationError", message="expired")))
+        else:
+            await super().answer(frame, writer)
+
+
 class DiesAtPing(Peer):
     """Takes no connection any more after the first PING."""
 

@@ -21,6 +21,8 @@ from conformance.judging.baseline import HOME as BASELINES
 from conformance.judging.results import judge_trial
 from conformance.report import terminal
 from conformance.running import recorder
+from conformance.running.doctor import examine
+from conformance.targets import AdminClient, AdminResult, AttachedTarget, Endpoint
 from conformance.targets.target_file import EXAMPLE
 from refimpl.net.embedded import EmbeddedBroker
 from tests.fakes.peers import NoPong, Peer, running
@@ -466,12 +468,41 @@ def test_doctor_says_what_it_found(run):
     assert result.exit_code == 1
 
 
-def test_doctor_names_a_setting_that_the_broker_does_not_list(run):
+def test_doctor_tells_what_a_run_makes_up_for(run):
+    with EmbeddedBroker({"allowAutoTopicCreation": "false"}) as broker:
+        result = run("doctor", broker.service_url, "--admin-url", broker.admin_url)
+    assert "allowAutoTopicCreation=false: the namespaces of a run get autoTopicCreationOverride of their own" in result.output
+    assert result.exit_code == 0
+
+
+def test_doctor_names_settings_as_the_broker_lists_them(run):
     with EmbeddedBroker() as broker:
         result = run("doctor", broker.service_url, "--admin-url", broker.admin_url)
-    assert "brokerDeleteInactiveTopicsEnabled: not listed" in result.output
-    assert "allowAutoTopicCreation=true" in result.output
+    assert "enableBrokerSideSubscriptionPatternEvaluation=true" in result.output
+    assert "of their own" not in result.output
     assert "=None" not in result.output
+
+
+def test_doctor_tells_what_the_admin_interface_refuses(monkeypatch):
+    """One that answers nothing, or not for this user, is no proof that all is well."""
+    refused = AdminResult(403, None, "no superuser")
+    usual = AdminClient.call
+
+    async def call(self, op, args=None):
+        return refused if op in ("runtime_configuration", "namespaces") and self.endpoint.name == "x" else await usual(self, op, args)
+
+    monkeypatch.setattr(AdminClient, "call", call)
+
+    async def main():
+        async with EmbeddedBroker() as broker:
+            target = AttachedTarget(Endpoint(name="x", service_url=broker.service_url, admin_url=broker.admin_url))
+            monkeypatch.setattr("conformance.running.probe._check_admin_interface", lambda *_: asyncio.sleep(0))
+            return await examine(target)
+
+    found = {one.text: one.good for one in asyncio.run(main())}
+    assert found["the admin interface lists no settings: brokers/configuration/runtime is answered with 403, 'no superuser'"] is None
+    assert found["the namespaces of the tenant public can't be listed: the admin interface answers 403, 'no superuser'"] is False
+    assert not any("not listed" in text for text in found)
 
 
 def test_doctor_names_settings_that_cases_take_for_granted(run):

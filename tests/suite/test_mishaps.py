@@ -15,7 +15,7 @@ from conformance.engine.diagnosis import Diagnosis
 from conformance.engine.verdict import Outcome, TrialLog, Verdict
 from conformance.judging.results import RunLog, judge_log, read_log
 from conformance.running import conversation, runner
-from conformance.running.loss import which_broker
+from conformance.running.loss import first_gone, which_broker
 from conformance.running.runner import Options, Silent, run_suite
 from conformance.suite import load_suite
 from conformance.targets import AttachedTarget, Endpoint, TargetError
@@ -173,6 +173,18 @@ def test_of_a_cluster_the_broker_that_went_away_is_named():
     assert which_broker(given, given) == "the broker"
     assert "pulsar://127.0.0.1:6651" in which_broker(replace(given, service_url="pulsar://127.0.0.1:6651"), given)
     assert "pulsar://inside:6650" in which_broker(replace(given, proxy_to="inside:6650"), given)
+
+
+def test_a_broker_that_goes_is_seen_also_where_another_one_holds_the_case():
+    async def main():
+        async with running(Peer()) as target:
+            given, there = target.endpoint, replace(target.endpoint, service_url="pulsar://127.0.0.1:1")
+            return await first_gone("c#0", [given], given), await first_gone("c#0", [given, there], given)
+
+    none, gone = asyncio.run(main())
+    assert none is None
+    assert (gone.what, gone.key) == ("the broker at pulsar://127.0.0.1:1, to which look-ups lead, went away", "c#0")
+    assert "Connection refused" in str(gone)
 
 
 def test_a_log_of_a_broker_that_went_away_is_judged_again_in_the_same_way(add, ping):

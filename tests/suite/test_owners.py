@@ -127,20 +127,21 @@ def test_a_broker_that_is_not_ready_is_asked_again(monkeypatch):
     assert with_two(work) == (True, 3)
 
 
-def test_a_proxy_is_told_the_broker_in_connect():
+@pytest.mark.parametrize("inside", ["inside:6650", "[fd00::1]:6650"])
+def test_a_proxy_is_told_the_broker_in_connect(inside):
     async def work(first, second, endpoint):
-        proxied = {"response": CONNECT, "brokerServiceUrl": "pulsar://inside:6650", "proxy_through_service_url": True}
+        proxied = {"response": CONNECT, "brokerServiceUrl": f"pulsar://{inside}", "proxy_through_service_url": True}
         first.answers["t/n"] = first.answers["public/default"] = [proxied]
         found = await look_up(endpoint, "t/n")
-        assert (found.service_url, found.proxy_to, found.broker) == (endpoint.service_url, "inside:6650", "pulsar://inside:6650")
+        assert (found.service_url, found.proxy_to, found.broker) == (endpoint.service_url, inside, f"pulsar://{inside}")
         reached = await behind(endpoint)
-        assert (reached.service_url, reached.proxy_to) == (endpoint.service_url, "inside:6650")
+        assert (reached.service_url, reached.proxy_to) == (endpoint.service_url, inside)
         assert await owners(reached, NoCluster()) is None
         first.answers["t/n"] = [{"response": CONNECT, "brokerServiceUrl": "pulsar://inside-2:6650"}]  # the broker knows of no proxy
         again = await look_up(found, "t/n")
         return again.service_url == endpoint.service_url, again.proxy_to, first.proxied_to[-1]
 
-    assert with_two(work) == (True, "inside-2:6650", "inside:6650")
+    assert with_two(work) == (True, "inside-2:6650", inside)
 
 
 def test_a_standalone_broker_is_no_proxy():
@@ -168,6 +169,25 @@ def test_a_broker_that_minds_a_broker_in_connect_is_behind_a_proxy():
 
     assert asyncio.run(direct(Proxy())) is False
     assert asyncio.run(direct(Broker())) is True, "a single broker that calls its host by another name"
+
+
+@pytest.mark.parametrize(("balanced", "named_owns"), [(True, False), (False, False), (False, True)])
+def test_a_case_without_namespaces_is_not_held_at_a_load_balancer(balanced, named_owns):
+    """An address that no look-up ever names, while as many others are named as there are brokers, is that of none of them."""
+
+    class Listed(Unloading):
+        async def call(self, op, args=None):
+            return AdminResult(200, ["a:1", "b:1"], "") if op == "brokers" else AdminResult(204, None, "")
+
+    async def work(first, second, endpoint):
+        away = {"response": CONNECT, "brokerServiceUrl": second.url}
+        third = {"response": CONNECT, "brokerServiceUrl": first.url if not balanced else "pulsar://127.0.0.1:1"}
+        first.answers["public/default"] = [{"response": CONNECT} if named_owns else away]
+        first.answers["public/pc-brokers"] = [away, third]
+        found = Owners(endpoint, Listed(lambda _: None))
+        return (await found.of([])).service_url == (second.url if balanced else endpoint.service_url), len(first.asked) > 5
+
+    assert with_two(work) == (True, not named_owns)
 
 
 def test_another_broker_is_looked_for_in_the_bundles_of_a_new_namespace():

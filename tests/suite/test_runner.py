@@ -37,6 +37,7 @@ from tests.fakes.peers import (
     NoPong,
     Peer,
     PongTwice,
+    RefusesAfterPing,
     SpeaksHttp,
     running,
 )
@@ -297,6 +298,15 @@ def test_target_that_dies_in_the_middle_is_not_accused(add, ping):
     results, _, stopped = judged(home, DiesAtPing(), jobs=1)
     assert stopped is not None
     assert re.match(r"the broker went away at 0\.\d s during test/ping: no connection to .*; it does not count$", stopped)
+    assert results == []
+
+
+def test_target_that_refuses_in_the_middle_is_not_accused(add, ping):
+    results, _, stopped = judged(add(ping.replace("within: 20", "within: 10")), RefusesAfterPing(), jobs=1)
+    assert stopped is not None
+    assert re.match(
+        r"the broker began to refuse connections at 0\.\d s during test/ping: .* refused CONNECT: expired \(give a token", stopped
+    )
     assert results == []
 
 

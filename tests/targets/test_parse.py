@@ -161,6 +161,10 @@ def test_hosts_of_a_cluster_are_allowed_by_options_and_file(tmp_path: Path) -> N
             "the admin URL 'h:8080' is not the address of a host (it has the form http://HOST:PORT or https://HOST:PORT)",
         ),
         (
+            {"admin_url": "http://h:1/p/admin/v2/"},
+            "the admin URL 'http://h:1/p/admin/v2/' ends with the path of the admin interface (leave out /admin and what follows it)",
+        ),
+        (
             {"admin_url": "pulsar://h:1"},
             "the admin URL 'pulsar://h:1' is not an HTTP URL (it has the form http://HOST:PORT or https://HOST:PORT)",
         ),
