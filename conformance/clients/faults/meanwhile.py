@@ -2,7 +2,7 @@
 
 from conformance.clients.faults.model import fault, in_place_of
 from refimpl.client.connection import Connection
-from refimpl.client.errors import ConnectionLost
+from refimpl.client.errors import ProtocolError
 
 # Tokens
 
@@ -48,7 +48,7 @@ def answers_one_challenge(challenged, connection, command):
 @in_place_of(Connection._challenged, clause="core.client.answers-challenge")
 def fails_requests_when_it_is_challenged(challenged, connection, command):
     """AUTH_CHALLENGE ends the requests that have no answer."""
-    connection._requests.fail_all(ConnectionLost("the broker asks for a token"))
+    connection._requests.fail_all(ProtocolError("AUTH_CHALLENGE is no answer"))
     challenged(connection, command)
 
 
