@@ -130,6 +130,9 @@ async def _conversation(driver: Driver, findings: list[Finding], time: str) -> N
         async with AdminClient(here) as admin:
             await admin.call("create_partitioned_topic", {"topic": _PARTITIONED, "partitions": 2})
         await check("begin", "begin", {"service_url": backdrop.service_url})
+        if "refresh" in driver.hello.verbs:
+            await check("a client with a token", "start", {"token": "one"})
+            await check("another token", "refresh", {"token": "two"})
         await check("a consumer", "consumer", {"name": "c", "topic": _TOPIC, "subscription": "s"})
         await check("a producer", "producer", {"name": "p", "topic": _TOPIC})
         unknown = {"name": "q", "topic": _TOPIC, "no_such_option": 1}

@@ -387,6 +387,7 @@ def _send(given: dict[str, Any]) -> str:
 
 _WORDS: Final[Mapping[str, Callable[[dict[str, Any]], str]]] = {
     "start": lambda _: "create the client",
+    "refresh": lambda given: f"let the client show the token {given.pop('token')!r} from now on",
     "producer": lambda given: f"create a producer for the topic {given.pop('topic')}, {_batches(given)}",
     "send": _send,
     "consumer": _consumer,

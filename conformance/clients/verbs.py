@@ -68,6 +68,13 @@ class Start(_Part):
 
     operation_timeout_ms: PositiveInt | None = None
     keep_alive_ms: PositiveInt | None = Field(default=None, description="period of the client's PING")
+    token: str | None = Field(default=None, description="the token that it shows; none: no authentication")
+
+
+class Refresh(_Part):
+    """The user has another token: a client with a token shows this one from now on, where it is asked for one."""
+
+    token: str
 
 
 class Producer(_Growth):
@@ -196,6 +203,7 @@ VERBS: Final[Mapping[str, type[_Part]]] = MappingProxyType(
         "begin": Begin,
         "end": End,
         "start": Start,
+        "refresh": Refresh,
         "producer": Producer,
         "send": Send,
         "consumer": Consumer,

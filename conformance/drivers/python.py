@@ -46,7 +46,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.url = ""
-        self.options: Arguments = {}
+        self.token = ""
         self.client: pulsar.Client | None = None
         self.things: dict[str, Any] = {}
         self.messages: dict[tuple[str, str], pulsar.Message] = {}
@@ -57,9 +57,15 @@ class Driver:
         self.url = service_url
 
     def start(self, **options: Any) -> None:
-        refuse(options, "operation_timeout_ms")
-        seconds = max(1, options.get("operation_timeout_ms", 30_000) // 1000)
-        self.client = pulsar.Client(self.url, operation_timeout_seconds=seconds, logger=logging.getLogger("pulsar"))
+        refuse(options, "operation_timeout_ms", "token")
+        chosen: Arguments = {"operation_timeout_seconds": max(1, options.get("operation_timeout_ms", 30_000) // 1000)}
+        if "token" in options:
+            self.token = options["token"]
+            chosen["authentication"] = pulsar.AuthenticationToken(lambda: self.token)
+        self.client = pulsar.Client(self.url, logger=logging.getLogger("pulsar"), **chosen)
+
+    def refresh(self, token: str) -> None:
+        self.token = token
 
     def connected(self) -> pulsar.Client:
         if self.client is None:
@@ -226,8 +232,8 @@ def perform(verbs: dict[str, Callable[..., Any]], request: Arguments) -> None:
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     driver = Driver()
-    names = ("begin", "end", "start", "producer", "send", "consumer", "reader", "take", "acknowledge", "negative_acknowledge")
-    verbs = {name: getattr(driver, name) for name in (*names, "seek", "unsubscribe", "close")}
+    names = ("begin", "end", "start", "refresh", "producer", "send", "consumer", "reader", "take", "acknowledge")
+    verbs = {name: getattr(driver, name) for name in (*names, "negative_acknowledge", "seek", "unsubscribe", "close")}
     for line in sys.stdin:
         threading.Thread(target=perform, args=(verbs, json.loads(line)), daemon=True).start()
     os._exit(0)

@@ -66,6 +66,7 @@ class Driver:
 
     def forget(self) -> None:
         self.url = ""
+        self.token: str | None = None
         self.client: Client | None = None
         self.things: dict[str, Any] = {}
         self.messages: dict[tuple[str, str], Message] = {}
@@ -81,9 +82,17 @@ class Driver:
         assert self.client is not None
         return self.client
 
-    async def start(self, operation_timeout_ms: int = 30_000, keep_alive_ms: int = 30_000) -> None:
-        options = ClientOptions(operation_timeout=operation_timeout_ms / 1000, keep_alive_interval=keep_alive_ms / 1000)
+    async def start(self, operation_timeout_ms: int = 30_000, keep_alive_ms: int = 30_000, token: str | None = None) -> None:
+        options = ClientOptions(
+            operation_timeout=operation_timeout_ms / 1000,
+            keep_alive_interval=keep_alive_ms / 1000,
+            token=None if token is None else lambda: self.token or "",
+        )
+        self.token = token
         self.client = await Client(self.url, options=options, **self.surroundings).__aenter__()
+
+    async def refresh(self, token: str) -> None:
+        self.token = token
 
     async def producer(self, name: str, topic: str, **options: Any) -> None:
         chosen = {"batching": False, **growth(options, partial(self.partitions_told, name)), **batching(options)}
@@ -266,7 +275,7 @@ def batching(options: Arguments) -> Arguments:
 
 
 VERBS = (
-    *("begin", "end", "start", "producer", "send", "consumer", "reader", "take"),
+    *("begin", "end", "start", "refresh", "producer", "send", "consumer", "reader", "take"),
     *("acknowledge", "negative_acknowledge", "seek", "unsubscribe", "close"),
 )
 

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -24,6 +25,7 @@ type arguments struct {
 	ServiceURL           string `json:"service_url"`
 	OperationTimeoutMs   int64  `json:"operation_timeout_ms"`
 	KeepAliveMs          int64  `json:"keep_alive_ms"`
+	Token                *string
 	Name                 string
 	Topic                string
 	Pattern              string
@@ -69,6 +71,7 @@ type verb struct {
 var (
 	verbs     map[string]verb
 	url       string
+	token     atomic.Value // what the user shows where it is asked for a token
 	client    pulsar.Client
 	starting  sync.Mutex
 	things    sync.Map // producers, consumers and readers by name
@@ -97,7 +100,8 @@ func main() {
 	verbs = map[string]verb{
 		"begin":    {[]string{"service_url"}, begin},
 		"end":      {nil, end},
-		"start":    {[]string{"operation_timeout_ms", "keep_alive_ms"}, start},
+		"start":    {[]string{"operation_timeout_ms", "keep_alive_ms", "token"}, start},
+		"refresh":  {[]string{"token"}, refresh},
 		"producer": {[]string{"name", "topic", "batch", "compression", "access", "as", "send_timeout_ms", "partitions_interval_ms"}, producer},
 		"send":     {[]string{"producer", "texts", "properties", "keys", "deliver_after_ms", "flush"}, send},
 		"consumer": {[]string{
@@ -207,11 +211,21 @@ func end(arguments) (any, error) {
 func start(given arguments) (any, error) {
 	starting.Lock()
 	defer starting.Unlock()
-	made, err := pulsar.NewClient(pulsar.ClientOptions{
+	options := pulsar.ClientOptions{
 		URL: url, OperationTimeout: milliseconds(given.OperationTimeoutMs), KeepAliveInterval: milliseconds(given.KeepAliveMs),
-	})
+	}
+	if given.Token != nil {
+		token.Store(*given.Token)
+		options.Authentication = pulsar.NewAuthenticationTokenFromSupplier(func() (string, error) { return token.Load().(string), nil })
+	}
+	made, err := pulsar.NewClient(options)
 	client = made
 	return nil, err
+}
+
+func refresh(given arguments) (any, error) {
+	token.Store(*given.Token)
+	return nil, nil
 }
 
 func connected() (pulsar.Client, error) {

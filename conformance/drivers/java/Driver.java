@@ -23,7 +23,9 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.regex.Pattern;
 import org.apache.pulsar.PulsarVersion;
+import org.apache.pulsar.client.api.AuthenticationFactory;
 import org.apache.pulsar.client.api.BatcherBuilder;
+import org.apache.pulsar.client.api.ClientBuilder;
 import org.apache.pulsar.client.api.CompressionType;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.ConsumerBuilder;
@@ -54,6 +56,7 @@ public class Driver {
     private final Map<String, CountDownLatch> waiting = new ConcurrentHashMap<>(); // until `take`
     private final AtomicLong numbers = new AtomicLong();
     private String url = "";
+    private volatile String token = "";
     private PulsarClient client;
 
     private interface Verb {
@@ -120,6 +123,7 @@ public class Driver {
         verbs.put("begin", this::begin);
         verbs.put("end", this::end);
         verbs.put("start", this::start);
+        verbs.put("refresh", this::refresh);
         verbs.put("producer", this::producer);
         verbs.put("send", this::send);
         verbs.put("consumer", this::consumer);
@@ -178,12 +182,21 @@ public class Driver {
     }
 
     private synchronized Object start(Arguments arguments) throws Exception {
-        arguments.only("operation_timeout_ms", "keep_alive_ms");
-        client = PulsarClient.builder()
+        arguments.only("operation_timeout_ms", "keep_alive_ms", "token");
+        ClientBuilder builder = PulsarClient.builder()
             .serviceUrl(url)
             .operationTimeout(arguments.number("operation_timeout_ms", 30_000), TimeUnit.MILLISECONDS)
-            .keepAliveInterval(arguments.number("keep_alive_ms", 30_000), TimeUnit.MILLISECONDS)
-            .build();
+            .keepAliveInterval(arguments.number("keep_alive_ms", 30_000), TimeUnit.MILLISECONDS);
+        if (arguments.has("token")) {
+            token = arguments.text("token");
+            builder.authentication(AuthenticationFactory.token(() -> token));
+        }
+        client = builder.build();
+        return null;
+    }
+
+    private Object refresh(Arguments arguments) {
+        token = arguments.text("token");
         return null;
     }
 

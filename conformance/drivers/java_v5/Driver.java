@@ -29,9 +29,11 @@ import org.apache.pulsar.client.api.v5.MessageId;
 import org.apache.pulsar.client.api.v5.Producer;
 import org.apache.pulsar.client.api.v5.ProducerBuilder;
 import org.apache.pulsar.client.api.v5.PulsarClient;
+import org.apache.pulsar.client.api.v5.PulsarClientBuilder;
 import org.apache.pulsar.client.api.v5.PulsarClientException;
 import org.apache.pulsar.client.api.v5.QueueConsumer;
 import org.apache.pulsar.client.api.v5.QueueConsumerBuilder;
+import org.apache.pulsar.client.api.v5.auth.AuthenticationFactory;
 import org.apache.pulsar.client.api.v5.config.BackoffPolicy;
 import org.apache.pulsar.client.api.v5.config.BatchingPolicy;
 import org.apache.pulsar.client.api.v5.config.CompressionPolicy;
@@ -53,6 +55,7 @@ public class Driver {
     private final Map<String, CountDownLatch> waiting = new ConcurrentHashMap<>(); // until `take`
     private final AtomicLong numbers = new AtomicLong();
     private String url = "";
+    private volatile String token = "";
     private PulsarClient client;
 
     private interface Verb {
@@ -119,6 +122,7 @@ public class Driver {
         verbs.put("begin", this::begin);
         verbs.put("end", this::end);
         verbs.put("start", this::start);
+        verbs.put("refresh", this::refresh);
         verbs.put("producer", this::producer);
         verbs.put("send", this::send);
         verbs.put("consumer", this::consumer);
@@ -171,12 +175,21 @@ public class Driver {
     }
 
     private synchronized Object start(Arguments arguments) throws Exception {
-        arguments.only("operation_timeout_ms", "keep_alive_ms");
-        client = PulsarClient.builder()
+        arguments.only("operation_timeout_ms", "keep_alive_ms", "token");
+        PulsarClientBuilder builder = PulsarClient.builder()
             .serviceUrl(url)
             .operationTimeout(arguments.time("operation_timeout_ms", 30_000))
-            .connectionPolicy(ConnectionPolicy.builder().keepAliveInterval(arguments.time("keep_alive_ms", 30_000)).build())
-            .build();
+            .connectionPolicy(ConnectionPolicy.builder().keepAliveInterval(arguments.time("keep_alive_ms", 30_000)).build());
+        if (arguments.has("token")) {
+            token = arguments.text("token");
+            builder.authentication(AuthenticationFactory.token(() -> token));
+        }
+        client = builder.build();
+        return null;
+    }
+
+    private Object refresh(Arguments arguments) {
+        token = arguments.text("token");
         return null;
     }
 
