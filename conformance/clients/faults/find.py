@@ -26,6 +26,7 @@ _ORDINARY = (
     "pr7629/client/filters-itself",
 )
 """Cases in which clients do what they usually do: there monitors hear what no case cites."""
+_IN_ONE_RUN = 64
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,18 @@ def find(suite: Suite, fault: Mutant) -> Finding:
     cases = {case.id for case in suite.select(_ORDINARY, role="client")} if suite.observed.intersection(fault.clauses) else set()
     cases |= {name for clause in fault.clauses for name in suite.cases_of[clause] if "client" in suite.transcripts[name].tests}
     with fault.applied():
-        run = run_clients_in_process(suite, sorted(cases))
-    failed = [one for one in judge_log(suite, run).results if one.verdict in _BAD]
+        runs = [run_clients_in_process(suite, part) for part in _parts(sorted(cases))]
+    failed = [one for run in runs for one in judge_log(suite, run).results if one.verdict in _BAD]
     found_by = {one.case for one in failed if any(one.clauses[clause] != Verdict.PASS for clause in fault.clauses if clause in one.clauses)}
     missed = tuple(clause for clause in fault.clauses if all(one.clauses.get(clause, Verdict.PASS) == Verdict.PASS for one in failed))
     charged = tuple(clause for clause in fault.clauses if any(one.clauses.get(clause) in _BAD for one in failed))
     return Finding(fault.name, tuple(sorted(found_by)), missed, charged)
+
+
+def _parts(cases: list[str]) -> Iterator[list[str]]:
+    """Divide cases among runs, because a run ends when it has heard too much of one client."""
+    for begin in range(0, len(cases), _IN_ONE_RUN):
+        yield cases[begin : begin + _IN_ONE_RUN]
 
 
 @cache
