@@ -155,9 +155,13 @@ ALL_FAULTS = (
 
 @pytest.fixture
 def few_parts(spark):
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    """Divide equal listings into equal ranges: Spark looks at all topics, not at a sample, to find their borders."""
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.execution.rangeExchange.sampleSizePerPartition": "10000"}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
     yield
-    spark.conf.unset("spark.sql.shuffle.partitions")
+    for name in settings:
+        spark.conf.unset(name)
 
 
 def test_each_fault_breaks_just_the_laws_that_speak_of_it(spark, few_parts):
