@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,15 +117,17 @@ class _Log:
         if corrupt is not None:
             yield FrameRow(self._origin, lines.offset, lines.left, lines.line[:KEPT], corrupt=corrupt)
 
-    def _record(self, record: object, number: int) -> list[FrameRow]:
+    def _record(self, record: log.Record, number: int) -> list[FrameRow]:
         if number == 1:
             if not isinstance(record, log.Header):
                 raise log.LogError(f"{self._name}: no header: this is no event log, or its first line is lost")
             if record.format != log.FORMAT:
                 raise log.LogError(f"{self._name}: format {record.format}; this version reads {log.FORMAT}")
             self._origin = Origin(self._name, target=record.target, release=record.release)
+        if not math.isfinite(getattr(record, "t", 0.0)):
+            raise log.LogError(f"{self._name}:{number}: the time of a {record.record} is no number")
         if isinstance(record, log.Begin) and record.at is not None:
-            return self._begin(record, record.at)
+            return self._begin(record, record.at, number)
         if isinstance(record, log.Frame | log.Garbage):
             return self._stream(record.key, record.at, "broker").feed(bytes.fromhex(record.data), record.t)
         if isinstance(record, log.Answer):
@@ -133,7 +136,7 @@ class _Log:
             return self._finished(record.key)
         return []
 
-    def _begin(self, record: log.Begin, at: str) -> list[FrameRow]:
+    def _begin(self, record: log.Begin, at: str, number: int) -> list[FrameRow]:
         if record.what == "open":
             opened = self._opened.setdefault(record.key, {})
             times, _ = opened.get(at, (0, 0.0))
@@ -147,7 +150,10 @@ class _Log:
         if not cut:
             return stream.feed(bytes.fromhex(head), record.t)
         first, last = bytes.fromhex(head), bytes.fromhex(tail)
-        return stream.feed_cut(first, (record.size or 0) - len(first) - len(last), last, record.t)
+        hidden = (record.size or 0) - len(first) - len(last)
+        if hidden < 0:
+            raise log.LogError(f"{self._name}:{number}: a send of {record.size or 0:,} bytes of which more are there")
+        return stream.feed_cut(first, hidden, last, record.t)
 
     def _stream(self, key: str, at: str, direction: Direction) -> Stream:
         streams = self._trial_logs.setdefault(key, {})

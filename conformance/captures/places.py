@@ -6,10 +6,11 @@ A path may be an event log (`.jsonl`), a capture of packets (`.pcap`, `.pcapng` 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from errno import EISDIR
+from errno import EACCES, EISDIR, EXDEV
 from pathlib import Path
 from stat import S_ISREG
 
@@ -102,13 +103,16 @@ def find_pieces(home: Path, part: int, limit: int) -> tuple[list[Piece], list[Fr
             raise CaptureError(f"{home}: is {what}; a file of bytes needs a folder with an {INDEX}")
         return [_whole(home, home.name)], []
     folder = home.parent if home.is_file() else home
+    for path in (folder, *folder.rglob("*")):
+        if path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
+            raise CaptureError(f"{path}: can't be read: Permission denied")
     pieces: list[Piece] = []
     rows: list[FrameRow] = []
     for index in sorted(folder.rglob(INDEX)):
         prefix = "" if index.parent == folder else f"{_name(index.parent, folder)}/"
         for found in read_index(index.parent, prefix):
             if isinstance(found, Entry):
-                _add_file(index.parent / found.file, found.origin(prefix), (part, limit), pieces, rows)
+                _add_file(index.parent, found.file, found.origin(prefix), (part, limit), pieces, rows)
             else:
                 rows.append(found)
     known = {piece.path for piece in pieces}
@@ -193,11 +197,16 @@ def _whole(path: Path, name: str) -> Piece:
     return Piece(path, Origin(name), 0, path.stat().st_size)
 
 
-def _add_file(path: Path, origin: Origin, sizes: tuple[int, int], pieces: list[Piece], rows: list[FrameRow]) -> None:
+def _add_file(folder: Path, name: str, origin: Origin, sizes: tuple[int, int], pieces: list[Piece], rows: list[FrameRow]) -> None:
+    path = folder / name
     try:
         status = path.stat()
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise OSError(EXDEV, "it is a link out of the folder")
         if not S_ISREG(status.st_mode):
             raise OSError(EISDIR, "it is no ordinary file")
+        if not os.access(path, os.R_OK):
+            raise OSError(EACCES, "Permission denied")
         length = status.st_size  # taken once: later growth of the file is not read
         parts = borders(path, length, *sizes) if length > sizes[0] else [(0, length)]
     except OSError as error:

@@ -51,7 +51,7 @@ class Entry(BaseModel):
     direction: Direction = Field(description="who sent the bytes")
     file: str = Field(min_length=1, description="where they are, relative to the folder")
     start: float | None = Field(
-        default=None, allow_inf_nan=False, description="when the connection was opened, in seconds on any one clock"
+        default=None, strict=True, allow_inf_nan=False, description="when the connection was opened, in seconds on any one clock"
     )
     target: str | None = Field(default=None, description="what the client talked to")
     release: str | None = Field(default=None, description="its release")

@@ -33,7 +33,7 @@ def written_time(end: int, time: float) -> str:
 
 def times_defect(path: Path) -> str | None:
     """Return what is wrong with the times of a file of bytes; None: nothing, or they were not noted."""
-    if not times_of(path).is_file():
+    if not times_of(path).exists():
         return None
     try:
         with closing(_pieces(times_of(path))) as pieces:

@@ -138,3 +138,16 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path):
     (row,) = log_rows(path, "a")
     assert row.corrupt == "truncated: the log ends inside line 1"
     assert len(row.data) == 4096
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (sent(f"{PING.hex()}..{PING.hex()}", size=3), "a send of 3 bytes of which more are there"),
+        ({**sent(PING), "t": float("nan")}, "the time of a begin is no number"),
+        ({**sent(PING), "t": float("inf")}, "the time of a begin is no number"),
+    ],
+)
+def test_records_that_can_not_be_are_named(tmp_path, event, text):
+    path = write_log(tmp_path / "a.jsonl", *conversation(opened(), event))
+    assert [row.corrupt for row in log_rows(path, "a.jsonl")] == [f"log: a.jsonl:4: {text}"]

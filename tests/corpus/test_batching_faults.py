@@ -171,6 +171,33 @@ def swapped_properties(metadata):
     metadata.properties.extend(KeyValue(key=key, value=value) for key, value in pairs)
 
 
+def last_byte(one):
+    return one.payload if len(one.payload) < 80 else one.payload[:-1] + bytes([one.payload[-1] ^ 1])
+
+
+def keys_apart(items):
+    """Turn neighbours that have different keys."""
+    items = list(items)
+    for place in range(len(items) - 1):
+        one, other = items[place : place + 2]
+        if one.message.key != other.message.key:
+            items[place : place + 2] = other, one
+            break
+    return items
+
+
+def never_sent(right):
+    """Give the last message of all an id that none has."""
+    return lambda metadata, body: [(renumbered(own) if own.sequence_id == 119 else own, payload) for own, payload in right(metadata, body)]
+
+
+def renumbered(own):
+    changed = type(own)()
+    changed.CopyFrom(own)
+    changed.sequence_id = 7_000
+    return changed
+
+
 def with_the_id_before(items):
     return items if len(items) < 2 else (*items[:-1], dataclasses.replace(items[-1], sequence_id=items[-2].sequence_id))
 
@@ -186,6 +213,9 @@ FAULTS = (
     fault("the last message of each batch is there twice", OF_SINGLES, changed_batch(lambda items: (*items, items[-1])), "none-twice"),
     fault("a message has the id of the one before", OF_SINGLES, changed_batch(with_the_id_before), "none-lost", "none-twice"),
     fault("payloads upside down", OF_SINGLES, changed_message(payload=lambda one: one.payload[::-1]), "payload"),
+    fault("neighbours with different keys are turned", OF_SINGLES, changed_batch(keys_apart), "order", "formulations"),
+    fault("a message has an id that was never sent", OPENER, never_sent, "none-lost", "none-twice"),
+    fault("the last byte of longer payloads is another one", OF_SINGLES, changed_message(payload=last_byte), "payload"),
     fault("payloads are cut", OF_SINGLES, changed_message(payload=lambda one: one.payload[:-1]), "payload", "bytes"),
     fault("keys upside down", OF_SINGLES, changed_message(key=lambda one: one.key and one.key[::-1]), "key", "envelope"),
     fault("no keys", OF_SINGLES, changed_message(key=lambda _: None), "key", "envelope", "bytes"),
@@ -240,6 +270,12 @@ def _wider(batcher):
 PLANS = (
     wrong_fields("windows put all messages one batch later", {"batch": "plan.batch + 1"}, "formulations"),
     wrong_fields("windows put two batches together", {"batch": "plan.batch div 2"}, "formulations", "limits", "decided", "never-lost"),
+    wrong_fields(
+        "windows deal the messages of a batch out to two",
+        {"batch": "2 * plan.batch + plan.position % 2", "position": "plan.position div 2"},
+        "formulations",
+        "limits",
+    ),
     wrong_fields("windows turn places", {"position": "1000 - plan.position"}, "formulations"),
     wrong_fields("windows forget the set", {"set": "xxhash64('')"}, "header"),
     wrong_fields("SQL has another payload", {"content": "plan.content + 1"}, "payload"),

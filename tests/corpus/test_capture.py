@@ -272,6 +272,35 @@ def test_files_that_are_missing_and_lines_that_are_wrong(tmp_path):
     assert offsets == {len(good) + len(lines[0]) + len(lines[1]) + 2}
 
 
+def test_links_out_of_the_folder_are_refused(tmp_path):
+    (tmp_path / "outside").write_bytes(PING)
+    folder = raw(tmp_path / "c", ("client", PING), ("broker", PING))
+    (folder / "0").unlink()
+    (folder / "0").symlink_to(tmp_path / "outside")
+    (folder / "1").rename(folder / "inside")
+    (folder / "1").symlink_to("inside")
+    rows = everything(folder)
+    assert [row.corrupt or row.command for row in rows] == ["missing: the index names this file: it is a link out of the folder", "ping"]
+
+
+def test_what_may_not_be_read_is_named(tmp_path, monkeypatch):
+    for closed in ("c", "c/0", "b"):
+        folder = raw(tmp_path / "c", ("client", PING))
+        (tmp_path / "b").mkdir(exist_ok=True)
+        monkeypatch.setattr("os.access", lambda path, _, closed=tmp_path / closed: path != closed)
+        with pytest.raises(CaptureError, match=f"{closed}: .*Permission denied$"):
+            check_capture(str(tmp_path))
+        assert (folder / "0").exists()
+
+
+@pytest.mark.parametrize(("start", "right"), [('"1.5"', False), ("true", False), ("1", True), ("1.5", True)])
+def test_the_start_of_a_connection_is_a_number(tmp_path, start, right):
+    folder = raw(tmp_path / "c")
+    (folder / "index.jsonl").write_text(f'{{"connection": "c", "direction": "client", "file": "0", "start": {start}}}\n')
+    (found,) = read_index(folder)
+    assert isinstance(found, FrameRow) is not right
+
+
 def test_a_folder_without_an_index_is_named(tmp_path):
     with pytest.raises(CaptureError, match=r"index\.jsonl: No such file or directory; a raw capture needs an index"):
         list(read_index(tmp_path))

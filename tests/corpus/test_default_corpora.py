@@ -1,8 +1,10 @@
 """The corpora that jobs draw by default have what shows rare faults, also if they are small: entries of the reference, and their verdicts."""
 
 import dataclasses
+import inspect
 import zlib
 from collections import Counter
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,12 +17,16 @@ from conformance.corpus.batching.settings import Setting, awkward_values, freque
 from conformance.corpus.delivering.reference import judged_batches
 from conformance.corpus.delivering.stored import STORED, stored_batches, with_records
 from conformance.corpus.delivering.subscriptions import subscriptions
+from conformance.corpus.filtering import reference
 from conformance.corpus.filtering.drawing import drawn_patterns, with_twins
 from conformance.corpus.filtering.patterns import pattern_set
+from conformance.corpus.filtering.rules import Matching
 from conformance.corpus.jobs.filtering_agrees import MANY
 from conformance.corpus.replay import scalable
 from conformance.corpus.replay.changes import FLICKERS, LogOptions, scalable_log, watcher
 from conformance.corpus.sources.synthetic_messages import SyntheticMessages
+from refimpl.indexes import topic_patterns
+from refimpl.names import is_system_topic
 from refimpl.wire import parse_payload
 from refimpl.wire.pulsar_api_pb2 import ZLIB, MessageMetadata
 from tests.samples.corpus import synthetic
@@ -122,6 +128,27 @@ def by_name(right):
     return encode
 
 
+def without_the_time_0(right):
+    def encode(metadata, *given, **more):
+        if metadata.HasField("event_time") and not metadata.event_time:
+            metadata.ClearField("event_time")
+        return right(metadata, *given, **more)
+
+    return encode
+
+
+def with_names(right):
+    return lambda message: [pair for pair in right(message) if pair.key]
+
+
+def json_without_case(right):
+    return lambda self, payload: {name.lower(): value for name, value in right(self, payload).items()}
+
+
+def first_counts(right):
+    return SimpleNamespace(loads=lambda text, **more: right.loads(text, object_pairs_hook=lambda pairs: dict(pairs[::-1]), **more))
+
+
 def without_ends(right):
     return lambda properties: right({key: value.strip() for key, value in properties.items()})
 
@@ -135,6 +162,8 @@ BATCHES = (
     Shown("the last number is counted", f"{ENTRY}:encode_payload", counted, "batches by key, 100 ms"),
     Shown("nothing is compressed to nothing", f"{ENTRY}:compress", lambda right: lambda body, number: right(body, number) if body else body, "no batches"),
     Shown("events are of the past", f"{ENTRY}:encode_payload", of_the_past, "no batches"),
+    Shown("an event at 0 has no time", f"{ENTRY}:encode_payload", without_the_time_0, "no batches"),
+    Shown("properties without a name are left out", f"{ENTRY}:_properties", with_names, "no batches"),
     Shown("properties of chunks are sorted", f"{SENDER}:encode_payload", by_name, "without the proposal"),
     Shown("wanted values have no spaces at their ends", f"{SENDER}:PropertyEntryFilter.of", without_ends, "region: 5 values"),
 )  # fmt: skip
@@ -212,6 +241,8 @@ ENTRIES = (
     Shown("what is no UTF-8 is left out", f"{KINDS}:RegexFilter.matches", left_out, ""),
     Shown("a payload that is the prefix does not begin with it", f"{KINDS}:BytesPrefixFilter.matches", shorter_than_all, ""),
     Shown("numbers in JSON are texts", "refimpl.proposals.message_filter.avro:_no_text", told_as_text, ""),
+    Shown("names in JSON have no case", "refimpl.proposals.message_filter.avro:_JsonReader.fields", json_without_case, ""),
+    Shown("of a repeated name in JSON the first value counts", "refimpl.proposals.message_filter.avro:json", first_counts, ""),
     Shown("ack_set has 32 bits", "refimpl.broker.subscription:ack_set", of_32_bits, ""),
     Shown("ack_set has one word", "refimpl.broker.subscription:ack_set", of_64_bits, ""),
     Shown("what was acknowledged can't be judged, either", "refimpl.proposals.message_filter.broker:judge", of_all, ""),
@@ -268,6 +299,36 @@ def test_many_patterns_have_equals_and_some_of_any_namespace():
     domains = Counter(one.given.partition("://")[0] for one in patterns.patterns)
     assert min(domains["persistent"], domains["non-persistent"]) > 1
     assert {one.namespace is None for one in patterns.patterns} == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong"),
+    [
+        ("run = run[:-1]", "pass"),
+        ('(token.lastgroup == "or" and not depth)', "False"),
+    ],
+)
+def test_patterns_are_looked_up_by_what_they_do_not_need(monkeypatch, place, wrong):
+    """A letter that may lack, and one of two alternatives, must not be required of a name."""
+    names = synthetic(ROWS)["topic"].to_pylist()
+    plain = [name.partition("://")[2] for name in names if name.isprintable()]
+    rule = Matching(pattern_set(drawn_patterns(plain, 100, 1)))
+    right = reference.evaluator(rule)
+    found = [right(name) for name in names]
+    source = inspect.getsource(topic_patterns._required)
+    assert place in source
+    space = {}
+    exec(source.replace(place, wrong), vars(topic_patterns), space)
+    monkeypatch.setattr(topic_patterns, "_required", space["_required"])
+    other = reference.evaluator(rule)
+    assert [other(name) for name in names] != found
+
+
+def test_names_of_topics_are_awkward():
+    names = synthetic(16_384)["topic"].to_pylist()
+    assert max(map(len, names)) > 255
+    assert any("TENANT-0/NS-0/" in name for name in names)
+    assert any(name.startswith("non-persistent://") and is_system_topic(name) for name in names)
 
 
 def test_topics_change_three_times_in_a_window():

@@ -2,6 +2,7 @@
 
 import dataclasses
 from functools import reduce
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.usefixtures("without_compiling")
 SETTING = Setting("entries", {"region": ("eu", "us")}, max_messages=70, delay=40, chunk=500)
 ASKED = subscriptions("eu", "us")
 RULES = "refimpl.proposals.message_filter.rules"
+AVRO = "refimpl.proposals.message_filter.avro"
 CONSUMER = "refimpl.broker.subscription"
 
 
@@ -58,6 +60,18 @@ def one_less(one):
 
 def rejected_if_undecidable(right):
     return lambda count, opened, reason: dataclasses.replace(right(count, opened, reason), outcome=EntryOutcome.REJECT)
+
+
+def without_case(right):
+    return lambda self, payload: {name.lower(): value for name, value in right(self, payload).items()}
+
+
+def first_counts(right):
+    return SimpleNamespace(loads=lambda text, **more: right.loads(text, object_pairs_hook=lambda pairs: dict(pairs[::-1]), **more))
+
+
+def counted_as_rejected(right):
+    return lambda count, opened, reason: dataclasses.replace(right(count, opened, reason), undecidable=0, rejected=count)
 
 
 def payload(change, *, also=False):
@@ -109,6 +123,10 @@ FAULTS = (
     fault("the first message that fits is left out", f"{RULES}:_judge_each", judgement(one_less), "ack-set", "permits", "complete"),
     fault("what is acknowledged is judged again", f"{RULES}:_judge_each", acknowledged_too, "goes-out", "permits", "counts", "exact"),
     fault("what can't be decided is rejected", f"{RULES}:_undecidable", rejected_if_undecidable, "goes-out", "permits", "undecidable"),
+    fault("what can't be decided counts as rejected", f"{RULES}:_undecidable", counted_as_rejected, "counts", "undecidable"),
+    fault("numbers in JSON are texts", f"{AVRO}:_no_text", lambda right: lambda text: text, "goes-out", "permits", "counts", "ack-set", "exact"),
+    fault("names in JSON have no case", f"{AVRO}:_JsonReader.fields", without_case, "goes-out", "permits", "counts", "ack-set", "complete", "exact"),
+    fault("of a repeated name in JSON the first value counts", f"{AVRO}:json", first_counts, "goes-out", "permits", "counts", "ack-set", "complete"),
     fault("nothing is compressed", f"{RULES}:decompress", lambda right: lambda body, *_, **__: body, "counts", "goes-out", "permits", "ack-set", "exact", "undecidable"),
     fault("what is encrypted is judged", f"{RULES}:_unreadable", encrypted_too, "goes-out", "permits", "counts", "ack-set", "undecidable"),
     fault("only the first word of ack_set is written", f"{CONSUMER}:ack_set", lambda right: lambda opened: right(opened)[:1], "ack-set", "complete"),

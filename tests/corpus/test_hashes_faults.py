@@ -22,7 +22,7 @@ NAMES = [
     "\uff5e",
     "\U00010000",
     "\U0010ffff",
-    *(f"topic-{number}" for number in range(40)),
+    *(f"topic-{number}" for number in range(900)),
 ]
 TOPICS = [f"persistent://t/{space}/{name}" for space in ("n", "n-2", "m") for name in NAMES]
 
@@ -88,6 +88,32 @@ def stale_block(right):
     return changed
 
 
+def stale_if_emptied(right):
+    """Keep all checksums as they were if a block is emptied."""
+
+    def remove(self, topic):
+        valid, blocks = self._valid, len(self._blocks)
+        was_there = right(self, topic)
+        if len(self._blocks) < blocks:
+            self._valid = min(valid, max(0, len(self._blocks) - 1))
+        return was_there
+
+    return remove
+
+
+def lost_if_divided(right):
+    """Lose a topic by which a block is divided."""
+
+    def add(self, topic):
+        blocks = len(self._blocks)
+        is_new = right(self, topic)
+        if len(self._blocks) > blocks > 0:
+            self.remove(topic)
+        return is_new
+
+    return add
+
+
 def wrong_at_first(right):
     """Give a wrong hash the first time that it is asked for."""
     asked = []
@@ -112,6 +138,9 @@ ALL_FAULTS = (
     fault("a range lacks the commas between its batches", f"{HASHES}:_hash_ranges", without_a_comma, "any-division"),
     fault("a set keeps the checksum of a block that has changed", f"{OF_JOB}:_apply_diff", with_set(_changed=stale_block), "diff-applied-stepwise"),
     fault("a set has a wrong hash at first", f"{OF_JOB}:_apply_diff", with_set(hash=wrong_at_first), "diff-applied-stepwise"),
+    fault("a block of a set that is emptied leaves the others as they were", f"{OF_JOB}:_apply_diff", with_set(remove=stale_if_emptied), "diff-applied-stepwise"),
+    fault("a set loses the topic that divides a block", f"{OF_JOB}:_apply_diff", with_set(add=lost_if_divided), "diff-applied-stepwise"),
+    fault("a namespace is lost", f"{OF_JOB}:namespace_hashes", lambda right: lambda *given: dict(list(right(*given).items())[:-1]), "distributed-hash"),
     fault("two namespaces are one", f"{HASHES}:namespace_of", two_as_one, *OF_REFERENCE),
     fault("the reference loses a topic", f"{HASHES}:_hash_by_reference", without_one, "distributed-hash"),
     fault("one range is hashed without a topic", f"{OF_JOB}:whole_hash", lambda right: lambda topics, parts: right(topics.where(f"topic != '{TOPICS[0]}'") if parts == 1 else topics, parts), "any-division"),
@@ -126,9 +155,13 @@ ALL_FAULTS = (
 
 @pytest.fixture
 def few_parts(spark):
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    """Divide equal listings into equal ranges: Spark looks at all topics, not at a sample, to find their borders."""
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.execution.rangeExchange.sampleSizePerPartition": "10000"}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
     yield
-    spark.conf.unset("spark.sql.shuffle.partitions")
+    for name in settings:
+        spark.conf.unset(name)
 
 
 def test_each_fault_breaks_just_the_laws_that_speak_of_it(spark, few_parts):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -239,6 +240,56 @@ def test_files_that_are_wrong_are_named(tmp_path, make, line):
     path = tmp_path / "odd [name] *.parquet"
     make(path)
     assert refusal(path).startswith(line.format(path=path))
+
+
+def without(name):
+    return pa.schema([field for field in MESSAGES if field.name != name])
+
+
+def test_a_folder_of_which_spark_would_read_something_else_is_refused(tmp_path):
+    def made(name, *files):
+        for place, rows, schema in files:
+            parquet(tmp_path / name / place, rows, schema)
+        return tmp_path / name
+
+    event_time = pa.schema([*MESSAGES, ("event_time", pa.int64())])
+    columns = {**MESSAGE_COLUMNS, **MAY_HAVE}
+    some, others = [message(0), message(1)], [message(2), message(3)]
+    home = made("a.parquet", ("part-0", some, MESSAGES), ("part-1", others, event_time))
+    assert refusal(home, columns, MESSAGE_COLUMNS) == (
+        f"{home}/part-0: column event_time is missing, which {home}/part-1 has; give all files the same columns"
+    )
+    home = made("b.parquet", ("part-0", some, event_time), ("part-1", others, MESSAGES))
+    assert refusal(home, columns, MESSAGE_COLUMNS).startswith(f"{home}/part-1: column event_time is missing, which {home}/part-0 has; ")
+    home = made("c.parquet", ("publish_time=5/part-0", some, without("publish_time")))
+    assert refusal(home) == f"{home}/publish_time=5/part-0: column publish_time (bigint) is missing"
+    home = made("d.parquet", ("topic=x/part-0", some, MESSAGES))
+    assert refusal(home) == f"{home}/topic=x/part-0: column topic is named by a folder; write it into the files"
+    home = made("e.parquet", ("part-0", some, MESSAGES), ("x=1/part-0", others, MESSAGES))
+    assert refusal(home).startswith(f"{home}/x=1/part-0: other folders with columns lead to it than to {home}/part-0; Spark would read ")
+    home = made("f.parquet", ("_x=1/part-0", [message(0), message(1, topic="")], MESSAGES))
+    assert refusal(home) == f"{home}/_x=1/part-0, row 2 of 2, column topic: is empty"
+
+
+def test_links_and_pipes_are_not_passed_over(tmp_path):
+    home = tmp_path / "a.parquet"
+    parquet(home / "part-0", [message(0)])
+    (home / "part-1").symlink_to("gone")
+    assert refusal(home) == f"{home}/part-1: is a link to what is not there"
+    (home / "part-1").unlink()
+    (tmp_path / "b").mkdir()
+    (home / "part-1").symlink_to(tmp_path / "b")
+    assert refusal(home) == f"{home}/part-1: is a link to a folder, which is not read; give the folder"
+    for name in ("c.parquet", "d.txt"):
+        os.mkfifo(tmp_path / name)
+    assert refusal(tmp_path / "c.parquet") == f"{tmp_path}/c.parquet: is no ordinary file"
+    with pytest.raises(CorpusError, match=r"d\.txt: is no ordinary file"):
+        lines(tmp_path / "d.txt")
+
+
+def test_a_message_of_too_many_bytes_is_named(tmp_path):
+    path = parquet(tmp_path / "a.parquet", [message(0), message(1, payload=None, payload_size=(1 << 31) - 1)])
+    assert refusal(path) == f"{path}, row 2 of 2, column payload_size: is 2147483647: too many bytes for a message"
 
 
 def test_pages_that_are_damaged_are_named(tmp_path):

@@ -17,6 +17,8 @@ from conformance.running import recorder
 from refimpl.wire import SingleMessage, command, compress, encode_batch, encode_frame, encode_payload
 from refimpl.wire.pulsar_api_pb2 import LZ4, ZSTD, BaseCommand, BrokerEntryMetadata, CommandAck, MessageMetadata, SingleMessageMetadata
 from refimpl.wire.schema import descriptor_of
+from tests.samples.captured import CONNECT, conversation, opened, raw, sent, write_log
+from tests.samples.packets import Talk, pcap
 
 PING = encode_frame(command("ping"))
 LIST = encode_frame(command("watchTopicList", request_id=1, watcher_id=2, namespace="public/default", topics_pattern="a.*"))
@@ -262,6 +264,24 @@ def test_the_job_on_recordings_and_on_a_raw_capture(run, tmp_path):
     code, result = run("--corpus", f"capture:{tmp_path / 'raw'}")
     assert code == 0
     assert {law["name"]: law["checked"] for law in result["laws"]}["command"] == good
+
+
+def test_captures_of_packets_have_no_log_to_compare_with(run, tmp_path):
+    talk = Talk()
+    (tmp_path / "a.pcap").write_bytes(pcap([*talk.opened(), talk.client(CONNECT), talk.client(LIST)]))
+    code, result = run("--corpus", str(tmp_path / "a.pcap"))
+    assert code == 0
+    assert {law["name"] for law in result["laws"]} == {"command", "value", "pieces", "splits"}
+
+
+def test_a_file_of_bytes_that_is_called_like_a_log_is_none(run, tmp_path):
+    folder = raw(tmp_path / "c")
+    (folder / "x.jsonl").write_bytes(CONNECT + LIST)
+    (folder / "index.jsonl").write_text('{"connection": "a", "direction": "client", "file": "x.jsonl"}\n')
+    write_log(tmp_path / "c" / "events.jsonl", *conversation(opened(), sent(LIST)))
+    code, result = run("--corpus", str(folder))
+    assert code == 0
+    assert {law["name"]: law["checked"] for law in result["laws"]}["raw"] == 1
 
 
 def test_the_job_names_what_it_can_not_read(run, tmp_path, capsys):

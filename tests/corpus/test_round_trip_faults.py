@@ -106,6 +106,14 @@ def written(change):
     return lambda right: lambda folder, given: right(folder, change(list(given)))
 
 
+def late_byte(given):
+    """Change the last byte of the longest frame."""
+    at = max(range(len(given)), key=lambda place: len(given[place].data))
+    data = given[at].data
+    given[at] = dataclasses.replace(given[at], data=data[:-1] + bytes([data[-1] ^ 1]))
+    return given
+
+
 def named(**changes):
     return lambda right: lambda origin, number: right(origin, number).model_copy(update=changes)
 
@@ -153,6 +161,7 @@ ALL_FAULTS = (
     fault("frames are written upside down", f"{JOB}:write_capture", written(lambda given: given[::-1]), "raw"),
     fault("the last frame is not written", f"{JOB}:write_capture", written(lambda given: given[:-1]), "raw"),
     fault("the last frame is written twice", f"{JOB}:write_capture", written(doubled), "raw"),
+    fault("a frame is written with another last byte", f"{JOB}:write_capture", written(late_byte), "raw"),
     fault("a frame is written into another connection", f"{JOB}:write_capture", written(lambda given: [dataclasses.replace(given[0], origin=given[-1].origin), *given[1:]]), "raw"),
     fault("directions are turned", NAMED, lambda right: lambda origin, number: right(dataclasses.replace(origin, direction={"client": "broker", "broker": "client"}[origin.direction]), number), "raw"),
     fault("nobody says when a connection was opened", NAMED, named(start=None), "raw"),

@@ -67,12 +67,15 @@ def unusual(table):
     found, last, runs = Counter(), {}, groupby((row["producer_name"], dict(row["properties"]).get("region")) for row in table.to_pylist())
     for row in table.to_pylist():
         names, properties = [name for name, _ in row["properties"]], dict(row["properties"])
-        found["order"] += len(names) > 1 and names == sorted(names, key=("Region", "note", "tag", "version", "region").index)
+        found["order"] += len(names) > 1 and names == sorted(names, key=("", "Region", "note", "tag", "version", "region").index)
         found["back"] += row["publish_time"] < last.get(row["producer_name"], 0)
         found["ahead"] += row["event_time"] is not None and row["event_time"] > row["publish_time"]
         found["long"] += len(properties.get("note", "").encode()) > 1.1 * len(properties.get("note", "")) > 200
         found["same"] += "eu" == properties.get("version") == properties.get("region")
         found["similar"] += "Region" in properties
+        found["nameless"] += "" in properties
+        found["at 0"] += row["event_time"] == 0
+        found["in nanoseconds"] += (row["event_time"] or 0) > 1e18
         last[row["producer_name"]] = row["publish_time"]
     found["long run"] = sum(len(list(run)) >= 100 for _, run in runs)
     return found
@@ -80,7 +83,7 @@ def unusual(table):
 
 def test_each_unusual_class_occurs_in_few_rows():
     assert min(unusual(read(1, 4000)).values()) > 0
-    assert len(unusual(read(1, 4000))) == 7
+    assert len(unusual(read(1, 4000))) == 10
     assert set((+unusual(read(1, 4000, rare=0))).values()) == set()
 
 

@@ -40,8 +40,11 @@ _REPEATED = 7
 
 FORMS = ("as it is", "JSON", "JSON with odd values", "Avro", "text", "awkward text")
 """What payloads are made of: each has the same share. Awkward texts nearly fit what the others fit."""
-_DIGITS = ("1", '"1"', "1.0", "true", '"true"', "null", '"01"', '["1"]', '{"1":"1"}', '" 1"', '"TRUE"', '"\\u0031"')
-"""What the field `digit` of JSON may be: texts, and what is none but reads like one."""
+_DIGITS = (
+    *("1", '"1"', "1.0", "true", '"true"', "null", '"01"', '["1"]', '{"1":"1"}', '" 1"', '"TRUE"', '"\\u0031"'),
+    *('"2","digit":"1"', '"2","Digit":"1"', '"true","DIGIT":"1"'),
+)
+"""What the field `digit` of JSON may be: texts, and what is none but reads like one; then one that is there twice, also in another case."""
 
 
 def with_records(messages: DataFrame, name: str = "region", forms: Sequence[str] = FORMS) -> DataFrame:
@@ -58,7 +61,11 @@ def with_records(messages: DataFrame, name: str = "region", forms: Sequence[str]
     made = {
         "as it is": sql.col("payload"),
         "JSON": sql.to_json(sql.struct(value.alias("region"), number.alias("number")), {"ignoreNullFields": "false"}).cast("binary"),
-        "Avro": sql.concat(region, _varint(2 * number), _avro_text(sql.repeat(sql.lit("text "), (number % 20).cast("int")))),
+        "Avro": sql.concat(
+            region,
+            _varint(2 * sql.when(number % 8 == 0, 1000 * number).otherwise(number)),
+            _avro_text(sql.repeat(sql.lit("text "), (number % 20).cast("int"))),
+        ),
         "JSON with odd values": _odd_json(value),
         "text": sql.concat_ws(";", sql.coalesce(value, sql.lit("-")), number, sql.hex("payload")).cast("binary"),
     }

@@ -71,6 +71,18 @@ def _word_and_number(name: str, _: Random) -> str:
     return escaped(_split(name)[0]) + r"[a-z]+-\d{1,6}"
 
 
+def _repeated(name: str, _: Random) -> str:
+    """Put a letter into the name that may be there any number of times, also not at all."""
+    space, local = _split(name)
+    half = (len(local) + 1) // 2
+    return escaped(name) if "://" in name else f"{escaped(space + local[:half])}x*{escaped(local[half:])}"
+
+
+def _choice(name: str, _: Random) -> str:
+    space, local = _split(name)
+    return f"{escaped(name)}|{escaped(space)}{escaped(local[:2])}[a-z]+-[0-9]+"
+
+
 def _folded(name: str, random: Random) -> str:
     space, local = _split(name)
     return (
@@ -135,6 +147,8 @@ INSIDE: Sequence[Callable[[str, Random], str]] = (
     _alternatives,
     _word_and_number,
     _any_namespace,
+    _repeated,
+    _choice,
 )
 """What draws a pattern of the common dialect from a name, shape by shape."""
 OUTSIDE: Sequence[Callable[[str, Random], str]] = (

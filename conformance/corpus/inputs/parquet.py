@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import glob
+import os
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -43,7 +44,9 @@ def check_parquet(path: str, required: Mapping[str, str], known: Mapping[str, st
     files = parquet_files(path)
     opened = [_open(file) for file in files]
     for file, one in zip(files, opened, strict=True):
-        _check_columns(file, one.schema_arrow, _of_folders(file), required, known)
+        _check_columns(file, one.schema_arrow, required, known)
+    _check_same_columns(files, opened, known)
+    _check_folders(Path(path), files, known)
     counts = [one.metadata.num_rows for one in opened]
     starts = [0, *accumulate(counts)]
     if not starts[-1]:
@@ -68,7 +71,7 @@ def parquet_files(path: str) -> list[Path]:
     """List the files of a corpus as Spark does: those whose names begin with `_` or `.` are no part of it.
 
     Raises:
-        CorpusError: There is none.
+        CorpusError: There is none, or something that would be left out: a link to a folder or to nothing, or what is no file.
     """
     try:
         given = [Path(path)] if Path(path).exists() else [Path(one) for one in sorted(glob.glob(path))]
@@ -78,13 +81,29 @@ def parquet_files(path: str) -> list[Path]:
         raise CorpusError(f"{path}: can't be read as Parquet: there is no such file or folder")
     found = []
     for one in given:
-        inside = sorted(file for file in one.rglob("*") if file.is_file()) if one.is_dir() else [one]
-        found += [file for file in inside if one == file or not any(part[0] in "_." for part in file.relative_to(one).parts)]
+        if one.is_dir() and not os.access(one, os.R_OK | os.X_OK):
+            raise CorpusError(f"{one}: can't be read: Permission denied")
+        inside = [file for file in sorted(one.rglob("*")) if not _is_hidden(file.relative_to(one))] if one.is_dir() else [one]
+        found += [file for file in inside if file.is_symlink() or not file.is_dir() or not os.access(file, os.R_OK | os.X_OK)]
+    for file in found:
+        if not file.is_file():
+            raise CorpusError(f"{file}: {_no_file(file)}")
     if not found:
         raise CorpusError(f"{path}: can't be read as Parquet: there is no file in this folder")
     if colon := next((file for file in found if ":" in str(file)), None):
         raise CorpusError(f"{colon}: can't be read by Spark, which takes the colon for that of a URI; give it another name")
     return found
+
+
+def _is_hidden(name: Path) -> bool:
+    """Tell whether Spark passes over a file: `_` in front hides it, but not a folder that names a column."""
+    return any(part[0] == "." or (part[0] == "_" and "=" not in part) for part in name.parts)
+
+
+def _no_file(path: Path) -> str:
+    if path.is_symlink():
+        return "is a link to a folder, which is not read; give the folder" if path.is_dir() else "is a link to what is not there"
+    return "can't be read: Permission denied" if path.is_dir() else "is no ordinary file"
 
 
 def spark_name(kind: pa.DataType) -> str:
@@ -105,12 +124,27 @@ def _open(file: Path) -> pq.ParquetFile:
         raise CorpusError(f"{file}: can't be read as Parquet: {_line(error)}") from None
 
 
-def _of_folders(file: Path) -> set[str]:
-    """Return the columns that folders name, as in `region=eu/part-0.parquet`."""
-    return {part.partition("=")[0] for part in file.parts[:-1] if "=" in part}
+def _check_folders(home: Path, files: Sequence[Path], known: Mapping[str, str]) -> None:
+    """Refuse folders by which Spark would read something else: `key=k/part-0.parquet` is a column, and what lies beside it gets lost."""
+    columns = [tuple(part.partition("=")[0] for part in file.parts[len(home.parts) : -1] if "=" in part) for file in files]
+    for file, names in zip(files, columns, strict=True):
+        if found := next((name for name in names if name in known), None):
+            raise CorpusError(f"{file}: column {found} is named by a folder; write it into the files")
+        if names != columns[0]:
+            raise CorpusError(f"{file}: other folders with columns lead to it than to {files[0]}; Spark would read some of the files only")
 
 
-def _check_columns(file: Path, schema: pa.Schema, folders: set[str], required: Mapping[str, str], known: Mapping[str, str]) -> None:
+def _check_same_columns(files: Sequence[Path], opened: Sequence[pq.ParquetFile], known: Mapping[str, str]) -> None:
+    """Refuse files that do not have the same columns: Spark takes those of one of them, and the others lose theirs."""
+    for file, one in zip(files, opened, strict=True):
+        for name in known:
+            there = [name in some.schema_arrow.names for some in (one, opened[0])]
+            if there[0] is not there[1]:
+                lacking, having = (file, files[0]) if there[1] else (files[0], file)
+                raise CorpusError(f"{lacking}: column {name} is missing, which {having} has; give all files the same columns")
+
+
+def _check_columns(file: Path, schema: pa.Schema, required: Mapping[str, str], known: Mapping[str, str]) -> None:
     wrong = []
     for name, kind in known.items():
         places = schema.get_all_field_indices(name)
@@ -119,7 +153,7 @@ def _check_columns(file: Path, schema: pa.Schema, folders: set[str], required: M
             wrong.append(f"column {name} is there {len(found)} times")
         elif found and found != [kind]:
             wrong.append(f"column {name} is {found[0]}, not {kind}")
-        elif not found and name in required and name not in folders:
+        elif not found and name in required:
             wrong.append(f"column {name} ({kind}) is missing")
     wrong += unknown(schema.names, known)
     if wrong:

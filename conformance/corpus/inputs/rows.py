@@ -18,6 +18,8 @@ from conformance.corpus.errors import CorpusError
 MAY_BE_NULL = frozenset({"key", "payload", "event_time", "ordering_key"})
 NOT_EMPTY = frozenset({"topic", "producer_name"})
 NOT_NEGATIVE = frozenset({"sequence_id", "publish_time", "event_time", "payload_size"})
+LARGEST = 1 << 30
+"""No message has more bytes."""
 UNIQUE = frozenset({"id", "topic"})
 """Of topics that have numbers; of messages the number alone. Names alone are a set, whatever is written twice."""
 _SHOWN = 60
@@ -148,6 +150,8 @@ def _problems(batch: pa.RecordBatch) -> Iterator[_Problem]:
             yield row, name, "is empty"
         if name in NOT_NEGATIVE and (row := _first(pc.less(column, 0))) is not None:
             yield row, name, f"is negative: {column[row].as_py()}"
+        if name == "payload_size" and (row := _first(pc.greater(column, LARGEST))) is not None:
+            yield row, name, f"is {column[row].as_py()}: too many bytes for a message"
         if pa.types.is_map(column.type):
             yield from _map_problems(name, column)
         sizes[name] = column

@@ -116,6 +116,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Read the lines that are not empty, with their numbers."""
     number = 0
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise CorpusError(f"{path}: is no ordinary file")
         with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
             for data in file:
                 number += 1

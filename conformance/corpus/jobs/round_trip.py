@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from conformance.captures import MAX_FRAME_SIZE, Piece, capture_path, check_capture, defect_class, find_pieces, write_capture
+from conformance.captures.places import is_packets
 from conformance.corpus import round_trip as rules
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.job import Findings, Job, Run
@@ -178,7 +179,7 @@ def _raw(run: Run, path: str, frames: DataFrame) -> tuple[list[Outcome], dict[st
     limit = run.options.max_frame_size
     home = capture_path(path)
     pieces, _ = find_pieces(home, sys.maxsize, limit)
-    logs = [piece for piece in pieces if piece.origin.connection is None]
+    logs = [piece for piece in pieces if piece.origin.connection is None and not is_packets(piece.path)]
     files = [piece for piece in pieces if piece.origin.connection is not None]
     laws = []
     if run.options.scratch is not None:
@@ -216,7 +217,8 @@ def _add(one: rules.Splits, other: rules.Splits) -> rules.Splits:
 
 def _same_frames(frames: DataFrame, read: DataFrame) -> Outcome:
     """Compare frames of event logs with those of the raw capture of them, which names a connection after its file, too."""
-    logs = frames.where(F.col("file").endswith(".jsonl") | F.col("file").endswith(".jsonl.gz"))
+    is_log = F.col("file").endswith(".jsonl") | F.col("file").endswith(".jsonl.gz")
+    logs = frames.where(is_log & (F.col("source") == F.col("file")))  # a file of bytes may have any name
     logged, found = _signatures(logs, F.concat_ws(" ", "file", "connection")), _signatures(read, F.col("connection"))
     different = sorted(key for key in {*logged, *found} if logged.get(key) != found.get(key))
     broken = sum(max(logged.get(key, (0,))[0], found.get(key, (0,))[0]) for key in different)

@@ -21,7 +21,8 @@ REGIONS = ("eu", "us", "asia", "地区")
 """Values of the property by which watchers select scalable topics."""
 _SCALABLE, _PARTITIONED, _WATCHERS, _FLICKERING = 0x6C73, 0x6C70, 0x6C77, 0x6C66
 FLICKERS = ("-+-", "+-+", "-+*", "+*-")
-"""What happens to a topic in one moment: it is deleted (-), created (+), or its properties change (*). There are three topics of each."""
+"""What happens to a topic in one moment: it is deleted (-), created (+), or its properties change (*). There are three topics of each, and
+every other one has a name that is escaped in the paths of the metadata store."""
 _MOMENT = 15
 """Milliseconds at most between two of these changes."""
 
@@ -172,7 +173,8 @@ def _flickering(options: LogOptions, namespace: int) -> tuple[dict[str, dict[str
     random = generator(options.seed, _FLICKERING, namespace)
     beginning, changes = {}, []
     for number, kinds in enumerate(FLICKERS * 3):
-        topic, properties = f"topic://{namespace_name(namespace)}/flickering-{number}", _properties(random)
+        local = f"flickering-{number}" if number % 2 else f"flickering/{number} %2F 地"
+        topic, properties = f"topic://{namespace_name(namespace)}/{local}", _properties(random)
         if kinds[0] == "-":
             beginning[topic] = properties
         at = int(random.integers(0, options.seconds * 1000))

@@ -27,7 +27,6 @@ POOL = 1 << 17
 LARGEST = 60_000
 """Bytes that are cut out of the pool at most."""
 
-_LARGE = 40_000
 _SHARES = (0.25, 0.35, 0.25, 0.13, 0.02)
 _NUMBER, _WORDS, _JSON, _BYTES, _EMPTY = range(len(_SHARES))
 _LETTERS = np.frombuffer(b"eeeeaaaooiiinnnttrrsslldcumpgbvhfyqzxjkw", np.uint8)
@@ -59,14 +58,14 @@ class Payloads:
         self._pool = np.concatenate([words, arbitrary, np.frombuffer(b"".join(pieces), np.uint8)])
 
     def draw(
-        self, random: np.random.Generator, rows: int, large: npt.NDArray[np.bool_] | None = None, *, filled: bool = True
+        self, random: np.random.Generator, rows: int, large: Numbers | None = None, *, filled: bool = True
     ) -> tuple[pa.Array, pa.Array]:
         """Draw payloads.
 
         Args:
             random: Of the block.
             rows: How many.
-            large: Which of them are words of 40,000 bytes, whatever else was drawn; None: none are.
+            large: Bytes of those that are words of just so many, whatever else was drawn, 0 of the others; None: none are.
             filled: False: only their sizes matter.
 
         Returns:
@@ -77,7 +76,8 @@ class Payloads:
         wanted = self._sizes(random, rows)
         where = random.random(rows)
         if large is not None:
-            kind, wanted = np.where(large, _WORDS, kind), np.where(large, _LARGE, wanted)
+            kind, wanted = np.where(large > 0, _WORDS, kind), np.where(large > 0, large, wanted)
+            where = np.where(large > 0, where / 2, where)  # the pool has that many bytes behind there
         begin, begin_length = self._part(np.select([kind == _NUMBER, kind == _JSON, kind == _BYTES], [number, 101 + number, 203], -1))
         end, end_length = self._part(np.where(kind == _JSON, 202, -1))
         has_body = (kind == _WORDS) | (kind == _JSON) | (kind == _BYTES)

@@ -19,12 +19,12 @@ published.
 
 A small share (`rare`) is unusual in one way, each as often:
 
-    order     the properties stand in the other order; one in four of these has a payload of 40,000 bytes
+    order     the properties stand in the other order; one in four of these has a large payload, of 32,768, 40,000 or 65,536 bytes
     back      it is published before the one in front of it
-    ahead     its event_time is after it is published, by up to an hour
+    ahead     its event_time is after it is published, by up to an hour; one in eight of these has 0, and one in eight nanoseconds
     long      a property more, `note`: hundreds of characters that have several bytes each
     same      `version` has the value of `region`
-    similar   a property more, `Region`, with the value of `region`
+    similar   a property more, `Region`, with the value of `region`; in one in four of these it has an empty name
 
 And one chunk in eight has a run of 100 to 199 messages of equal `region`, so that there are large batches.
 """
@@ -64,10 +64,11 @@ _VERSIONS = ("1", "2", "1.0", "01", " 1", "10", "", "٢", "v1")
 _TAGS = ("a", "A", "b", "", "a b", "ß", "ss", "é", "e\u0301", "日本", "𝒂")
 _KEYS = ("key-0", "KEY-0", "ключ", "鍵", "🔑", "")
 _NOTES = ("größe " * 60, "地区" * 150, "регион " * 50, "🌍" * 200)
-_NAMES = ("region", "version", "tag", "note", "Region")
-_REGION, _VERSION, _, _NOTE, _SIMILAR = range(len(_NAMES))
+_NAMES = ("region", "version", "tag", "note", "Region", "")
+_REGION, _VERSION, _, _NOTE, _SIMILAR, _EMPTY = range(len(_NAMES))
 _RARE = ("order", "back", "ahead", "long", "same", "similar")
 _LONG_RUN = (100, 200)
+_LARGE = np.array([32_768, 40_000, 65_536])
 Numbers = npt.NDArray[np.int64]
 
 
@@ -98,6 +99,12 @@ class SyntheticMessages(BlockSource):
         *COMMON,
         Option("producers", 4, "how many producers; they take turns of 256 messages, so few rows have fewer producers", least=1),
         Option("topics", 2, "how many topics; producer P writes to topic P % topics", least=1),
+        Option(
+            "names",
+            "own",
+            "names of producers: own, or those of other topics, too, as where a client writes to partitions",
+            choices=("own", "shared"),
+        ),
         Option("values", 20, "how many values region and tag have; version has as many, but at most 20", least=1),
         Option("exponent", 1.1, "how skewed the values are; 0: all are equally frequent", least=0),
         Option("burst", 8.0, "mean length of a run of equal values of region, in messages", least=1),
@@ -136,13 +143,18 @@ class SyntheticMessages(BlockSource):
         keys = self._keys(random, rows)
         times = self._times(random, number)[:rows]
         payload, sizes = self._payloads.draw(
-            random, rows, rare.of("order") & (rare.distance % 4 == 0), filled=self.chosen["payload"] == "yes"
+            random,
+            rows,
+            np.where(rare.of("order") & (rare.distance % 4 == 0), _LARGE[rare.distance // 4 % len(_LARGE)], 0),
+            filled=self.chosen["payload"] == "yes",
         )
         return pa.record_batch(
             {
                 "id": place + number * BLOCK,
                 "topic": _numbered("persistent://synthetic/messages/topic-", producer % self.chosen["topics"]),
-                "producer_name": _numbered("producer-", producer),
+                "producer_name": _numbered(
+                    "producer-", producer // self.chosen["topics"] if self.chosen["names"] == "shared" else producer
+                ),
                 "sequence_id": turn * CHUNK + place % CHUNK,
                 "publish_time": np.where(rare.of("back"), times - 1 - rare.distance % 100, times),
                 "key": keys,
@@ -189,9 +201,10 @@ class SyntheticMessages(BlockSource):
             present[:, name] = (random.random(count) >= self.chosen["absent"])[runs]
             base += len(values)
         chosen[:, _REGION], present[:, _REGION] = chosen[rare.run_of, _REGION], present[rare.run_of, _REGION]
-        for name, way in ((_VERSION, "same"), (_SIMILAR, "similar")):
-            chosen[:, name] = np.where(rare.of(way), chosen[:, _REGION], chosen[:, name])
-            present[:, name] = np.where(rare.of(way), present[:, _REGION], present[:, name])
+        nameless = rare.of("similar") & (rare.distance % 4 == 0)
+        for name, which in ((_VERSION, rare.of("same")), (_SIMILAR, rare.of("similar") & ~nameless), (_EMPTY, nameless)):
+            chosen[:, name] = np.where(which, chosen[:, _REGION], chosen[:, name])
+            present[:, name] = np.where(which, present[:, _REGION], present[:, name])
         chosen[:, _NOTE], present[:, _NOTE] = base + rare.distance % len(_NOTES), rare.of("long")
         order = np.where(rare.of("order")[:, None], np.arange(len(_NAMES))[::-1], np.arange(len(_NAMES)))
         is_present = np.take_along_axis(present, order, 1)
@@ -220,7 +233,10 @@ class SyntheticMessages(BlockSource):
         random = generator(self.chosen["seed"], STREAM + 1, block)
         ago = random.exponential(5000, len(times)).astype(np.int64).clip(0, 60_000)
         unknown = (random.random(len(times)) < 1 / 3) & ~rare.of("ahead")
-        return pa.array(np.where(rare.of("ahead"), times + rare.distance, times - ago), mask=unknown)
+        later = np.select(
+            [rare.distance % 8 == 0, rare.distance % 8 == 1], [np.zeros_like(times), times * 1_000_000], times + rare.distance
+        )
+        return pa.array(np.where(rare.of("ahead"), later, times - ago), mask=unknown)
 
 
 def vocabulary(name: str, first: Sequence[str], count: int) -> pa.Array:
