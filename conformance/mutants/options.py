@@ -112,7 +112,7 @@ def ignores_that_compacted_messages_are_asked_for(_, request):
 def has_no_reserved_names(_, request):
     """Any name of a subscription is free."""
     if request.subscription == "pulsar.dedup":
-        request.subscription = "pulsar.dedup "
+        request.subscription = "pulsar-dedup"
 
 
 @on_incoming(CommandSubscribe, clause="core.subscribe.rollback")

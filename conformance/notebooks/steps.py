@@ -43,7 +43,7 @@ STEPS: dict[tuple[str, Role], tuple[tuple[str, str], ...]] = {
         ("takes updates that come again", "client.not-newer client.failed-again"),
         ("takes odd updates", "client.shrinking client.foreign-topic client.unknown-id"),
         ("uses new partitions from their first message on", "client.from-first client.routes-anew client.attaches-once"),
-        ("comes back, and ends", "client.re* client.versions-restart client.other-broker client.closes"),
+        ("comes back, and ends", "client.re* client.versions-restart client.other-broker client.closes client.ended-closes"),
     ),
     ("pr25648", "broker"): (
         ("has scalable topics, and sets the flag", "admin.* flag.*"),
@@ -58,7 +58,7 @@ STEPS: dict[tuple[str, Role], tuple[tuple[str, str], ...]] = {
         ("takes updates that are repeated or odd", "client.d* client.empty-update client.unknown-id"),
         ("comes back with its hash", "client.hash-on-reconnect client.silence client.reconnects client.backoff"),
         ("fails and ends as its user expects", "client.e* client.closes"),
-        ("attaches to the segments of a layout", "layout.client-* client.attaches-again"),
+        ("attaches to the segments of a layout", "layout.client-* client.attaches-again client.removed-while-attaching"),
     ),
     ("pip191", "client"): (
         ("has the setting, which does nothing while it is empty", "setting.*"),

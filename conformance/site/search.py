@@ -16,7 +16,6 @@ MOST: Final = 200_000
 _NAMES: Final = (
     "benchmarks",
     "contributing",
-    "decisions/",
     "explored",
     "reference/cases/",
     "reference/clauses/",
@@ -29,7 +28,7 @@ _NAMES: Final = (
     "reference/variants",
 )
 """Pages of which the headings are searched; of clauses their statements, too."""
-_TITLES: Final = ("changelog", "reference/client-results", "reference/python/", "reference/results")
+_TITLES: Final = ("changelog", "decisions/", "reference/client-results", "reference/python/", "reference/results")
 """Pages of which the title is searched."""
 _BEGINNINGS: Final = ("findings/", "notebooks/")
 """Pages of which the headings are searched, with the first paragraph behind each."""

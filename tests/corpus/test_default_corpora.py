@@ -243,8 +243,8 @@ ENTRIES = (
     Shown("numbers in JSON are texts", "refimpl.proposals.message_filter.avro:_no_text", told_as_text, ""),
     Shown("names in JSON have no case", "refimpl.proposals.message_filter.avro:_JsonReader.fields", json_without_case, ""),
     Shown("of a repeated name in JSON the first value counts", "refimpl.proposals.message_filter.avro:json", first_counts, ""),
-    Shown("ack_set has 32 bits", "refimpl.broker.subscription:ack_set", of_32_bits, ""),
-    Shown("ack_set has one word", "refimpl.broker.subscription:ack_set", of_64_bits, ""),
+    Shown("ack_set has 32 bits", "refimpl.broker.consumer:ack_set", of_32_bits, ""),
+    Shown("ack_set has one word", "refimpl.broker.consumer:ack_set", of_64_bits, ""),
     Shown("what was acknowledged can't be judged, either", "refimpl.proposals.message_filter.broker:judge", of_all, ""),
     Shown("wanted values have no spaces at their ends", "conformance.corpus.delivering.reference:filters_of", without_ends, ""),
 )  # fmt: skip

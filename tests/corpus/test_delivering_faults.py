@@ -29,7 +29,7 @@ SETTING = Setting("entries", {"region": ("eu", "us")}, max_messages=70, delay=40
 ASKED = subscriptions("eu", "us")
 RULES = "refimpl.proposals.message_filter.rules"
 AVRO = "refimpl.proposals.message_filter.avro"
-CONSUMER = "refimpl.broker.subscription"
+CONSUMER = "refimpl.broker.consumer"
 
 
 def judgement(change):

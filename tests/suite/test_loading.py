@@ -34,7 +34,7 @@ def test_good_suite(add):
     ("old", "new", "line", "expected"),
     [
         ("title:", "titel:", 3, "unknown key 'titel'; did you mean 'title'?"),
-        ("end: none", "within: 20", 12, "unknown key 'within' (known here: ambient, clauses, control, "),
+        ("end: none", "within: 20", 12, "unknown key 'within' (known here: ambient, assumes, clauses, control, "),
         ("within: 20", "until: []", 11, "unknown key 'until' (known here: at, broker, clause, client, label, payload, window, within)"),
         ("within: 20", "window: {since: x, max: 1, times: 2}", 11, "unknown key 'times' (known here: max, min, since)"),
         (

@@ -49,6 +49,7 @@ def test_cases_in_virtual_time_are_part_of_the_run(suite):
     names = [name for one in records if isinstance(one, log.TrialStarted) for name in one.fresh.values()]
     assert len(names) == len(set(names))
     assert {one.case for one in records if isinstance(one, log.TrialStarted) and one.virtual} == {
+        "core/handshake/connection-limit",
         "core/handshake/max-message-size-set",
         "core/keepalive/default-interval",
         "core/keepalive/interval",

@@ -83,7 +83,7 @@ def test_settings_profile_and_capabilities(text):
     assert found["topic-list-watch"]
 
 
-@pytest.mark.parametrize(("enabled", "admin"), [("true", True), ("false", True), ("true", False)])
+@pytest.mark.parametrize(("enabled", "admin"), [("true", True), ("false", True)])
 def test_delayed_delivery_is_what_the_settings_say(enabled, admin):
     async def work(target):
         async with running(target, delayedDeliveryEnabled=enabled) as (endpoint, _):
