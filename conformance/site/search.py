@@ -31,17 +31,19 @@ _NAMES: Final = (
 _TITLES: Final = ("changelog", "decisions/", "reference/client-results", "reference/python/", "reference/results")
 """Pages of which the title is searched."""
 _BEGINNINGS: Final = ("findings/", "notebooks/")
-"""Pages of which the headings are searched, with the first paragraph behind each."""
+"""Pages of which the headings are searched, with the first sentence behind each."""
 _REGISTERS: Final = ("reference/divergences", "reference/questions")
 """Pages that are searched without what they refer to: a clause is found by its id on its own page."""
 _REFERENCES: Final = re.compile(r"\s*<li>(Clauses|Finding): .*?</li>", re.DOTALL)
-_PARAGRAPH: Final = re.compile(r"<p>.*?</p>", re.DOTALL)
+_PARAGRAPH: Final = re.compile(r"<p>(.*?)</p>", re.DOTALL)
+_TAG: Final = re.compile(r"<[^>]*>")
+_SENTENCE: Final = re.compile(r".*?[.:!?](?=\s|$)", re.DOTALL)
 
 
 def thinned(text: str, sources: Sources) -> str:
     """Return the index without what makes it large: conversations, transcripts, code, tables of results.
 
-    A case is found by its id, a clause by its id and its statement, a part of a notebook or a finding by its heading and first paragraph,
+    A case is found by its id, a clause by its id and its statement, a part of a notebook or a finding by its heading and first sentence,
     a divergence or a question by its words, not by what it refers to.
 
     Args:
@@ -56,8 +58,17 @@ def thinned(text: str, sources: Sources) -> str:
         if place.startswith((*_NAMES, *_TITLES)):
             entry["text"] = statements.get(place, "")
         elif place.startswith(_BEGINNINGS):
-            found = _PARAGRAPH.search(entry["text"])
-            entry["text"] = found[0] if found else ""
+            entry["text"] = _first_sentence(entry["text"])
         elif place.startswith(_REGISTERS):
             entry["text"] = _REFERENCES.sub("", entry["text"])
     return json.dumps(index, ensure_ascii=False, separators=(",", ":"))
+
+
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of the first paragraph, without its marks."""
+    paragraph = _PARAGRAPH.search(text)
+    if paragraph is None:
+        return ""
+    plain = _TAG.sub("", paragraph[1])
+    sentence = _SENTENCE.match(plain)
+    return f"<p>{sentence[0] if sentence else plain}</p>"

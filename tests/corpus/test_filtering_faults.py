@@ -189,7 +189,7 @@ def topics(spark):
 @pytest.fixture(scope="module")
 def rules(topics):
     drawn = with_twins(drawn_patterns(rows.names_to_draw_from(topics), 30, 1, outside=False))
-    patterns = pattern_set([*drawn, "(?i).*k.*", ".*", "tenant-[0-9]/.*", "tenant-0/ns-0/plain-0"])
+    patterns = pattern_set([*drawn, "(?i).*k.*", ".*", "tenant-[0-9]/.*", "tenant-0/ns-0/.*"])
     return [
         MatchedName(),
         IsSystemTopic(),
