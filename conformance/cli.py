@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -38,6 +38,25 @@ if TYPE_CHECKING:
     from conformance.running.doctor import Finding
 
 
+_ONE_ARGUMENT: Final = {
+    "run": "choose cases with --select CASE",
+    "explore": "choose a proposal with --proposal NAME",
+    "list": "choose cases with --select CASE",
+    "show": "name the recording with --target TARGET",
+    "explain": "ask for one clause at a time",
+    "doctor": "check one target at a time",
+    "report": "make the report of one log at a time",
+}
+"""What to do instead of a further argument."""
+
+
+def _with_what_to_do(error: Exception) -> Exception:
+    command = getattr(getattr(error, "ctx", None), "info_name", None)
+    if command in _ONE_ARGUMENT and "extra argument" in str(error):
+        error.message = f"{error}; {_ONE_ARGUMENT[command]}"  # type: ignore[attr-defined]
+    return error
+
+
 class _Commands(TyperGroup):
     """All commands. One that is interrupted, or fails by a mistake of its own, says nothing about a target: it never ends with 0 or 1."""
 
@@ -52,7 +71,7 @@ class _Commands(TyperGroup):
                 out.on_broken_pipe()
             except Exception as error:
                 if hasattr(error, "exit_code") or isinstance(error, typer.Abort):  # Typer's own
-                    raise
+                    raise _with_what_to_do(error) from None
                 traceback.print_exc()
                 stop(EXIT_CRASHED, "the suite itself failed: this is a mistake in it, and says nothing about the target")
 

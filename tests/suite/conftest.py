@@ -6,6 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from conformance.cli import app
+from conformance.suite import Suite
 
 CLAUSES = """\
 format: 1
@@ -60,3 +65,13 @@ def add(home: Path) -> Callable[..., Path]:
 @pytest.fixture
 def ping() -> str:
     return PING
+
+
+@pytest.fixture
+def run(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    monkeypatch.setattr("conformance.commands.loading.load_suite", lambda **_: suite)
+
+    def call(*arguments: object) -> Result:
+        return CliRunner().invoke(app, [str(one) for one in arguments])
+
+    return call
