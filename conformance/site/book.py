@@ -69,8 +69,8 @@ def other_files() -> dict[str, str]:
 def facts(sources: Sources) -> dict[str, str]:
     """Return the values for `{{ name }}` in hand-written pages: numbers that change with the suite."""
     return {
-        "clauses": str(len(sources.suite.clauses)),
-        "cases": str(len(sources.suite.transcripts)),
+        "clauses": f"{len(sources.suite.clauses):,}",
+        "cases": f"{len(sources.suite.transcripts):,}",
         "releases": ", ".join(one.name for one in sources.released),
         "mutants": str(len(load_mutants())),
         "findings": str(len(read_findings(sources.suite.clauses))),

@@ -13,7 +13,7 @@ from conformance.site.sources import REPOSITORY, load_sources
 from conformance.suite import Suite
 
 README: Final = REPOSITORY / "README.md"
-_COUNTED: Final = re.compile(r"\d+ clauses in \d+ cases")
+_COUNTED: Final = re.compile(r"[\d,]+ clauses in [\d,]+ cases")
 _PART: Final = re.compile(r"(?<=<!-- made: )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
@@ -24,7 +24,7 @@ def counted(text: str, suite: Suite) -> str:
         text: Markdown that says `N clauses in M cases` somewhere.
         suite: The suite to count.
     """
-    return _COUNTED.sub(f"{len(suite.clauses)} clauses in {len(suite.transcripts)} cases", text)
+    return _COUNTED.sub(f"{len(suite.clauses):,} clauses in {len(suite.transcripts):,} cases", text)
 
 
 def with_parts(text: str, parts: Mapping[str, str]) -> str:
