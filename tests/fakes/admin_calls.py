@@ -11,7 +11,10 @@ from refimpl.broker.rest import handle
 from refimpl.proposals.administration import AdminRequest
 from refimpl.wire import command, encode_frame, encode_payload
 from refimpl.wire.pulsar_api_pb2 import MessageMetadata
-from tests.fakes.broker_peer import TOPIC
+from tests.fakes.broker_peer import TOPIC, Peer
+
+NAMESPACE = "/admin/v2/namespaces/public/default"
+ADMIN_TOPIC = "/admin/v2/persistent/public/default/t"
 
 
 def ask(broker: Broker, method: str, path: str, body: object = None, token: str | None = None, raw: bytes | None = None, **more: str):
@@ -37,3 +40,16 @@ def publish(broker: Broker, *metadata: MessageMetadata) -> None:
         send = command("send", producer_id=1, sequence_id=number, num_messages=one.num_messages_in_batch)
         session.receive(encode_frame(send, encode_payload(one, b"hello %d" % number)), 0.0)
     session.eof(0.0)
+
+
+def give(peer: Peer, path: str, value: object, method: str = "POST") -> None:
+    assert ask(peer.broker, method, path, value) == (204, b"")
+
+
+def retention(minutes: int, mib: int) -> dict[str, int]:
+    return {"retentionTimeInMinutes": minutes, "retentionSizeInMB": mib}
+
+
+def auto_creation(allowed: bool, kind: str | None = None, count: int | None = None) -> dict[str, object]:
+    found = {"allowAutoTopicCreation": allowed, "topicType": kind, "defaultNumPartitions": count}
+    return {key: value for key, value in found.items() if value is not None}
