@@ -8,7 +8,8 @@ How a state takes an event:
 - a pending group of actions blocks everything behind it; a running one blocks only the next group;
 - a choice is opened as soon as only expectations precede it;
 - a frame for a step that speaks of a variable which another connection's frame is still to bind is kept until that has come, and so is
-  everything behind it on its connection.
+  everything behind it on its connection;
+- a client that ends a connection closes what it has there (attached.py).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, Final
 
 from conformance.engine import log
 from conformance.engine.actions import Action, Actions
+from conformance.engine.attached import Attached, Implied
 from conformance.engine.matchers import Difference, Match
 from conformance.engine.matching import Arrival, Clock, Seen, match_frame, see
 from conformance.engine.node import Branch, Node, begun, broken, ended, expected, first_actions, opened, running, take
@@ -96,6 +98,7 @@ class Machine:
         self.failure: Failure | None = None
         self.ambient: list[log.Frame] = []
         self._kept: list[Arrival] = []
+        self._attached = Attached()
         self._last_taken: dict[str, float] = {}
         self.states: list[State] = self._settled([State(program.nodes, {})])
 
@@ -104,6 +107,7 @@ class Machine:
         other = copy(self)
         other.ambient, other._kept, other.states = list(self.ambient), list(self._kept), list(self.states)
         other._last_taken = dict(self._last_taken)
+        other._attached = self._attached.copy()
         return other
 
     @cached_property
@@ -147,8 +151,15 @@ class Machine:
         elif isinstance(event, log.Deadline):
             self.failure = Failure(event, tuple(self.states))
         elif isinstance(event, Arrival):
-            self._kept.append(event)
+            self._kept += [*self._implied(event), event]
         self._take_kept()
+
+    def _implied(self, event: Arrival) -> Iterable[Implied]:
+        if self.program.role == "client" and isinstance(event, log.Closed):
+            return self._attached.closed(event)
+        if self.program.role == "client" and isinstance(event, log.Frame):
+            self._attached.frame(event)
+        return ()
 
     def _begin(self, event: log.Begin) -> None:
         number, lane, place = event.place()
@@ -223,6 +234,8 @@ class Machine:
         if moved:
             self._last_taken[event.at] = event.t
             self.states = self._settled(moved)
+        elif isinstance(event, Implied):
+            pass
         elif isinstance(event, log.Frame) and self.ambient_rule(seen) is not None:
             self.ambient.append(event)
         elif isinstance(event, log.Frame) and (ending := self._ending(seen)):

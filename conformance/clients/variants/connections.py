@@ -12,9 +12,10 @@ import refimpl.client.attached
 from conformance.clients.variants.model import after, client_variant, outgoing
 from conformance.mutants.model import Patches
 from refimpl.backoff import Backoff
+from refimpl.client.attached import Attached
 from refimpl.client.client import ClientCore
 from refimpl.client.connection import Connection
-from refimpl.client.errors import ClientError
+from refimpl.client.errors import ClientError, Closed
 from refimpl.client.pattern_consumer import PatternConsumer
 from refimpl.client.pool import Pool
 from refimpl.client.requests import RequestTable
@@ -239,17 +240,52 @@ def attaches_on_other_connections_than_it_asks_on(patches: Patches) -> None:
     def make(locate: Callable[..., Awaitable[Connection]]) -> Callable[..., Awaitable[Connection]]:
         async def changed(pool: Any, topic: str) -> Connection:
             asked = await locate(pool, topic)
-            key = ("second", asked.target)
-            connection = pool._connections.get(key)
-            if connection is None or connection.closing:
-                connection = Connection(pool._scheduler, asked.target, pool._options, request_ids=pool._request_ids, log=pool._log)
-                pool._connections[key] = connection
-                pool._to_open.append(connection)
-            return await connection.ready  # type: ignore[no-any-return]
+            return await _further(pool, asked, "second")
 
         return changed
 
     patches.wrap(Pool, "locate", make)
+
+
+@client_variant("core.client.reattaches-after-close")
+def ends_the_connection_of_what_is_closed(patches: Patches) -> None:
+    """Each producer and consumer has a connection of its own, and is closed by the end of it, without CLOSE_PRODUCER or CLOSE_CONSUMER."""
+
+    def attach(attach: Callable[..., Awaitable[Connection]]) -> Callable[..., Awaitable[Connection]]:
+        async def changed(attached: Any) -> Connection:
+            pool = attached._core.pool
+            locate = pool.locate
+
+            async def alone(topic: str) -> Connection:
+                return await _further(pool, await locate(topic), (attached.kind, attached.number))
+
+            pool.locate = alone
+            try:
+                begun: Any = attach(attached)
+                first = begun.send(None)
+            finally:
+                del pool.locate
+            return await _Rest(begun, first)  # type: ignore[no-any-return]
+
+        return changed
+
+    async def end(_: Any, place: Any) -> None:
+        if place is not None and not place.closing:
+            place.end(Closed("what it was for is closed"))
+
+    patches.wrap(Attached, "_attach", attach)
+    patches.replace(Attached, "_send_close_request", end)
+
+
+async def _further(pool: Any, asked: Connection, key: Any) -> Connection:
+    """Return one more connection to where another one leads."""
+    place = (key, asked.target)
+    connection = pool._connections.get(place)
+    if connection is None or connection.closing:
+        connection = Connection(pool._scheduler, asked.target, pool._options, request_ids=pool._request_ids, log=pool._log)
+        pool._connections[place] = connection
+        pool._to_open.append(connection)
+    return await connection.ready  # type: ignore[no-any-return]
 
 
 @client_variant("core.lookup.pattern-as-topic", cases=("pip145/*",))
