@@ -28,6 +28,7 @@ VARIABLE: Final = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)\Z")
 NOW: Final = "@now"
 """The variable with the seconds since 1970, while an action is performed."""
 _INSIDE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_PUT_TOGETHER: Final = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*\$\{")
 
 
 class ValueProblem(ValueError):
@@ -131,6 +132,8 @@ def _resolve_text(text: str, environment: Environment) -> Value:
         return _look_up(whole[1], environment)
     if "${" not in text:
         return text
+    if _PUT_TOGETHER.match(text):
+        raise ValueProblem(f"{text!r} is no variable: a name can't be put together; write each as ${{name}} inside text")
     return _INSIDE.sub(lambda found: str(_look_up(found[1], environment)), text)
 
 

@@ -81,6 +81,11 @@ def test_variable_that_is_not_set_names_those_that_are():
         resolve("$no", ENV)
 
 
+def test_a_name_is_not_put_together():
+    with pytest.raises(ValueProblem, match="a name can't be put together"):
+        resolve("$t_${k}", {"k": 1, "t_1": "x"})
+
+
 @pytest.mark.parametrize("spec", [{"$count": 3}, {"$take": [1]}, {"$map": {"over": []}}, {"$add": [1, "a"]}])
 def test_expression_that_can_not_be_computed(spec):
     with pytest.raises(ValueProblem, match=r"\$"):
