@@ -100,6 +100,8 @@ class Driver:
             if key == "compression":
                 chosen["compression"] = CompressionType.Value(value)
             elif key == "access":
+                if value == "WaitForExclusive":
+                    raise Unsupported(f"{key} {value}")
                 chosen["access_mode"] = ProducerAccessMode.Value(value)
             elif key == "as":
                 chosen["name"] = value
