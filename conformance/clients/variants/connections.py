@@ -301,8 +301,8 @@ def looks_no_pattern_up(patches: Patches) -> None:
 
 @client_variant("core.client.reattaches-after-close")
 def reconnects_slowly(patches: Patches) -> None:
-    """A producer or consumer that is closed, or has lost its connection, waits a second before it attaches again."""
-    patches.replace(refimpl.client.attached, "Backoff", partial(Backoff, first=1.0))
+    """A producer or consumer that is closed, or has lost its connection, waits two seconds before it attaches again."""
+    patches.replace(refimpl.client.attached, "Backoff", partial(Backoff, first=2.0))
 
 
 @client_variant("core.client.reattaches-after-close")
