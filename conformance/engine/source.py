@@ -36,6 +36,10 @@ class SourceProblem(ValueError):
         super().__init__("\n".join(problems))
         self.problems = problems
 
+    def __reduce__(self) -> tuple[type[SourceProblem], tuple[list[str]]]:
+        """Keep its lines on the way from one process to another."""
+        return type(self), (self.problems,)
+
 
 def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
     """Return the types that unquoted text can have besides text, by its first character, in the form that PyYAML expects."""
