@@ -7,19 +7,18 @@ import gc
 import json
 import secrets
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from conformance import __version__, names
 from conformance.commands.arguments import check_claims, check_globs, check_id, check_manual, check_profile, client_of, target_of
+from conformance.commands.group import Commands
 from conformance.console import check_choice, out, stop
-from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_CRASHED, EXIT_USAGE
-from conformance.interruption import ending_soon, signals_alike
+from conformance.exit_codes import EXIT_COULD_NOT_RUN, EXIT_USAGE
+from conformance.interruption import ending_soon
 from conformance.options import (
     ClaimOption,
     FilterOption,
@@ -38,46 +37,8 @@ if TYPE_CHECKING:
     from conformance.running.doctor import Finding
 
 
-_ONE_ARGUMENT: Final = {
-    "run": "choose cases with --select CASE",
-    "explore": "choose a proposal with --proposal NAME",
-    "list": "choose cases with --select CASE",
-    "show": "name the recording with --target TARGET",
-    "explain": "ask for one clause at a time",
-    "doctor": "check one target at a time",
-    "report": "make the report of one log at a time",
-}
-"""What to do instead of a further argument."""
-
-
-def _with_what_to_do(error: Exception) -> Exception:
-    command = getattr(getattr(error, "ctx", None), "info_name", None)
-    if command in _ONE_ARGUMENT and "extra argument" in str(error):
-        error.message = f"{error}; {_ONE_ARGUMENT[command]}"  # type: ignore[attr-defined]
-    return error
-
-
-class _Commands(TyperGroup):
-    """All commands. One that is interrupted, or fails by a mistake of its own, says nothing about a target: it never ends with 0 or 1."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Carry out a command."""
-        with signals_alike():
-            try:
-                return super().invoke(ctx)
-            except KeyboardInterrupt:
-                stop(EXIT_COULD_NOT_RUN, "interrupted")
-            except BrokenPipeError:
-                out.on_broken_pipe()
-            except Exception as error:
-                if hasattr(error, "exit_code") or isinstance(error, typer.Abort):  # Typer's own
-                    raise _with_what_to_do(error) from None
-                traceback.print_exc()
-                stop(EXIT_CRASHED, "the suite itself failed: this is a mistake in it, and says nothing about the target")
-
-
 app = typer.Typer(
-    cls=_Commands,
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Conformance suite for the Apache Pulsar wire protocol.",

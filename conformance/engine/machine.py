@@ -9,7 +9,7 @@ How a state takes an event:
 - a choice is opened as soon as only expectations precede it;
 - a frame for a step that speaks of a variable which another connection's frame is still to bind is kept until that has come, and so is
   everything behind it on its connection;
-- a client that ends a connection closes what it has there (attached.py).
+- a client that ends a connection closes what it has there (attachments.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from conformance.engine import log
 from conformance.engine.actions import Action, Actions
-from conformance.engine.attached import Attached, Implied
+from conformance.engine.attachments import Attachments, Implied
 from conformance.engine.matchers import Difference, Match
 from conformance.engine.matching import Arrival, Clock, Seen, match_frame, see
 from conformance.engine.node import Branch, Node, begun, broken, ended, expected, first_actions, opened, running, take
@@ -98,7 +98,7 @@ class Machine:
         self.failure: Failure | None = None
         self.ambient: list[log.Frame] = []
         self._kept: list[Arrival] = []
-        self._attached = Attached()
+        self._attachments = Attachments()
         self._last_taken: dict[str, float] = {}
         self.states: list[State] = self._settled([State(program.nodes, {})])
 
@@ -107,7 +107,7 @@ class Machine:
         other = copy(self)
         other.ambient, other._kept, other.states = list(self.ambient), list(self._kept), list(self.states)
         other._last_taken = dict(self._last_taken)
-        other._attached = self._attached.copy()
+        other._attachments = self._attachments.copy()
         return other
 
     @cached_property
@@ -156,9 +156,9 @@ class Machine:
 
     def _implied(self, event: Arrival) -> Iterable[Implied]:
         if self.program.role == "client" and isinstance(event, log.Closed):
-            return self._attached.closed(event)
+            return self._attachments.closed(event)
         if self.program.role == "client" and isinstance(event, log.Frame):
-            self._attached.frame(event)
+            self._attachments.frame(event)
         return ()
 
     def _begin(self, event: log.Begin) -> None:

@@ -37,7 +37,7 @@ _REGISTERS: Final = ("reference/divergences", "reference/questions")
 _REFERENCES: Final = re.compile(r"\s*<li>(Clauses|Finding): .*?</li>", re.DOTALL)
 _PARAGRAPH: Final = re.compile(r"<p>(.*?)</p>", re.DOTALL)
 _TAG: Final = re.compile(r"<[^>]*>")
-_SENTENCE: Final = re.compile(r".*?[.:!?](?=\s|$)", re.DOTALL)
+_SENTENCE: Final = re.compile(r".*?[.!?](?=\s|$)", re.DOTALL)
 
 
 def thinned(text: str, sources: Sources) -> str:

@@ -121,6 +121,7 @@ def test_pages_have_the_day_of_their_last_change(tmp_path):
         ("baselines.html#a", "<p>all</p><pre>code</pre>", "<p>all</p><pre>code</pre>"),
         ("notebooks/00_tour.html#a", "<pre>code</pre><p>first</p><p>second</p>", "<p>first</p>"),
         ("notebooks/00_tour.html#b", "<pre>code</pre>", ""),
+        ("findings/a.html#a", "<p><b>Clause</b> <code>a.b</code>: it\ncloses. Not so here.</p>", "<p>Clause a.b: it\ncloses.</p>"),
         ("reference/cases/core-ack.html#x", "<p>transcript</p>", ""),
         ("decisions/0001.html", "<p>why</p>", ""),
         (

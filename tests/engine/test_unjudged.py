@@ -1,4 +1,4 @@
-"""Failures that say nothing of the target: a frame that it need not take, a request for which it has no room."""
+"""Failures that say nothing of the target: a frame that it need not take, a request for which it has no room, a call that it does not have."""
 
 import pytest
 
@@ -6,6 +6,7 @@ from conformance.engine import log
 from conformance.engine.diagnosis import Diagnosis
 from conformance.engine.frames import build_frame
 from conformance.engine.unjudged import beyond, no_room
+from conformance.engine.verdict import Verdict
 from refimpl.wire import FRAME_PADDING
 
 LIMIT = 65536
@@ -61,3 +62,54 @@ def test_another_failure_is_judged_whatever_was_sent():
 def test_no_room_beside_others_says_nothing(kind, error, message, none):
     events = [frame(9, {"error": {"request_id": 1, "error": error, "message": message}})]
     assert no_room(Diagnosis(kind, "x", event=9), events) is none
+
+
+def test_namespace_of_which_something_is_left_makes_it_untestable(play):
+    outcome = play("steps: [{admin: {delete_namespace: {namespace: x, force: true}}}]", [("problem", "409 in-flight topics")])
+    assert (outcome.verdict, "in-flight" in outcome.diagnosis.summary) == (Verdict.UNTESTABLE, True)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "verdict"),
+    [
+        (405, {"reason": "create_topic is not supported by this broker"}, Verdict.UNTESTABLE),
+        (501, None, Verdict.UNTESTABLE),
+        (404, None, Verdict.UNTESTABLE),
+        (404, {"reason": "HTTP 404 Not Found"}, Verdict.UNTESTABLE),
+        (404, "<html>\n<head>\n<title>Error 404 Not Found</title>", Verdict.UNTESTABLE),
+        (404, "404 page not found", Verdict.UNTESTABLE),
+        (404, {"message": "Cannot PUT /admin/v2/persistent/a/b/t"}, Verdict.UNTESTABLE),
+        (404, {"reason": "Topic not found"}, Verdict.ERROR),
+        (409, None, Verdict.ERROR),
+    ],
+)
+def test_an_admin_call_that_the_interface_does_not_have_makes_it_untestable(play, status, body, verdict):
+    outcome = play("steps: [{admin: {create_topic: x}}]", [("refused", status, body)])
+    said = outcome.diagnosis.summary == f"the admin interface of the target has no create_topic: it answers {status}"
+    assert (outcome.verdict, said) == (verdict, verdict == Verdict.UNTESTABLE)
+
+
+@pytest.mark.parametrize(
+    ("call", "verdict"),
+    [
+        ("create_topic: 'persistent://a/b/t '", Verdict.UNTESTABLE),
+        ('create_partitioned_topic: {topic: "persistent://a/b/t\\n", partitions: 2}', Verdict.UNTESTABLE),
+        ("create_topic: persistent://a/b/t%20ü", Verdict.ERROR),
+        ("delete_topic: 'persistent://a/b/t '", Verdict.ERROR),
+    ],
+)
+def test_a_broker_may_refuse_names_with_blanks(play, call, verdict):
+    assert play(f"steps: [{{admin: {{{call}}}}}]", [("refused", 412, {"reason": "Topic name is not valid"})]).verdict is verdict
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_an_admin_call_that_the_user_may_not_make_accuses_nobody(play, status):
+    outcome = play("steps: [{admin: {create_topic: x}}]", [("refused", status, {"reason": "Need to be a super user"})])
+    assert outcome.verdict is Verdict.UNTESTABLE
+    assert outcome.diagnosis.summary == f"the user may not call create_topic: the admin interface answers {status}"
+
+
+@pytest.mark.parametrize(("status", "verdict"), [(404, Verdict.FAIL), (403, Verdict.FAIL), (501, Verdict.UNTESTABLE)])
+def test_where_a_clause_speaks_of_it_404_is_an_answer(play, status, verdict):
+    outcome = play("steps: [{read: {namespace_exists: x}, expect: {reason: gone}, clause: test.two}]", [("refused", status, None)])
+    assert outcome.verdict is verdict

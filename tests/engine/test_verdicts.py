@@ -103,57 +103,6 @@ def test_admin_call_that_fails_is_an_error_of_the_harness(play):
     assert "409 exists" in outcome.diagnosis.summary
 
 
-def test_namespace_of_which_something_is_left_makes_it_untestable(play):
-    outcome = play("steps: [{admin: {delete_namespace: {namespace: x, force: true}}}]", [("problem", "409 in-flight topics")])
-    assert (outcome.verdict, "in-flight" in outcome.diagnosis.summary) == (Verdict.UNTESTABLE, True)
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "verdict"),
-    [
-        (405, {"reason": "create_topic is not supported by this broker"}, Verdict.UNTESTABLE),
-        (501, None, Verdict.UNTESTABLE),
-        (404, None, Verdict.UNTESTABLE),
-        (404, {"reason": "HTTP 404 Not Found"}, Verdict.UNTESTABLE),
-        (404, "<html>\n<head>\n<title>Error 404 Not Found</title>", Verdict.UNTESTABLE),
-        (404, "404 page not found", Verdict.UNTESTABLE),
-        (404, {"message": "Cannot PUT /admin/v2/persistent/a/b/t"}, Verdict.UNTESTABLE),
-        (404, {"reason": "Topic not found"}, Verdict.ERROR),
-        (409, None, Verdict.ERROR),
-    ],
-)
-def test_an_admin_call_that_the_interface_does_not_have_makes_it_untestable(play, status, body, verdict):
-    outcome = play("steps: [{admin: {create_topic: x}}]", [("refused", status, body)])
-    said = outcome.diagnosis.summary == f"the admin interface of the target has no create_topic: it answers {status}"
-    assert (outcome.verdict, said) == (verdict, verdict == Verdict.UNTESTABLE)
-
-
-@pytest.mark.parametrize(
-    ("call", "verdict"),
-    [
-        ("create_topic: 'persistent://a/b/t '", Verdict.UNTESTABLE),
-        ('create_partitioned_topic: {topic: "persistent://a/b/t\\n", partitions: 2}', Verdict.UNTESTABLE),
-        ("create_topic: persistent://a/b/t%20ü", Verdict.ERROR),
-        ("delete_topic: 'persistent://a/b/t '", Verdict.ERROR),
-    ],
-)
-def test_a_broker_may_refuse_names_with_blanks(play, call, verdict):
-    assert play(f"steps: [{{admin: {{{call}}}}}]", [("refused", 412, {"reason": "Topic name is not valid"})]).verdict is verdict
-
-
-@pytest.mark.parametrize("status", [401, 403])
-def test_an_admin_call_that_the_user_may_not_make_accuses_nobody(play, status):
-    outcome = play("steps: [{admin: {create_topic: x}}]", [("refused", status, {"reason": "Need to be a super user"})])
-    assert outcome.verdict is Verdict.UNTESTABLE
-    assert outcome.diagnosis.summary == f"the user may not call create_topic: the admin interface answers {status}"
-
-
-@pytest.mark.parametrize(("status", "verdict"), [(404, Verdict.FAIL), (403, Verdict.FAIL), (501, Verdict.UNTESTABLE)])
-def test_where_a_clause_speaks_of_it_404_is_an_answer(play, status, verdict):
-    outcome = play("steps: [{read: {namespace_exists: x}, expect: {reason: gone}, clause: test.two}]", [("refused", status, None)])
-    assert outcome.verdict is verdict
-
-
 def test_admin_interface_that_stumbles_makes_it_inconclusive(play):
     assert play("steps: [{admin: {create_topic: x}}]", [("stumble", "500 closed channel")]).verdict is Verdict.INCONCLUSIVE
 

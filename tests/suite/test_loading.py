@@ -1,5 +1,7 @@
 """A file that is wrong is refused with file, line, place and suggestion, before anything is sent."""
 
+import pickle
+
 import jsonschema
 import pytest
 
@@ -21,6 +23,11 @@ def problems(home):
     with pytest.raises(SourceProblem) as caught:
         load_suite(home)
     return caught.value.problems
+
+
+def test_problems_are_told_across_processes():
+    told = pickle.loads(pickle.dumps(SourceProblem(["a.yaml:1: x", "b.yaml:2: y"])))
+    assert (told.problems, str(told)) == (["a.yaml:1: x", "b.yaml:2: y"], "a.yaml:1: x\nb.yaml:2: y")
 
 
 def test_good_suite(add):

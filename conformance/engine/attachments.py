@@ -21,15 +21,15 @@ class Implied(log.Frame):
     """A close that the end of a connection stands for. A step may take it; otherwise it says nothing that the end does not say."""
 
 
-class Attached:
+class Attachments:
     """The producers and consumers of a client, by connection."""
 
     def __init__(self) -> None:
         self._on: dict[int | None, dict[tuple[str, int], None]] = defaultdict(dict)
 
-    def copy(self) -> Attached:
+    def copy(self) -> Attachments:
         """Return an independent copy."""
-        other = Attached()
+        other = Attachments()
         for link, there in self._on.items():
             other._on[link] = dict(there)
         return other
