@@ -147,7 +147,7 @@ class Link(asyncio.Protocol):
             self._backdrop.listener.frame(self._number, frame)
             passing = self._backdrop.rules.passing("client", frame)
             for passed in passing.frames:
-                self._to_broker.put(partial(self._deliver, passed), passing.delay)
+                self._to_broker.put(partial(self._deliver, passed), passing.delay, passing.late)
             self._answer(passing)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -163,13 +163,13 @@ class Link(asyncio.Protocol):
         self._to_client.clear()
         self._to_broker.clear()
 
-    def send(self, data: bytes, rule: int | None = None, delay: float = 0.0) -> None:
+    def send(self, data: bytes, rule: int | None = None, delay: float = 0.0, late: float = 0.0) -> None:
         """Send a frame to the client, behind all that waits for it."""
-        self._to_client.put(lambda: self._write(data, rule), delay)
+        self._to_client.put(lambda: self._write(data, rule), delay, late)
 
     def inject(self, data: bytes) -> None:
         """Send bytes of the case to the client, behind all that waits for it; they are logged where the case sends them."""
-        self._to_client.put(lambda: self._write_out(data), 0.0)
+        self._to_client.put(lambda: self._write_out(data))
 
     def end(self, how: Literal["fin", "rst"]) -> None:
         """End the connection from the broker's side."""
@@ -192,7 +192,7 @@ class Link(asyncio.Protocol):
         for frame in self._from_broker.receive(data):
             passing = self._backdrop.rules.passing("broker", frame)
             for passed in passing.frames:
-                self.send(passed, passing.rule, passing.delay)
+                self.send(passed, passing.rule, passing.delay, passing.late)
             self._answer(passing)
 
     def _write(self, data: bytes, rule: int | None) -> None:
@@ -210,17 +210,21 @@ class Link(asyncio.Protocol):
 
 
 class _Lane:
-    """One direction: what is delayed holds up what follows it."""
+    """One direction: what is delayed holds up what follows it, what is late does not."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[float, Callable[[], None]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._late: list[asyncio.TimerHandle] = []
 
-    def put(self, deliver: Callable[[], None], delay: float) -> None:
+    def put(self, deliver: Callable[[], None], delay: float = 0.0, late: float = 0.0) -> None:
+        loop = asyncio.get_running_loop()
+        if late:
+            self._late.append(loop.call_later(late, self.put, deliver))
+            return
         if not self._waiting and not delay:
             deliver()
             return
-        loop = asyncio.get_running_loop()
         self._waiting.append((loop.time() + delay, deliver))
         if self._timer is None:
             self._timer = loop.call_at(self._waiting[0][0], self._due)
@@ -235,6 +239,9 @@ class _Lane:
 
     def clear(self) -> None:
         self._waiting.clear()
+        for timer in self._late:
+            timer.cancel()
+        self._late.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

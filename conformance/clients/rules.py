@@ -25,7 +25,7 @@ class Rule:
         number: Its place among the rules of the case, from 1.
         side: Whose frames it is about: `client` or `broker`.
         frame: The frames, as a case writes them.
-        do: What is done with them: one of `change`, `instead`, `twice`, `drop`, `delay`, `cut`.
+        do: What is done with them: one of `change`, `instead`, `twice`, `drop`, `delay`, `late`, `cut`.
         left: How many more frames it takes; None: each one.
         variables: The variables that its frames may use.
     """
@@ -58,6 +58,7 @@ class Passing:
         frames: Bytes of the frames that are passed on in its direction.
         answers: Bytes of the frames that go to the client instead.
         delay: Seconds before `frames` are passed on, and everything behind them.
+        late: Seconds before `frames` are passed on, while what is behind them goes on.
         cut: How the connection ends instead; None: it does not.
         rule: The rule that decided it; None: there was none.
     """
@@ -65,6 +66,7 @@ class Passing:
     frames: tuple[bytes, ...]
     answers: tuple[bytes, ...] = ()
     delay: float = 0.0
+    late: float = 0.0
     cut: Literal["fin", "rst"] | None = None
     rule: int | None = None
 
@@ -104,6 +106,8 @@ def _applied(rule: Rule, frame: Frame, variables: Mapping[str, Value]) -> Passin
         return Passing((), tuple(frames.build_frame(resolve(one, variables)) for one in argument), rule=rule.number)
     if what == "delay":
         return Passing((frame.data,), delay=float(argument), rule=rule.number)
+    if what == "late":
+        return Passing((frame.data,), late=float(argument), rule=rule.number)
     if what == "cut":
         return Passing((), cut=argument, rule=rule.number)
     return Passing((frame.data, frame.data) if what == "twice" else (), rule=rule.number)

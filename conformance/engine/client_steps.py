@@ -263,6 +263,7 @@ class DoSpec(Strict):
     twice: Literal[True] | None = Field(default=None, description="it is passed on twice")
     drop: Literal[True] | None = Field(default=None, description="it is not passed on")
     delay: Seconds | None = Field(default=None, description="it, and what follows it, is passed on after so many seconds")
+    late: Seconds | None = Field(default=None, description="it is passed on after so many seconds, while what follows it goes on")
     cut: Literal["fin", "rst"] | None = Field(default=None, description="the connection ends instead")
 
     @model_validator(mode="after")
