@@ -185,7 +185,9 @@ class Read(Action):
         if event.problem is not None:
             return event.problem
         expected = self.scope.resolve(self.spec["expect"], bindings)
-        body = _written_out(event.body, expected) if event.status is not None and event.status < HTTPStatus.BAD_REQUEST else event.body
+        body = event.body
+        if event.status is not None and event.status < HTTPStatus.BAD_REQUEST:
+            body = _written_out(_with_address(body) if "look_up" in self.spec["call"] else body, expected)
         return match({"status": event.status, "body": expected}, {"status": event.status, "body": body})
 
     def show(self, plan: Plan) -> None:
@@ -197,6 +199,13 @@ class Read(Action):
 def _where(spec: Mapping[str, Any]) -> str:
     """Say where a call is made, if it is not the broker that the user named."""
     return "at another broker" if "broker" in spec else ""
+
+
+def _with_address(body: Value) -> Value:
+    """Let the address with TLS be that of the broker that a look-up names, if it has no other one."""
+    if isinstance(body, dict) and not body.get("brokerUrl") and "brokerUrlTls" in body:
+        return {**body, "brokerUrl": body["brokerUrlTls"]}
+    return body
 
 
 def _written_out(body: Value, expected: Value) -> Value:
