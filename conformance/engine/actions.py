@@ -16,6 +16,9 @@ from conformance.engine.node import Node, Plan, Scope, walk
 from conformance.engine.values import Value
 from refimpl.wire.pulsar_api_pb2 import BaseCommand
 
+NAME_ANY_TOPIC = frozenset({"partitionMetadata"})
+"""Commands about a topic that any broker of a cluster carries out, whoever owns it."""
+
 
 @dataclass(frozen=True)
 class Action(Node):
@@ -89,7 +92,7 @@ class Send(Action):
         """Tell whether a command names a topic, other than the question for its partitions; bytes may be anything."""
         if "bytes" in self.spec:
             return True
-        commands = {name for frame in self.spec.get("frames", [self.spec.get("frame")]) for name in frame} - {"partitionMetadata"}
+        commands = {name for frame in self.spec.get("frames", [self.spec.get("frame")]) for name in frame} - NAME_ANY_TOPIC
         fields = BaseCommand.DESCRIPTOR.fields_by_name
         return any("topic" in fields[name].message_type.fields_by_name for name in commands if name in fields)
 
