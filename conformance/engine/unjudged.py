@@ -11,7 +11,7 @@ from conformance.engine.diagnosis import Diagnosis
 from conformance.engine.machine import Failure
 from conformance.engine.matching import see
 from conformance.engine.program import Program
-from conformance.engine.statuses import CONFLICT, NAME_REFUSED, NO_SUCH_PATH, NOT_ALLOWED, NOT_FOUND, NOT_OFFERED
+from conformance.engine.statuses import CONFLICT, COUNT_REFUSED, NAME_REFUSED, NO_SUCH_PATH, NOT_ALLOWED, NOT_FOUND, NOT_OFFERED
 from refimpl.wire import FRAME_PADDING
 from refimpl.wire.pulsar_api_pb2 import ServerError
 
@@ -54,6 +54,8 @@ def not_offered(failure: Failure, events: Iterable[log.Event]) -> str | None:
     detail = next((event.detail for event in events if isinstance(event, log.Begin) and event.step == trouble.step), {})
     if not judged and trouble.status in NAME_REFUSED and (odd := _odd_name(detail)) is not None:
         return f"the target takes no topic named {odd!r}: it answers {trouble.status}"
+    if not judged and trouble.status in COUNT_REFUSED and "partitions" in said and (count := _partitions(detail)) is not None:
+        return f"the target takes no topic with {count} partitions: it answers {trouble.status} {said}"
     if trouble.status not in NOT_OFFERED and not no_such_path and not not_allowed:
         return None
     calls = [str(name) for call in detail.get("calls", [detail]) for name in call]
@@ -70,6 +72,13 @@ def _odd_name(detail: Mapping[str, Any]) -> str | None:
             if operation.startswith("create_") and isinstance(name, str) and _BLANK.search(name):
                 return name
     return None
+
+
+def _partitions(detail: Mapping[str, Any]) -> int | None:
+    """Return how many partitions a topic is to have, as far as a call says so."""
+    calls = [call for call in detail.get("calls", [detail]) if isinstance(call, Mapping)]
+    counts = [given["partitions"] for call in calls for given in call.values() if isinstance(given, Mapping) and "partitions" in given]
+    return max(counts, default=None)
 
 
 def beyond(diagnosis: Diagnosis, events: Sequence[log.Event]) -> str | None:

@@ -316,6 +316,27 @@ def test_a_broker_may_refuse_names_with_blanks(play, call, verdict):
     assert play(f"steps: [{{admin: {{{call}}}}}]", [("refused", 412, {"reason": "Topic name is not valid"})]).verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("call", "status", "reason", "verdict"),
+    [
+        ("create_partitioned_topic", 406, "Number of partitions should be less than or equal to 4", Verdict.UNTESTABLE),
+        (
+            "update_partitioned_topic",
+            422,
+            "Desired partitions 5 can't be greater than the maximum partitions per topic 4.",
+            Verdict.UNTESTABLE,
+        ),
+        ("update_partitioned_topic", 409, "Number of partitions is in use", Verdict.ERROR),
+        ("create_partitioned_topic", 412, "Topic name is not valid", Verdict.ERROR),
+    ],
+)
+def test_a_broker_may_limit_the_partitions_of_a_topic(play, call, status, reason, verdict):
+    steps = f"steps: [{{admin: {{{call}: {{topic: 'persistent://a/b/t', partitions: 5}}}}}}]"
+    outcome = play(steps, [("refused", status, {"reason": reason})])
+    said = outcome.diagnosis.summary == f"the target takes no topic with 5 partitions: it answers {status} {reason}"
+    assert (outcome.verdict, said) == (verdict, verdict == Verdict.UNTESTABLE)
+
+
 @pytest.mark.parametrize("status", [401, 403])
 def test_an_admin_call_that_the_user_may_not_make_accuses_nobody(play, status):
     outcome = play("steps: [{admin: {create_topic: x}}]", [("refused", status, {"reason": "Need to be a super user"})])

@@ -1,9 +1,12 @@
 """A broker whose settings are others than cases take for granted is judged all the same: namespaces of the run have policies of their own."""
 
 import asyncio
+import re
+from pathlib import Path
 
 import pytest
 
+import conformance
 from conformance.engine.verdict import Verdict
 from conformance.judging.results import judge_log
 from conformance.report.wording import given_policies
@@ -122,6 +125,16 @@ def test_a_case_keeps_the_settings_that_it_asks_for():
 )
 def test_a_setting_that_a_case_takes_for_granted_is_named(suite, case, settings, reason):
     assert unusual(suite.transcripts[case], settings) == reason
+
+
+def test_cases_in_which_deliveries_are_counted_take_that_for_granted(suite):
+    folder = Path(conformance.__file__).parent / "transcripts"
+    texts = {
+        name: (folder / f"{name}.yaml").read_text(encoding="utf-8") for name, case in suite.transcripts.items() if "broker" in case.tests
+    }
+    counting = {name for name, text in texts.items() if re.search(r"message: .*redelivery_count: ([1-9]|{\$(any|gt))", text)}
+    assert len(counting) > 10
+    assert counting <= {name for name in texts if "subscriptionRedeliveryTrackerEnabled" in suite.transcripts[name].assumes}
 
 
 def test_what_a_case_takes_for_granted_is_what_the_reference_has(suite):
