@@ -137,6 +137,16 @@ def test_cases_in_which_deliveries_are_counted_take_that_for_granted(suite):
     assert counting <= {name for name in texts if "subscriptionRedeliveryTrackerEnabled" in suite.transcripts[name].assumes}
 
 
+def test_patterns_are_no_longer_than_brokers_take_even_late_in_a_run(suite):
+    folder = Path(conformance.__file__).parent / "transcripts"
+    longest = 50 - len("persistent://public/pc-0123-456/")
+    for name, case in suite.transcripts.items():
+        if "broker" in case.tests and "subscriptionPatternMaxLength" not in {**case.target_config, **case.assumes}:
+            text = (folder / f"{name}.yaml").read_text(encoding="utf-8").replace("\\\\", "\\").replace("${i}", "179")
+            found = re.findall(r'pattern: "persistent://\$\{ns\}/([^"$]*)"', text)
+            assert max(map(len, found), default=0) <= longest, name
+
+
 def test_what_a_case_takes_for_granted_is_what_the_reference_has(suite):
     usual = Configuration().settings()
     taken = {(key, value) for case in suite.transcripts.values() for key, value in case.assumes.items()}
