@@ -93,6 +93,11 @@ class Outcome:
         """
         return None if self.verdict in SAYS_NOTHING or self.diagnosis is None else self.diagnosis.missing
 
+    @property
+    def got_nothing(self) -> bool:
+        """Tell whether it fails since a command did not come of which a clause speaks."""
+        return self.missing is None and self.verdict is Verdict.FAIL and self.diagnosis is not None and self.diagnosis.kind == "late"
+
 
 @dataclass
 class TrialLog:

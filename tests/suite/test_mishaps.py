@@ -318,3 +318,30 @@ def test_what_never_comes_counts_in_other_cases_too(add, ping):
     header = log.Header(suite="", transcripts="", target="t", started="")
     results = judge_log(suite, RunLog(header, trial_logs, footer=log.Footer(complete=False), outcomes=outcomes)).results
     assert [one.verdict for one in results] == [Verdict.FAIL, Verdict.FAIL]
+
+
+@pytest.mark.parametrize(("stalled", "again"), [(2, True), (1, False), (0, False)])
+def test_what_did_not_come_while_others_lacked_frames_is_asked_again(add, ping, monkeypatch, stalled, again):
+    names = [f"test/{name}" for name in ("a", "b", "c")]
+    for name in names:
+        suite = load_suite(add(ping.replace("id: test/ping", f"id: {name}"), name))
+    held, all_begun = [], asyncio.Barrier(len(names))
+
+    async def converse(_, unit, *__):
+        held.append(unit.key)
+        broken = dict.fromkeys(suite.transcripts[unit.case.id].clauses, Verdict.FAIL)
+        waits = unit.case.id in names[:stalled]
+        if unit.attempt:
+            return Outcome(unit.key, Verdict.PASS, dict.fromkeys(broken, Verdict.PASS))
+        await all_begun.wait()
+        return Outcome(unit.key, Verdict.FAIL, broken, Diagnosis("late", "nothing came", missing="pong" if waits else None))
+
+    monkeypatch.setattr(runner._Part, "_converse", converse)
+
+    async def go():
+        async with EmbeddedBroker() as broker:
+            target = AttachedTarget(Endpoint(name="attached", service_url=broker.service_url))
+            await run_suite(suite, target, Options(select=names, seed=5), lambda _: None, Silent())
+
+    asyncio.run(go())
+    assert ("test/c#0~1" in held) is again
