@@ -16,10 +16,11 @@ from conformance.engine.verdict import Outcome, TrialLog, Verdict
 from conformance.judging.results import RunLog, judge_log, read_log
 from conformance.running import conversation, runner
 from conformance.running.loss import first_gone, which_broker
+from conformance.running.namespaces import remove_namespaces
 from conformance.running.runner import Options, Silent, run_suite
 from conformance.suite import load_suite
 from conformance.targets import AttachedTarget, Endpoint, TargetError
-from conformance.targets.admin import AdminUnreachable
+from conformance.targets.admin import AdminResult, AdminUnreachable
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.wire import command_name
 from tests.fakes.peers import PLAIN, PONG, Peer, running
@@ -345,3 +346,21 @@ def test_what_did_not_come_while_others_lacked_frames_is_asked_again(add, ping, 
 
     asyncio.run(go())
     assert ("test/c#0~1" in held) is again
+
+
+class _InUse:
+    """An admin interface that does not let go of namespaces before each was asked once."""
+
+    def __init__(self, count):
+        self.asked, self.count = [], count
+
+    async def remove_namespace(self, name, *, patient):
+        self.asked.append((name, patient))
+        return AdminResult(204 if len(self.asked) > self.count else 409, None, "")
+
+
+def test_only_some_namespaces_are_waited_for_when_a_run_ends(capsys):
+    admin = _InUse(10)
+    asyncio.run(remove_namespaces(admin, [f"t/{number}" for number in range(10)], 1))
+    assert [patient for _, patient in admin.asked] == [True] * 6 + [False] * 9 + [True] * 5
+    assert capsys.readouterr().err == ""
