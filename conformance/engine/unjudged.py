@@ -105,13 +105,15 @@ def _first_frame(begin: log.Begin) -> int:
 
 
 def no_room(diagnosis: Diagnosis, events: Iterable[log.Event]) -> bool:
-    """Tell whether the peer had no room for a request beside others: it says so, where nothing asks for an error."""
+    """Tell whether the peer had no room for a request beside others: it says so, where nothing asks for an error, or because of a rate."""
     trouble = next((event for event in events if event.n == diagnosis.event), None)
-    frame = see(trouble).frame if isinstance(trouble, log.Frame) and diagnosis.kind == "unexpected" else None
+    frame = see(trouble).frame if isinstance(trouble, log.Frame) and diagnosis.kind in ("unexpected", "differs") else None
     if frame is None or not frame.command.HasField("error"):
         return False
     error = frame.command.error
-    return error.error == ServerError.TooManyRequests or "maximum number of connections" in error.message
+    if diagnosis.kind == "differs":
+        return "rate limit" in error.message
+    return "rate limit" in error.message or error.error == ServerError.TooManyRequests or "maximum number of connections" in error.message
 
 
 def may_be_lateness(program: Program, diagnosis: Diagnosis, events: Sequence[log.Event]) -> bool:

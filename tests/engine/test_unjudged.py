@@ -54,6 +54,8 @@ def test_another_failure_is_judged_whatever_was_sent():
     [
         ("unexpected", "TooManyRequests", "Failed due to too many pending lookup requests", True),
         ("unexpected", "NotAllowedError", "Reached the maximum number of connections on address 127.0.0.1", True),
+        ("unexpected", "NotAllowedError", "Subscribe limited by subscribe rate limit per consumer.", True),
+        ("differs", "NotAllowedError", "Subscribe limited by subscribe rate limit per consumer.", True),
         ("unexpected", "NotAllowedError", "no", False),
         ("differs", "TooManyRequests", "a case that asks for another error judges this one", False),
     ],

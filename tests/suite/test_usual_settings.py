@@ -92,6 +92,30 @@ def test_a_case_keeps_the_settings_that_it_asks_for():
     assert asyncio.run(main()) == ({}, {AUTO_CREATION: CREATED})
 
 
+def test_rates_are_lifted_in_each_cluster(monkeypatch):
+    usual, made = AdminClient.call, []
+
+    async def call(self, op, args=None):
+        if op == "create_namespace":
+            made.append(dict(self.endpoint.namespace_policies))
+            return AdminResult(204, None, "")
+        if op == "namespace_exists":
+            return AdminResult(200, made[-1], "")
+        return AdminResult(200, ["east", "west"], "") if op == "clusters" else await usual(self, op, args)
+
+    monkeypatch.setattr(AdminClient, "call", call)
+
+    async def main():
+        async with EmbeddedBroker() as broker:
+            told = {"subscribeThrottlingRatePerConsumer": "3", "maxProducersPerTopic": "2"}
+            endpoint = Endpoint(name="x", service_url=broker.service_url, admin_url=broker.admin_url, config=told)
+            return (await with_usual_policies(endpoint)).namespace_policies
+
+    policies = asyncio.run(main())
+    assert policies.keys() == {"clusterSubscribeRate", "max_producers_per_topic"}
+    assert policies["clusterSubscribeRate"].keys() == {"east", "west"}
+
+
 @pytest.mark.parametrize(
     ("case", "settings", "reason"),
     [
