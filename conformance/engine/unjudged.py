@@ -104,6 +104,15 @@ def _first_frame(begin: log.Begin) -> int:
     return min(begin.size or 0, 4 + int((begin.data or "")[:8] or "0", 16))
 
 
+def encrypts(diagnosis: Diagnosis, events: Iterable[log.Event]) -> str | None:
+    """Say that the peer takes producers with encryption only, if it refuses one for that."""
+    trouble = next((event for event in events if event.n == diagnosis.event), None)
+    frame = see(trouble).frame if isinstance(trouble, log.Frame) and diagnosis.kind in ("unexpected", "differs") else None
+    if frame is None or not frame.command.error.message.startswith("Encryption is required"):
+        return None
+    return "the target takes producers with encryption only (encryptionRequireOnProducer)"
+
+
 def no_room(diagnosis: Diagnosis, events: Iterable[log.Event]) -> bool:
     """Tell whether the peer had no room for a request beside others: it says so, where nothing asks for an error, or because of a rate."""
     trouble = next((event for event in events if event.n == diagnosis.event), None)

@@ -5,7 +5,7 @@ import pytest
 from conformance.engine import log
 from conformance.engine.diagnosis import Diagnosis
 from conformance.engine.frames import build_frame
-from conformance.engine.unjudged import beyond, no_room
+from conformance.engine.unjudged import beyond, encrypts, no_room
 from refimpl.wire import FRAME_PADDING
 
 LIMIT = 65536
@@ -63,3 +63,11 @@ def test_another_failure_is_judged_whatever_was_sent():
 def test_no_room_beside_others_says_nothing(kind, error, message, none):
     events = [frame(9, {"error": {"request_id": 1, "error": error, "message": message}})]
     assert no_room(Diagnosis(kind, "x", event=9), events) is none
+
+
+@pytest.mark.parametrize(("message", "told"), [("Encryption is required in persistent://public/n/t", True), ("no", False)])
+@pytest.mark.parametrize("kind", ["unexpected", "differs"])
+def test_a_broker_may_take_producers_with_encryption_only(kind, message, told):
+    events = [frame(9, {"error": {"request_id": 1, "error": "MetadataError", "message": message}})]
+    words = "the target takes producers with encryption only (encryptionRequireOnProducer)"
+    assert encrypts(Diagnosis(kind, "x", event=9), events) == (words if told else None)
