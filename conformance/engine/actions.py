@@ -16,6 +16,9 @@ from conformance.engine.node import Node, Plan, Scope, walk
 from conformance.engine.values import Value
 from refimpl.wire.pulsar_api_pb2 import BaseCommand
 
+NAME_ANY_TOPIC = frozenset({"partitionMetadata"})
+"""Commands about a topic that any broker of a cluster carries out, whoever owns it."""
+
 
 @dataclass(frozen=True)
 class Action(Node):
@@ -89,7 +92,7 @@ class Send(Action):
         """Tell whether a command names a topic, other than the question for its partitions; bytes may be anything."""
         if "bytes" in self.spec:
             return True
-        commands = {name for frame in self.spec.get("frames", [self.spec.get("frame")]) for name in frame} - {"partitionMetadata"}
+        commands = {name for frame in self.spec.get("frames", [self.spec.get("frame")]) for name in frame} - NAME_ANY_TOPIC
         fields = BaseCommand.DESCRIPTOR.fields_by_name
         return any("topic" in fields[name].message_type.fields_by_name for name in commands if name in fields)
 
@@ -185,7 +188,9 @@ class Read(Action):
         if event.problem is not None:
             return event.problem
         expected = self.scope.resolve(self.spec["expect"], bindings)
-        body = _written_out(event.body, expected) if event.status is not None and event.status < HTTPStatus.BAD_REQUEST else event.body
+        body = event.body
+        if event.status is not None and event.status < HTTPStatus.BAD_REQUEST:
+            body = _written_out(_with_address(body) if "look_up" in self.spec["call"] else body, expected)
         return match({"status": event.status, "body": expected}, {"status": event.status, "body": body})
 
     def show(self, plan: Plan) -> None:
@@ -197,6 +202,13 @@ class Read(Action):
 def _where(spec: Mapping[str, Any]) -> str:
     """Say where a call is made, if it is not the broker that the user named."""
     return "at another broker" if "broker" in spec else ""
+
+
+def _with_address(body: Value) -> Value:
+    """Let the address with TLS be that of the broker that a look-up names, if it has no other one."""
+    if isinstance(body, dict) and not body.get("brokerUrl") and "brokerUrlTls" in body:
+        return {**body, "brokerUrl": body["brokerUrlTls"]}
+    return body
 
 
 def _written_out(body: Value, expected: Value) -> Value:

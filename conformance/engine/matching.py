@@ -18,6 +18,7 @@ from refimpl.wire import WireError, decode_frame
 from refimpl.wire.ack_set import is_whole
 from refimpl.wire.commands import command_name, sub_message
 from refimpl.wire.frames import Frame as WireFrame
+from refimpl.wire.pulsar_api_pb2 import CommandLookupTopicResponse
 
 Arrival: TypeAlias = log.Frame | log.Closed | log.Garbage | log.Opened | log.Told | log.Passed
 """An event of the role under test, or of the backdrop behind it."""
@@ -55,6 +56,8 @@ def _decoded(data: str) -> WireFrame | None:
         frame = decode_frame(bytes.fromhex(data))
         if frame.command.message.ack_set:
             _leave_out_whole(frame)
+        if frame.command.lookupTopicResponse.brokerServiceUrlTls:
+            _name_the_only_address(frame.command.lookupTopicResponse)
     except WireError:
         return None
     return frame
@@ -66,6 +69,12 @@ def _leave_out_whole(frame: WireFrame) -> None:
     with contextlib.suppress(WireError):
         if is_whole(words, frame.payload().metadata.num_messages_in_batch):
             del words[:]
+
+
+def _name_the_only_address(answer: CommandLookupTopicResponse) -> None:
+    """Let the address with TLS be that of the broker, if it has no other one."""
+    if not answer.brokerServiceUrl:
+        answer.brokerServiceUrl = answer.brokerServiceUrlTls
 
 
 def in_time(window: Window | None, within: float, bindings: Mapping[str, Value], clock: Clock) -> Match:

@@ -13,5 +13,7 @@ NO_SUCH_PATH: Final = re.compile(r"|<.*|(HTTP )?(404 )?(page )?not found|.*/admi
 """What is said, in whole, of a path that is not there: nothing, a page in HTML, `HTTP 404 Not Found` or the like, or the path itself."""
 NAME_REFUSED: Final = frozenset({400, 412, 422})
 """By these it refuses to create something because of its name."""
+COUNT_REFUSED: Final = frozenset({400, 406, 412, 422})
+"""By these it refuses so many partitions, if it speaks of partitions."""
 SERVER_ERROR: Final = 500
 """From this status on an admin interface says that it has stumbled itself: the case is run once more before it counts."""

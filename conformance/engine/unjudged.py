@@ -11,7 +11,7 @@ from conformance.engine.diagnosis import Diagnosis
 from conformance.engine.machine import Failure
 from conformance.engine.matching import see
 from conformance.engine.program import Program
-from conformance.engine.statuses import CONFLICT, NAME_REFUSED, NO_SUCH_PATH, NOT_ALLOWED, NOT_FOUND, NOT_OFFERED
+from conformance.engine.statuses import CONFLICT, COUNT_REFUSED, NAME_REFUSED, NO_SUCH_PATH, NOT_ALLOWED, NOT_FOUND, NOT_OFFERED
 from refimpl.wire import FRAME_PADDING
 from refimpl.wire.pulsar_api_pb2 import ServerError
 
@@ -54,6 +54,8 @@ def not_offered(failure: Failure, events: Iterable[log.Event]) -> str | None:
     detail = next((event.detail for event in events if isinstance(event, log.Begin) and event.step == trouble.step), {})
     if not judged and trouble.status in NAME_REFUSED and (odd := _odd_name(detail)) is not None:
         return f"the target takes no topic named {odd!r}: it answers {trouble.status}"
+    if not judged and trouble.status in COUNT_REFUSED and "partitions" in said and (count := _partitions(detail)) is not None:
+        return f"the target takes no topic with {count} partitions: it answers {trouble.status} {said}"
     if trouble.status not in NOT_OFFERED and not no_such_path and not not_allowed:
         return None
     calls = [str(name) for call in detail.get("calls", [detail]) for name in call]
@@ -70,6 +72,13 @@ def _odd_name(detail: Mapping[str, Any]) -> str | None:
             if operation.startswith("create_") and isinstance(name, str) and _BLANK.search(name):
                 return name
     return None
+
+
+def _partitions(detail: Mapping[str, Any]) -> int | None:
+    """Return how many partitions a topic is to have, as far as a call says so."""
+    calls = [call for call in detail.get("calls", [detail]) if isinstance(call, Mapping)]
+    counts = [given["partitions"] for call in calls for given in call.values() if isinstance(given, Mapping) and "partitions" in given]
+    return max(counts, default=None)
 
 
 def beyond(diagnosis: Diagnosis, events: Sequence[log.Event]) -> str | None:
@@ -95,14 +104,25 @@ def _first_frame(begin: log.Begin) -> int:
     return min(begin.size or 0, 4 + int((begin.data or "")[:8] or "0", 16))
 
 
-def no_room(diagnosis: Diagnosis, events: Iterable[log.Event]) -> bool:
-    """Tell whether the peer had no room for a request beside others: it says so, where nothing asks for an error."""
+def encrypts(diagnosis: Diagnosis, events: Iterable[log.Event]) -> str | None:
+    """Say that the peer takes producers with encryption only, if it refuses one for that."""
     trouble = next((event for event in events if event.n == diagnosis.event), None)
-    frame = see(trouble).frame if isinstance(trouble, log.Frame) and diagnosis.kind == "unexpected" else None
+    frame = see(trouble).frame if isinstance(trouble, log.Frame) and diagnosis.kind in ("unexpected", "differs") else None
+    if frame is None or not frame.command.error.message.startswith("Encryption is required"):
+        return None
+    return "the target takes producers with encryption only (encryptionRequireOnProducer)"
+
+
+def no_room(diagnosis: Diagnosis, events: Iterable[log.Event]) -> bool:
+    """Tell whether the peer had no room for a request beside others: it says so, where nothing asks for an error, or because of a rate."""
+    trouble = next((event for event in events if event.n == diagnosis.event), None)
+    frame = see(trouble).frame if isinstance(trouble, log.Frame) and diagnosis.kind in ("unexpected", "differs") else None
     if frame is None or not frame.command.HasField("error"):
         return False
     error = frame.command.error
-    return error.error == ServerError.TooManyRequests or "maximum number of connections" in error.message
+    if diagnosis.kind == "differs":
+        return "rate limit" in error.message
+    return "rate limit" in error.message or error.error == ServerError.TooManyRequests or "maximum number of connections" in error.message
 
 
 def may_be_lateness(program: Program, diagnosis: Diagnosis, events: Sequence[log.Event]) -> bool:

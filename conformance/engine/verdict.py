@@ -17,7 +17,7 @@ from conformance.engine.node import expected, walk
 from conformance.engine.overheard import overhear
 from conformance.engine.program import Program
 from conformance.engine.statuses import SERVER_ERROR
-from conformance.engine.unjudged import beyond, lagged, may_be_lateness, no_room, not_offered, still_in_use, was_late
+from conformance.engine.unjudged import beyond, encrypts, lagged, may_be_lateness, no_room, not_offered, still_in_use, was_late
 from conformance.engine.values import Value, ValueProblem
 
 
@@ -92,6 +92,11 @@ class Outcome:
         The target, or its machine, may have been too busy with other conversations.
         """
         return None if self.verdict in SAYS_NOTHING or self.diagnosis is None else self.diagnosis.missing
+
+    @property
+    def got_nothing(self) -> bool:
+        """Tell whether it fails since a command did not come of which a clause speaks."""
+        return self.missing is None and self.verdict is Verdict.FAIL and self.diagnosis is not None and self.diagnosis.kind == "late"
 
 
 @dataclass
@@ -251,8 +256,8 @@ def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Map
     if lacking is not None:
         diagnosis = replace(diagnosis, kind="harness", summary=lacking)
         return Outcome(trial_log.begin.key, Verdict.UNTESTABLE, dict.fromkeys(program.clauses, Verdict.UNTESTABLE), diagnosis)
-    if (too_large := beyond(diagnosis, trial_log.events)) is not None:
-        diagnosis = replace(diagnosis, kind="harness", summary=too_large)
+    if (setting := beyond(diagnosis, trial_log.events) or encrypts(diagnosis, trial_log.events)) is not None:
+        diagnosis = replace(diagnosis, kind="harness", summary=setting)
         return Outcome(trial_log.begin.key, Verdict.UNTESTABLE, dict.fromkeys(program.clauses, Verdict.UNTESTABLE), diagnosis)
     if diagnosis.kind == "harness" and not stumbled:
         return _error(program, trial_log, diagnosis, _furthest(machine))

@@ -5,10 +5,13 @@ from refimpl.broker import Broker, Session
 from refimpl.broker.admin import Admin
 from refimpl.broker.credentials import close_unauthorized
 from refimpl.broker.members import Directions, Members
+from refimpl.broker.policies import Policies
 from refimpl.indexes.topics_hash import topics_hash
 from refimpl.names import namespace_of, partitioned_topic_name
 from refimpl.wire.pulsar_api_pb2 import (
     CommandCloseConsumer,
+    CommandCloseProducer,
+    CommandGetSchemaResponse,
     CommandGetTopicsOfNamespaceResponse,
     CommandLookupTopic,
     CommandMessage,
@@ -111,6 +114,54 @@ def moves_without_sequence_ids(unload, broker, name):
     if topic is not None:
         topic.stored.sequences.clear()
         topic.stored.epoch = None
+
+
+@in_place_of(Broker.unload, clause="core.cluster.moved-keeps")
+def moves_without_parts_of_batches(unload, broker, name):
+    """The next owner does not know which messages of a batch were acknowledged."""
+    topic = broker.loaded(name.full)
+    unload(broker, name)
+    for cursor in topic.stored.cursors.values() if topic else ():
+        cursor.open_messages.clear()
+
+
+@in_place_of(Members.release, clause="core.cluster.moved-keeps")
+def moves_without_older_schemas(release, members, namespace, bundle):
+    """The next owner knows the newest schema of a topic only, and counts its versions from 0."""
+    schemas = members._store.namespaces[namespace].schemas
+    schemas |= {topic: versions[-1:] for topic, versions in schemas.items()}
+    return release(members, namespace, bundle)
+
+
+@in_place_of(Members.release, clause="core.cluster.moved-keeps")
+def moves_without_topic_policies(release, members, namespace, bundle):
+    """The next owner does not know the policies of single topics."""
+    members._store.namespaces[namespace].topic_policies.clear()
+    return release(members, namespace, bundle)
+
+
+@in_place_of(Policies.of, clause="core.cluster.admin-anywhere")
+def knows_topic_policies_at_the_leader_only(of, policies, name, policy):
+    """A policy of a topic is kept by the leader, and does not count for topics that another broker owns."""
+    members, namespace = policies._broker.members, policies._broker.store.namespaces.get(name.namespace)
+    if namespace is not None and members.owner_of(name.namespace, name.full) != members.leader:
+        return namespace.policies.get(policy.key)
+    return of(policies, name, policy)
+
+
+@on_outgoing(CommandGetSchemaResponse, clause="core.cluster.names-everywhere")
+def counts_schemas_by_itself(session, answer):
+    """Each broker has versions of its own for the schemas of a topic."""
+    if answer.HasField("schema_version") and session.member != session.broker.members.leader:
+        answer.schema_version = (int.from_bytes(answer.schema_version, "big") + 1).to_bytes(8, "big")
+
+
+@on_outgoing(CommandCloseProducer, clause="core.cluster.moved-closed")
+def names_the_admin_address_of_the_next_owner(session, close):
+    """CLOSE_PRODUCER names the broker to go to by the address of its admin interface."""
+    others = [one for one in session.broker.members.running if one != session.member]
+    if others:
+        close.assignedBrokerServiceUrl = others[0].admin_url
 
 
 @on_outgoing(CommandMessage, clause="core.cluster.moved-keeps")

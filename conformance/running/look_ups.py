@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 
+from conformance.engine.actions import NAME_ANY_TOPIC
 from conformance.running.owners import OWNER_NAMED, named_elsewhere
 from conformance.targets.model import Endpoint, TargetError
 from refimpl.wire import FrameDecoder, WireError, encode_frame, wrap
+from refimpl.wire.commands import command_name, sub_message
 from refimpl.wire.pulsar_api_pb2 import BaseCommand, CommandLookupTopic, CommandLookupTopicResponse
 
 _LOOK_UP = bytes([0x08, BaseCommand.Type.LOOKUP])
@@ -30,28 +32,32 @@ class LookUps:
         self.elsewhere: str | None = None
         self._last = last
         self._asked: dict[tuple[str, int], tuple[CommandLookupTopic, int]] = {}
+        self._away: dict[str, str] = {}
 
     def remember(self, at: str, data: bytes) -> None:
-        """Remember the LOOKUPs in what is sent, so that their answers are understood."""
-        if _LOOK_UP not in data:
+        """Remember the LOOKUPs in what is sent, so that their answers are understood.
+
+        Raises:
+            TargetError: It is for the owner of a topic that another broker serves, and nothing keeps the case at this one.
+        """
+        if _LOOK_UP not in data and not self._away:
             return
         with contextlib.suppress(WireError):
             for frame in FrameDecoder().receive(data):
-                if frame.command.HasField("lookupTopic"):
+                name = command_name(frame.command)
+                if name == "lookupTopic":
                     request = frame.command.lookupTopic
                     self._asked[at, request.request_id] = request, 0
+                elif name not in NAME_ANY_TOPIC and (topic := getattr(sub_message(frame.command), "topic", "")) in self._away:
+                    raise self._sent_on(topic, self._away[topic])
 
     def check(self, at: str, answer: CommandLookupTopicResponse, broker: Endpoint) -> None:
-        """Look whether an answer leaves the case where it is held.
-
-        Raises:
-            TargetError: Another broker serves the topic, and nothing keeps the case at this one.
-        """
+        """Note whether another broker serves a topic: a case that may move cannot use it here. One that only looks it up can go on."""
         asked = self._asked.get((at, answer.request_id))
         if self.may_move and asked is not None and answer.response == CommandLookupTopicResponse.Connect:
             there = named_elsewhere(broker, answer)
             if there is not None:
-                raise self._sent_on(asked[0].topic, there)
+                self._away[asked[0].topic] = there
 
     def redirected(self, at: str, answer: CommandLookupTopicResponse) -> bytes | None:
         """Return the look-up that follows a redirect: on the same connection, since a case talks to one broker.

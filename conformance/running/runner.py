@@ -30,7 +30,7 @@ from conformance.running.namespaces import NAMESPACE_PREFIX, Created, create_nam
 from conformance.running.one_broker import Checked, check_one_broker
 from conformance.running.owners import behind, owners
 from conformance.running.probe import Probed, claimed, is_served, probe, with_declared
-from conformance.running.units import Unit, divided, is_slow, with_controls
+from conformance.running.units import Span, Unit, divided, is_slow, stood_still, with_controls
 from conformance.running.usual import creates_by_itself, unusual, with_usual_policies
 from conformance.suite import Suite
 from conformance.targets.admin import ADMIN_SECONDS, AdminClient, AdminUnreachable, missing_operations
@@ -238,13 +238,18 @@ class _Part:
         active: set[TrialRunner] = set()
         room = asyncio.Semaphore(self.options.jobs or self.target.conversations_at_once)
         outcomes: list[tuple[Unit, Outcome]] = []
+        spans: dict[str, Span] = {}
 
         async def converse(unit: Unit) -> None:
             async with contextlib.nullcontext() if is_slow(unit.case) else room:
+                begun = around.now()
                 outcomes.append((unit, await self._converse(unit, around, active)))
+                spans[unit.key] = begun, around.now()
 
         lag = asyncio.create_task(watch_lag(active))
         try:
+            stalls: list[Span] = []
+            lacking: list[Unit] = []
             await _all(converse(unit) for unit in sorted(units, key=lambda unit: not (is_slow(unit.case) or self._is_long(unit))))
             for unit, outcome in outcomes:
                 runs = [outcome]
@@ -253,6 +258,13 @@ class _Part:
                 self.known_late |= always_late(runs).keys()
                 if len(runs) > 1 and (missing := runs[-1].missing) is not None:
                     self.never_came.add(missing)
+                if outcome.missing is not None and runs[-1].missing is None:
+                    stalls.append(spans[unit.key])
+                elif outcome.got_nothing and len(runs) == 1:
+                    lacking.append(unit)
+            for unit in lacking:
+                if stood_still(spans[unit.key], stalls):
+                    await self._converse(replace(unit, attempt=1), around, active)
         except Gone:
             if made:
                 print("namespaces are left over: `doctor --clean` removes them when the broker is back", file=sys.stderr)

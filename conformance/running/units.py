@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.engine import model as m
@@ -29,6 +29,22 @@ class Unit:
         cell = ",".join(f"{name}={value}" for name, value in self.cell.items())
         attempt = f"~{self.attempt}" if self.attempt else ""
         return f"{self.case.id}{f'[{cell}]' if cell else ''}#{self.trial}{attempt}"
+
+
+Span = tuple[float, float]
+"""When a conversation began, and when it ended."""
+_STALLED = 2
+"""Conversations that have to show that a target stood still."""
+
+
+def stood_still(span: Span, stalls: Sequence[Span]) -> bool:
+    """Tell whether a target was not to blame for what it did not send: others lacked frames at that time, too, and got them later.
+
+    Args:
+        span: When the conversation was held.
+        stalls: When those were that lacked a frame of which no clause speaks, and got it when they were held again.
+    """
+    return sum(begun < span[1] and span[0] < ended for begun, ended in stalls) >= _STALLED
 
 
 def is_slow(case: m.Transcript) -> bool:

@@ -23,6 +23,14 @@ _CREATES = {"allowAutoTopicCreation": True, "topicType": "non-partitioned"}
 _TYPES = ["Exclusive", "Failover", "Key_Shared", "Shared"]
 _STAYS = {"inactiveTopicDeleteMode": "delete_when_no_subscriptions", "maxInactiveDurationSeconds": 86400, "deleteWhileInactive": False}
 
+_MOST = {"ratePeriodInSecond": 1, "relativeToPublishRate": False}
+_PUBLISHED = {"publishThrottlingRateInMsg": 10**9, "publishThrottlingRateInByte": 10**12}
+_DISPATCHED = {"dispatchThrottlingRateInMsg": 10**9, "dispatchThrottlingRateInByte": 10**12, **_MOST}
+_SUBSCRIBED = {"subscribeThrottlingRatePerConsumer": 10**9, "ratePeriodInSecond": 1}
+"""Rates that nobody reaches: for brokers of Apache Pulsar, a namespace without a limit has that of the broker."""
+_OF_CLUSTERS = ("publishMaxMessageRate", "topicDispatchRate", "subscriptionDispatchRate", "clusterSubscribeRate")
+"""Policies that have a value for each cluster."""
+
 USUAL: Mapping[str, tuple[str, str, object]] = MappingProxyType(
     {
         "allowAutoTopicCreation": ("true", AUTO_CREATION, _CREATES),
@@ -40,6 +48,13 @@ USUAL: Mapping[str, tuple[str, str, object]] = MappingProxyType(
         "maxTopicsPerNamespace": ("0", "max_topics_per_namespace", 0),
         "maxUnackedMessagesPerConsumer": ("50000", "max_unacked_messages_per_consumer", 50000),
         "maxUnackedMessagesPerSubscription": ("200000", "max_unacked_messages_per_subscription", 200000),
+        "maxPublishRatePerTopicInMessages": ("0", "publishMaxMessageRate", _PUBLISHED),
+        "maxPublishRatePerTopicInBytes": ("0", "publishMaxMessageRate", _PUBLISHED),
+        "dispatchThrottlingRatePerTopicInMsg": ("0", "topicDispatchRate", _DISPATCHED),
+        "dispatchThrottlingRatePerTopicInByte": ("0", "topicDispatchRate", _DISPATCHED),
+        "dispatchThrottlingRatePerSubscriptionInMsg": ("0", "subscriptionDispatchRate", _DISPATCHED),
+        "dispatchThrottlingRatePerSubscriptionInByte": ("0", "subscriptionDispatchRate", _DISPATCHED),
+        "subscribeThrottlingRatePerConsumer": ("0", "clusterSubscribeRate", _SUBSCRIBED),
     }
 )
 """For each setting its usual value, and the policy of a namespace that has the same effect, with its value, as Pulsar has it in JSON."""
@@ -114,6 +129,8 @@ async def _taken(endpoint: Endpoint, wanted: Mapping[str, object]) -> Mapping[st
     """Create a namespace with policies, and see which of them it has; another broker may not know them, or refuse them."""
     namespace = f"public/{NAMESPACE_PREFIX}{secrets.token_hex(4)}"
     try:
+        async with AdminClient(endpoint) as plain:
+            wanted = await _of_clusters(plain, wanted)
         async with AdminClient(replace(endpoint, namespace_policies=wanted)) as admin:
             if not (await admin.call("create_namespace", namespace)).ok:
                 return {}
@@ -123,6 +140,16 @@ async def _taken(endpoint: Endpoint, wanted: Mapping[str, object]) -> Mapping[st
         return {}
     has = read.body if read.ok and isinstance(read.body, dict) else {}
     return {name: value for name, value in wanted.items() if _covers(has.get(name), value)}
+
+
+async def _of_clusters(admin: AdminClient, wanted: Mapping[str, object]) -> Mapping[str, object]:
+    """Return policies with their values for each cluster, where they have such; without those if nobody tells the clusters."""
+    if wanted.keys().isdisjoint(_OF_CLUSTERS):
+        return wanted
+    listed = await admin.call("clusters")
+    clusters = [name for name in listed.body if isinstance(name, str)] if listed.ok and isinstance(listed.body, list) else []
+    each = {name: dict.fromkeys(clusters, value) for name, value in wanted.items() if name in _OF_CLUSTERS and clusters}
+    return {name: value for name, value in wanted.items() if name not in _OF_CLUSTERS} | each
 
 
 def _covers(found: object, wanted: object) -> bool:

@@ -184,7 +184,7 @@ class AdminClient:
             answer = link.admin(replace(asked, path=location.path, query=there), f"{location.scheme}://{location.netloc}")
         return _result(answer.status, answer.body.decode(errors="replace"))
 
-    async def remove_namespace(self, namespace: str) -> AdminResult:
+    async def remove_namespace(self, namespace: str, *, patient: bool = True) -> AdminResult:
         """Delete a namespace and everything in it, also on brokers that do not allow to force that.
 
         Scalable topics go first, since deleting their namespace leaves them behind (observed on Apache Pulsar 5.0.0-M1). Responses that may
@@ -192,6 +192,7 @@ class AdminClient:
 
         Args:
             namespace: "tenant/name".
+            patient: Whether to ask again where it is in use.
 
         Returns:
             The last answer; 404 when there was no such namespace.
@@ -210,7 +211,7 @@ class AdminClient:
             last = await self.call("delete_namespace", {"namespace": namespace, "force": force})
             return last.status not in _TRANSIENT
 
-        if not last.ok and last.status in _TRANSIENT | _FORCE_REFUSED:
+        if not last.ok and (not force or (patient and last.status in _TRANSIENT)):
             try:
                 await poll_until(removed, seconds=_REMOVE_SECONDS, what=f"deleting {namespace}", interval=0.25)
             except AdminUnreachable:

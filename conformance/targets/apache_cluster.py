@@ -32,8 +32,10 @@ _BALANCED = {
     "loadBalancerEnabled": "true",
     "loadBalancerSheddingEnabled": "false",
     "loadBalancerAutoBundleSplitEnabled": "false",
+    "loadBalancerOverrideBrokerNicSpeedGbps": "1",
 }
-"""Namespaces are spread over the brokers, and stay where they are unless somebody unloads them."""
+"""Namespaces are spread over the brokers, and stay where they are unless somebody unloads them. Brokers before 4.0 have
+to be told how fast the network is, where the machine does not know it."""
 
 
 @dataclass(frozen=True)

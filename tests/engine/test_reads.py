@@ -42,3 +42,22 @@ def test_what_is_empty_may_be_left_out(play, expect, body):
 )
 def test_nothing_else_may_be(play, expect, body):
     assert play(reading(expect), [("read", body)]).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"brokerUrl": "pulsar://b:1", "brokerUrlTls": "pulsar+ssl://b:2"},
+        {"brokerUrl": "pulsar://b:1", "brokerUrlTls": None},
+        {"brokerUrl": None, "brokerUrlTls": "pulsar://b:1"},
+        {"brokerUrlTls": "pulsar://b:1"},
+    ],
+)
+def test_a_look_up_names_the_address_with_tls_if_there_is_no_other(play, body):
+    steps = """
+steps:
+  - read: {look_up: "persistent://public/default/t"}
+    expect: {brokerUrl: "pulsar://b:1"}
+    clause: test.two
+"""
+    assert play(steps, [("read", body)]).verdict is Verdict.PASS

@@ -5,7 +5,7 @@ import pytest
 from conformance.engine import log
 from conformance.engine.diagnosis import Diagnosis
 from conformance.engine.frames import build_frame
-from conformance.engine.unjudged import beyond, no_room
+from conformance.engine.unjudged import beyond, encrypts, no_room
 from conformance.engine.verdict import Verdict
 from refimpl.wire import FRAME_PADDING
 
@@ -55,6 +55,8 @@ def test_another_failure_is_judged_whatever_was_sent():
     [
         ("unexpected", "TooManyRequests", "Failed due to too many pending lookup requests", True),
         ("unexpected", "NotAllowedError", "Reached the maximum number of connections on address 127.0.0.1", True),
+        ("unexpected", "NotAllowedError", "Subscribe limited by subscribe rate limit per consumer.", True),
+        ("differs", "NotAllowedError", "Subscribe limited by subscribe rate limit per consumer.", True),
         ("unexpected", "NotAllowedError", "no", False),
         ("differs", "TooManyRequests", "a case that asks for another error judges this one", False),
     ],
@@ -102,6 +104,27 @@ def test_a_broker_may_refuse_names_with_blanks(play, call, verdict):
     assert play(f"steps: [{{admin: {{{call}}}}}]", [("refused", 412, {"reason": "Topic name is not valid"})]).verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("call", "status", "reason", "verdict"),
+    [
+        ("create_partitioned_topic", 406, "Number of partitions should be less than or equal to 4", Verdict.UNTESTABLE),
+        (
+            "update_partitioned_topic",
+            422,
+            "Desired partitions 5 can't be greater than the maximum partitions per topic 4.",
+            Verdict.UNTESTABLE,
+        ),
+        ("update_partitioned_topic", 409, "Number of partitions is in use", Verdict.ERROR),
+        ("create_partitioned_topic", 412, "Topic name is not valid", Verdict.ERROR),
+    ],
+)
+def test_a_broker_may_limit_the_partitions_of_a_topic(play, call, status, reason, verdict):
+    steps = f"steps: [{{admin: {{{call}: {{topic: 'persistent://a/b/t', partitions: 5}}}}}}]"
+    outcome = play(steps, [("refused", status, {"reason": reason})])
+    said = outcome.diagnosis.summary == f"the target takes no topic with 5 partitions: it answers {status} {reason}"
+    assert (outcome.verdict, said) == (verdict, verdict == Verdict.UNTESTABLE)
+
+
 @pytest.mark.parametrize("status", [401, 403])
 def test_an_admin_call_that_the_user_may_not_make_accuses_nobody(play, status):
     outcome = play("steps: [{admin: {create_topic: x}}]", [("refused", status, {"reason": "Need to be a super user"})])
@@ -113,3 +136,11 @@ def test_an_admin_call_that_the_user_may_not_make_accuses_nobody(play, status):
 def test_where_a_clause_speaks_of_it_404_is_an_answer(play, status, verdict):
     outcome = play("steps: [{read: {namespace_exists: x}, expect: {reason: gone}, clause: test.two}]", [("refused", status, None)])
     assert outcome.verdict is verdict
+
+
+@pytest.mark.parametrize(("message", "told"), [("Encryption is required in persistent://public/n/t", True), ("no", False)])
+@pytest.mark.parametrize("kind", ["unexpected", "differs"])
+def test_a_broker_may_take_producers_with_encryption_only(kind, message, told):
+    events = [frame(9, {"error": {"request_id": 1, "error": "MetadataError", "message": message}})]
+    words = "the target takes producers with encryption only (encryptionRequireOnProducer)"
+    assert encrypts(Diagnosis(kind, "x", event=9), events) == (words if told else None)

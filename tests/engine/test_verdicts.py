@@ -464,3 +464,23 @@ def test_the_end_of_a_connection_stays_behind_what_is_kept(play):
 def test_a_variable_that_nothing_binds_is_an_error_of_the_case(play):
     with pytest.raises(ValueProblem, match=r"the variable \$r is not set here"):
         play(ASK.replace("$bind: r, example: 5", "$bind: s, example: 5"), ["actions", success(5)])
+
+
+@pytest.mark.parametrize(
+    ("addresses", "verdict"),
+    [
+        ({"brokerServiceUrl": "pulsar://b:1", "brokerServiceUrlTls": "pulsar+ssl://b:2"}, Verdict.PASS),
+        ({"brokerServiceUrlTls": "pulsar://b:1"}, Verdict.PASS),
+        ({"brokerServiceUrlTls": "pulsar+ssl://b:2"}, Verdict.FAIL),
+        ({}, Verdict.FAIL),
+    ],
+)
+def test_a_broker_with_tls_only_is_known_by_its_address_with_tls(play, addresses, verdict):
+    steps = """
+steps:
+  - client: {lookupTopic: {topic: "persistent://public/default/t", request_id: 1}}
+  - broker: {lookupTopicResponse: {request_id: 1, response: Connect, brokerServiceUrl: "pulsar://b:1"}}
+    clause: test.two
+"""
+    answer = {"lookupTopicResponse": {"request_id": 1, "response": "Connect", **addresses}}
+    assert play(steps, ["actions", answer]).verdict is verdict

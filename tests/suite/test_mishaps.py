@@ -16,10 +16,11 @@ from conformance.engine.verdict import Outcome, TrialLog, Verdict
 from conformance.judging.results import RunLog, judge_log, read_log
 from conformance.running import conversation, runner
 from conformance.running.loss import first_gone, which_broker
+from conformance.running.namespaces import remove_namespaces
 from conformance.running.runner import Options, Silent, run_suite
 from conformance.suite import load_suite
 from conformance.targets import AttachedTarget, Endpoint, TargetError
-from conformance.targets.admin import AdminUnreachable
+from conformance.targets.admin import AdminResult, AdminUnreachable
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.wire import command_name
 from tests.fakes.peers import PLAIN, PONG, Peer, running
@@ -318,3 +319,48 @@ def test_what_never_comes_counts_in_other_cases_too(add, ping):
     header = log.Header(suite="", transcripts="", target="t", started="")
     results = judge_log(suite, RunLog(header, trial_logs, footer=log.Footer(complete=False), outcomes=outcomes)).results
     assert [one.verdict for one in results] == [Verdict.FAIL, Verdict.FAIL]
+
+
+@pytest.mark.parametrize(("stalled", "again"), [(2, True), (1, False), (0, False)])
+def test_what_did_not_come_while_others_lacked_frames_is_asked_again(add, ping, monkeypatch, stalled, again):
+    names = [f"test/{name}" for name in ("a", "b", "c")]
+    for name in names:
+        suite = load_suite(add(ping.replace("id: test/ping", f"id: {name}"), name))
+    held, all_begun = [], asyncio.Barrier(len(names))
+
+    async def converse(_, unit, *__):
+        held.append(unit.key)
+        broken = dict.fromkeys(suite.transcripts[unit.case.id].clauses, Verdict.FAIL)
+        waits = unit.case.id in names[:stalled]
+        if unit.attempt:
+            return Outcome(unit.key, Verdict.PASS, dict.fromkeys(broken, Verdict.PASS))
+        await all_begun.wait()
+        return Outcome(unit.key, Verdict.FAIL, broken, Diagnosis("late", "nothing came", missing="pong" if waits else None))
+
+    monkeypatch.setattr(runner._Part, "_converse", converse)
+
+    async def go():
+        async with EmbeddedBroker() as broker:
+            target = AttachedTarget(Endpoint(name="attached", service_url=broker.service_url))
+            await run_suite(suite, target, Options(select=names, seed=5), lambda _: None, Silent())
+
+    asyncio.run(go())
+    assert ("test/c#0~1" in held) is again
+
+
+class _InUse:
+    """An admin interface that does not let go of namespaces before each was asked once."""
+
+    def __init__(self, count):
+        self.asked, self.count = [], count
+
+    async def remove_namespace(self, name, *, patient):
+        self.asked.append((name, patient))
+        return AdminResult(204 if len(self.asked) > self.count else 409, None, "")
+
+
+def test_only_some_namespaces_are_waited_for_when_a_run_ends(capsys):
+    admin = _InUse(10)
+    asyncio.run(remove_namespaces(admin, [f"t/{number}" for number in range(10)], 1))
+    assert [patient for _, patient in admin.asked] == [True] * 6 + [False] * 9 + [True] * 5
+    assert capsys.readouterr().err == ""

@@ -15,7 +15,7 @@ from conformance.running.probe import probe
 from conformance.suite import load_suite
 from conformance.targets import AdminResult, Endpoint, TargetError
 from refimpl.broker.bundles import bundle_of
-from refimpl.broker.members import Members
+from refimpl.broker.members import Directions, Members
 from refimpl.wire import command, command_name, encode_frame
 from tests.fakes.peers import Peer, running
 
@@ -231,6 +231,15 @@ def test_a_case_without_namespaces_is_held_where_a_look_up_says(monkeypatch):
 
     monkeypatch.setattr(Members, "look_up", second_serves)
     results = judge_log(load_suite(), run_in_process(load_suite(), ["pip145/list/mode-unknown"], "default", 2)).results
+    assert [one.verdict for one in results] == [Verdict.PASS]
+
+
+def test_a_case_that_only_looks_topics_up_need_not_be_held_where_they_are_served(monkeypatch):
+    def spread(self, asked, namespace, topic, *, authoritative):
+        return Directions(self.running[topic.endswith("2")], redirect=False, authoritative=True)
+
+    monkeypatch.setattr(Members, "look_up", spread)
+    results = judge_log(load_suite(), run_in_process(load_suite(), ["core/request/id-reused"], "default", 2)).results
     assert [one.verdict for one in results] == [Verdict.PASS]
 
 

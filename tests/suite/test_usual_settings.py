@@ -1,9 +1,12 @@
 """A broker whose settings are others than cases take for granted is judged all the same: namespaces of the run have policies of their own."""
 
 import asyncio
+import re
+from pathlib import Path
 
 import pytest
 
+import conformance
 from conformance.engine.verdict import Verdict
 from conformance.judging.results import judge_log
 from conformance.report.wording import given_policies
@@ -89,6 +92,30 @@ def test_a_case_keeps_the_settings_that_it_asks_for():
     assert asyncio.run(main()) == ({}, {AUTO_CREATION: CREATED})
 
 
+def test_rates_are_lifted_in_each_cluster(monkeypatch):
+    usual, made = AdminClient.call, []
+
+    async def call(self, op, args=None):
+        if op == "create_namespace":
+            made.append(dict(self.endpoint.namespace_policies))
+            return AdminResult(204, None, "")
+        if op == "namespace_exists":
+            return AdminResult(200, made[-1], "")
+        return AdminResult(200, ["east", "west"], "") if op == "clusters" else await usual(self, op, args)
+
+    monkeypatch.setattr(AdminClient, "call", call)
+
+    async def main():
+        async with EmbeddedBroker() as broker:
+            told = {"subscribeThrottlingRatePerConsumer": "3", "maxProducersPerTopic": "2"}
+            endpoint = Endpoint(name="x", service_url=broker.service_url, admin_url=broker.admin_url, config=told)
+            return (await with_usual_policies(endpoint)).namespace_policies
+
+    policies = asyncio.run(main())
+    assert policies.keys() == {"clusterSubscribeRate", "max_producers_per_topic"}
+    assert policies["clusterSubscribeRate"].keys() == {"east", "west"}
+
+
 @pytest.mark.parametrize(
     ("case", "settings", "reason"),
     [
@@ -122,6 +149,26 @@ def test_a_case_keeps_the_settings_that_it_asks_for():
 )
 def test_a_setting_that_a_case_takes_for_granted_is_named(suite, case, settings, reason):
     assert unusual(suite.transcripts[case], settings) == reason
+
+
+def test_cases_in_which_deliveries_are_counted_take_that_for_granted(suite):
+    folder = Path(conformance.__file__).parent / "transcripts"
+    texts = {
+        name: (folder / f"{name}.yaml").read_text(encoding="utf-8") for name, case in suite.transcripts.items() if "broker" in case.tests
+    }
+    counting = {name for name, text in texts.items() if re.search(r"message: .*redelivery_count: ([1-9]|{\$(any|gt))", text)}
+    assert len(counting) > 10
+    assert counting <= {name for name in texts if "subscriptionRedeliveryTrackerEnabled" in suite.transcripts[name].assumes}
+
+
+def test_patterns_are_no_longer_than_brokers_take_even_late_in_a_run(suite):
+    folder = Path(conformance.__file__).parent / "transcripts"
+    longest = 50 - len("persistent://public/pc-0123-456/")
+    for name, case in suite.transcripts.items():
+        if "broker" in case.tests and "subscriptionPatternMaxLength" not in {**case.target_config, **case.assumes}:
+            text = (folder / f"{name}.yaml").read_text(encoding="utf-8").replace("\\\\", "\\").replace("${i}", "179")
+            found = re.findall(r'pattern: "persistent://\$\{ns\}/([^"$]*)"', text)
+            assert max(map(len, found), default=0) <= longest, name
 
 
 def test_what_a_case_takes_for_granted_is_what_the_reference_has(suite):

@@ -448,6 +448,11 @@ def test_answers_that_pass_are_asked_again() -> None:
     assert with_admin(recorder, lambda admin: admin.remove_namespace("t/n")).status == 204
 
 
+def test_an_answer_that_may_pass_is_final_where_there_is_no_patience() -> None:
+    recorder = Recorder({"GET scalable/t/n": [(404, "")], FORCED: [(409, ""), (204, "")]})
+    assert with_admin(recorder, lambda admin: admin.remove_namespace("t/n", patient=False)).status == 409
+
+
 def test_a_namespace_that_does_not_exist_is_no_trouble() -> None:
     recorder = Recorder({"GET scalable/t/n": [(404, "")], FORCED: [(404, "{}")]})
     assert with_admin(recorder, lambda admin: admin.remove_namespace("t/n")).status == 404
