@@ -229,7 +229,7 @@ def test_nothing_in_a_recording_is_unexplained(suite, target, run):
 
 def test_readme_counts_right(suite):
     text = README.read_text(encoding="utf-8")
-    assert f"{len(suite.clauses)} clauses in {len(suite.transcripts)} cases" in text, "make counts"
+    assert f"{len(suite.clauses):,} clauses in {len(suite.transcripts):,} cases" in text, "make counts"
     assert counted(re.sub(r"\d+ clauses in", "1 clauses in", text), suite) == text
 
 
