@@ -63,7 +63,7 @@ def fails_what_could_not_be_written(refused, producer, refusal):
         refused(producer, refusal)
 
 
-@in_place_of(Producer._refused, clause="core.client.sends-again")
+@in_place_of(Producer._refused, clause=("core.client.sends-again", "core.client.refused-one"))
 def fails_the_oldest(refused, producer, refusal):
     """SEND_ERROR fails the oldest message without a receipt, whatever its sequence_id says."""
     if refusal.error == NotAllowedError and producer._unconfirmed:
@@ -76,6 +76,24 @@ def forgets_what_waits_when_the_broker_closes(connection, close):
     """What has no receipt when the broker closes its producer is forgotten."""
     connection._peers["producer_id", close.producer_id]._unconfirmed.clear()
     return True
+
+
+@in_place_of(Producer._on_attached, clause="core.client.sends-again")
+def forgets_what_has_become_too_large(on_attached, producer, connection):
+    """What has no receipt, and is larger than the next connection takes, is forgotten."""
+    for entry in list(producer._unconfirmed.values()):
+        if len(entry.payload) > connection.max_message_size:
+            del producer._unconfirmed[entry.sequence_id]
+    on_attached(producer, connection)
+
+
+@in_place_of(PartitionedProducer._leave, clause="pip191.trigger.flush")
+async def drops_open_batches_after_a_reconnect(leave, producer):
+    """A producer that has attached again drops its open batch when it is closed."""
+    for member in producer.members:
+        if member._epoch > 1:
+            member._batcher.flush()
+    await leave(producer)
 
 
 @in_place_of(PartitionedProducer._leave, clause="core.client.close-tells")
