@@ -25,7 +25,7 @@ HELLO = {
     "client": "pulsar-client",
     "version": version("pulsar-client"),
     "language": "Python",
-    "capabilities": ["pattern-consumers", "partition-polling", "without-flags"],
+    "capabilities": ["pattern-consumers", "partition-polling", "chunks", "without-flags"],
 }
 _output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
 _writing = threading.Lock()
@@ -74,8 +74,8 @@ class Driver:
         return self.client
 
     def producer(self, name: str, topic: str, **options: Any) -> None:
-        refuse(options, "batch", "compression", "access", "as", "send_timeout_ms")
-        chosen: Arguments = {"batching_enabled": False}
+        refuse(options, "batch", "compression", "access", "as", "chunks", "send_timeout_ms")
+        chosen: Arguments = {"batching_enabled": False, "chunking_enabled": options.get("chunks", False)}
         batch = options.get("batch")
         if batch is not None:
             chosen = {

@@ -32,6 +32,7 @@ HELLO = {
         "pattern-watch",
         "pattern-reconcile",
         "partition-polling",
+        "chunks",
         "partition-notifications",
         "namespace-consumers",
         "message-filters",
@@ -100,11 +101,11 @@ class Driver:
             if key == "compression":
                 chosen["compression"] = CompressionType.Value(value)
             elif key == "access":
-                if value == "WaitForExclusive":
-                    raise Unsupported(f"{key} {value}")
                 chosen["access_mode"] = ProducerAccessMode.Value(value)
             elif key == "as":
                 chosen["name"] = value
+            elif key == "chunks":
+                chosen["chunking"] = value
             elif key == "uniform":
                 chosen["restrict_same_values_in_batch_properties"] = value
             elif key == "send_timeout_ms":

@@ -43,6 +43,7 @@ _OF_CLIENTS = (
     ("namespace-consumers", "the client subscribes to the scalable topics of a namespace", "PR 25648"),
     ("message-filters", "the client subscribes with a message filter", "PR 7629"),
     ("own-filtering", "a client with a message filter can filter by itself where the broker does not", "PR 7629"),
+    ("chunks", "the client puts the chunks of a message together", None),
     ("without-flags", "the client uses brokers that set no feature flag", None),
     ("uniform-batches", "the producer makes batches of equal property values", "PIP-191"),
 )

@@ -34,6 +34,7 @@ class Attached(ABC):
         topic: Full name.
         connection: The connection that it is attached to; None while it is not attached.
         error: Why it has ended permanently; None while it has not.
+        patient: Whether its first attempts go on for longer than the operation time-out.
         outlives_topic: Whether it reattaches to a topic that was deleted and created again.
     """
 
@@ -45,6 +46,7 @@ class Attached(ABC):
         self.number = number
         self.connection: Connection | None = None
         self.error: ClientError | None = None
+        self.patient = False
         self.outlives_topic = False
         self._core = core
         self._scheduler: Scheduler = core.scheduler
@@ -178,7 +180,7 @@ class Attached(ABC):
         if self._was_attached:
             returns = self.outlives_topic and error.code == TopicNotFound
             return isinstance(error, Closed) or (error.code in _ENDS and not returns)
-        return not error.retriable or self._scheduler.now >= give_up_at
+        return not error.retriable or (self._scheduler.now >= give_up_at and not self.patient)
 
     def _leave(self) -> None:
         if self._place is not None:

@@ -206,17 +206,21 @@ class Connection:
         return pending
 
     async def request(self, request: Message) -> BaseCommand:
-        """Set the `request_id` of a request, send it and return the answer.
+        """Set the `request_id` of a request, send it and return the answer: for PRODUCER, the one that says that the producer is ready.
 
         Raises:
             BrokerRefused: The broker refused the request.
             TimedOut: No answer came within the operation time-out.
             ConnectionLost: The connection ended before the answer.
         """
-        cast(Any, request).request_id = self.new_request_id()
+        request_id = cast(Any, request).request_id = self.new_request_id()
         name = type(request).__name__.removeprefix("Command")
-        pending = self._scheduler.limit(self.exchange(request), self._options.operation_timeout, f"{self.target} did not answer {name}")
-        answer = await pending
+        answer = await self._scheduler.limit(
+            self.exchange(request),
+            self._options.operation_timeout,
+            f"{self.target} did not answer {name}",
+            unless=lambda: request_id in self._requests.deferred,
+        )
         if (refusal := refusal_of(answer)) is not None:
             raise refusal
         return answer

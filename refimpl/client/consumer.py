@@ -1,6 +1,6 @@
 """A consumer of one topic, or of one partition.
 
-MESSAGE --> unpack --> inbox --> application --> acknowledge, or refuse --> ACK, REDELIVER
+MESSAGE --> unpack --> chunks --> inbox --> application --> acknowledge, or refuse --> ACK, REDELIVER
 The consumer sends FLOW as the application receives messages: core.client.permits-returned
 """
 
@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import Message as Command
 
 from refimpl.client.attached import Attached
 from refimpl.client.batch_acks import BatchAcks, Position
+from refimpl.client.chunks import LARGEST, Chunks, is_chunk
 from refimpl.client.connection import Connection
 from refimpl.client.errors import ClientError, Closed, ConnectionLost, ProtocolError
 from refimpl.client.filtering import ConsumerFiltering
@@ -22,7 +24,7 @@ from refimpl.client.inbox import Inbox
 from refimpl.client.messages import Message, MessageId
 from refimpl.client.options import ConsumerOptions
 from refimpl.client.scheduler import Pending
-from refimpl.client.unpack import Corrupt, open_messages, unpack
+from refimpl.client.unpack import Corrupt, decompressed, open_messages, unpack
 from refimpl.names import partition_index
 from refimpl.proposals.message_filter import EntryJudgement, EntryOutcome
 from refimpl.timers import Timer
@@ -107,6 +109,7 @@ class Consumer(Attached):
         self._seeking: Pending[None] | None = None
         self._filtering = self._filtering_of(options)
         self._held: deque[Frame] = deque()  # entries that wait for a schema
+        self._chunks = Chunks(partial(self._acknowledge, CommandAck.Individual))
 
     # For the application
 
@@ -120,7 +123,8 @@ class Consumer(Attached):
     def acknowledge(self, message_id: MessageId) -> None:
         """Acknowledge one message."""
         if self._acks.individual(message_id):
-            self._refused.pop(message_id.position, None)
+            for entry in message_id.entries:
+                self._refused.pop(entry.position, None)
             self._acknowledge(CommandAck.Individual, message_id)
 
     def acknowledge_cumulative(self, message_id: MessageId) -> None:
@@ -128,9 +132,10 @@ class Consumer(Attached):
         self._acknowledge(CommandAck.Cumulative, self._acks.cumulative(message_id))
 
     def negative_acknowledge(self, message_id: MessageId) -> None:
-        """Request redelivery of a message's entry after a delay."""
+        """Request redelivery of a message's entries after a delay."""
         self._acks.refused(message_id.position, message_id.batch_size)
-        self._refused.setdefault(message_id.position, self._scheduler.now + self.options.negative_ack_delay)
+        for entry in message_id.entries:
+            self._refused.setdefault(entry.position, self._scheduler.now + self.options.negative_ack_delay)
         self._await_refused()
 
     def redeliver(self, positions: list[Position] | None = None) -> None:
@@ -144,7 +149,7 @@ class Consumer(Attached):
                 self._epoch += 1
                 command.consumer_epoch = self._epoch
             self.connection.send(command)
-            self._return(self._inbox.drop(self))
+            self._return(self._dropped())
             return
         command.message_ids.extend(MessageId(*position, partition=self._partition).to_wire() for position in positions)
         self.connection.send(command)
@@ -160,6 +165,7 @@ class Consumer(Attached):
         """
         request = CommandSeek(consumer_id=self.number)
         if isinstance(position, MessageId):
+            position = position.entries[0]
             request.message_id.CopyFrom(position.to_wire(batch_index=False))
         else:
             request.message_publish_time = position
@@ -176,7 +182,7 @@ class Consumer(Attached):
             self._seeking = None
             seeking.succeed(None)
         if self.connection is not None:  # this broker has not closed the consumer: core.seek.sequence
-            self._return(self._inbox.drop(self))
+            self._return(self._dropped())
 
     async def last_message_id(self) -> MessageId:
         """Return the id of the last message of the topic; entry_id -1: there is none."""
@@ -249,10 +255,24 @@ class Consumer(Attached):
             self._acknowledge(CommandAck.Individual, entry)
             self._return(cost)
             return
-        wanted = self._still_open(frame, messages, judgement)
+        wanted = self._whole(self._still_open(frame, messages, judgement))
         for message in wanted:
             self._inbox.put(self, message)
         self._return(cost - len(wanted))
+
+    def _whole(self, messages: list[Message]) -> list[Message]:
+        """Return the messages; instead of a chunk, the message that it completes, if it does."""
+        if not messages or not is_chunk(messages[0]):
+            return messages
+        whole = self._chunks.add(messages[0], self._scheduler.now)
+        if whole is None:
+            return []
+        try:
+            return [replace(whole, payload=decompressed(whole.payload, whole.metadata, LARGEST))]
+        except Corrupt as error:
+            self._core.note(f"{self.topic} {whole.id} is dropped: {error}")
+            self._acknowledge(CommandAck.Individual, whole.id, error.validation_error)
+            return []
 
     def _stale(self, frame: Frame) -> bool:
         command = frame.command.message
@@ -320,7 +340,7 @@ class Consumer(Attached):
         await connection.request(request)
 
     def _on_attached(self, connection: Connection) -> None:
-        self._inbox.drop(self)
+        self._dropped()
         self._held.clear()
         self._refused.clear()
         self._permits = _Permits(granted=self.options.queue_size)
@@ -339,6 +359,11 @@ class Consumer(Attached):
         self._report_end(self, error)
 
     # Helpers
+
+    def _dropped(self) -> int:
+        """Forget what the application has not received; return the number of messages, whose permits were not returned."""
+        self._chunks.clear()
+        return self._inbox.drop(self)
 
     def _filtering_of(self, options: ConsumerOptions) -> ConsumerFiltering | None:
         policy = options.message_filter_policy
@@ -359,7 +384,9 @@ class Consumer(Attached):
             self._start = position if position.entry_id < 0 else replace(position, entry_id=position.entry_id - 1, batch_index=-1)
 
     def _acknowledge(self, kind: int, message_id: MessageId, validation_error: int | None = None) -> None:
-        ack = CommandAck(consumer_id=self.number, ack_type=kind, message_id=[message_id.to_wire(batch_index=False)])  # type: ignore[arg-type]
+        entries = message_id.entries if kind == CommandAck.Individual else (message_id,)
+        ids = [entry.to_wire(batch_index=False) for entry in entries]
+        ack = CommandAck(consumer_id=self.number, ack_type=kind, message_id=ids)  # type: ignore[arg-type]
         if validation_error is not None:
             ack.validation_error = validation_error  # type: ignore[assignment]
         if self.connection is not None:

@@ -1,8 +1,9 @@
-"""Encodes messages as an entry: a single message, or a batch."""
+"""Encodes messages as an entry: a single message, or a batch; or a large message as several entries, its chunks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from refimpl.client.messages import MessageId, OutgoingMessage
 from refimpl.client.scheduler import Pending
@@ -39,39 +40,65 @@ class Queued:
 
 @dataclass(frozen=True)
 class Entry:
-    """The content of one SEND.
+    """The content of one SEND, or of several with the chunks of one message.
 
     Attributes:
         queued: The messages.
         payload: The bytes after the command.
         header_bytes: Size of the header in these bytes.
         is_batch: Whether it is a batch, even of one message.
+        further: The bytes of the other chunks.
+        stored: The ids of the chunks that have their receipts.
     """
 
     queued: list[Queued]
     payload: bytes
     header_bytes: int
     is_batch: bool
+    further: tuple[bytes, ...] = ()
+    stored: list[MessageId] = field(default_factory=list)
 
     @property
     def sequence_id(self) -> int:
         """Return the sequence id of its first message, which identifies the entry."""
         return self.queued[0].sequence_id
 
+    @property
+    def payloads(self) -> tuple[bytes, ...]:
+        """Return the bytes of each SEND."""
+        return (self.payload, *self.further)
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its largest SEND."""
+        return max(map(len, self.payloads))
+
     def fail(self, error: Exception) -> None:
         """Fail its messages."""
         for one in self.queued:
             one.receipt.fail(error)
 
-    def confirm(self, message_id: MessageId) -> None:
-        """Complete its messages with their ids."""
+    def confirm(self, message_id: MessageId) -> bool:
+        """Note a receipt; complete its messages with their ids once it is the last one. Return whether it is."""
+        self.stored.append(message_id)
+        if len(self.stored) < len(self.payloads):
+            return False
         size = len(self.queued)
+        chunks = tuple(one.position for one in self.stored[:-1])
         for index, one in enumerate(self.queued):
             in_batch = (index, message_id.partition, size) if self.is_batch else (-1, message_id.partition, 0)
-            one.receipt.succeed(MessageId(message_id.ledger_id, message_id.entry_id, *in_batch))
+            one.receipt.succeed(MessageId(message_id.ledger_id, message_id.entry_id, *in_batch, chunks))
+        return True
 
 
-def encode_entry(batch: Batch[Queued], producer_name: str, publish_time: int, compression: int, schema_version: bytes = b"") -> Entry:
+def encode_entry(
+    batch: Batch[Queued],
+    producer_name: str,
+    publish_time: int,
+    compression: int,
+    schema_version: bytes = b"",
+    chunk_bytes: int | None = None,
+) -> Entry:
     """Encode messages.
 
     Args:
@@ -80,6 +107,7 @@ def encode_entry(batch: Batch[Queued], producer_name: str, publish_time: int, co
         publish_time: Milliseconds since 1970.
         compression: A `CompressionType`.
         schema_version: The version of the messages' schema at the broker; empty: there is no schema.
+        chunk_bytes: The largest size of header and body; a larger message that is no batch is split into chunks. None: none is split.
 
     Returns:
         The entry.
@@ -110,7 +138,21 @@ def encode_entry(batch: Batch[Queued], producer_name: str, publish_time: int, co
         metadata.compression = compression  # type: ignore[assignment]
         body = compress(body, compression)
     payload = encode_payload(metadata, body)
+    if chunk_bytes is not None and len(payload) > chunk_bytes and not batch.is_batch:
+        chunks = list(_chunks(metadata, body, chunk_bytes))
+        return Entry(queued, chunks[0], len(payload) - len(body), batch.is_batch, tuple(chunks[1:]))
     return Entry(queued, payload, len(payload) - len(body), batch.is_batch)
+
+
+def _chunks(metadata: MessageMetadata, body: bytes, size: int) -> Iterator[bytes]:
+    """Yield a message in parts that have at most so many bytes with their headers, unless the header alone is as large."""
+    metadata.uuid = f"{metadata.producer_name}-{metadata.sequence_id}"
+    metadata.total_chunk_msg_size = metadata.num_chunks_from_msg = metadata.chunk_id = len(body)  # as long as they can be
+    room = max(1, size - len(encode_payload(metadata, b"")))
+    metadata.num_chunks_from_msg = -(-len(body) // room)
+    for number, start in enumerate(range(0, len(body), room)):
+        metadata.chunk_id = number
+        yield encode_payload(metadata, body[start : start + room])
 
 
 def _single(queued: Queued) -> SingleMessage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from refimpl.wire.pulsar_api_pb2 import MessageIdData, MessageMetadata
 
@@ -21,6 +21,7 @@ class MessageId:
         batch_index: The index in its batch, from 0; -1: it is not in a batch.
         partition: The partition index; -1: the topic is not partitioned.
         batch_size: Number of messages in its batch; 0: it is not in a batch.
+        chunks: Ledger and entry of the chunks before its last one; empty: it is in one entry.
     """
 
     ledger_id: int
@@ -28,11 +29,17 @@ class MessageId:
     batch_index: int = -1
     partition: int = field(default=-1, compare=False)
     batch_size: int = field(default=0, compare=False)
+    chunks: tuple[tuple[int, int], ...] = field(default=(), compare=False)
 
     @property
     def position(self) -> tuple[int, int]:
-        """Return the ledger id and the entry id, which identify the stored entry."""
+        """Return the ledger id and the entry id, which identify the stored entry; of a message in chunks, its last one."""
         return self.ledger_id, self.entry_id
+
+    @property
+    def entries(self) -> tuple[MessageId, ...]:
+        """Return the ids of the entries that have the message: several, if it came in chunks."""
+        return (*(MessageId(*position, partition=self.partition) for position in self.chunks), replace(self, chunks=()))
 
     def to_wire(self, *, batch_index: bool = True) -> MessageIdData:
         """Convert it for a command.

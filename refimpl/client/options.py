@@ -76,13 +76,14 @@ class ProducerOptions(PartitionGrowthOptions):
         name: The producer's name; None: the broker generates one. A named producer continues the sequence ids of the last one with its
             name.
         batching: Whether to batch messages.
+        chunking: Whether to send a message that is larger than the broker accepts in chunks; not together with `batching`.
         batch_messages: Maximum number of messages in a batch.
         batch_bytes: Maximum size of a batch in bytes, before compression.
         batch_delay: Maximum time in seconds that a message waits for others.
         compression: A `CompressionType`.
         max_pending_messages: Maximum number of messages that wait for their receipts.
         send_timeout: Seconds until a message without a receipt fails; 0: never.
-        access_mode: A `ProducerAccessMode`; modes that wait for exclusive access are not supported.
+        access_mode: A `ProducerAccessMode`. With `WaitForExclusive` the producer is there when no other is, however long that takes.
         schema: The schema of the payloads, see `avro_schema` and `json_schema`; None: none.
         properties: The properties of the producer, which topic stats show.
         restrict_same_values_in_batch_properties: PIP-191: allowed values by property name. Only messages that agree in them share a
@@ -94,6 +95,7 @@ class ProducerOptions(PartitionGrowthOptions):
 
     name: str | None = None
     batching: bool = True
+    chunking: bool = False
     batch_messages: int = 1000
     batch_bytes: int = 128 * 1024
     batch_delay: float = 0.001
@@ -116,11 +118,13 @@ class ProducerOptions(PartitionGrowthOptions):
             raise ValueError(f"batch_of_one is 'batch' or 'java_single', not {self.batch_of_one!r}")
         if not self.batch_delay >= 0:
             raise ValueError(f"batch_delay is a number of seconds from 0, not {self.batch_delay!r}")
+        if self.chunking and self.batching:
+            raise ValueError("chunking needs batching=False: a batch is not split into chunks")
         compress(b"", self.compression)
         if min(self.batch_messages, self.batch_bytes, self.max_pending_messages) < 1:
             raise ValueError("batch_messages, batch_bytes and max_pending_messages are at least 1")
-        if self.access_mode not in (ProducerAccessMode.Shared, ProducerAccessMode.Exclusive, ProducerAccessMode.ExclusiveWithFencing):
-            raise ValueError(f"access mode {self.access_mode} is not supported; Shared, Exclusive and ExclusiveWithFencing are")
+        if self.access_mode not in ProducerAccessMode.values():
+            raise ValueError(f"access_mode is a ProducerAccessMode, not {self.access_mode}")
         super().__post_init__()
 
 

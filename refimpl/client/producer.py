@@ -32,6 +32,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandSendError,
     CommandSendReceipt,
     KeyValue,
+    ProducerAccessMode,
     TopicTerminatedError,
 )
 
@@ -56,6 +57,7 @@ class Producer(Attached):
 
     def __init__(self, core: ClientCore, topic: str, options: ProducerOptions, on_end: Callable[[Producer, ClientError], None]) -> None:
         super().__init__(core, topic, core.new_id("producer"))
+        self.patient = options.access_mode == ProducerAccessMode.WaitForExclusive
         self.options = options
         self.name = options.name or ""
         self.last_sequence_id = -1
@@ -145,7 +147,8 @@ class Producer(Attached):
         """Handle a receipt, ignoring its highest_sequence_id: core.client.highest-sequence-optional."""
         oldest = next(iter(self._unconfirmed), None)
         if receipt.sequence_id in self._unconfirmed and receipt.sequence_id == oldest:
-            self._unconfirmed.pop(oldest).confirm(MessageId.from_wire(receipt.message_id, self._partition))
+            if self._unconfirmed[oldest].confirm(MessageId.from_wire(receipt.message_id, self._partition)):
+                del self._unconfirmed[oldest]
         elif receipt.sequence_id in self._unconfirmed or receipt.sequence_id > self.last_sequence_id:
             self._broken(f"a receipt for {receipt.sequence_id} while {oldest} is the oldest without one")
 
@@ -184,10 +187,6 @@ class Producer(Attached):
             request.topic_epoch = self._topic_epoch
         self._epoch += 1
         answer = (await connection.request(request)).producer_success
-        if not answer.producer_ready:
-            raise ProtocolError(
-                f"{connection.target} makes a producer of {self.topic} wait for exclusive access, which it has not requested"
-            )
         self._schema_version = answer.schema_version if self.options.schema is not None else b""
         if not self._was_attached:
             self.last_sequence_id = max(answer.last_sequence_id, -1) if self.options.name is not None else -1
@@ -240,8 +239,9 @@ class Producer(Attached):
             self._batch_timer = self._scheduler.call_at(deadline, self._delay_is_over)
 
     def _put(self, batch: Batch[Queued]) -> None:
-        entry = encode_entry(batch, self.name, self._core.wall_clock_ms(), self.options.compression, self._schema_version)
-        if len(entry.payload) > self._max_message_size and len(batch.items) > 1:  # the batcher does not count the header
+        chunk_bytes = self._max_message_size if self.options.chunking else None
+        entry = encode_entry(batch, self.name, self._core.wall_clock_ms(), self.options.compression, self._schema_version, chunk_bytes)
+        if entry.size > self._max_message_size and len(batch.items) > 1:  # the batcher does not count the header
             for half in self._batcher.split(batch):
                 self._put(half)
         elif self._fits(entry):
@@ -251,10 +251,9 @@ class Producer(Attached):
             self._await_expiry()
 
     def _fits(self, entry: Entry) -> bool:
-        size = len(entry.payload)
-        if size <= self._max_message_size:
+        if entry.size <= self._max_message_size:
             return True
-        entry.fail(InvalidMessage(f"the message has {size} bytes with headers, and the broker accepts {self._max_message_size}"))
+        entry.fail(InvalidMessage(f"the message has {entry.size} bytes with headers, and the broker accepts {self._max_message_size}"))
         return False
 
     def _transmit(self, entry: Entry) -> None:
@@ -264,7 +263,11 @@ class Producer(Attached):
                 send.highest_sequence_id = entry.queued[-1].sequence_id
             if (transaction := entry.queued[0].message.transaction) is not None:
                 send.txnid_most_bits, send.txnid_least_bits = transaction
-            self.connection.send(send, entry.payload)
+            if entry.further:
+                send.is_chunk = True
+            entry.stored.clear()
+            for payload in entry.payloads:
+                self.connection.send(send, payload)
 
     def _settled(self, _: Pending[MessageId]) -> None:
         self._waiting -= 1

@@ -48,9 +48,9 @@ class ProducerStats:
         """Return the counts with one more entry."""
         return ProducerStats(
             self.messages + len(batch.items),
-            self.entries + 1,
-            self.entry_bytes + len(entry.payload),
-            self.header_bytes + entry.header_bytes,
+            self.entries + len(entry.payloads),
+            self.entry_bytes + sum(map(len, entry.payloads)),
+            self.header_bytes + entry.header_bytes * len(entry.payloads),
             self.extracted_bytes + header_bytes(batch.header),
             {**self.reasons, batch.reason: self.reasons.get(batch.reason, 0) + 1},
         )

@@ -89,6 +89,7 @@ class RequestTable:
 
     Attributes:
         kinds: The fields in `BaseCommand` of all possible answers other than ERROR.
+        deferred: Ids of the requests whose producers the broker has put behind others: the answer comes when it is their turn.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -96,6 +97,7 @@ class RequestTable:
         self._answers = answers()
         self.kinds = tuple(sorted({name for names in self._answers.values() for name in names}))
         self._waiting: dict[tuple[str, int], _Waiting] = {}
+        self.deferred: set[int] = set()
 
     def is_answered(self, message: Message) -> bool:
         """Return whether a command is a request."""
@@ -128,6 +130,10 @@ class RequestTable:
         waiting = next((found for name in names if (found := self._waiting.get((name, request_id)))), None)
         if waiting is None:
             return False
+        if answer.type == BaseCommand.PRODUCER_SUCCESS and not answer.producer_success.producer_ready:
+            self.deferred.add(request_id)
+            return True
+        self.deferred.discard(request_id)
         for key in waiting.keys:
             del self._waiting[key]
         waiting.pending.succeed(answer)
@@ -136,5 +142,6 @@ class RequestTable:
     def fail_all(self, error: ClientError) -> None:
         """Fail all requests."""
         waiting, self._waiting = self._waiting, {}
+        self.deferred.clear()
         for one in waiting.values():
             one.pending.fail(error)

@@ -176,7 +176,12 @@ class Scheduler:
         return pending
 
     def limit(
-        self, pending: Pending[T], seconds: float, complaint: str, reason: Callable[[], ClientError | None] = lambda: None
+        self,
+        pending: Pending[T],
+        seconds: float,
+        complaint: str,
+        reason: Callable[[], ClientError | None] = lambda: None,
+        unless: Callable[[], bool] = lambda: False,
     ) -> Pending[T]:
         """Return the same result, or `TimedOut` if it takes too long; the original result is not cancelled.
 
@@ -185,10 +190,13 @@ class Scheduler:
             seconds: The time limit, in seconds.
             complaint: The error message, without the time.
             reason: Returns what has failed last, to be named in the message.
+            unless: Returns whether to wait on without a limit.
         """
         limited: Pending[T] = Pending(self)
 
         def give_up() -> None:
+            if unless():
+                return
             failed = reason()
             limited.fail(TimedOut(f"{complaint} within {seconds:g} s" + (f"; the last attempt ended so: {failed}" if failed else "")))
 

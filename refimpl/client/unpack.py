@@ -1,4 +1,4 @@
-"""Decodes a MESSAGE frame into messages: checks the checksum, decompresses the body, splits the batch."""
+"""Decodes a MESSAGE frame into messages: checks the checksum, decompresses the body, splits the batch. Chunks stay as they are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from refimpl.client.messages import Message, MessageId
-from refimpl.wire import Frame, Payload, WireError, checksum_matches, decode_batch, decompress, is_batch
+from refimpl.wire import Frame, WireError, checksum_matches, decode_batch, decompress, is_batch
 from refimpl.wire.pulsar_api_pb2 import CommandAck, MessageMetadata, SingleMessageMetadata
 
 _WORD = 64
@@ -67,7 +67,9 @@ def unpack(frame: Frame, topic: str, partition: int, max_size: int) -> list[Mess
     message_id = replace(MessageId.from_wire(command.message_id, partition), batch_index=-1, batch_size=0)
     if metadata.encryption_keys:
         return [_message(message_id, topic, payload.body, metadata, None, command.redelivery_count)]
-    body = _decompressed(payload, max_size)
+    if metadata.num_chunks_from_msg > 1:  # its message is compressed as a whole
+        return [_message(message_id, topic, payload.body, metadata, None, command.redelivery_count)]
+    body = decompressed(payload.body, metadata, max_size)
     if not is_batch(metadata):
         return [_message(message_id, topic, body, metadata, None, command.redelivery_count)]
     try:
@@ -81,10 +83,14 @@ def unpack(frame: Frame, topic: str, partition: int, max_size: int) -> list[Mess
     ]
 
 
-def _decompressed(payload: Payload, max_size: int) -> bytes:
-    metadata = payload.metadata
+def decompressed(body: bytes, metadata: MessageMetadata, max_size: int) -> bytes:
+    """Decompress a body, as its header says.
+
+    Raises:
+        Corrupt: It can't be read.
+    """
     try:
-        return decompress(payload.body, metadata.compression, metadata.uncompressed_size, limit=max_size)
+        return decompress(body, metadata.compression, metadata.uncompressed_size, limit=max_size)
     except WireError as error:
         too_large = metadata.uncompressed_size > max_size
         kind = CommandAck.UncompressedSizeCorruption if too_large else CommandAck.DecompressionError

@@ -277,7 +277,7 @@ def test_wrong_arguments_are_value_errors_at_once() -> None:
             for call in (
                 lambda: client.create_producer("a/b"),
                 lambda: client.create_producer("t", compression=99),
-                lambda: client.create_producer("t", access_mode=2),
+                lambda: client.create_producer("t", access_mode=9),
                 lambda: client.subscribe("t", "s", queue_size=0),
                 lambda: client.subscribe_pattern("a/b", "s"),
                 lambda: client.subscribe_pattern("public/default/[", "s"),

@@ -20,7 +20,7 @@ from refimpl.client import (
 )
 from refimpl.client.partitioned_producer import key_hash
 from refimpl.wire import decode_batch, decompress
-from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, CompressionType
+from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, CompressionType, ProducerAccessMode
 from tests.fakes.producing import receipt, send
 from tests.fakes.scripted_broker import TOPIC, ScriptedBroker
 
@@ -373,3 +373,22 @@ def test_a_senseless_number_of_partitions_is_refused() -> None:
 def test_key_hash_is_that_of_java_strings() -> None:
     assert [key_hash(key) for key in ("", "a", "hello", "été", "😀")] == [0, 97, 99162322, 227742, 1772899]
     assert key_hash("polygenelubricants") == 0  # the sign bit alone
+
+
+def test_a_producer_that_waits_for_exclusive_access_waits_for_its_turn() -> None:
+    broker = ScriptedBroker(ClientOptions(operation_timeout=5))
+    creating = broker.begin(
+        broker.core.create_producer, "t", ProducerOptions(batching=False, access_mode=ProducerAccessMode.WaitForExclusive)
+    )
+    broker.accept()
+    broker.answer_partitions()
+    broker.answer_lookup()
+    request = broker.expect("producer")
+    waiting = {"request_id": request.request_id, "producer_name": "p-1", "last_sequence_id": -1}
+    broker.send("producer_success", producer_ready=False, **waiting)
+    broker.wait(20)  # longer than the operation time-out
+    assert not creating.done
+    broker.send("producer_success", producer_ready=True, topic_epoch=4, **waiting)
+    assert creating.done
+    send(broker, creating.value(), b"m")
+    broker.expect("send")

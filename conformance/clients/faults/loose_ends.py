@@ -1,5 +1,7 @@
 """Clients with a fault in what is open at the wrong moment: a receipt, an acknowledgement, a permit, a question, a size limit."""
 
+from dataclasses import replace
+
 from conformance.clients.faults.model import fault, in_place_of, on_incoming
 from refimpl.client.attached import Attached
 from refimpl.client.client import ClientCore
@@ -9,10 +11,12 @@ from refimpl.client.errors import BrokerRefused
 from refimpl.client.inbox import Inbox
 from refimpl.client.partitioned_producer import PartitionedProducer
 from refimpl.client.producer import Producer
+from refimpl.client.requests import RequestTable
 from refimpl.client.scheduler import Pending
 from refimpl.proposals.partition_watch.client import PartitionWatch
 from refimpl.proposals.scalable_topics.client import ScalableTopicsWatch
 from refimpl.wire.pulsar_api_pb2 import (
+    BaseCommand,
     CommandCloseProducer,
     CommandPartitionedTopicMetadataResponse,
     CommandSendReceipt,
@@ -281,3 +285,30 @@ def asks_again_after_the_first_delay(failed, watch, event, failure, now):
     """The delay before a watch that has failed is asked for again does not grow."""
     watch._failures = 0
     failed(watch, event, failure, now)
+
+
+# Turns, names and times
+
+
+@in_place_of(RequestTable.answered, clause="core.client.waits-for-turn")
+def takes_a_place_in_line_for_its_turn(answered, table, answer):
+    """A producer that waits for exclusive access is ready with the first answer to PRODUCER."""
+    if answer.type == BaseCommand.PRODUCER_SUCCESS:
+        answer.producer_success.producer_ready = True
+    return answered(table, answer)
+
+
+@in_place_of(Consumer._on_attached, clause="core.client.attaches-alike")
+def takes_a_new_name_each_time(on_attached, consumer, connection):
+    """A consumer without a name of its user's has another one each time that it attaches."""
+    on_attached(consumer, connection)
+    if consumer.options.name is None:
+        consumer.name = f"{consumer.name}-again"
+
+
+@in_place_of(Producer.send, clause="core.client.deliver-at")
+def says_delivery_times_in_seconds(send, producer, message):
+    """deliver_at_time has the seconds since 1970."""
+    if message.deliver_at is not None:
+        message = replace(message, deliver_at=message.deliver_at // 1000)
+    return send(producer, message)

@@ -37,6 +37,7 @@ type arguments struct {
 	NackDelayMs          int64 `json:"nack_delay_ms"`
 	DiscoveryMs          int64 `json:"discovery_ms"`
 	PartitionsIntervalMs int64 `json:"partitions_interval_ms"`
+	Chunks               bool  `json:"chunks"`
 	SendTimeoutMs        int64 `json:"send_timeout_ms"`
 	Compression          string
 	Access               string
@@ -102,7 +103,7 @@ func main() {
 		"end":      {nil, end},
 		"start":    {[]string{"operation_timeout_ms", "keep_alive_ms", "token"}, start},
 		"refresh":  {[]string{"token"}, refresh},
-		"producer": {[]string{"name", "topic", "batch", "compression", "access", "as", "send_timeout_ms", "partitions_interval_ms"}, producer},
+		"producer": {[]string{"name", "topic", "batch", "compression", "access", "as", "chunks", "send_timeout_ms", "partitions_interval_ms"}, producer},
 		"send":     {[]string{"producer", "texts", "properties", "keys", "deliver_after_ms", "flush"}, send},
 		"consumer": {[]string{
 			"name", "subscription", "topic", "pattern", "type", "position", "queue", "as", "nack_delay_ms", "discovery_ms", "partitions_interval_ms",
@@ -186,7 +187,7 @@ func hello() any {
 	slices.Sort(names)
 	return map[string]any{
 		"protocol": 1, "client": "pulsar-client-go", "version": version, "language": "Go",
-		"capabilities": []string{"pattern-consumers", "partition-polling", "without-flags"}, "verbs": names,
+		"capabilities": []string{"pattern-consumers", "partition-polling", "chunks", "without-flags"}, "verbs": names,
 	}
 }
 
@@ -243,6 +244,7 @@ func producer(given arguments) (any, error) {
 	options := pulsar.ProducerOptions{
 		Topic: given.Topic, Name: given.As, DisableBatching: given.Batch == nil, SendTimeout: milliseconds(given.SendTimeoutMs),
 		PartitionsAutoDiscoveryInterval: milliseconds(given.PartitionsIntervalMs),
+		EnableChunking:                  given.Chunks,
 	}
 	var known [2]bool
 	options.CompressionType, known[0] = compressions[given.Compression]

@@ -160,7 +160,7 @@ public class Driver {
         return Map.of(
             "protocol", 1, "client", "pulsar-client", "version", PulsarVersion.getVersion(), "language", "Java",
             "capabilities", List.of(
-                "pattern-consumers", "pattern-hash", "pattern-watch", "pattern-reconcile", "partition-polling", "without-flags"),
+                "pattern-consumers", "pattern-hash", "pattern-watch", "pattern-reconcile", "partition-polling", "chunks", "without-flags"),
             "verbs", verbs.keySet());
     }
 
@@ -208,13 +208,14 @@ public class Driver {
     }
 
     private Object producer(Arguments arguments) throws Exception {
-        arguments.only("name", "topic", "batch", "compression", "access", "as", "send_timeout_ms", "partitions_interval_ms");
+        arguments.only("name", "topic", "batch", "compression", "access", "as", "chunks", "send_timeout_ms", "partitions_interval_ms");
         ProducerBuilder<byte[]> builder = client().newProducer()
             .topic(arguments.text("topic"))
             .compressionType(CompressionType.valueOf(arguments.text("compression", "NONE")))
             .accessMode(ProducerAccessMode.valueOf(arguments.text("access", "Shared")))
             .sendTimeout(arguments.number("send_timeout_ms", 30_000), TimeUnit.MILLISECONDS)
-            .enableBatching(arguments.has("batch"));
+            .enableBatching(arguments.has("batch"))
+            .enableChunking(arguments.all().path("chunks").asBoolean());
         if (arguments.has("as")) {
             builder.producerName(arguments.text("as"));
         }

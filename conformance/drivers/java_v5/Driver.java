@@ -155,7 +155,7 @@ public class Driver {
     private Object hello() {
         return Map.of(
             "protocol", 1, "client", "pulsar-client-v5", "version", PulsarVersion.getVersion(), "language", "Java",
-            "capabilities", List.of("namespace-consumers"), "verbs", verbs.keySet());
+            "capabilities", List.of("namespace-consumers", "chunks"), "verbs", verbs.keySet());
     }
 
     private Object begin(Arguments arguments) {
