@@ -5,7 +5,7 @@ from collections import Counter
 from conformance.mutants.model import in_place_of, mutant, on_incoming, on_request
 from conformance.mutants.partitions import Update, drop
 from refimpl.broker import Broker
-from refimpl.proposals.partition_watch.broker import PartitionWatchBroker, PartitionWatchExtension
+from refimpl.proposals.partition_watch.broker import Delivery, News, PartitionWatchBroker, PartitionWatchExtension
 from refimpl.proposals.partition_watch.rules import DEFAULT, judge_result, next_version, resend_delay
 from refimpl.proposals.refused import ProtocolViolation
 from refimpl.wire.pulsar_api_pb2 import (
@@ -195,3 +195,13 @@ def gives_up_after_five_sendings(patches):
         return sent[session, update.watcher_id, update.version] <= 5
 
     patches.outgoing(Update, change)
+
+
+@in_place_of(PartitionWatchBroker._happened, clause="pip247.timeout.resend")
+def keeps_the_deadline_of_the_update_before(happened, watches, watcher, news, now):
+    """An update that takes the place of another one without a success is sent again when the other one was due."""
+    delivery, deadline = watcher.delivery, watcher.deadline
+    update = happened(watches, watcher, news, now)
+    if news is News.CHANGED and delivery is not Delivery.SETTLED and update is not None and deadline is not None:
+        watcher.deadline = deadline
+    return update
