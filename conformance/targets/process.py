@@ -7,6 +7,7 @@ import random
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +19,9 @@ _KILLED_SECONDS = 5.0
 """For a supervisor to end whose child is killed."""
 _LOG_TAIL_LINES = 15
 _LOG_TAIL_BYTES = 64 * 1024
+_PASSES = 20
+_BETWEEN_PASSES = 0.01
+"""Seconds between two looks at all processes."""
 _PORTS = range(20000, 32768)
 
 
@@ -82,10 +86,19 @@ def kill_marked(mark: str) -> None:
     Args:
         mark: NAME=VALUE.
     """
-    for environment in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if mark.encode() in environment.read_bytes().split(b"\0"):
-                os.kill(int(environment.parent.name), signal.SIGKILL)
+    for _ in range(_PASSES):
+        again = False
+        for environment in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                variables = environment.read_bytes()
+                if mark.encode() in variables.split(b"\0"):
+                    os.kill(int(environment.parent.name), signal.SIGKILL)
+                    again = True  # it may have started another one meanwhile
+                elif not variables and environment.with_name("exe").readlink():
+                    again = True  # it has only just been started: its environment comes last
+        if not again:
+            return
+        time.sleep(_BETWEEN_PASSES)
 
 
 @contextlib.asynccontextmanager
