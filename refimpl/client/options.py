@@ -76,7 +76,7 @@ class ProducerOptions(PartitionGrowthOptions):
         name: The producer's name; None: the broker generates one. A named producer continues the sequence ids of the last one with its
             name.
         batching: Whether to batch messages.
-        chunking: Whether to send a message that is larger than the broker accepts in chunks; not together with `batching`.
+        chunking: Whether to send a message that is larger than the broker accepts in chunks. They are not batched.
         batch_messages: Maximum number of messages in a batch.
         batch_bytes: Maximum size of a batch in bytes, before compression.
         batch_delay: Maximum time in seconds that a message waits for others.
@@ -118,8 +118,6 @@ class ProducerOptions(PartitionGrowthOptions):
             raise ValueError(f"batch_of_one is 'batch' or 'java_single', not {self.batch_of_one!r}")
         if not self.batch_delay >= 0:
             raise ValueError(f"batch_delay is a number of seconds from 0, not {self.batch_delay!r}")
-        if self.chunking and self.batching:
-            raise ValueError("chunking needs batching=False: a batch is not split into chunks")
         compress(b"", self.compression)
         if min(self.batch_messages, self.batch_bytes, self.max_pending_messages) < 1:
             raise ValueError("batch_messages, batch_bytes and max_pending_messages are at least 1")

@@ -39,6 +39,9 @@ from refimpl.wire.pulsar_api_pb2 import (
 if TYPE_CHECKING:
     from refimpl.client.client import ClientCore
 
+_HEADER = 256
+"""Bytes that the header of an entry may take besides what `Queued.size` counts."""
+
 
 class Producer(Attached):
     """A producer of one topic.
@@ -106,8 +109,12 @@ class Producer(Attached):
         queued.receipt.on_done(self._settled)
         self._waiting += 1
         alone = message.deliver_at is not None or not self.options.batching
+        large = self.options.chunking and queued.size + _HEADER > self._max_message_size
         kind = message.schema_version, message.transaction
-        self._put_all(self._batcher.add(queued, message.properties, queued.size, self._scheduler.now, has_delivery_time=alone, kind=kind))
+        batches = self._batcher.add(
+            queued, message.properties, queued.size, self._scheduler.now, has_delivery_time=alone, is_chunked=large, kind=kind
+        )
+        self._put_all(batches)
         return queued.receipt
 
     @property

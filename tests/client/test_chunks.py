@@ -73,9 +73,9 @@ def test_a_message_that_can_not_be_decompressed_is_acknowledged_with_the_reason(
     assert ([one.entryId for one in ack.message_id], ack.HasField("validation_error"), take(broker, group)) == ([0, 1, 2], True, [])
 
 
-def sent_chunks(broker: ScriptedBroker, number: int) -> list[tuple[int, MessageMetadata, bytes]]:
+def sent_chunks(broker: ScriptedBroker, number: int, limit: int = 300) -> list[tuple[int, MessageMetadata, bytes]]:
     frames = [broker.expect_frame("send") for _ in range(number)]
-    assert all(frame.command.send.is_chunk and len(frame.payload_bytes or b"") <= 300 for frame in frames)
+    assert all(frame.command.send.is_chunk and len(frame.payload_bytes or b"") <= limit for frame in frames)
     return [(frame.command.send.sequence_id, frame.payload().metadata, frame.payload().body) for frame in frames]
 
 
@@ -113,6 +113,12 @@ def test_all_chunks_are_sent_again_on_a_new_connection() -> None:
     assert [one.position for one in large.value().entries] == [(3, 6), (3, 7), (3, 8)]
 
 
-def test_chunks_and_batches_exclude_each_other() -> None:
-    with pytest.raises(ValueError, match="batching=False"):
-        ProducerOptions(chunking=True)
+def test_a_message_in_chunks_is_not_batched_and_comes_behind_the_open_batch() -> None:
+    broker, group = producing(ProducerOptions(batch_delay=1.0, chunking=True), max_message_size=600)
+    for body in (b"first", b"v" * 700, b"last"):
+        send(broker, group, body)
+    assert broker.expect_frame("send").payload().metadata.num_messages_in_batch == 1
+    assert [metadata.chunk_id for _, metadata, _ in sent_chunks(broker, 2, 600)] == [0, 1]
+    assert broker.sent() == []
+    broker.wait(1.0)
+    assert broker.expect_frame("send").command.send.sequence_id == 2

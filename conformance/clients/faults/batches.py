@@ -83,6 +83,20 @@ def sends_delayed_messages_first(add, batcher, item, properties, size, now, *, h
     return add(batcher, item, properties, size, now, **options)
 
 
+@in_place_of(UniformBatcher.add, clause="pip191.batch.chunks")
+def sends_chunks_first(add, batcher, item, properties, size, now, *, is_chunked=False, **options):
+    """A message in chunks is sent before the open batch."""
+    if is_chunked:
+        return [batcher._sent((item,), None, Reason.UNBATCHABLE)]
+    return add(batcher, item, properties, size, now, **options)
+
+
+@in_place_of(UniformBatcher.add, clause="pip191.batch.chunks")
+def batches_what_is_too_large(add, batcher, item, properties, size, now, *, is_chunked=False, **options):
+    """A message that is too large for one entry is a batch of one, which is not sent."""
+    return add(batcher, item, properties, size, now, **options)
+
+
 @in_place_of(UniformBatcher.add, clause="pip191.trigger.messages")
 def waits_although_the_batch_is_full(add, batcher, item, properties, size, now, **options):
     """A batch takes one message more than the maximum."""
