@@ -10,6 +10,7 @@ from conformance.engine import log
 from conformance.engine.matching import see
 from conformance.engine.step import Role
 from conformance.monitors import Breach, Monitors
+from conformance.monitors.link import DEFAULT_QUEUE
 from refimpl.wire import FrameDecoder, WireError
 
 _SIZES = 8
@@ -58,9 +59,17 @@ class _Heard:
 class _OfClient(_Heard):
     """A client in front of the backdrop: what either side sends is in the log frame by frame, with the number of its connection."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._queues: list[int] = []
+
     def take(self, event: log.Event) -> None:
         if isinstance(event, log.Opened):
             self.monitors.opened(_link(event.link))
+        elif isinstance(event, log.Begin) and event.what == "drive":
+            if (options := event.detail.get("consumer", event.detail.get("reader"))) is not None:
+                self._queues.append(options.get("queue", DEFAULT_QUEUE))
+                self.monitors.queues(max(self._queues))
         elif isinstance(event, log.Frame | log.Passed):
             frame = see(event).frame
             if frame is None:

@@ -79,6 +79,10 @@ class Monitors:
         self._monitors: dict[str, list[Monitor]] = {}
         self._hearing: dict[str, dict[str, list[tuple[Monitor, str]]]] = {}
 
+    def queues(self, largest: int) -> None:
+        """Note how many messages the largest receiver queue holds."""
+        self._conversation.queue = largest
+
     def opened(self, connection: str) -> None:
         """Note that a connection begins: its next frame is its first."""
         self._begin(connection, whole=True)

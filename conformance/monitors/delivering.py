@@ -90,9 +90,8 @@ def permits_used(frame: Frame) -> int:
 
 
 class GrantedPermits(Monitor):
-    """A consumer never has more unused permits than it has granted before its first message: so many its receiver queue holds.
-
-    One that begins with a single permit is not judged: in Java and Go that is a queue that grows.
+    """A consumer never has more unused permits than its receiver queue holds: what it granted before its first message or, if that is more,
+    what its user asked for. It may grant them in parts, and its queue may grow.
     """
 
     name = "granted-permits"
@@ -128,8 +127,9 @@ class GrantedPermits(Monitor):
         number = seen.command.consumer_id
         if number in self._unused:
             self._unused[number] += seen.command.messagePermits
-            if (queue := self._queue.get(number, 0)) > 1:
-                problem = f"consumer_id {number} has {self._unused[number]} unused permits, and had {queue} before its first message"
+            if number in self._queue:
+                queue = max(self._queue[number], self.link.conversation.queue)
+                problem = f"consumer_id {number} has {self._unused[number]} unused permits, and its queue has room for {queue} messages"
                 yield "core.client.permits-bounded", problem if self._unused[number] > queue else None
 
 

@@ -10,6 +10,9 @@ from conformance.monitors.sets import KnownSets
 NO_ENTRY = (1 << 63) - 1
 """Ledger and entry ids from here on mean no entry: the first message, the last one, or the one before the first."""
 
+DEFAULT_QUEUE = 1000
+"""Messages that a receiver queue holds if its user says nothing else, in Pulsar's own clients."""
+
 _REMEMBERED = 10_000
 """Sequence ids of a producer that are remembered: more than wait for receipts."""
 
@@ -86,6 +89,7 @@ class Conversation:
 
     Attributes:
         whole: All connections were seen, each from its first frame on and without gaps.
+        queue: Messages that the largest receiver queue holds, as far as the users of the client have said.
         consumers: The consumer_ids of all SUBSCRIBE commands.
         entries: The entries that the broker has named.
         sets: The sets of topics that the broker has announced, by their hash.
@@ -93,6 +97,7 @@ class Conversation:
     """
 
     whole: bool = True
+    queue: int = DEFAULT_QUEUE
     consumers: set[int] = field(default_factory=set)
     entries: Entries = field(default_factory=Entries)
     sets: KnownSets = field(default_factory=KnownSets)

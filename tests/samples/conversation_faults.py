@@ -260,12 +260,12 @@ def the_broker_delivers_without_permits(talk: Talk) -> None:
 
 @breach("core.client.permits-bounded")
 def gives_back_more_permits_than_it_has_used(talk: Talk) -> None:
-    talk.find("Flow", 1).message.messagePermits = 5  # type: ignore[attr-defined]
+    talk.find("Flow", 1).message.messagePermits = 1005  # type: ignore[attr-defined]
 
 
 @breach("core.client.permits-bounded")
 def gives_all_permits_anew(talk: Talk) -> None:
-    talk.after(talk.find("Message", 0), pb.CommandFlow(consumer_id=0, messagePermits=2), direction="->")
+    talk.after(talk.find("Message", 0), pb.CommandFlow(consumer_id=0, messagePermits=1000), direction="->")
 
 
 @breach("core.deliver.consumer-id-unchanged")
