@@ -68,6 +68,7 @@ class Start(_Part):
 
     operation_timeout_ms: PositiveInt | None = None
     keep_alive_ms: PositiveInt | None = Field(default=None, description="period of the client's PING")
+    listener_name: str | None = Field(default=None, description="the advertised listener that it uses")
     token: str | None = Field(default=None, description="the token that it shows; none: no authentication")
 
 
@@ -87,6 +88,7 @@ class Producer(_Growth):
     compression: Compression = "NONE"
     access: Literal["Shared", "Exclusive", "WaitForExclusive", "ExclusiveWithFencing"] = "Shared"
     as_: str | None = Field(default=None, alias="as", description="its name for the broker")
+    chunks: bool = Field(default=False, description="whether it sends what is larger than a broker takes in chunks")
     send_timeout_ms: PositiveInt | None = None
 
 
@@ -97,6 +99,8 @@ class Send(_Part):
     texts: list[str]
     properties: list[dict[str, str]] | None = None
     keys: list[str] | None = None
+    event_times: list[NonNegativeInt] | None = Field(default=None, description="milliseconds since 1970")
+    sequence_ids: list[NonNegativeInt] | None = None
     deliver_after_ms: NonNegativeInt | None = None
     flush: bool = True
 

@@ -57,11 +57,13 @@ class Driver:
         self.url = service_url
 
     def start(self, **options: Any) -> None:
-        refuse(options, "operation_timeout_ms", "token")
+        refuse(options, "operation_timeout_ms", "listener_name", "token")
         chosen: Arguments = {"operation_timeout_seconds": max(1, options.get("operation_timeout_ms", 30_000) // 1000)}
         if "token" in options:
             self.token = options["token"]
             chosen["authentication"] = pulsar.AuthenticationToken(lambda: self.token)
+        if "listener_name" in options:
+            chosen["listener_name"] = options["listener_name"]
         self.client = pulsar.Client(self.url, logger=logging.getLogger("pulsar"), **chosen)
 
     def refresh(self, token: str) -> None:
@@ -95,17 +97,19 @@ class Driver:
         )
 
     def send(self, producer: str, texts: list[str], **options: Any) -> dict[str, Any]:
-        refuse(options, "properties", "keys", "deliver_after_ms")
+        refuse(options, "properties", "keys", "event_times", "sequence_ids", "deliver_after_ms")
         results: SimpleQueue[tuple[Any, Any]] = SimpleQueue()
         each = options.get("properties") or [{} for _ in texts]
-        keys = options.get("keys") or [None for _ in texts]
+        keys, times, numbers = (options.get(name) or [None for _ in texts] for name in ("keys", "event_times", "sequence_ids"))
         later = timedelta(milliseconds=options["deliver_after_ms"]) if "deliver_after_ms" in options else None
-        for text, properties, key in zip(texts, each, keys, strict=True):
+        for text, properties, key, event_time, number in zip(texts, each, keys, times, numbers, strict=True):
             self.things[producer].send_async(
                 text.encode(),
                 lambda result, message_id: results.put((result, message_id)),
                 properties=properties,
                 partition_key=key,
+                event_timestamp=event_time,
+                sequence_id=number,
                 deliver_after=later,
             )
         self.things[producer].flush()

@@ -83,10 +83,13 @@ class Driver:
         assert self.client is not None
         return self.client
 
-    async def start(self, operation_timeout_ms: int = 30_000, keep_alive_ms: int = 30_000, token: str | None = None) -> None:
+    async def start(
+        self, operation_timeout_ms: int = 30_000, keep_alive_ms: int = 30_000, listener_name: str | None = None, token: str | None = None
+    ) -> None:
         options = ClientOptions(
             operation_timeout=operation_timeout_ms / 1000,
             keep_alive_interval=keep_alive_ms / 1000,
+            listener_name=listener_name,
             token=None if token is None else lambda: self.token or "",
         )
         self.token = token
@@ -115,15 +118,17 @@ class Driver:
         self.things[name] = await (await self.connected()).create_producer(topic, **chosen)
 
     async def send(self, producer: str, texts: list[str], **options: Any) -> dict[str, Any]:
-        unknown = options.keys() - {"properties", "keys", "deliver_after_ms", "flush"}
+        unknown = options.keys() - {"properties", "keys", "event_times", "sequence_ids", "deliver_after_ms", "flush"}
         if unknown:
             raise Unsupported(f"option {', '.join(unknown)}")
         each = options.get("properties") or [{} for _ in texts]
-        keys = options.get("keys") or [None for _ in texts]
+        keys, times, numbers = (options.get(name) or [None for _ in texts] for name in ("keys", "event_times", "sequence_ids"))
         at = int(1000 * time.time()) + options["deliver_after_ms"] if "deliver_after_ms" in options else None
         sending = [
-            self.things[producer].send_async(text.encode(), properties=properties, key=key, deliver_at=at)
-            for text, properties, key in zip(texts, each, keys, strict=True)
+            self.things[producer].send_async(
+                text.encode(), properties=properties, key=key, event_time=time_of_event, deliver_at=at, sequence_id=number
+            )
+            for text, properties, key, time_of_event, number in zip(texts, each, keys, times, numbers, strict=True)
         ]
         if not options.get("flush", True):
             for one in sending:

@@ -15,5 +15,7 @@ NAME_REFUSED: Final = frozenset({400, 412, 422})
 """By these it refuses to create something because of its name."""
 COUNT_REFUSED: Final = frozenset({400, 406, 412, 422})
 """By these it refuses so many partitions, if it speaks of partitions."""
+BUNDLE_REFUSED: Final = frozenset({400, 404, 406, 409, 412, 422})
+"""By these it says that a namespace has no such bundle."""
 SERVER_ERROR: Final = 500
 """From this status on an admin interface says that it has stumbled itself: the case is run once more before it counts."""

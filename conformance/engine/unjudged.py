@@ -11,7 +11,16 @@ from conformance.engine.diagnosis import Diagnosis
 from conformance.engine.machine import Failure
 from conformance.engine.matching import see
 from conformance.engine.program import Program
-from conformance.engine.statuses import CONFLICT, COUNT_REFUSED, NAME_REFUSED, NO_SUCH_PATH, NOT_ALLOWED, NOT_FOUND, NOT_OFFERED
+from conformance.engine.statuses import (
+    BUNDLE_REFUSED,
+    CONFLICT,
+    COUNT_REFUSED,
+    NAME_REFUSED,
+    NO_SUCH_PATH,
+    NOT_ALLOWED,
+    NOT_FOUND,
+    NOT_OFFERED,
+)
 from refimpl.wire import FRAME_PADDING
 from refimpl.wire.pulsar_api_pb2 import ServerError
 
@@ -56,9 +65,11 @@ def not_offered(failure: Failure, events: Iterable[log.Event]) -> str | None:
         return f"the target takes no topic named {odd!r}: it answers {trouble.status}"
     if not judged and trouble.status in COUNT_REFUSED and "partitions" in said and (count := _partitions(detail)) is not None:
         return f"the target takes no topic with {count} partitions: it answers {trouble.status} {said}"
+    calls = [str(name) for call in detail.get("calls", [detail]) for name in call]
+    if not judged and trouble.status in BUNDLE_REFUSED and "unload_bundle" in calls:
+        return f"the target does not divide namespaces into the bundles of the case: it answers {trouble.status} {said}"
     if trouble.status not in NOT_OFFERED and not no_such_path and not not_allowed:
         return None
-    calls = [str(name) for call in detail.get("calls", [detail]) for name in call]
     if not_allowed:
         return f"the user may not call {calls[0] if calls else 'this'}: the admin interface answers {trouble.status}"
     return f"the admin interface of the target has no {calls[0] if calls else 'such call'}: it answers {trouble.status}"

@@ -1,12 +1,15 @@
 """Brokers that go wrong in the handshake, with credentials and permissions, and about who is alive."""
 
+import re
+
 import jwt
 
 from conformance.mutants.frames import has_unknown_field
-from conformance.mutants.model import in_place_of, on_outgoing
+from conformance.mutants.model import in_place_of, mutant, on_outgoing
 from refimpl.broker import Broker, Session
 from refimpl.broker.authorization import Authorization
 from refimpl.broker.credentials import Credentials, close_unauthorized
+from refimpl.broker.topic import Topic
 from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.wire.pulsar_api_pb2 import AuthenticationError, BaseCommand, CommandConnected, CommandPong
 
@@ -211,3 +214,71 @@ def closes_the_clients_of_one_topic(close, broker, namespace):
     broker.loaded_topics = lambda: concerned[:1]
     close(broker, namespace)
     broker.loaded_topics = loaded
+
+
+@mutant("core.request.late-end")
+def removes_whoever_has_the_name(patches):
+    """A producer that the broker has closed stays in the list of its connection, and leaves the topic by its name."""
+
+    def close(original):
+        def changed(session, producer):
+            original(session, producer)
+            session.producers.setdefault(producer.producer_id, producer)
+
+        return changed
+
+    def drop(original):
+        def changed(session, producer):
+            topic = session.broker.loaded(producer.topic.name.full)
+            if topic not in (None, producer.topic):
+                topic.producers.pop(producer.name, None)
+            original(session, producer)
+
+        return changed
+
+    patches.wrap(Session, "close_producer", close)
+    patches.wrap(Session, "drop_producer", drop)
+
+
+@mutant("core.request.late-end")
+def removes_whoever_is_exclusive(patches):
+    """A consumer that the broker has closed stays in the list of its connection, and whoever has its exclusive subscription leaves."""
+
+    def close(original):
+        def changed(session, consumer):
+            original(session, consumer)
+            session.consumers[consumer.consumer_id] = consumer
+
+        return changed
+
+    def drop(original):
+        def changed(session, consumer):
+            there = consumer.subscription.consumers
+            original(session, consumer if consumer in there or not there else there[0])
+            session.consumers.pop(consumer.consumer_id, None)
+
+        return changed
+
+    patches.wrap(Session, "close_consumer", close)
+    patches.wrap(Session, "drop_consumer", drop)
+
+
+@mutant("core.request.late-end")
+def forgets_a_producer_that_has_come_back(patches):
+    """A producer that comes back for a generated name takes the place of the one before, whose end takes the name away."""
+    generated = re.compile(r".*-[0-9]+-[0-9]+")
+
+    def let_in(original):
+        def changed(topic, producer):
+            before = topic.producers.get(producer.name)
+            if before is not None and before.session is not producer.session and generated.fullmatch(producer.name):
+                del topic.producers[producer.name]
+            original(topic, producer)
+
+        return changed
+
+    def remove(original):
+        return lambda topic, producer: original(topic, topic.producers.get(producer.name, producer))
+
+    patches.wrap(Topic, "_let_in", let_in)
+    patches.wrap(Topic, "remove_producer", remove)

@@ -6,7 +6,8 @@ from refimpl.broker.consumer import Consumer
 from refimpl.broker.non_persistent import NonPersistentSubscription
 from refimpl.broker.schemas import Schemas, _key
 from refimpl.broker.subscription import Subscription, SubType
-from refimpl.wire.pulsar_api_pb2 import CommandAck
+from refimpl.store import Cursor
+from refimpl.wire.pulsar_api_pb2 import CommandAck, CommandSeek, CommandSubscribe
 
 # Permits
 
@@ -162,3 +163,50 @@ def reads_batches_anew_for_the_next_active(tell_active, subscription, joined=Non
         for index in last.pending:
             subscription.cursor.open_messages.pop(index, None)
     tell_active(subscription, joined)
+
+
+# Of many
+
+
+@on_request("getLastMessageId", clause="core.position.last-message")
+def looks_for_the_last_message_in_the_newest_ledger(carry_out, session, request):
+    """When a ledger of 50 entries is full, the last message is looked for in the one that follows, which is empty."""
+    consumer = session.consumers.get(request.consumer_id)
+    entries = consumer.subscription.topic.entries if consumer is not None else ()
+    if len(entries) and len(entries) % 50 == 0:
+        entries.first, kept = entries.end, entries.first
+        carry_out()
+        entries.first = kept
+    else:
+        carry_out()
+
+
+@on_incoming(CommandSeek, clause="core.seek.position")
+def seeks_whole_ledgers(_, request):
+    """SEEK leads to the first message of the ledger of 50 entries that has the named one."""
+    if request.HasField("message_id") and request.message_id.entryId < 1 << 62:
+        request.message_id.entryId -= request.message_id.entryId % 50 if request.message_id.entryId >= 50 else 0
+
+
+@on_incoming(CommandSubscribe, clause="core.subscribe.reader-start")
+def starts_readers_with_whole_ledgers(_, request):
+    """A reader begins with the first message of the ledger of 50 entries that has the named one."""
+    if request.HasField("start_message_id") and 50 <= request.start_message_id.entryId < 1 << 62:
+        request.start_message_id.entryId -= request.start_message_id.entryId % 50
+
+
+@in_place_of(Cursor.acknowledge_up_to, clause="core.ack.cumulative")
+def acknowledges_cumulatively_in_one_ledger(acknowledge_up_to, cursor, index):
+    """A cumulative acknowledgement ends at the beginning of its ledger of 50 entries."""
+    begin = index - index % 50
+    if begin <= cursor.mark_delete:
+        acknowledge_up_to(cursor, index)
+    else:
+        cursor.acknowledged.update(range(begin, index + 1))
+
+
+@in_place_of(Subscription.unacknowledged, clause="core.admin.backlog")
+def finds_the_backlog_in_the_newest_ledger(unacknowledged, subscription):
+    """The backlog has the messages of the newest ledger of 50 entries only."""
+    newest = (len(subscription.topic.entries) - 1) // 50 * 50
+    return (index for index in unacknowledged(subscription) if index >= newest)

@@ -127,7 +127,7 @@ def hides_no_system_topics(is_system, topic):
     return False
 
 
-@in_place_of(is_system_topic, clause=("pip145.list.underscore-listed", "pip145.watch.system-topics"))
+@in_place_of(is_system_topic, clause=("pip145.list.underscore-listed", "pip145.watch.underscore-announced"))
 def hides_all_names_that_begin_with_two_underscores(is_system, topic):
     """A topic whose name begins with two underscores is not listed."""
     return topic.rpartition("/")[2].startswith("__")

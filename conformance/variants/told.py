@@ -13,11 +13,13 @@ from conformance.mutants.model import Patches
 from conformance.variants.choices import configured
 from conformance.variants.link import Send, later, on_send
 from conformance.variants.model import MESSAGES, variant
-from refimpl.broker import Session
+from refimpl.broker import Broker, Session
 from refimpl.broker.requests import Handler
+from refimpl.broker.topic import Topic
+from refimpl.names import is_system_topic
 from refimpl.proposals.partition_watch.broker import PartitionWatchBroker
 from refimpl.proposals.partition_watch.rules import DEFAULT
-from refimpl.proposals.refused import Refused
+from refimpl.proposals.refused import ProtocolViolation, Refused
 from refimpl.proposals.topic_list.broker import TopicListBroker
 from refimpl.proposals.topic_list.rules import visible_topics
 from refimpl.wire import WireError, crc32c, is_batch, parse_payload
@@ -35,6 +37,7 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandWatchPartitionUpdateSuccess,
     CommandWatchScalableTopicsUpdate,
     ConsumerBusy,
+    InvalidTopicName,
 )
 
 _FIRST, _STEP = 5000, 3
@@ -212,3 +215,81 @@ def lets_changes_cancel_out(patches: Patches) -> None:
         return None if added or removed else False
 
     patches.outgoing(CommandWatchScalableTopicsUpdate, net)
+
+
+@variant("core.command.broker-type-closes", not_kept=("core.command.broker-type-closes",), cases=("core/*",))
+def ignores_what_only_brokers_send(patches: Patches) -> None:
+    """A command that only brokers send is ignored."""
+
+    def make(find: Callable[[Broker, str], Handler | None]) -> Callable[[Broker, str], Handler]:
+        return lambda broker, command: find(broker, command) or (lambda *_: None)
+
+    patches.wrap(Broker, "handler", make)
+
+
+@variant("pip145.list.malformed-namespace", "pip145.watch.malformed-namespace", cases=("pip145/*",))
+def refuses_malformed_namespaces(patches: Patches) -> None:
+    """A request about a namespace of another form is refused, and the connection stays."""
+
+    def make(check: Callable[[Broker, str], None]) -> Callable[[Broker, str], None]:
+        def changed(broker: Broker, namespace: str) -> None:
+            try:
+                check(broker, namespace)
+            except ProtocolViolation as violation:
+                raise Refused(InvalidTopicName, str(violation)) from None
+
+        return changed
+
+    patches.wrap(Broker, "check_listing", make)
+
+
+@variant(
+    "pip145.list.system-hidden", "pip145.watch.system-topics", not_kept=("pip145.list.system-hidden", "pip145.watch.system-topics"),
+    cases=("pip145/list/*", "pip145/update/*"),
+)  # fmt: skip
+def knows_no_system_topics(patches: Patches) -> None:
+    """A topic with the name of one of Pulsar's system topics is one like any other."""
+    patches.function(is_system_topic, lambda _: False)
+
+
+@variant("core.access.waiting-unloaded", cases=("core/access/*", "core/cluster/*"))
+def gives_turns_with_an_unload(patches: Patches) -> None:
+    """Each producer that waits gets its turn when the topic is unloaded, and is closed."""
+
+    def close(broker: Broker, topic: Topic) -> None:
+        while topic.producers:
+            for producer in list(topic.producers.values()):
+                producer.session.close_producer(producer)
+
+    patches.replace(Broker, "close_producers", close)
+
+
+@variant("core.access.waiting-sends", cases=("core/access/*",))
+def drops_what_comes_before_its_turn(patches: Patches) -> None:
+    """What a producer sends while it waits is dropped."""
+
+    def make(handler: Handler) -> Handler:
+        def changed(session: Session, request: Any, frame: Frame) -> None:
+            found = session.producers.get(request.producer_id)
+            if found is None or found.ready:
+                handler(session, request, frame)
+
+        return changed
+
+    patches.request("send", make)
+
+
+@variant("core.terminate.end-told", cases=("core/terminate/*", "core/cluster/*", "transcribed/*", "pip191/combined/*", "pr7629/combined/*"))
+def tells_of_the_end_at_once(patches: Patches) -> None:
+    """A consumer with nothing left of a terminated topic is told so right behind the answer to SUBSCRIBE."""
+
+    def make(handler: Handler) -> Handler:
+        def changed(session: Session, request: Any, frame: Frame) -> None:
+            handler(session, request, frame)
+            found = session.consumers.get(request.consumer_id)
+            if found is not None and found.subscription.topic.name.persistent:
+                found.subscription.tell_end()
+
+        return changed
+
+    patches.request("subscribe", make)

@@ -115,6 +115,7 @@ class OutgoingMessage:
         deliver_at: Milliseconds since 1970; shared subscriptions receive it at this time or later. Such a message is not batched.
         schema_version: The version of its schema at the broker; None: none. All messages of a batch share it.
         transaction: The most and least significant 64 bits of its transaction id; None: none. All messages of a batch share it.
+        sequence_id: Its sequence id, above those before it; None: the next one.
     """
 
     payload: bytes
@@ -124,6 +125,7 @@ class OutgoingMessage:
     deliver_at: int | None = None
     schema_version: bytes | None = None
     transaction: tuple[int, int] | None = None
+    sequence_id: int | None = None
 
 
 def _signed(number: int) -> int:

@@ -93,7 +93,7 @@ class Producer(Attached):
             The message id, with the receipt.
 
         Raises:
-            InvalidMessage: It is larger than the broker accepts.
+            InvalidMessage: Its sequence id is not above that of the message before it.
             QueueFull: Too many messages wait for their receipts.
             ClientError: The producer has ended.
         """
@@ -103,7 +103,10 @@ class Producer(Attached):
             raise QueueFull(
                 f"{self._waiting} messages to {self.topic} wait for their receipts: wait for room(), or raise max_pending_messages"
             )
-        self.last_sequence_id += 1
+        number = self.last_sequence_id + 1 if message.sequence_id is None else message.sequence_id
+        if number <= self.last_sequence_id:
+            raise InvalidMessage(f"sequence_id {number} is not above {self.last_sequence_id}, which a message to {self.topic} had before")
+        self.last_sequence_id = number
         expires = self._scheduler.now + self.options.send_timeout if self.options.send_timeout else math.inf
         queued = Queued(message, self.last_sequence_id, Pending(self._scheduler), expires)
         queued.receipt.on_done(self._settled)

@@ -60,6 +60,7 @@ class Producer:
         key: str | None = None,
         event_time: int | None = None,
         deliver_at: int | None = None,
+        sequence_id: int | None = None,
     ) -> MessageId:
         """Send a message and wait for its receipt; wait first if too many messages are pending.
 
@@ -69,6 +70,7 @@ class Producer:
             key: Messages with the same key go to the same partition.
             event_time: Milliseconds since 1970.
             deliver_at: Milliseconds since 1970; shared subscriptions receive the message at this time or later.
+            sequence_id: Above those before it; None: the next one.
 
         Returns:
             The message id.
@@ -76,7 +78,7 @@ class Producer:
         Raises:
             ClientError: The broker did not store the message, or the outcome is unknown.
         """
-        message = OutgoingMessage(bytes(payload), dict(properties or {}), key, event_time, deliver_at)
+        message = OutgoingMessage(bytes(payload), dict(properties or {}), key, event_time, deliver_at, sequence_id=sequence_id)
         producer = self._group.route(message)
         await self._room(producer)
         _, future = self._driver.start(lambda: producer.send(message))
@@ -90,6 +92,7 @@ class Producer:
         key: str | None = None,
         event_time: int | None = None,
         deliver_at: int | None = None,
+        sequence_id: int | None = None,
     ) -> asyncio.Future[MessageId]:
         """Send a message without waiting, with the arguments of `send`.
 
@@ -100,7 +103,7 @@ class Producer:
             QueueFull: Too many messages wait for their receipts.
             ClientError: The message can't be sent.
         """
-        message = OutgoingMessage(bytes(payload), dict(properties or {}), key, event_time, deliver_at)
+        message = OutgoingMessage(bytes(payload), dict(properties or {}), key, event_time, deliver_at, sequence_id=sequence_id)
         return self._driver.start(lambda: self._group.send(message))[1]
 
     async def room(self) -> None:

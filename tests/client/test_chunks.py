@@ -6,9 +6,8 @@ from refimpl.client import Message, MessageId, ProducerOptions
 from refimpl.client.chunks import Chunks
 from refimpl.wire import compress
 from refimpl.wire.pulsar_api_pb2 import LZ4, CommandSubscribe, MessageMetadata
-from tests.client.test_consumer import consuming, take
-from tests.client.test_producer import producing
-from tests.fakes.producing import receipt, send
+from tests.fakes.consuming import consuming, take
+from tests.fakes.producing import producing, receipt, send
 from tests.fakes.scripted_broker import ScriptedBroker
 
 

@@ -8,36 +8,16 @@ from refimpl.client import (
     BrokerRefused,
     Closed,
     ConsumerOptions,
-    Message,
     MessageId,
-    MultiTopicsConsumer,
     ProtocolError,
 )
 from refimpl.wire import SingleMessage, compress, encode_batch
 from refimpl.wire.pulsar_api_pb2 import LZ4, CommandAck, CommandSubscribe, KeyValue, SingleMessageMetadata
+from tests.fakes.consuming import consuming, take
 from tests.fakes.scripted_broker import TOPIC, ScriptedBroker
 
 S = CommandSubscribe
 MAX = 2**64 - 1
-
-
-def consuming(**choices: object) -> tuple[ScriptedBroker, MultiTopicsConsumer]:
-    broker = ScriptedBroker()
-    subscribing = broker.begin(broker.core.subscribe, "t", ConsumerOptions("s", **choices))  # type: ignore[arg-type]
-    broker.accept()
-    broker.answer_partitions()
-    assert broker.answer_lookup() == TOPIC
-    broker.succeed("subscribe")
-    assert broker.expect("flow").messagePermits == choices.get("queue_size", 1000)
-    return broker, subscribing.value()
-
-
-def take(broker: ScriptedBroker, group: MultiTopicsConsumer) -> list[Message]:
-    taken = []
-    with broker.core.entered(broker.now):
-        while (message := group.take()) is not None:
-            taken.append(message)
-    return taken
 
 
 def batch(*bodies: bytes, **header: object) -> tuple[bytes, dict[str, object]]:

@@ -12,7 +12,6 @@ from refimpl.client import (
     Closed,
     InvalidMessage,
     MessageId,
-    PartitionedProducer,
     ProducerOptions,
     ProtocolError,
     QueueFull,
@@ -21,21 +20,8 @@ from refimpl.client import (
 from refimpl.client.partitioned_producer import key_hash
 from refimpl.wire import decode_batch, decompress
 from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, CompressionType, ProducerAccessMode
-from tests.fakes.producing import receipt, send
+from tests.fakes.producing import SINGLE, producing, receipt, send
 from tests.fakes.scripted_broker import TOPIC, ScriptedBroker
-
-SINGLE = ProducerOptions(batching=False)
-
-
-def producing(options: ProducerOptions = SINGLE, **answer: object) -> tuple[ScriptedBroker, PartitionedProducer]:
-    broker = ScriptedBroker()
-    creating = broker.begin(broker.core.create_producer, "t", options)
-    broker.accept(**({"max_message_size": answer.pop("max_message_size")} if "max_message_size" in answer else {}))
-    broker.answer_partitions()
-    assert broker.answer_lookup() == TOPIC
-    request = broker.answer_producer(**answer)
-    assert (request.topic, request.producer_id, request.epoch) == (TOPIC, 0, 0)
-    return broker, creating.value()
 
 
 def test_a_single_message_goes_out_at_once_with_all_that_was_said_about_it() -> None:

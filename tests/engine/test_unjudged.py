@@ -125,6 +125,17 @@ def test_a_broker_may_limit_the_partitions_of_a_topic(play, call, status, reason
     assert (outcome.verdict, said) == (verdict, verdict == Verdict.UNTESTABLE)
 
 
+@pytest.mark.parametrize(
+    ("call", "verdict"),
+    [
+        ("unload_bundle: {namespace: a/b, bundle: 0x00000000_0x40000000}", Verdict.UNTESTABLE),
+        ("unload_namespace: a/b", Verdict.ERROR),
+    ],
+)
+def test_a_broker_may_have_no_such_bundle(play, call, verdict):
+    assert play(f"steps: [{{admin: {{{call}}}}}]", [("refused", 412, {"reason": "no such bundle"})]).verdict is verdict
+
+
 @pytest.mark.parametrize("status", [401, 403])
 def test_an_admin_call_that_the_user_may_not_make_accuses_nobody(play, status):
     outcome = play("steps: [{admin: {create_topic: x}}]", [("refused", status, {"reason": "Need to be a super user"})])

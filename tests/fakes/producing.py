@@ -1,7 +1,20 @@
-"""What a producer sends to a scripted broker, and the receipts that it gets."""
+"""A producer at a scripted broker: what it sends, and the receipts that it gets."""
 
-from refimpl.client import MessageId, OutgoingMessage, PartitionedProducer, Pending
-from tests.fakes.scripted_broker import ScriptedBroker
+from refimpl.client import MessageId, OutgoingMessage, PartitionedProducer, Pending, ProducerOptions
+from tests.fakes.scripted_broker import TOPIC, ScriptedBroker
+
+SINGLE = ProducerOptions(batching=False)
+
+
+def producing(options: ProducerOptions = SINGLE, **answer: object) -> tuple[ScriptedBroker, PartitionedProducer]:
+    broker = ScriptedBroker()
+    creating = broker.begin(broker.core.create_producer, "t", options)
+    broker.accept(**({"max_message_size": answer.pop("max_message_size")} if "max_message_size" in answer else {}))
+    broker.answer_partitions()
+    assert broker.answer_lookup() == TOPIC
+    request = broker.answer_producer(**answer)
+    assert (request.topic, request.producer_id, request.epoch) == (TOPIC, 0, 0)
+    return broker, creating.value()
 
 
 def send(broker: ScriptedBroker, group: PartitionedProducer, payload: bytes = b"x", **fields: object) -> Pending[MessageId]:

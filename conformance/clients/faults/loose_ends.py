@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from conformance.clients.faults.model import fault, in_place_of, on_incoming
+import refimpl.client.entry
+from conformance.clients.faults.model import fault, in_place_of, instead_of, on_incoming, on_outgoing
 from refimpl.client.attached import Attached
 from refimpl.client.client import ClientCore
 from refimpl.client.connection import Connection
@@ -18,6 +19,7 @@ from refimpl.proposals.scalable_topics.client import ScalableTopicsWatch
 from refimpl.wire.pulsar_api_pb2 import (
     BaseCommand,
     CommandCloseProducer,
+    CommandLookupTopic,
     CommandPartitionedTopicMetadataResponse,
     CommandSendReceipt,
     NotAllowedError,
@@ -312,3 +314,46 @@ def says_delivery_times_in_seconds(send, producer, message):
     if message.deliver_at is not None:
         message = replace(message, deliver_at=message.deliver_at // 1000)
     return send(producer, message)
+
+
+@instead_of(refimpl.client.entry, "_single", clause="core.client.event-time")
+def gives_batches_no_event_times(single, queued):
+    """A message in a batch has no event time."""
+    return single(replace(queued, message=replace(queued.message, event_time=None)))
+
+
+@in_place_of(Producer.send, clause="core.client.event-time")
+def keeps_the_event_time_of_the_message_before(send, producer, message):
+    """A message without an event time has that of the one before."""
+    if message.event_time is None:
+        message = replace(message, event_time=producer.__dict__.get("event_time"))
+    producer.__dict__["event_time"] = message.event_time
+    return send(producer, message)
+
+
+@in_place_of(Producer.send, clause="core.client.numbers-of-user")
+def counts_after_the_first_number_of_its_user(send, producer, message):
+    """The first sequence id that the user gives counts, and the later ones are counted from it."""
+    if producer.last_sequence_id >= 0:
+        message = replace(message, sequence_id=None)
+    return send(producer, message)
+
+
+@in_place_of(Producer._on_attached, clause="core.client.numbers-of-user")
+def numbers_anew_what_it_sends_again(on_attached, producer, connection):
+    """What is sent again on a new connection has numbers that go on from the last receipt."""
+    waiting = list(producer._unconfirmed.values())
+    stored = producer.__dict__.get("stored", 0)
+    for number, entry in enumerate(waiting, stored):
+        del producer._unconfirmed[entry.sequence_id]
+        entry.queued[:] = [replace(one, sequence_id=number) for one in entry.queued]
+        producer._unconfirmed[number] = entry
+    on_attached(producer, connection)
+
+
+@on_outgoing(CommandLookupTopic, clause="core.client.listener-named")
+def names_its_listener_once(connection, request):
+    """The first LOOKUP on a connection names the listener, and those after it do not."""
+    if connection.__dict__.setdefault("named", False):
+        request.ClearField("advertised_listener_name")
+    connection.__dict__["named"] = True

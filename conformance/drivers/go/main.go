@@ -26,6 +26,7 @@ type arguments struct {
 	OperationTimeoutMs   int64  `json:"operation_timeout_ms"`
 	KeepAliveMs          int64  `json:"keep_alive_ms"`
 	Token                *string
+	ListenerName         string `json:"listener_name"`
 	Name                 string
 	Topic                string
 	Pattern              string
@@ -51,7 +52,9 @@ type arguments struct {
 	Texts          []string
 	Properties     []map[string]string
 	Keys           []*string
-	DeliverAfterMs int64 `json:"deliver_after_ms"`
+	EventTimes     []int64 `json:"event_times"`
+	SequenceIds    []int64 `json:"sequence_ids"`
+	DeliverAfterMs int64   `json:"deliver_after_ms"`
 	Flush          *bool
 	Consumer       string
 	Message        string
@@ -101,10 +104,10 @@ func main() {
 	verbs = map[string]verb{
 		"begin":    {[]string{"service_url"}, begin},
 		"end":      {nil, end},
-		"start":    {[]string{"operation_timeout_ms", "keep_alive_ms", "token"}, start},
+		"start":    {[]string{"operation_timeout_ms", "keep_alive_ms", "listener_name", "token"}, start},
 		"refresh":  {[]string{"token"}, refresh},
 		"producer": {[]string{"name", "topic", "batch", "compression", "access", "as", "chunks", "send_timeout_ms", "partitions_interval_ms"}, producer},
-		"send":     {[]string{"producer", "texts", "properties", "keys", "deliver_after_ms", "flush"}, send},
+		"send":     {[]string{"producer", "texts", "properties", "keys", "event_times", "sequence_ids", "deliver_after_ms", "flush"}, send},
 		"consumer": {[]string{
 			"name", "subscription", "topic", "pattern", "type", "position", "queue", "as", "nack_delay_ms", "discovery_ms", "partitions_interval_ms",
 			"takes",
@@ -214,6 +217,7 @@ func start(given arguments) (any, error) {
 	defer starting.Unlock()
 	options := pulsar.ClientOptions{
 		URL: url, OperationTimeout: milliseconds(given.OperationTimeoutMs), KeepAliveInterval: milliseconds(given.KeepAliveMs),
+		ListenerName: given.ListenerName,
 	}
 	if given.Token != nil {
 		token.Store(*given.Token)
@@ -291,6 +295,12 @@ func send(given arguments) (any, error) {
 		}
 		if given.Keys != nil && given.Keys[number] != nil {
 			message.Key = *given.Keys[number]
+		}
+		if given.EventTimes != nil {
+			message.EventTime = time.UnixMilli(given.EventTimes[number])
+		}
+		if given.SequenceIds != nil {
+			message.SequenceID = &given.SequenceIds[number]
 		}
 		using.SendAsync(context.Background(), message, func(id pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
 			if err != nil {

@@ -182,11 +182,14 @@ public class Driver {
     }
 
     private synchronized Object start(Arguments arguments) throws Exception {
-        arguments.only("operation_timeout_ms", "keep_alive_ms", "token");
+        arguments.only("operation_timeout_ms", "keep_alive_ms", "listener_name", "token");
         ClientBuilder builder = PulsarClient.builder()
             .serviceUrl(url)
             .operationTimeout(arguments.number("operation_timeout_ms", 30_000), TimeUnit.MILLISECONDS)
             .keepAliveInterval(arguments.number("keep_alive_ms", 30_000), TimeUnit.MILLISECONDS);
+        if (arguments.has("listener_name")) {
+            builder.listenerName(arguments.text("listener_name"));
+        }
         if (arguments.has("token")) {
             token = arguments.text("token");
             builder.authentication(AuthenticationFactory.token(() -> token));
@@ -232,7 +235,7 @@ public class Driver {
     }
 
     private Object send(Arguments arguments) throws Exception {
-        arguments.only("producer", "texts", "properties", "keys", "deliver_after_ms", "flush");
+        arguments.only("producer", "texts", "properties", "keys", "event_times", "sequence_ids", "deliver_after_ms", "flush");
         Producer<byte[]> producer = producers.get(arguments.text("producer"));
         JsonNode texts = arguments.all().get("texts");
         List<CompletableFuture<MessageId>> sent = new ArrayList<>();
@@ -242,6 +245,12 @@ public class Driver {
                 .properties(pairs(arguments.all().path("properties").path(i)));
             if (arguments.all().path("keys").path(i).isTextual()) {
                 message.key(arguments.all().get("keys").get(i).asText());
+            }
+            if (arguments.has("event_times")) {
+                message.eventTime(arguments.all().get("event_times").get(i).asLong());
+            }
+            if (arguments.has("sequence_ids")) {
+                message.sequenceId(arguments.all().get("sequence_ids").get(i).asLong());
             }
             if (arguments.has("deliver_after_ms")) {
                 message.deliverAfter(arguments.number("deliver_after_ms", 0), TimeUnit.MILLISECONDS);

@@ -9,6 +9,7 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -231,7 +232,7 @@ public class Driver {
     }
 
     private Object send(Arguments arguments) throws Exception {
-        arguments.only("producer", "texts", "properties", "keys", "deliver_after_ms", "flush");
+        arguments.only("producer", "texts", "properties", "keys", "event_times", "sequence_ids", "deliver_after_ms", "flush");
         Producer<byte[]> producer = producers.get(arguments.text("producer"));
         JsonNode texts = arguments.all().get("texts");
         List<CompletableFuture<MessageId>> sent = new ArrayList<>();
@@ -241,6 +242,12 @@ public class Driver {
                 .properties(pairs(arguments.all().path("properties").path(i)));
             if (arguments.all().path("keys").path(i).isTextual()) {
                 message.key(arguments.all().get("keys").get(i).asText());
+            }
+            if (arguments.has("event_times")) {
+                message.eventTime(Instant.ofEpochMilli(arguments.all().get("event_times").get(i).asLong()));
+            }
+            if (arguments.has("sequence_ids")) {
+                message.sequenceId(arguments.all().get("sequence_ids").get(i).asLong());
             }
             if (arguments.has("deliver_after_ms")) {
                 message.deliverAfter(arguments.time("deliver_after_ms", 0));

@@ -22,7 +22,7 @@ const VERBS: [(&str, &[&str]); 12] = [
     ("end", &[]),
     ("start", &["operation_timeout_ms", "keep_alive_ms"]),
     ("producer", &["name", "topic", "batch", "compression", "access", "as"]),
-    ("send", &["producer", "texts", "properties", "keys", "deliver_after_ms", "flush"]),
+    ("send", &["producer", "texts", "properties", "keys", "event_times", "deliver_after_ms", "flush"]),
     ("consumer", &["name", "subscription", "topic", "pattern", "type", "position", "queue", "as", "discovery_ms", "takes"]),
     ("take", &["consumer"]),
     ("acknowledge", &["consumer", "message", "cumulative"]),
@@ -213,6 +213,7 @@ async fn send(producer: &mut Producer<TokioExecutor>, request: &Value) -> Answer
             payload: body.as_str().unwrap_or("").as_bytes().to_vec(),
             properties: properties.into_iter().map(|(key, value)| (key, value.as_str().unwrap_or("").to_string())).collect(),
             partition_key: request["keys"][number].as_str().map(str::to_string),
+            event_time: request["event_times"][number].as_u64(),
             ..Default::default()
         };
         if request["deliver_after_ms"].is_u64() {
