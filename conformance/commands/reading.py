@@ -247,8 +247,8 @@ class _Lister:
         key = source, origin.connection
         if key not in self._numbers:
             self._numbers[key] = len(self._numbers) + 1
-            capture = "" if source in ("", ".") else f" of {source}"
-            print(line(time, self._numbers[key], None, f"the connection {origin.connection}{capture}"))
+            capture = "" if source in ("", ".") else f", in {source}"
+            print(line(time, self._numbers[key], None, f"the connection named {origin.connection}{capture}"))
             known = self._known.get(key)
             if known is not None and known.why_not is not None:
                 print(line(time, self._numbers[key], None, f"the order of both sides is not known: {known.why_not}"))

@@ -137,9 +137,10 @@ def _nearest(program: Program, failure: Failure, seen: Seen, common: dict[str, A
         return Diagnosis("too-early", summary, later.path, later.clause or where[1], waiting=waiting, **common)
     again = _again(program, failure.states, seen)
     if again is not None:
-        return Diagnosis("twice", f"{what} came twice: {again.path} took it before", again.path, again.clause, waiting=waiting, **common)
+        summary = f"{what} came twice: {again.path} of the case took the first one"
+        return Diagnosis("twice", summary, again.path, again.clause, waiting=waiting, **common)
     kind = "closed" if isinstance(seen.event, log.Closed) else "unexpected"
-    rest = f"the case waits for {waiting[0]}" if waiting else "the case waits for nothing"
+    rest = f"the case waits for {waiting[0]}" if waiting else "the case waits for nothing more"
     summary = f"{what}, {rest}" if kind == "closed" else f"{what} came, which nothing expects here; {rest}"
     return Diagnosis(kind, summary, *where, waiting=waiting, **common)
 
@@ -171,7 +172,8 @@ def describe(node: Expectation, state: State) -> str:
         return f"the end of connection {node.at}"
     ((name, fields),) = spec.items()
     variables = {**node.scope.variables, **state.bindings}
-    return f"{name}{show({key: _known(value, variables) for key, value in fields.items()})}" + ("" if node.at == "c" else f" on {node.at}")
+    where = "" if node.at == "c" else f" on connection {node.at}"
+    return f"{name}{show({key: _known(value, variables) for key, value in fields.items()})}{where}"
 
 
 def _known(value: Value, variables: Environment) -> Value:

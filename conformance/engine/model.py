@@ -60,7 +60,7 @@ class Settings(Strict):
 
 
 class Transcript(HoldsSteps):
-    """One case: what the harness sends, and what it expects."""
+    """One case: what the suite sends, and what it expects."""
 
     format: Literal[1]
     id: Annotated[str, Field(pattern=r"^[a-z0-9]+(/[a-z0-9-]+)+$")]

@@ -54,7 +54,7 @@ class _Moment(_Expectation):
 
 @step_kind("client", "broker")
 class FrameStep(_Moment):
-    """One frame: sent if the harness plays its sender, expected if the role under test does."""
+    """One frame: sent if the suite plays its sender, expected if the role under test does."""
 
     client: FrameSpec | None = None
     broker: FrameSpec | None = None
@@ -121,7 +121,7 @@ class BytesStep(_Step):
 
 
 class OpenSpec(Strict):
-    """To which broker of a cluster the harness opens a connection."""
+    """To which broker of a cluster the suite opens a connection."""
 
     at: str | None = None
     broker: Literal["other"]
@@ -129,7 +129,7 @@ class OpenSpec(Strict):
 
 @step_kind("open")
 class OpenStep(StepKind):
-    """The harness opens a connection: to the broker of the case, or to another one of its cluster."""
+    """The suite opens a connection: to the broker of the case, or to another one of its cluster."""
 
     open: str | OpenSpec
     label: str | None = None
@@ -156,7 +156,7 @@ class MoveStep(StepKind):
 
 
 class CloseSpec(Strict):
-    """How the harness closes a connection."""
+    """How the suite closes a connection."""
 
     at: str | None = None
     how: Literal["fin", "rst", "half"] = "fin"
@@ -164,7 +164,7 @@ class CloseSpec(Strict):
 
 @step_kind("close")
 class CloseStep(StepKind):
-    """The harness closes a connection."""
+    """The suite closes a connection."""
 
     close: CloseSpec
     label: str | None = None
@@ -177,7 +177,7 @@ class CloseStep(StepKind):
 
 
 class ReadingSpec(Strict):
-    """From which connection the harness reads, or does not."""
+    """From which connection the suite reads, or does not."""
 
     at: str | None = None
     on: bool
@@ -185,7 +185,7 @@ class ReadingSpec(Strict):
 
 @step_kind("reading")
 class ReadingStep(StepKind):
-    """The harness stops to read from a connection, or reads again."""
+    """The suite stops to read from a connection, or reads again."""
 
     reading: ReadingSpec
     label: str | None = None

@@ -194,7 +194,7 @@ def _token(argument: Value, environment: Environment) -> str:
 
 def _time(seconds: float, environment: Environment) -> float:
     if NOW not in environment:
-        raise ValueProblem("$now and $token tell the time of an action: write them into what the harness sends")
+        raise ValueProblem("$now and $token tell the time of an action: write them into what the suite sends")
     return float(environment[NOW] + seconds)
 
 

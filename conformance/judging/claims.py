@@ -79,7 +79,7 @@ def claims_of(suite: Suite, run: RunLog, results: Sequence[log.Result], outcomes
         lacking += _named(proposal, [part for part in proposal.parts if part not in claimed])
         served = {name for result in about if UNANNOUNCED in result.branches for name in suite.transcripts[result.case].requires}
         unannounced += _named(proposal, [part for part in proposal.parts if f"!{part.name}" in served])
-        ways = {part: _way(part, about, suite, run, outcomes) for part in claimed}
+        ways = {part: _way(part, proposal, about, suite, run, outcomes) for part in claimed}
         for way in UNSERVED:
             names = _named(proposal, [part for part in claimed if ways[part] == way])
             if names:
@@ -118,9 +118,16 @@ def _named(proposal: Proposal[Any], parts: Sequence[Capability]) -> list[str]:
     return [f"{proposal.name} {part.part}" for part in parts]
 
 
-def _way(part: Capability, results: Iterable[log.Result], suite: Suite, run: RunLog, outcomes: Mapping[str, Outcome]) -> str | None:
-    """Say how a target that claims a part does not serve it in most of the cases about it; None if it does."""
-    about = [one for one in results if one.verdict in _JUDGED and part.name in suite.transcripts[one.case].requires]
+def _way(
+    part: Capability, proposal: Proposal[Any], results: Sequence[log.Result], suite: Suite, run: RunLog, outcomes: Mapping[str, Outcome]
+) -> str | None:
+    """Say how a target that claims a part does not serve it in most of the cases about it; None if it does.
+
+    A case that needs another part of the proposal, too, does not say which of them is not served.
+    """
+    others = {one.name for one in proposal.parts} - {part.name}
+    needs = {one.case: suite.transcripts[one.case].requires for one in results}
+    about = [one for one in results if one.verdict in _JUDGED and part.name in needs[one.case] and others.isdisjoint(needs[one.case])]
     ways = [_how(one, run, outcomes) for one in about if one.verdict in _FAILED]
     return next((way for way in UNSERVED if ways.count(way) * 2 > len(about)), None)
 

@@ -145,7 +145,7 @@ def render_matrix_text(reports: Sequence[Report], width: int | None = None) -> s
     """
     matrix = build_matrix(reports)
     lines = [
-        f"unexplained: {matrix.unexplained()} of {len(matrix.rows) * len(matrix.columns)} verdicts "
+        f"unexplained: {matrix.unexplained():,} of {len(matrix.rows) * len(matrix.columns):,} verdicts "
         "(those that fail, warn or could not be run, and that no baseline explains)"
     ]
     for index, column in enumerate(matrix.columns):

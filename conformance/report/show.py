@@ -67,6 +67,8 @@ def show_case(suite: Suite, case: str, form: str = "line", recorded: RunLog | No
         "sequence": lambda: render_sequence_text(rows, peer=transcript.role),
     }
     body = forms[form]()
+    if form == "hex" and not any(row.annotated(1) for row in rows):
+        head.append("  no recording has this case, so there are no bytes here: those of a run of yours are in its report.html")
     return "\n".join([*head, "", body, *after])
 
 

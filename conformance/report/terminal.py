@@ -28,10 +28,10 @@ from conformance.report.wording import (
     counted,
     cut,
     given_policies,
-    middle_cut,
     number_of,
     one_line,
     paragraph,
+    sentence_cut,
     short,
 )
 
@@ -196,7 +196,7 @@ class _Printer:
         self.line(Text())
         self.line(Text(title, "bold"))
         for text in shown:
-            self.line(Text(f"  {text if self.verbose else middle_cut(text, _WIDTH)}"))
+            self.line(Text(f"  {text if self.verbose else sentence_cut(text, _WIDTH)}"))
         if len(shown) < len(lines):
             self.line(Text(f"  … and {len(lines) - len(shown)} more: --verbose shows them, and report.html", "dim"))
 

@@ -32,7 +32,7 @@ VERDICT_MEANING: Final[dict[str, str]] = {
     "XPASS": "The baseline calls it a known failure, but it passed.",
     "SPEC-GAP": "The text allows more than one behaviour; this is which one was seen.",
     "NOT-APPLICABLE": "The target does not have the feature that this is about.",
-    "UNTESTABLE": "Something that the test needs is missing here, so nothing is known.",
+    "UNTESTABLE": "Something that the case needs is missing here, so nothing is known.",
     "EXCLUDED": "Deliberately not tested; the reason is given.",
 }
 
@@ -86,6 +86,14 @@ def middle_cut(text: str, limit: int) -> str:
         return text
     tail = (limit - 1) * 3 // 5
     return f"{text[: limit - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def sentence_cut(text: str, limit: int) -> str:
+    """Keep both ends of a long sentence, with whole words; if its words are long, cut in the middle of them."""
+    before, found, after = middle_cut(text, limit - 2).partition("…")
+    first, last = before.rpartition(" ")[0], after.partition(" ")[2]
+    whole = len(text) > limit and found and len(first) * 2 > len(before) and len(last) * 2 > len(after)
+    return f"{first} … {last}" if whole else middle_cut(text, limit)
 
 
 def number_of(count: int, noun: str, plural: str | None = None) -> str:

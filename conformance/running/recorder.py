@@ -112,7 +112,8 @@ def load(path: Path, only: Collection[str] | None = None) -> RunLog:
     try:
         data = files.read_log(path)
     except (OSError, zlib.error) as error:
-        raise log.LogError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from None
+        hint = f" (the log of a run is {path / 'events.jsonl'})" if path.is_dir() else ""
+        raise log.LogError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}{hint}") from None
     if data.count(b"\n") > _MOST_RECORDS:
         raise log.LogError(f"{path}: more than {_MOST_RECORDS} records")
     whole, cut = _without_cut_line(data)

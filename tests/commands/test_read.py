@@ -57,7 +57,7 @@ def test_a_capture_of_packets(tmp_path, form, packed):
     code, lines, end = run(path, "--filter", "CONNECT", "--filter", "pong", "--filter", "PING")
     assert code == EXIT_CONFORMANT
     assert texts(lines) == [
-        f"#1      the connection 10.0.0.7:51000-10.0.0.1:6650 of {path.name}",
+        f"#1      the connection named 10.0.0.7:51000-10.0.0.1:6650, in {path.name}",
         '#1   -> CONNECT{client_version: "test", protocol_version: 21}',
         "#1   -> PING{}",
         "#1   <- PONG{}",
@@ -125,10 +125,10 @@ def test_a_raw_capture_without_times_is_listed_side_by_side_and_not_judged(tmp_p
     code, lines, _ = run(folder)
     assert code == EXIT_CONFORMANT
     assert [line.strip() for line in texts(lines)] == [
-        "#1      the connection c0",
+        "#1      the connection named c0",
         '#1   -> CONNECT{client_version: "test", protocol_version: 21}',
         f"#1   -> at byte {len(CONNECT)}: header: a frame of 1073741828 bytes, 42024960 are allowed (17 bytes)",
-        "#2      the connection c1",
+        "#2      the connection named c1",
         '#2   <- CONNECTED{server_version: "x", protocol_version: 21}',
         f"#2   <- at byte {len(CONNECTED)}: truncated: the stream ends 5 bytes into a frame of 13 (5 bytes)",
     ]
@@ -151,7 +151,7 @@ def test_a_recording_is_listed_in_the_order_of_its_times_across_connections(tmp_
     talk = [(1, "client", CONNECT), (2, "client", CONNECT), (2, "broker", CONNECTED), (1, "broker", CONNECTED), (1, "client", PING)]
     code, lines, end = run(recorded(tmp_path / "c", *talk))
     assert code == EXIT_CONFORMANT
-    assert [(line[:12].strip(), line[13:].split("{")[0]) for line in lines if "the connection " not in line] == [
+    assert [(line[:12].strip(), line[13:].split("{")[0]) for line in lines if "the connection named " not in line] == [
         ("0.000000", "#1   -> CONNECT"),
         ("1.000000", "#2   -> CONNECT"),
         ("2.000000", "#2   <- CONNECTED"),
@@ -233,7 +233,10 @@ def test_two_captures_in_a_folder_have_connections_of_their_own(tmp_path):
     for name in ("a", "b"):
         recorded(tmp_path / name, (1, "client", CONNECT))
     _, lines, _ = run(tmp_path)
-    assert [line[13:] for line in lines if "the connection " in line] == ["#1      the connection 1 of a", "#2      the connection 1 of b"]
+    assert [line[13:] for line in lines if "the connection " in line] == [
+        "#1      the connection named 1, in a",
+        "#2      the connection named 1, in b",
+    ]
 
 
 def test_a_file_in_a_folder_of_a_raw_capture_is_of_the_same_connection(tmp_path):
@@ -243,7 +246,7 @@ def test_a_file_in_a_folder_of_a_raw_capture_is_of_the_same_connection(tmp_path)
     (folder / "0").rename(folder / "in" / "ner" / "0")
     (folder / "index.jsonl").write_text(index)
     _, lines, end = run(folder)
-    assert [line[13:] for line in lines if "the connection " in line] == ["#1      the connection c0"]
+    assert [line[13:] for line in lines if "the connection " in line] == ["#1      the connection named c0"]
     assert "2 frames in 1 connection" in end
 
 

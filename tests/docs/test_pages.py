@@ -11,6 +11,7 @@ import yaml
 
 from conformance.cli import app
 from conformance.engine.parts import RELEASES
+from conformance.report.badge import to_json
 from conformance.site.book import TOP, other_files, pages
 from conformance.site.clauses import clause_pages, register_title
 from conformance.site.commands import EXIT_CODES, command_page
@@ -20,6 +21,7 @@ from conformance.site.programming import programming_pages
 from conformance.site.sources import REPOSITORY, Doubt, Mutant, load_mutants, load_sources
 from conformance.targets.operations import OPERATIONS
 from tests.docs.markdown import WRITTEN, anchors_of, links_of
+from tests.samples.report import bad_records, report
 
 
 def test_paths_and_places_are_unique(made, generated):
@@ -138,6 +140,14 @@ def test_every_key_of_every_format_is_described(sources):
         for field, info in cls.model_fields.items():
             assert f"| `{info.alias or field}` |" in text, (cls, field)
     assert set(other_files()) >= {f"reference/schema/{kind}.json" for kind in (*KINDS, "log")}
+
+
+def test_every_key_of_the_results_is_described():
+    page = (REPOSITORY / "docs" / "continuous-integration.md").read_text(encoding="utf-8")
+    part = page.partition("## For programs")[2].partition("\n## ")[0]
+    results = to_json(report(bad_records()))
+    keys = {*results, *results["counts"], *results["cases"][0], *results["clauses"][0]}
+    assert not {key for key in keys if f"`{key}`" not in part}
 
 
 def test_every_admin_call_is_described(sources):

@@ -130,7 +130,7 @@ def test_nothing_after_an_action_matches_an_event_from_before_it(play):
 def test_frame_that_came_before_is_named(play):
     outcome = play(TWO, ["actions", success(1), success(1)])
     assert outcome.diagnosis.kind == "twice"
-    assert "came twice: steps[1] took it before" in outcome.diagnosis.summary
+    assert "came twice: steps[1] of the case took the first one" in outcome.diagnosis.summary
 
 
 ORDER = """
@@ -448,7 +448,7 @@ def test_what_was_kept_is_judged_once_the_variable_is_set(play):
 def test_a_variable_that_never_comes_is_waited_for(play):
     outcome = play(TOLD_ELSEWHERE, ["actions", listed(5), success(9), 10, "deadline"])
     assert outcome.verdict is Verdict.FAIL
-    assert outcome.diagnosis.summary.startswith('nothing came: the case waits for success{request_id: {$bind: "r"}} on p')
+    assert outcome.diagnosis.summary.startswith('nothing came: the case waits for success{request_id: {$bind: "r"}} on connection p')
 
 
 def test_a_frame_that_fits_nothing_is_not_kept(play):

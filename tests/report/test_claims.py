@@ -126,6 +126,11 @@ def test_what_is_announced_and_not_served_is_said(suite, register, how):
     assert report.exit_code == EXIT_NOT_CONFORMANT
 
 
+def test_a_case_that_needs_two_parts_of_a_proposal_does_not_say_which_one_is_not_served(suite):
+    report = judged(suite, "pip145/update/*", fault=does_not_serve("pip145", "nothing comes"))
+    assert sentence(report).endswith("; claimed but nothing comes: PIP-145 watchers")
+
+
 @pytest.mark.parametrize("register", EXTENSIONS)
 def test_a_flag_of_the_first_connection_only_fails(suite, register):
     report = judged(suite, *FEW[register], fault=announces_on_the_first_connection_only(register))

@@ -126,7 +126,7 @@ def test_the_matrix_has_a_legend_of_the_words_in_it():
     words = {line.split()[0] for line in legend.splitlines() if re.match(r"  \S+ +[A-Z-]+: ", line)}
     used = {word for line in table.split("\nwhy ")[0].splitlines()[1:] for word in line.split()[2:]}
     assert words == used
-    assert "  none   UNTESTABLE: Something that the test needs is missing here, so nothing is known." in legend
+    assert "  none   UNTESTABLE: Something that the case needs is missing here, so nothing is known." in legend
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -15,6 +15,7 @@ from conformance.report.plan import program_rows
 from conformance.report.rows import Row, report_rows, split_frames, trial_rows, window
 from conformance.report.sequence import render_sequence_svg, render_sequence_text
 from conformance.report.show import baseline_text, explain_clause, show_case, stable_part
+from conformance.suite import load_suite
 from tests.samples.report import KNOWN, TEXT, TODAY, TrialLogWriter, bad_records, case, frame, report, run, suite
 
 
@@ -40,6 +41,13 @@ def test_a_case_as_bytes():
     assert "type = WATCH_TOPIC_LIST (64)" in text
     assert "(an example: only the fields that are named)" in text
     assert "type = CONNECTED" not in text
+
+
+def test_a_case_of_which_no_bytes_are_known_says_so():
+    told = "no recording has this case, so there are no bytes here"
+    assert told in show_case(load_suite(), "pip191/client/example", "hex")
+    assert told not in show_case(load_suite(), "pip191/client/example")
+    assert told not in show_case(suite(), "pip145/create", "hex")
 
 
 def test_a_case_as_it_was():

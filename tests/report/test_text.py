@@ -12,6 +12,7 @@ from conformance.engine.verdict import Outcome, Verdict
 from conformance.report.badge import to_json
 from conformance.report.conclusion import conclude
 from conformance.report.terminal import Progress, render_text
+from conformance.report.wording import sentence_cut
 from tests.samples.report import HOSTILE, KNOWN, bad_records, good_records, report, suite, watch
 
 
@@ -189,3 +190,11 @@ def test_numbers_of_the_terminal_add_up_and_are_those_of_the_json():
         assert int(re.search(r"\d+", total)[0]) == sum(int(part.split()[0]) for part in parts.split(", ")) == sum(numbers.values())
     assert held == f"held     {counts['conversations']} conversations"
     assert (counts["transcripts"], counts["repetitions"]) == (5, 0)
+
+
+def test_a_long_sentence_is_cut_between_words_as_far_as_it_has_some():
+    names = ", ".join(f"setting{number}" for number in range(30))
+    text = sentence_cut(f"it can't be given the settings {names} (say so)", 80)
+    assert text == "it can't be given the settings … setting27, setting28, setting29 (say so)"
+    assert len(sentence_cut("x" * 200, 80)) == 80
+    assert sentence_cut("short", 80) == "short"
