@@ -70,7 +70,9 @@ class _Plan:
         try:
             pieces = split_frames(action.data(lambda value: scope.resolve(value, self._bound)))
         except _PROBLEMS:
-            self.rows += [Row("out", *text, at, depth=self._depth) for text in self._unknown(action)]
+            payload = action.spec.get("payload")
+            remark = f"with the payload {self.text(payload, scope)}" if payload else ""
+            self.rows += [Row("out", *text, at, remark=remark, depth=self._depth) for text in self._unknown(action)]
             return
         for index, piece in enumerate(pieces):
             remark = "in the same write" if index else ""
