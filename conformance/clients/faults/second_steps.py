@@ -181,8 +181,14 @@ async def takes_new_partitions_for_itself(grow, consumer, topics):
         consumer.options = options
 
 
-@in_place_of(ScalableProducer._apply, clause="pr25648.layout.client-attaches")
+@in_place_of(ScalableProducer._apply, clause="pr25648.layout.client-follows")
 def produces_to_its_first_layout(apply, producer, segments):
     """A producer stays with the segments of the first layout."""
     if not producer._segments:
         apply(producer, segments)
+
+
+@in_place_of(ScalableProducer._apply, clause="pr25648.layout.client-follows")
+def produces_to_sealed_segments(apply, producer, segments):
+    """A producer keeps the segments that a new layout does not have as active ones."""
+    apply(producer, {name: segment for name, (segment, _) in producer._segments.items()} | dict(segments))
