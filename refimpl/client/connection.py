@@ -225,6 +225,10 @@ class Connection:
             raise refusal
         return answer
 
+    def give_up(self, request_id: int, error: ClientError) -> None:
+        """Fail a request whose producer waits for its turn; do nothing if it does not."""
+        self._requests.give_up(request_id, error)
+
     def end(self, reason: ClientError) -> None:
         """End the connection; fail everything that waits for it."""
         if self.closing:

@@ -14,7 +14,7 @@ from google.protobuf.message import Message as Command
 from refimpl.client.attached import Attached
 from refimpl.client.connection import Connection
 from refimpl.client.entry import Entry, Queued, encode_entry
-from refimpl.client.errors import BrokerRefused, ClientError, InvalidMessage, ProtocolError, QueueFull, TimedOut
+from refimpl.client.errors import BrokerRefused, ClientError, ConnectionLost, InvalidMessage, ProtocolError, QueueFull, TimedOut
 from refimpl.client.messages import MessageId, OutgoingMessage
 from refimpl.client.options import ProducerOptions
 from refimpl.client.producer_stats import ProducerStats
@@ -68,6 +68,7 @@ class Producer(Attached):
         self._partition = partition_index(topic)
         self._epoch = 0
         self._topic_epoch: int | None = None
+        self._asked: CommandProducer | None = None
         self._schema_version = b""
         self._max_message_size = DEFAULT_MAX_MESSAGE_SIZE
         self._batcher: UniformBatcher[Queued] = UniformBatcher(
@@ -151,6 +152,9 @@ class Producer(Attached):
         elif command.type == BaseCommand.SEND_ERROR:
             self._refused(command.send_error)
         elif command.type == BaseCommand.CLOSE_PRODUCER:
+            if self._place is not None and self._asked is not None:  # core.client.waits-on
+                closed = ConnectionLost(f"the broker closed the producer of {self.topic} while it waited for its turn")
+                self._place.give_up(self._asked.request_id, closed)
             self.lose()
 
     def _confirmed(self, receipt: CommandSendReceipt) -> None:
@@ -196,6 +200,7 @@ class Producer(Attached):
         if self._topic_epoch is not None:
             request.topic_epoch = self._topic_epoch
         self._epoch += 1
+        self._asked = request
         answer = (await connection.request(request)).producer_success
         self._schema_version = answer.schema_version if self.options.schema is not None else b""
         if not self._was_attached:

@@ -139,6 +139,15 @@ class RequestTable:
         waiting.pending.succeed(answer)
         return True
 
+    def give_up(self, request_id: int, error: ClientError) -> None:
+        """Fail a request whose producer the broker has put behind others, because its turn will not come."""
+        waiting = next((found for name in self.kinds if (found := self._waiting.get((name, request_id)))), None)
+        if waiting is not None and request_id in self.deferred:
+            self.deferred.discard(request_id)
+            for key in waiting.keys:
+                del self._waiting[key]
+            waiting.pending.fail(error)
+
     def fail_all(self, error: ClientError) -> None:
         """Fail all requests."""
         waiting, self._waiting = self._waiting, {}

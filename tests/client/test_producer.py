@@ -378,3 +378,26 @@ def test_a_producer_that_waits_for_exclusive_access_waits_for_its_turn() -> None
     assert creating.done
     send(broker, creating.value(), b"m")
     broker.expect("send")
+
+
+def test_a_producer_that_is_closed_while_it_waits_for_its_turn_asks_again() -> None:
+    broker = ScriptedBroker(ClientOptions(operation_timeout=5))
+    creating = broker.begin(
+        broker.core.create_producer, "t", ProducerOptions(batching=False, access_mode=ProducerAccessMode.WaitForExclusive)
+    )
+    broker.accept()
+    broker.answer_partitions()
+    broker.answer_lookup()
+    request = broker.expect("producer")
+    broker.send("producer_success", request_id=request.request_id, producer_name="p-1", producer_ready=False)
+    broker.send("close_producer", producer_id=request.producer_id, request_id=1)
+    broker.wait(1)
+    broker.answer_lookup()
+    second = broker.expect("producer")
+    assert second.producer_access_mode == ProducerAccessMode.WaitForExclusive
+    assert second.epoch > request.epoch
+    broker.send("producer_success", request_id=second.request_id, producer_name="p-1", last_sequence_id=-1, producer_ready=False)
+    broker.wait(20)
+    assert not creating.done
+    broker.send("producer_success", request_id=second.request_id, producer_name="p-1", last_sequence_id=-1, producer_ready=True)
+    assert creating.value().error is None
