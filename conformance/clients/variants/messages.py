@@ -103,7 +103,8 @@ def gathers_acknowledgements(patches: Patches) -> None:
                 flush(consumer)
                 acknowledge(consumer, kind, message_id, validation_error)
                 return
-            consumer.gathered = [*getattr(consumer, "gathered", []), message_id.to_wire(batch_index=False)]
+            entries = [entry.to_wire(batch_index=False) for entry in message_id.entries]
+            consumer.gathered = [*getattr(consumer, "gathered", []), *entries]
             scheduler = consumer._scheduler
             scheduler.call_at(scheduler.now + _GATHERING, lambda: flush(consumer))
 
@@ -219,7 +220,8 @@ def sends_each_message_in_a_batch(patches: Patches) -> None:
     def make(encode: Callable[..., Any]) -> Callable[..., Any]:
         def changed(batch: Any, *args: Any) -> Any:
             alone = not batch.is_batch and batch.header is None and batch.items[0].message.deliver_at is None
-            return encode(_AsBatch(batch.items, batch.header, batch.reason) if alone else batch, *args)
+            encoded = encode(batch, *args)
+            return encode(_AsBatch(batch.items, batch.header, batch.reason), *args) if alone and not encoded.further else encoded
 
         return changed
 
@@ -243,7 +245,8 @@ def leaves_gaps_between_sequence_ids(patches: Patches) -> None:
 
     def make(send: Callable[..., Any]) -> Callable[..., Any]:
         def changed(producer: Producer, message: Any) -> Any:
-            producer.last_sequence_id = 6 if producer.last_sequence_id < 6 else producer.last_sequence_id + 2
+            if message.sequence_id is None:
+                producer.last_sequence_id = 6 if producer.last_sequence_id < 6 else producer.last_sequence_id + 2
             return send(producer, message)
 
         return changed
