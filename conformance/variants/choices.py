@@ -53,7 +53,7 @@ def message_ids(message: Message) -> Iterator[MessageIdData]:
                 yield from message_ids(one)
 
 
-@variant("core.send.receipt", "core.position.last-message", cases=MESSAGES)
+@variant("core.send.receipt", "core.position.last-message", cases=(*MESSAGES, "!core/key-shared/join-batches"))
 def rolls_ledgers_over(patches: Patches) -> None:
     """A ledger has three entries, after which the next one begins; numbers of ledgers are large and leave gaps."""
 

@@ -9,7 +9,7 @@ from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
 from refimpl.client.pool import Pool
 from refimpl.client.producer import Producer
 from refimpl.wire import compress, encode_payload, parse_payload
-from refimpl.wire.pulsar_api_pb2 import CommandAck, CommandConnect, CommandLookupTopicResponse, CommandProducer
+from refimpl.wire.pulsar_api_pb2 import CommandAck, CommandConnect, CommandLookupTopicResponse
 
 # Producers that attach again
 
@@ -41,13 +41,6 @@ async def keeps_its_first_topic_epoch(register, producer, connection):
     first = producer._topic_epoch
     await register(producer, connection)
     producer._topic_epoch = producer._topic_epoch if first is None else first
-
-
-@on_outgoing(CommandProducer, clause="core.client.name-of-broker")
-def takes_any_name_for_that_of_its_user(connection, request):
-    """PRODUCER with a name says that the user has given it."""
-    if request.producer_name:
-        request.user_provided_producer_name = True
 
 
 @in_place_of(Producer._refused, clause="core.client.epoch-grows")
