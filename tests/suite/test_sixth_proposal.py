@@ -125,6 +125,7 @@ EXCEPTIONS = {
     "conformance/clients/faults/filters.py": "PR 7629: faults of consumers with a filter",
     "conformance/clients/faults/later.py": "the watches of three proposals: faults that show after a reconnect",
     "conformance/clients/faults/loose_ends.py": "PIP-247: faults that show when a question for partitions is cut off",
+    "conformance/clients/faults/second_steps.py": "PIP-145, PIP-247, PIP-191: faults that show in a second step",
     "conformance/clients/faults/meanwhile.py": "the watches of three proposals: faults that show while something else is under way",
     "conformance/clients/faults/rounds.py": "all but PIP-145: faults that show in a second round",
     "conformance/clients/faults/second_look.py": "PR 7629 and PR 25648: faults that show with a second broker, a second diff, or no answer",

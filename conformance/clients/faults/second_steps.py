@@ -10,7 +10,6 @@ from refimpl.client.entry import encode_entry
 from refimpl.client.multi_topics_consumer import MultiTopicsConsumer
 from refimpl.client.partitioned_producer import PartitionedProducer
 from refimpl.client.producer import Producer
-from refimpl.client.scalable_producer import ScalableProducer
 from refimpl.proposals.partition_watch.client import PartitionWatch
 from refimpl.proposals.topic_list.client import TopicListWatch
 from refimpl.proposals.uniform_batches import Batch
@@ -179,16 +178,3 @@ async def takes_new_partitions_for_itself(grow, consumer, topics):
         await grow(consumer, topics)
     finally:
         consumer.options = options
-
-
-@in_place_of(ScalableProducer._apply, clause="pr25648.layout.client-follows")
-def produces_to_its_first_layout(apply, producer, segments):
-    """A producer stays with the segments of the first layout."""
-    if not producer._segments:
-        apply(producer, segments)
-
-
-@in_place_of(ScalableProducer._apply, clause="pr25648.layout.client-follows")
-def produces_to_sealed_segments(apply, producer, segments):
-    """A producer keeps the segments that a new layout does not have as active ones."""
-    apply(producer, {name: segment for name, (segment, _) in producer._segments.items()} | dict(segments))
