@@ -59,17 +59,12 @@ class _Heard:
 class _OfClient(_Heard):
     """A client in front of the backdrop: what either side sends is in the log frame by frame, with the number of its connection."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._queues: list[int] = []
-
     def take(self, event: log.Event) -> None:
         if isinstance(event, log.Opened):
             self.monitors.opened(_link(event.link))
         elif isinstance(event, log.Begin) and event.what == "drive":
             if (options := event.detail.get("consumer", event.detail.get("reader"))) is not None:
-                self._queues.append(options.get("queue", DEFAULT_QUEUE))
-                self.monitors.queues(max(self._queues))
+                self.monitors.queue(options.get("queue", DEFAULT_QUEUE))
         elif isinstance(event, log.Frame | log.Passed):
             frame = see(event).frame
             if frame is None:

@@ -79,9 +79,9 @@ class Monitors:
         self._monitors: dict[str, list[Monitor]] = {}
         self._hearing: dict[str, dict[str, list[tuple[Monitor, str]]]] = {}
 
-    def queues(self, largest: int) -> None:
-        """Note how many messages the largest receiver queue holds."""
-        self._conversation.queue = largest
+    def queue(self, size: int) -> None:
+        """Note that a user of the client has asked for a receiver queue with room for so many messages."""
+        self._conversation.queue = max(size, self._conversation.queue or 0)
 
     def opened(self, connection: str) -> None:
         """Note that a connection begins: its next frame is its first."""

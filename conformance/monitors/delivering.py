@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from conformance.monitors.link import NO_ENTRY, Link
+from conformance.monitors.link import DEFAULT_QUEUE, NO_ENTRY, Link
 from conformance.monitors.model import Judged, Monitor, Seen, hears
 from conformance.monitors.sending import metadata_of
 from refimpl.wire import checksum_matches
@@ -128,7 +128,8 @@ class GrantedPermits(Monitor):
         if number in self._unused:
             self._unused[number] += seen.command.messagePermits
             if number in self._queue:
-                queue = max(self._queue[number], self.link.conversation.queue)
+                asked = self.link.conversation.queue
+                queue = max(self._queue[number], DEFAULT_QUEUE if asked is None else asked)
                 problem = f"consumer_id {number} has {self._unused[number]} unused permits, and its queue has room for {queue} messages"
                 yield "core.client.permits-bounded", problem if self._unused[number] > queue else None
 

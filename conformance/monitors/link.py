@@ -89,7 +89,7 @@ class Conversation:
 
     Attributes:
         whole: All connections were seen, each from its first frame on and without gaps.
-        queue: Messages that the largest receiver queue holds, as far as the users of the client have said.
+        queue: Messages that the largest receiver queue has room for, by what users of the client have asked for; None: that is not known.
         consumers: The consumer_ids of all SUBSCRIBE commands.
         entries: The entries that the broker has named.
         sets: The sets of topics that the broker has announced, by their hash.
@@ -97,7 +97,7 @@ class Conversation:
     """
 
     whole: bool = True
-    queue: int = DEFAULT_QUEUE
+    queue: int | None = None
     consumers: set[int] = field(default_factory=set)
     entries: Entries = field(default_factory=Entries)
     sets: KnownSets = field(default_factory=KnownSets)

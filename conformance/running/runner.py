@@ -42,8 +42,8 @@ LONG_ROUNDS = 50
 """A conversation of more answers than this, one after the other, begins first, so that it is not left alone at the end."""
 _PLUGIN_KEYS = ("token", "brokerClient")
 """Settings that a broker hands to its plugins and does not list as its own."""
-_IN_A_RUN, _MORE_FOR_A_TRIAL = 136 << 20, 448 << 10
-"""Bytes for what a target sends in a run, and how many come back with each trial. Trials need less on average."""
+_IN_A_RUN, _MORE_FOR_A_TRIAL = 136 << 20, 1 << 20
+"""Bytes for what a target sends in a run, and how many come back with each trial. Trials need 0.4 MB on average."""
 _LOTS = 46656
 """How many beginnings of names there are for seeds."""
 _LOTS_TRIED = 3

@@ -86,10 +86,6 @@ def try_by_name(name: str, select: Sequence[str] = ()) -> Trial:
     return try_variant(_suite(), together([load_variants()[one] for one in name.split(" + ")]), select)
 
 
-_ALONE = frozenset({"pings_at_odd_times"})
-"""Beside others it may make a conversation endless; so may what is late."""
-
-
 def in_groups(variants: Mapping[str, Variant], size: int) -> list[str]:
     """Return groups of variants for `try_all`: of those that all cases can notice, or all with messages. The rest cost little alone.
 
@@ -103,9 +99,7 @@ def in_groups(variants: Mapping[str, Variant], size: int) -> list[str]:
         dear.get(one.cases, groups).append(name)
     for names in dear.values():
         number = -(-len(names) // size)
-        for group in (names[first::number] for first in range(number)):
-            alone = [name for name in group if variants[name].late or name in _ALONE]
-            groups += [*alone, *filter(None, [" + ".join(name for name in group if name not in alone)])]
+        groups += [" + ".join(names[first::number]) for first in range(number)]
     return groups
 
 

@@ -12,19 +12,20 @@ _AT_ONCE = 10
 _EXPIRES = 60.0
 """Seconds until a message without its last chunk is given up."""
 LARGEST = 1 << 27
-"""Bytes of an incomplete message, whatever its producer announces."""
-
-
-def is_chunk(message: Message) -> bool:
-    """Return whether an entry has only a part of a message. Chunks that are encrypted remain as they are."""
-    metadata = message.metadata
-    return metadata.num_chunks_from_msg > 1 and bool(metadata.uuid) and not metadata.encryption_keys
+"""Bytes of all incomplete messages together, whatever their producers announce."""
+_HEADER = 1024
+"""Bytes that a chunk counts for besides its own."""
 
 
 @dataclass
 class _Incomplete:
     since: float
     chunks: list[Message] = field(default_factory=list)
+    size: int = 0
+
+    def append(self, chunk: Message) -> None:
+        self.chunks.append(chunk)
+        self.size += len(chunk.payload) + _HEADER
 
     @property
     def id(self) -> MessageId:
@@ -62,11 +63,10 @@ class Chunks:
         known = self._incomplete.get(metadata.uuid)
         if known is None or metadata.chunk_id != len(known.chunks):
             return None
-        known.chunks.append(chunk)
-        if sum(len(one.payload) for one in known.chunks) > LARGEST:
-            self._give_up(self._incomplete.pop(metadata.uuid).id)
-            return None
+        known.append(chunk)
         if len(known.chunks) < metadata.num_chunks_from_msg:
+            while sum(one.size for one in self._incomplete.values()) > LARGEST:
+                self._give_up_on(next(iter(self._incomplete)))
             return None
         del self._incomplete[metadata.uuid]
         return replace(chunk, id=known.id, payload=b"".join(one.payload for one in known.chunks))
@@ -78,4 +78,7 @@ class Chunks:
     def _make_room(self, now: float) -> None:
         for uuid, one in list(self._incomplete.items()):
             if one.since + _EXPIRES <= now or len(self._incomplete) >= _AT_ONCE:
-                self._give_up(self._incomplete.pop(uuid).id)
+                self._give_up_on(uuid)
+
+    def _give_up_on(self, uuid: str) -> None:
+        self._give_up(self._incomplete.pop(uuid).id)

@@ -219,11 +219,15 @@ class Connection:
             self.exchange(request),
             self._options.operation_timeout,
             f"{self.target} did not answer {name}",
-            unless=lambda: request_id in self._requests.deferred,
+            unless=lambda: self.is_deferred(request_id),
         )
         if (refusal := refusal_of(answer)) is not None:
             raise refusal
         return answer
+
+    def is_deferred(self, request_id: int) -> bool:
+        """Return whether the broker has answered PRODUCER by putting the producer behind others."""
+        return request_id in self._requests.deferred
 
     def give_up(self, request_id: int, error: ClientError) -> None:
         """Fail a request whose producer waits for its turn; do nothing if it does not."""

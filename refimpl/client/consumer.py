@@ -16,7 +16,7 @@ from google.protobuf.message import Message as Command
 
 from refimpl.client.attached import Attached
 from refimpl.client.batch_acks import BatchAcks, Position
-from refimpl.client.chunks import LARGEST, Chunks, is_chunk
+from refimpl.client.chunks import LARGEST, Chunks
 from refimpl.client.connection import Connection
 from refimpl.client.errors import ClientError, Closed, ConnectionLost, ProtocolError
 from refimpl.client.filtering import ConsumerFiltering
@@ -24,7 +24,7 @@ from refimpl.client.inbox import Inbox
 from refimpl.client.messages import Message, MessageId
 from refimpl.client.options import ConsumerOptions
 from refimpl.client.scheduler import Pending
-from refimpl.client.unpack import Corrupt, decompressed, open_messages, unpack
+from refimpl.client.unpack import Corrupt, decompressed, is_chunk, open_messages, unpack
 from refimpl.names import partition_index
 from refimpl.proposals.message_filter import EntryJudgement, EntryOutcome
 from refimpl.timers import Timer
@@ -262,7 +262,7 @@ class Consumer(Attached):
 
     def _whole(self, messages: list[Message]) -> list[Message]:
         """Return the messages; instead of a chunk, the message that it completes, if it does."""
-        if not messages or not is_chunk(messages[0]):
+        if not messages or not is_chunk(messages[0].metadata):
             return messages
         whole = self._chunks.add(messages[0], self._scheduler.now)
         if whole is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from refimpl.client.messages import MessageId, OutgoingMessage
@@ -138,21 +137,28 @@ def encode_entry(
         metadata.compression = compression  # type: ignore[assignment]
         body = compress(body, compression)
     payload = encode_payload(metadata, body)
+    header_bytes = len(payload) - len(body)
+    further: tuple[bytes, ...] = ()
     if chunk_bytes is not None and len(payload) > chunk_bytes and not batch.is_batch:
-        chunks = list(_chunks(metadata, body, chunk_bytes))
-        return Entry(queued, chunks[0], len(payload) - len(body), batch.is_batch, tuple(chunks[1:]))
-    return Entry(queued, payload, len(payload) - len(body), batch.is_batch)
+        payload, *rest = _chunks(metadata, body, chunk_bytes) or [payload]
+        further = tuple(rest)
+    return Entry(queued, payload, header_bytes, batch.is_batch, further)
 
 
-def _chunks(metadata: MessageMetadata, body: bytes, size: int) -> Iterator[bytes]:
-    """Yield a message in parts that have at most so many bytes with their headers, unless the header alone is as large."""
+def _chunks(metadata: MessageMetadata, body: bytes, size: int) -> list[bytes]:
+    """Return a message in parts that have at most so many bytes with their headers; none if a header leaves no room."""
     metadata.uuid = f"{metadata.producer_name}-{metadata.sequence_id}"
     metadata.total_chunk_msg_size = metadata.num_chunks_from_msg = metadata.chunk_id = len(body)  # as long as they can be
-    room = max(1, size - len(encode_payload(metadata, b"")))
-    metadata.num_chunks_from_msg = -(-len(body) // room)
-    for number, start in enumerate(range(0, len(body), room)):
+    room = size - len(encode_payload(metadata, b""))
+    if room <= 0:
+        return []
+    starts = range(0, len(body), room)
+    metadata.num_chunks_from_msg = len(starts)
+    chunks = []
+    for number, start in enumerate(starts):
         metadata.chunk_id = number
-        yield encode_payload(metadata, body[start : start + room])
+        chunks.append(encode_payload(metadata, body[start : start + room]))
+    return chunks
 
 
 def _single(queued: Queued) -> SingleMessage:

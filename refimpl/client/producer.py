@@ -32,7 +32,6 @@ from refimpl.wire.pulsar_api_pb2 import (
     CommandSendError,
     CommandSendReceipt,
     KeyValue,
-    ProducerAccessMode,
     TopicTerminatedError,
 )
 
@@ -60,7 +59,6 @@ class Producer(Attached):
 
     def __init__(self, core: ClientCore, topic: str, options: ProducerOptions, on_end: Callable[[Producer, ClientError], None]) -> None:
         super().__init__(core, topic, core.new_id("producer"))
-        self.patient = options.access_mode == ProducerAccessMode.WaitForExclusive
         self.options = options
         self.name = options.name or ""
         self.last_sequence_id = -1
@@ -201,7 +199,10 @@ class Producer(Attached):
             request.topic_epoch = self._topic_epoch
         self._epoch += 1
         self._asked = request
-        answer = (await connection.request(request)).producer_success
+        try:
+            answer = (await connection.request(request)).producer_success
+        finally:
+            self.patient = self.patient or connection.is_deferred(request.request_id)
         self._schema_version = answer.schema_version if self.options.schema is not None else b""
         if not self._was_attached:
             self.last_sequence_id = max(answer.last_sequence_id, -1) if self.options.name is not None else -1

@@ -89,7 +89,7 @@ class RequestTable:
 
     Attributes:
         kinds: The fields in `BaseCommand` of all possible answers other than ERROR.
-        deferred: Ids of the requests whose producers the broker has put behind others: the answer comes when it is their turn.
+        deferred: Ids of the requests whose producers the broker has put behind others: the answer comes when it is their turn, if ever.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -133,7 +133,6 @@ class RequestTable:
         if answer.type == BaseCommand.PRODUCER_SUCCESS and not answer.producer_success.producer_ready:
             self.deferred.add(request_id)
             return True
-        self.deferred.discard(request_id)
         for key in waiting.keys:
             del self._waiting[key]
         waiting.pending.succeed(answer)
@@ -141,16 +140,11 @@ class RequestTable:
 
     def give_up(self, request_id: int, error: ClientError) -> None:
         """Fail a request whose producer the broker has put behind others, because its turn will not come."""
-        waiting = next((found for name in self.kinds if (found := self._waiting.get((name, request_id)))), None)
-        if waiting is not None and request_id in self.deferred:
-            self.deferred.discard(request_id)
-            for key in waiting.keys:
-                del self._waiting[key]
+        if request_id in self.deferred and (waiting := self._waiting.pop(("producer_success", request_id), None)) is not None:
             waiting.pending.fail(error)
 
     def fail_all(self, error: ClientError) -> None:
         """Fail all requests."""
         waiting, self._waiting = self._waiting, {}
-        self.deferred.clear()
         for one in waiting.values():
             one.pending.fail(error)

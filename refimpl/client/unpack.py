@@ -41,6 +41,11 @@ def open_messages(ack_set: Sequence[int], batch_size: int) -> int:
     return bits & everything
 
 
+def is_chunk(metadata: MessageMetadata) -> bool:
+    """Return whether an entry has only a part of a message. Chunks that are encrypted remain as they are."""
+    return metadata.num_chunks_from_msg > 1 and bool(metadata.uuid) and not metadata.encryption_keys
+
+
 def unpack(frame: Frame, topic: str, partition: int, max_size: int) -> list[Message]:
     """Decode the messages of an entry.
 
@@ -65,9 +70,7 @@ def unpack(frame: Frame, topic: str, partition: int, max_size: int) -> list[Mess
         raise Corrupt(CommandAck.BatchDeSerializeError, f"the headers can't be read: {error}") from None
     metadata = payload.metadata
     message_id = replace(MessageId.from_wire(command.message_id, partition), batch_index=-1, batch_size=0)
-    if metadata.encryption_keys:
-        return [_message(message_id, topic, payload.body, metadata, None, command.redelivery_count)]
-    if metadata.num_chunks_from_msg > 1:  # its message is compressed as a whole
+    if metadata.encryption_keys or is_chunk(metadata):  # the message of a chunk is compressed as a whole
         return [_message(message_id, topic, payload.body, metadata, None, command.redelivery_count)]
     body = decompressed(payload.body, metadata, max_size)
     if not is_batch(metadata):

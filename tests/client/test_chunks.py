@@ -2,8 +2,8 @@
 
 import pytest
 
-from refimpl.client import Message, MessageId, ProducerOptions
-from refimpl.client.chunks import Chunks
+from refimpl.client import InvalidMessage, Message, MessageId, ProducerOptions
+from refimpl.client.chunks import LARGEST, Chunks
 from refimpl.wire import compress
 from refimpl.wire.pulsar_api_pb2 import LZ4, CommandSubscribe, MessageMetadata
 from tests.fakes.consuming import consuming, take
@@ -42,6 +42,24 @@ def test_a_message_is_given_up_after_a_minute_and_when_ten_others_are_incomplete
     assert [one.entry_id for one in given_up] == [0, 1]
     chunks.add(chunk(20, 0, uuid="p-20"), 64.5)
     assert [one.entry_id for one in given_up] == [0, 1, 2, 3, 4]
+
+
+def test_incomplete_messages_have_room_for_so_many_bytes_together() -> None:
+    given_up: list[MessageId] = []
+    chunks = Chunks(given_up.append)
+    chunks.add(chunk(0, 0, bytes(LARGEST // 2), uuid="p-0"), 0)
+    chunks.add(chunk(1, 0, bytes(LARGEST // 2), uuid="p-1"), 0)
+    assert [one.entry_id for one in given_up] == [0]
+    assert [chunks.add(chunk(2, number, uuid="p-0"), 0) for number in (1, 2)] == [None, None]
+    chunks.add(chunk(3, 1, uuid="p-1"), 0)
+    assert chunks.add(chunk(4, 2, uuid="p-1"), 0) is not None
+
+
+def test_what_says_that_it_is_a_chunk_of_nothing_is_a_message() -> None:
+    broker, group = consuming()
+    body = compress(b"message", LZ4)
+    broker.message(0, body, header={"num_chunks_from_msg": 3, "compression": LZ4, "uncompressed_size": 7})
+    assert [message.payload for message in take(broker, group)] == [b"message"]
 
 
 def test_a_consumer_acknowledges_and_gives_back_all_entries_and_their_permits() -> None:
@@ -121,3 +139,10 @@ def test_a_message_in_chunks_is_not_batched_and_comes_behind_the_open_batch() ->
     assert broker.sent() == []
     broker.wait(1.0)
     assert broker.expect_frame("send").command.send.sequence_id == 2
+
+
+def test_a_message_whose_header_leaves_no_room_for_a_chunk_is_refused() -> None:
+    broker, group = producing(ProducerOptions(batching=False, chunking=True), max_message_size=300)
+    large = send(broker, group, b"v" * 700, properties={"a": "x" * 400})
+    assert broker.sent() == []
+    assert isinstance(large.error, InvalidMessage)

@@ -12,14 +12,16 @@ from refimpl.client import (
     Closed,
     InvalidMessage,
     MessageId,
+    PartitionedProducer,
     ProducerOptions,
     ProtocolError,
     QueueFull,
     TimedOut,
 )
 from refimpl.client.partitioned_producer import key_hash
+from refimpl.client.scheduler import Process
 from refimpl.wire import decode_batch, decompress
-from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, CompressionType, ProducerAccessMode
+from refimpl.wire.pulsar_api_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, CommandProducer, CompressionType, ProducerAccessMode
 from tests.fakes.producing import SINGLE, producing, receipt, send
 from tests.fakes.scripted_broker import TOPIC, ScriptedBroker
 
@@ -361,43 +363,58 @@ def test_key_hash_is_that_of_java_strings() -> None:
     assert key_hash("polygenelubricants") == 0  # the sign bit alone
 
 
-def test_a_producer_that_waits_for_exclusive_access_waits_for_its_turn() -> None:
+def waiting() -> tuple[ScriptedBroker, Process[PartitionedProducer], CommandProducer]:
+    """Return a producer that the broker has put behind another one, and its request."""
     broker = ScriptedBroker(ClientOptions(operation_timeout=5))
-    creating = broker.begin(
-        broker.core.create_producer, "t", ProducerOptions(batching=False, access_mode=ProducerAccessMode.WaitForExclusive)
-    )
+    options = ProducerOptions(batching=False, access_mode=ProducerAccessMode.WaitForExclusive)
+    creating = broker.begin(broker.core.create_producer, "t", options)
     broker.accept()
     broker.answer_partitions()
     broker.answer_lookup()
-    request = broker.expect("producer")
-    waiting = {"request_id": request.request_id, "producer_name": "p-1", "last_sequence_id": -1}
-    broker.send("producer_success", producer_ready=False, **waiting)
+    return broker, creating, put_behind(broker)
+
+
+def put_behind(broker: ScriptedBroker) -> CommandProducer:
+    request: CommandProducer = broker.expect("producer")
+    assert request.producer_access_mode == ProducerAccessMode.WaitForExclusive
+    broker.send("producer_success", request_id=request.request_id, producer_name="p-1", last_sequence_id=-1, producer_ready=False)
+    return request
+
+
+def ready(broker: ScriptedBroker, request: CommandProducer) -> None:
+    broker.send("producer_success", request_id=request.request_id, producer_name="p-1", last_sequence_id=-1, producer_ready=True)
+
+
+def test_a_producer_that_waits_for_exclusive_access_waits_for_its_turn() -> None:
+    broker, creating, request = waiting()
     broker.wait(20)  # longer than the operation time-out
     assert not creating.done
-    broker.send("producer_success", producer_ready=True, topic_epoch=4, **waiting)
+    ready(broker, request)
     assert creating.done
     send(broker, creating.value(), b"m")
     broker.expect("send")
 
 
 def test_a_producer_that_is_closed_while_it_waits_for_its_turn_asks_again() -> None:
-    broker = ScriptedBroker(ClientOptions(operation_timeout=5))
-    creating = broker.begin(
-        broker.core.create_producer, "t", ProducerOptions(batching=False, access_mode=ProducerAccessMode.WaitForExclusive)
-    )
-    broker.accept()
-    broker.answer_partitions()
-    broker.answer_lookup()
-    request = broker.expect("producer")
-    broker.send("producer_success", request_id=request.request_id, producer_name="p-1", producer_ready=False)
+    broker, creating, request = waiting()
+    broker.wait(20)
     broker.send("close_producer", producer_id=request.producer_id, request_id=1)
     broker.wait(1)
     broker.answer_lookup()
-    second = broker.expect("producer")
-    assert second.producer_access_mode == ProducerAccessMode.WaitForExclusive
+    second = put_behind(broker)
     assert second.epoch > request.epoch
-    broker.send("producer_success", request_id=second.request_id, producer_name="p-1", last_sequence_id=-1, producer_ready=False)
     broker.wait(20)
     assert not creating.done
-    broker.send("producer_success", request_id=second.request_id, producer_name="p-1", last_sequence_id=-1, producer_ready=True)
+    ready(broker, second)
     assert creating.value().error is None
+
+
+def test_a_producer_that_wants_to_wait_has_the_operation_time_out_until_the_broker_lets_it() -> None:
+    broker = ScriptedBroker(ClientOptions(operation_timeout=5))
+    creating = broker.begin(broker.core.create_producer, "t", ProducerOptions(access_mode=ProducerAccessMode.WaitForExclusive))
+    broker.accept()
+    broker.answer_partitions()
+    broker.answer_lookup()
+    broker.expect("producer")
+    broker.wait(6)
+    assert isinstance(creating.error, TimedOut)
