@@ -99,7 +99,7 @@ def run(
     jobs: Annotated[
         int | None,
         typer.Option(
-            "-j", "--jobs", min=1, help="conversations at a time; if not given, 6, 24 on the reference, 4 with the driver of a client"
+            "-j", "--jobs", min=1, help="conversations at a time; if not given, 6, 24 on the reference and with the driver of a client"
         ),
     ] = None,
     patience: Annotated[

@@ -35,13 +35,13 @@ class ClientTarget:
     Attributes:
         name: "client:python"; for reports and baselines.
         command: How its driver is started; empty until it is built.
-        at_once: How many drivers run at the same time.
+        at_once: How many drivers run at the same time, at most: they wait nearly always, but take memory.
         built: What builds its driver; None: nothing has to be built.
     """
 
     name: str
     command: Sequence[str] = ()
-    at_once: int = 4
+    at_once: int = 24
     profile: str = "default"
     built: Built | None = None
 
@@ -145,4 +145,5 @@ def _known(name: str) -> ClientTarget:
         client.check()
     except JavaError as error:
         raise TargetError(f"{PREFIX}{name}: {error.message}", hint=error.hint) from None
-    return ClientTarget(f"{PREFIX}{name}", at_once=2, built=client)
+    at_once = 2 if isinstance(client, JavaClient) else ClientTarget.at_once  # each takes a processor for some seconds
+    return ClientTarget(f"{PREFIX}{name}", at_once=at_once, built=client)

@@ -60,6 +60,7 @@ class _Run:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     skipped: list[log.Skipped] = field(default_factory=list)
     active: set[ClientTrial] = field(default_factory=set)
+    starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     lost: int = 0
 
     def units(self, cases: list[m.Transcript]) -> deque[Unit]:
@@ -82,9 +83,16 @@ class _Run:
         self.write(record)
 
     async def work(self, units: deque[Unit]) -> None:
-        """Run trials with a driver, and with another one if that is lost, until none is left."""
+        """Run trials with a driver, and with another one if that is lost, until none is left.
+
+        Drivers start one after the other. So a slow start keeps no trial waiting, and there are no more of them than the trials need.
+        """
         while units:
-            async with self._driver() as driver:
+            async with AsyncExitStack() as stack:
+                async with self.starting:
+                    if not units:
+                        return
+                    driver = await stack.enter_async_context(self._driver())
                 while units and driver.lost is None:
                     await self._trial(units.popleft(), driver)
             self.lost += driver.lost is not None

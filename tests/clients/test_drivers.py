@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pulsar
 import pytest
@@ -108,6 +108,31 @@ def test_a_driver_that_floods_passes_nothing_and_costs_no_memory(suite: Suite, w
     monkeypatch.setattr("conformance.running.conversation.IN_ONE_CONVERSATION", 2 << 20)  # what it may say, whatever the bound is
     [result] = asyncio.run(judged(suite, [CASE], way, slow=3))  # so that the deadline of the case does not come before
     assert (result.verdict, "the client or its driver floods" in result.summary) == (Verdict.ERROR, True)
+
+
+def test_drivers_start_one_after_the_other_and_run_side_by_side(suite: Suite) -> None:
+    class Counted(Driver):
+        starting = 0
+        running = 0
+        most: tuple[int, int] = (0, 0)
+
+        async def __aenter__(self) -> Self:
+            Counted.starting += 1
+            Counted.running += 1
+            Counted.most = (max(Counted.most[0], Counted.starting), max(Counted.most[1], Counted.running))
+            try:
+                return await super().__aenter__()
+            finally:
+                Counted.starting -= 1
+
+        async def __aexit__(self, *error: Any) -> None:
+            Counted.running -= 1
+            await super().__aexit__(*error)
+
+    options = Options(select=["core/client/auth-challenge"], seed=1)  # two cells, which wait for some seconds
+    run, stopped = asyncio.run(run_clients(suite, parse_client("client:reference"), options, lambda _: None, Silent(), Counted))
+    assert (stopped, [one.verdict for one in judge_log(suite, run).results]) == (None, [Verdict.PASS] * 2)
+    assert Counted.most == (1, 2)
 
 
 def test_what_a_driver_writes_to_its_log_fills_no_disk(tmp_path: Path) -> None:
