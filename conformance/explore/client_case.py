@@ -25,7 +25,9 @@ _WITHIN = 40
 _WITHIN_A_LOOK = 90
 """Seconds for a message of a topic that only the next look at a pattern finds: some look once a minute, whatever they are asked for."""
 _TOLD_SECONDS = 3
-"""Seconds within which who is told of a topic that is gone has left it, after a cut too."""
+"""Seconds within which who is told of a topic that is gone has left it."""
+_BACK_SECONDS = 20
+"""Seconds within which who was cut off is back and told: clients wait longer from one attempt to the next."""
 PERIOD = 1000
 """Milliseconds between two looks at the topics of a pattern, or at the partitions of a topic."""
 LARGE = 1000
@@ -137,6 +139,7 @@ class ClientCase:
         Its producers are closed before, because one that attaches again creates the topic anew.
         """
         told = "pattern-watch" in self.capabilities and not self._polls and any(one.hears(topic) for one in self._consumers.values())
+        told = told and self.may_open
         for key in [key for key in self._producers if key.split(" ")[0] == topic]:
             self.add(drive={"close": {"name": self._producers.pop(key)}})
         if cut:
@@ -146,10 +149,20 @@ class ClientCase:
         for consumer in self._consumers.values():
             consumer.got = {text: number for text, number in consumer.got.items() if self._topics[text] != topic}
         if told:
-            self.add(advance=_TOLD_SECONDS)
+            self.add(advance=_TOLD_SECONDS if self.calm else _BACK_SECONDS)
+            self._mark()
             frames = [{"subscribe": {"topic": self.topic(topic)}}]
             clause = "pip145.client.watch-applies-list" if cut else "pip145.client.watch-applies-update"
             self.add(silence={"frames": frames}, at="c", clause=clause, until=[{"advance": _TOLD_SECONDS}])
+
+    def _mark(self) -> None:
+        """Await a frame that comes only now, the message of another producer: a silence begins behind the frame before it."""
+        self._opened += 1
+        name = f"p{self._opened - 1}"
+        self.add(drive={"producer": {"name": name, "topic": self.topic(f"mark-{name}")}}, within=_WITHIN)
+        self.add(drive={"send": {"producer": name, "texts": ["mark"]}}, aside=f"mark-{name}")
+        self.add(client={"send": {}}, within=_WITHIN)
+        self.add(seen={"result": {"of": f"mark-{name}", "ok": True}}, within=_WITHIN)
 
     def lose_updates(self) -> bool:
         """Let updates get lost from now on, so that only looks at the topics help; return whether that may be."""
@@ -226,15 +239,19 @@ class ClientCase:
         texts = self._new_texts(count, topic, letters)
         hearing = [one for one in self._consumers.values() if one.hears(topic)]
         sending = {"send": {"producer": producer, "texts": texts, **more}}
+        in_order = topic not in _ALL_PARTITIONED  # a producer of several partitions is several producers
+        came = _side_by_side([lane for one in hearing for lane in self._awaited(one, texts, in_order=in_order)])
         if first_steps is not None and self.calm:
             self.add(drive=sending, aside=texts[0])
-            self.steps += first_steps(texts)
-            self.add(seen={"result": {"of": texts[0], "ok": True}}, within=_WITHIN)
-        else:
+            self.steps += [*first_steps(texts), _told(texts[0], ok=True), *came]
+        elif self.calm:
             self.add(drive=sending, within=_WITHIN)
-        in_order = topic not in _ALL_PARTITIONED  # a producer of several partitions is several producers
-        lanes = [self._awaited(one, texts, in_order=in_order) for one in hearing]
-        self._in_any_order([lane for some in lanes for lane in some])
+            self.steps += came
+        else:  # who has no connection may be told so at once, and sends again
+            self.add(drive=sending, aside=texts[0])
+            again = [{"advance": _BACK_SECONDS}, {"drive": sending, "within": _WITHIN}]
+            sent, refused = [_told(texts[0], ok=True), *came], [_told(texts[0], ok=False), *again, *came]
+            self.add(one_of=[{"name": "sent", "steps": sent}, {"name": "refused, and sent again", "steps": refused}])
         self._not_twice(hearing, texts)
         for one in self._consumers.values():
             others = [text for text in texts if not (one.hears(topic) and text.startswith(one.begins))]
@@ -263,12 +280,6 @@ class ClientCase:
         seen = {"message": {"consumer": consumer.name, "text": texts[open_]}}
         until = [{"drive": {"send": {"producer": producer, "texts": texts}}}, {"seen": seen, "clause": clause}, {"advance": 0.3}]
         self.add(silence={"seen": [{"message": {"consumer": consumer.name, "text": {"$in": others}}}]}, at="c", clause=clause, until=until)
-
-    def _in_any_order(self, lanes: list[list[dict[str, Any]]]) -> None:
-        if len(lanes) > 1:
-            self.add(any_order=lanes)
-        else:
-            self.steps += [step for lane in lanes for step in lane]
 
     def _awaited(self, consumer: _Consumer, texts: list[str], *, in_order: bool) -> list[list[dict[str, Any]]]:
         steps = []
@@ -325,4 +336,12 @@ class ClientCase:
             self.add(drive={"consumer": {"name": f"{consumer.name}-next", **consumer.arguments}}, aside=f"{consumer.name}-next")
             seen = [{"message": {"consumer": f"{consumer.name}-next", "text": text}} for text in open_]
             steps = [{"seen": one, "clause": "core.client.acks-delivered", "within": _WITHIN} for one in seen]
-            self._in_any_order([[step] for step in steps])
+            self.steps += _side_by_side([[step] for step in steps])
+
+
+def _told(name: str, *, ok: bool) -> dict[str, Any]:
+    return {"seen": {"result": {"of": name, "ok": ok}}, "within": _WITHIN}
+
+
+def _side_by_side(lanes: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    return [{"any_order": lanes}] if len(lanes) > 1 else [step for lane in lanes for step in lane]
