@@ -35,6 +35,36 @@ def consume(case: ClientCase, over: str, type: str, queue: int, period: int) -> 
     case.consume(over, type, queue, period)
 
 
+@action("core", over=CONSUMED, type=TYPE)
+def consume_and_give_back(case: ClientCase, over: str, type: str) -> None:
+    """Open a consumer that gives messages back."""
+    case.consume(over, type, LARGE, PERIOD, nack_delay_ms=100)
+
+
+@action("core", weight=4, consumer=Choice(0, 1, 2), which=Choice(0, 1, 5))
+def give_back(case: ClientCase, consumer: int, which: int) -> None:
+    """Give a message back."""
+    case.give_back(consumer, which)
+
+
+@action("core", consumer=Choice(0, 1, 2))
+def seek_back(case: ClientCase, consumer: int) -> None:
+    """Go back to the first message."""
+    case.seek_back(consumer)
+
+
+@action("core", consumer=Choice(0, 1, 2))
+def reopen(case: ClientCase, consumer: int) -> None:
+    """Close a consumer, and open another one of its subscription."""
+    case.reopen(consumer)
+
+
+@action("core", weight=1, consumer=Choice(0, 1, 2))
+def unsubscribe(case: ClientCase, consumer: int) -> None:
+    """Unsubscribe."""
+    case.unsubscribe(consumer)
+
+
 @action("core", weight=8, topic=TOPIC, count=Choice(1, 3, 12))
 def publish(case: ClientCase, topic: str, count: int) -> None:
     """Send messages, each by itself."""
@@ -45,6 +75,12 @@ def publish(case: ClientCase, topic: str, count: int) -> None:
 def publish_batch(case: ClientCase, topic: str, count: int, compression: str) -> None:
     """Send messages in a batch."""
     case.publish(topic, count, {"batch": {"messages": count}, "compression": compression})
+
+
+@action("core", weight=1, topic=TOPIC)
+def close_producers(case: ClientCase, topic: str) -> None:
+    """Close the producers of a topic."""
+    case.close_producers(topic)
 
 
 _SETTING = {"region": ["us", "eu"], "version": ["1"]}

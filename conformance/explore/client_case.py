@@ -45,6 +45,8 @@ class _Consumer:
     Attributes:
         over: The topic that it is attached to, or the beginning of the names of several, with a star.
         begins: With what the texts begin that it takes.
+        opened: How often it has been opened.
+        gone: Whether it has unsubscribed.
         got: The texts that it must have got and has not acknowledged, and the variables with the numbers of their messages.
     """
 
@@ -53,6 +55,8 @@ class _Consumer:
     over: str
     arguments: dict[str, Any]
     begins: str = ""
+    opened: int = 1
+    gone: bool = False
     got: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -63,7 +67,7 @@ class _Consumer:
     def hears(self, topic: str) -> bool:
         """Tell whether it gets the messages of a topic."""
         base = topic.partition("-partition-")[0]
-        return base.startswith(self.over[:-1]) if self.of_pattern else base == self.over
+        return not self.gone and (base.startswith(self.over[:-1]) if self.of_pattern else base == self.over)
 
 
 class ClientCase:
@@ -86,6 +90,8 @@ class ClientCase:
         self.cites: set[str] = set()
         """Clauses of which its steps speak without naming them."""
         self._polls = False
+        self._catches_up = False
+        """A consumer was opened behind messages, which it gets when it likes."""
         self._consumers: dict[str, _Consumer] = {}
         self._producers: dict[str, str] = {}
         self._opened = 0
@@ -188,6 +194,7 @@ class ClientCase:
         pattern = over.endswith("*")
         if not self.may_open or len(self._consumers) == 3 or (pattern and "pattern-consumers" not in self.capabilities):
             return
+        self._catches_up = self._catches_up or self._texts > 0
         number = len(self._consumers)
         name = f"c{number}"
         what: dict[str, Any] = {"topic": self.topic(over)}
@@ -271,7 +278,7 @@ class ClientCase:
             self.consume(topic if topic != "x-1" else "x-*", "Exclusive", LARGE, PERIOD)
         consumer = self.alone(topic)
         producer = self.producer(topic, {"batch": {"messages": count}}) if consumer is not None and self.calm else None
-        if consumer is None or producer is None:
+        if consumer is None or producer is None or self._catches_up:
             return
         texts = self._new_texts(count, topic)
         clause = "pr7629.client.ack-set"
@@ -320,6 +327,57 @@ class ClientCase:
             del consumer.got[other]
         del consumer.got[text]
 
+    def give_back(self, number: int, which: int) -> None:
+        """Let a consumer give one of its messages back, and get it again."""
+        consumer = self._consumers.get(f"c{number}")
+        if consumer is None or not consumer.got or "nack_delay_ms" not in consumer.arguments:
+            return
+        text = list(consumer.got)[min(which, len(consumer.got) - 1)]
+        self.add(drive={"negative_acknowledge": {"consumer": consumer.name, "message": f"${consumer.got[text]}"}})
+        self._come_again(consumer, [text], "core.client.negative-named")
+
+    def seek_back(self, number: int) -> None:
+        """Let a consumer go back to the first message: what it has not acknowledged comes again."""
+        consumer = self._consumers.get(f"c{number}")
+        if consumer is None or consumer.gone or consumer.over not in (PLAIN, OTHER):
+            return
+        self.add(drive={"seek": {"consumer": consumer.name, "to": "Earliest"}}, within=_WITHIN)
+        self._come_again(consumer, list(consumer.got), "core.client.seek-starts-anew")
+
+    def reopen(self, number: int) -> None:
+        """Close a consumer, and let the next one of its subscription get what was not acknowledged."""
+        consumer = self._consumers.get(f"c{number}")
+        if consumer is None or consumer.gone or not self.may_open:
+            return
+        self.add(drive={"close": {"name": consumer.name}}, within=_WITHIN)
+        consumer.opened += 1
+        consumer.name = f"c{number}-{consumer.opened}"
+        self.add(drive={"consumer": {"name": consumer.name, **consumer.arguments}}, within=_WITHIN)
+        self._come_again(consumer, list(consumer.got), "core.client.acks-delivered")
+
+    def _come_again(self, consumer: _Consumer, texts: list[str], clause: str) -> None:
+        lanes = []
+        for text in texts:
+            self._numbers += 1
+            consumer.got[text] = variable = f"n{self._numbers}"
+            seen = {"message": {"consumer": consumer.name, "text": text, "message": {"$bind": variable}}}
+            lanes.append([{"seen": seen, "clause": clause, "within": _WITHIN}])
+        self.steps += _side_by_side(lanes)
+
+    def unsubscribe(self, number: int) -> None:
+        """Let a consumer unsubscribe; it gets nothing any more."""
+        consumer = self._consumers.get(f"c{number}")
+        if consumer is None or consumer.gone or not self.calm:
+            return
+        self.add(drive={"unsubscribe": {"consumer": consumer.name}}, within=_WITHIN)
+        consumer.gone, consumer.got = True, {}
+
+    def close_producers(self, topic: str) -> None:
+        """Close the producers of a topic; whoever sends to it then has another one."""
+        if self.may_open:
+            for key in [key for key in self._producers if key.split(" ")[0] == topic]:
+                self.add(drive={"close": {"name": self._producers.pop(key)}}, within=_WITHIN)
+
     def rules(self, on: dict[str, Any], do: dict[str, Any], times: int | str = 1) -> None:
         """Arm a rule of the backdrop."""
         self.add(on=on, do=do, times=times)
@@ -328,15 +386,9 @@ class ClientCase:
         """Close each consumer, and let the next one of its subscription get what was not acknowledged."""
         if not self.may_open:
             return
-        for consumer in self._consumers.values():
-            open_ = list(consumer.got)
-            if not open_ or consumer.of_pattern:
-                continue
-            self.add(drive={"close": {"name": consumer.name}})
-            self.add(drive={"consumer": {"name": f"{consumer.name}-next", **consumer.arguments}}, aside=f"{consumer.name}-next")
-            seen = [{"message": {"consumer": f"{consumer.name}-next", "text": text}} for text in open_]
-            steps = [{"seen": one, "clause": "core.client.acks-delivered", "within": _WITHIN} for one in seen]
-            self.steps += _side_by_side([[step] for step in steps])
+        for number, consumer in enumerate(self._consumers.values()):
+            if consumer.got and not consumer.of_pattern:
+                self.reopen(number)
 
 
 def _told(name: str, *, ok: bool) -> dict[str, Any]:
