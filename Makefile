@@ -59,8 +59,8 @@ pairs: $(VENV)/dev.stamp  ## Let each client talk to each broker through the pro
 explore: $(VENV)/run.stamp  ## Play scenarios that nobody wrote on TARGET and on the reference: ARGS="--minutes 60 --concurrent"
 	$(BIN)/pulsar-conformance explore "$(TARGET)" --report $(REPORT) $(ARGS)
 
-variants: $(VENV)/dev.stamp  ## Run all cases on all legal variants of the reference: none may fail
-	$(BIN)/python -m pytest tests/variants tests/clients/test_variants.py -m variants $(ARGS)
+variants: $(VENV)/dev.stamp  ## Run all cases on all legal variants of the reference, and explore those of its client: none may fail
+	$(BIN)/python -m pytest tests/variants tests/clients/test_variants.py tests/explore/test_client_exploring.py -m variants $(ARGS)
 
 mutants: $(VENV)/dev.stamp  ## Run mutants of the reference, all or ARGS="NAME ..", and write which cases find them
 	$(BIN)/python -m conformance.mutants $(ARGS)

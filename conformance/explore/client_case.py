@@ -339,8 +339,8 @@ class ClientCase:
     def seek_back(self, number: int) -> None:
         """Let a consumer go back to the first message: what it has not acknowledged comes again."""
         consumer = self._consumers.get(f"c{number}")
-        if consumer is None or consumer.gone or consumer.over not in (PLAIN, OTHER):
-            return
+        if consumer is None or consumer.gone or consumer.over not in (PLAIN, OTHER) or not self.calm:
+            return  # what becomes of a seek without a connection is a question of its own
         self.add(drive={"seek": {"consumer": consumer.name, "to": "Earliest"}}, within=_WITHIN)
         self._come_again(consumer, list(consumer.got), "core.client.seek-starts-anew")
 
