@@ -157,7 +157,7 @@ BATCHES = (
     Shown("sets are in the order of the message", "refimpl.proposals.uniform_batches.client:extracted_set", without_order, "region and version"),
     Shown("values count for any property", "refimpl.proposals.uniform_batches.client:extracted_set", any_name, "region and version"),
     Shown("the clock goes back", f"{SENDER}:_Producer.add", back, "delay 10 ms"),
-    Shown("sizes are those of UTF-8", f"{ENTRY}:Queued.size", in_utf8, "4 KiB"),
+    Shown("sizes are those of UTF-8", f"{ENTRY}:Queued.size", in_utf8, "32 messages or 4 KiB, 100 ms"),
     Shown("no key is an empty one", f"{SENDER}:_by_key", no_key_is_empty, "batches by key, 100 ms"),
     Shown("the last number is counted", f"{ENTRY}:encode_payload", counted, "batches by key, 100 ms"),
     Shown("nothing is compressed to nothing", f"{ENTRY}:compress", lambda right: lambda body, number: right(body, number) if body else body, "no batches"),

@@ -13,6 +13,7 @@ from conformance.corpus.batching.contents import with_contents
 from conformance.corpus.batching.sent import SENT, sent_batches
 from conformance.corpus.batching.settings import Setting
 from conformance.corpus.delivering.columns import with_columns
+from conformance.corpus.delivering.dialect import may_be_json
 from conformance.corpus.delivering.laws import LAWS, judge, with_numbers
 from conformance.corpus.delivering.reference import RESULT, judged_batches
 from conformance.corpus.delivering.stored import EVERY, KINDS, STORED, stored_batches, with_records
@@ -168,11 +169,24 @@ def unread(right):
     return read
 
 
+def of_two_bytes(right):
+    """Take numbers of more than two bytes for too long; this goes to the workers, too."""
+
+    def read(*given):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("conformance.corpus.delivering.avro._LONGEST", 2)
+            yield from right(*given)
+
+    return read
+
+
 OF_COLUMNS = "conformance.corpus.delivering.columns"
 IN_COLUMNS = (
     fault("nothing fits in columns", f"{OF_COLUMNS}:_fits", all_fit(False), "goes-out", "permits", "counts", "exact"),
     fault("all fits in columns", f"{OF_COLUMNS}:_fits", all_fit(True), "goes-out", "permits", "counts", "ack-set", "complete"),
     fault("columns let all headers pass", f"{OF_COLUMNS}:_by_header", lambda right: lambda *_: sql.lit(True), "goes-out", "permits", "counts", "complete"),
+    fault("columns take numbers of three bytes for too long", f"{OF_COLUMNS}:read_batches", of_two_bytes, "outside"),
+    fault("columns take all JSON for something that readers read differently", f"{OF_COLUMNS}:json_outside", lambda _: may_be_json, "outside"),
     fault("columns can read nothing", f"{OF_COLUMNS}:read_batches", unread, "goes-out", "permits", "counts", "ack-set"),
 )  # fmt: skip
 """Faults of the columns themselves."""

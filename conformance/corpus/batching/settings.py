@@ -131,14 +131,15 @@ def sweep(frequent: Mapping[str, Sequence[str]]) -> list[Setting]:
         frequent: From `frequent_values`, the properties in the order in which they are added to the setting.
 
     Returns:
-        First without the proposal, then with one property, two, all; then fewer values, other limits, and the Java form of a batch of
-        one, batches by key, and no batches.
+        First without the proposal, then with one property, two, all, which then allow the same values; then fewer values, other limits,
+        and the Java form of a batch of one, batches by key, and no batches.
     """
     names = list(frequent)
     first = {name: tuple(frequent[name]) for name in names[:1]}
     usual = Setting(f"{names[0]}: {len(frequent[names[0]])} values", first)
     wider = [
-        Setting(" and ".join(names[:count]), {name: tuple(frequent[name]) for name in names[:count]}) for count in range(2, len(names) + 1)
+        Setting(" and ".join(names[:count]), dict.fromkeys(names[:count], confusable_values(frequent, names[:count])))
+        for count in range(2, len(names) + 1)
     ]
     return [
         Setting("without the proposal"),
@@ -146,7 +147,7 @@ def sweep(frequent: Mapping[str, Sequence[str]]) -> list[Setting]:
         *wider,
         replace(usual, name=f"{names[0]}: 1 value", allowed={names[0]: tuple(frequent[names[0]][:1])}),
         replace(usual, name="10 messages", max_messages=10),
-        replace(usual, name="4 KiB", max_bytes=4096),
+        replace(usual, name="32 messages or 4 KiB, 100 ms", max_messages=32, max_bytes=4096, delay=100),
         replace(usual, name="delay 10 ms", delay=10),
         replace(usual, name="delay 100 ms", delay=100),
         replace(usual, name="delay 100 ms, without the proposal", allowed={}, delay=100),
@@ -154,6 +155,12 @@ def sweep(frequent: Mapping[str, Sequence[str]]) -> list[Setting]:
         replace(usual, name="batches by key, 100 ms", allowed={}, delay=100, by_key=True),
         replace(usual, name="no batches", allowed={}, max_messages=1),
     ]
+
+
+def confusable_values(frequent: Mapping[str, Sequence[str]], names: Sequence[str]) -> tuple[str, ...]:
+    """Return values that make other sets look alike: those of each property, the empty one, and what the first two are when joined."""
+    joined = (f"{one},{other}" for one in frequent[names[0]] for other in frequent[names[1]])
+    return tuple(dict.fromkeys([*(value for name in names for value in frequent[name]), "", *joined]))
 
 
 def awkward_values(values: Sequence[str]) -> list[str]:

@@ -1,6 +1,6 @@
 """The laws of filters over entries: both formulations agree, and each message goes just to those whose filter it fits.
 
-They speak of entries in which all readers read the same; the others are counted as `outside`.
+They speak of entries in which all readers read the same; the others are counted as `outside`, of which one law speaks.
 """
 
 from __future__ import annotations
@@ -50,9 +50,13 @@ _OF_ALL: tuple[Law, ...] = (
         "kind != 'plain' AND NOT has_want AND NOT (reference.goes_out AND reference.rejected = 0 AND delivered <=> is_open)",
     ),
 )
-LAWS: tuple[Law, ...] = tuple(
-    Law(one.name, one.text, f"IF(outside, 0, CAST(({one.checked}) AS INT))", f"IF(outside, 0, CAST(({one.broken}) AS INT))")
-    for one in _OF_ALL
+OUTSIDE = Law("outside", "What is not compared has something that readers may read differently.", "outside", "outside AND NOT doubtful")
+LAWS: tuple[Law, ...] = (
+    *(
+        Law(one.name, one.text, f"IF(outside, 0, CAST(({one.checked}) AS INT))", f"IF(outside, 0, CAST(({one.broken}) AS INT))")
+        for one in _OF_ALL
+    ),
+    OUTSIDE,
 )
 
 COUNTED = ("entries", "messages", "bytes", "fit", "entries sent", "in part", "bytes sent", "permits", "undecidable", "outside")

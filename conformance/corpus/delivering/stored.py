@@ -47,6 +47,27 @@ _DIGITS = (
 """What the field `digit` of JSON may be: texts, and what is none but reads like one; then one that is there twice, also in another case."""
 
 
+def _zigzag(number: int) -> bytes:
+    """Return a number of 64 bits as Avro writes it."""
+    rest, digits = (number << 1 ^ number >> 63) & (1 << 64) - 1, []
+    while rest > 0x7F:
+        digits.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*digits, rest])
+
+
+_NUMBERS = [
+    _zigzag(number)
+    for number in (
+        *(0, -1, (1 << 63) - 1, -1 << 63),
+        *(number for bits in range(6, 63, 7) for number in ((1 << bits) - 1, 1 << bits, -1 << bits, (-1 << bits) - 1)),
+    )
+]
+"""The numbers next to where they get longer, from 1 byte to 10, as Avro writes them."""
+_TEXTS = (*[""] * 36, "text", "text " * 12, "text " * 13, "text " * 26, "text " * 1639)
+"""Texts whose length takes 1, 2 and 3 bytes; most are empty."""
+
+
 def with_records(messages: DataFrame, name: str = "region", forms: Sequence[str] = FORMS) -> DataFrame:
     """Make payloads that message filters can read: JSON, Avro records, and texts that begin with the value of the property, or nearly do.
 
@@ -61,35 +82,27 @@ def with_records(messages: DataFrame, name: str = "region", forms: Sequence[str]
     made = {
         "as it is": sql.col("payload"),
         "JSON": sql.to_json(sql.struct(value.alias("region"), number.alias("number")), {"ignoreNullFields": "false"}).cast("binary"),
-        "Avro": sql.concat(
-            region,
-            _varint(2 * sql.when(number % 8 == 0, 1000 * number).otherwise(number)),
-            _avro_text(sql.repeat(sql.lit("text "), (number % 20).cast("int"))),
-        ),
+        "Avro": sql.concat(region, _one_of(_NUMBERS, "sequence_id"), _avro_text(_one_of(_TEXTS, "producer_name", "sequence_id"))),
         "JSON with odd values": _odd_json(value),
         "text": sql.concat_ws(";", sql.coalesce(value, sql.lit("-")), number, sql.hex("payload")).cast("binary"),
     }
-    made["awkward text"] = _awkward(made["text"], made["JSON"])
-    which = sql.pmod(sql.xxhash64("producer_name", "sequence_id"), sql.lit(len(forms)))
-    payload = made[forms[-1]]
-    for place, form in enumerate(forms[:-1]):
-        payload = sql.when(which == place, made[form]).otherwise(payload)
-    rows = messages.withColumn("payload", payload)
+    made["awkward text"] = _awkward(made["text"], made["JSON"], made["Avro"])
+    rows = messages.withColumn("payload", _chosen([made[form] for form in forms], "producer_name", "sequence_id"))
     return rows.withColumn("payload_size", sql.octet_length("payload"))
 
 
 def _odd_json(value: Column) -> Column:
     """Return JSON with a field that is no text, or a text that nearly is the one that is asked for."""
-    digits = sql.array(*map(sql.lit, _DIGITS))
-    digit = sql.get(digits, sql.pmod(sql.xxhash64("sequence_id"), sql.lit(len(_DIGITS))).cast("int"))
+    digit = _one_of(_DIGITS, "sequence_id")
     region = sql.to_json(sql.struct(value.alias("region")), {"ignoreNullFields": "false"})
     return sql.concat(sql.rtrim(region, sql.lit("}")), sql.lit(',"digit":'), digit, sql.lit("}")).cast("binary")
 
 
-def _awkward(text: Column, json: Column) -> Column:
+def _awkward(text: Column, json: Column, avro: Column) -> Column:
     """Change a text where readers go wrong: in its case, at its ends, in what is no UTF-8 or not ASCII, and behind many bytes.
 
-    And cut it where prefixes end that are asked for: behind the value of the property, behind its name, and in it.
+    And cut it where prefixes end that are asked for: behind the value of the property, behind its name, and in it. Records are cut, too,
+    or have bytes behind them, a branch that the union lacks, or a branch in more bytes than it needs.
     """
 
     def joined(*parts: Column | str) -> Column:
@@ -109,9 +122,23 @@ def _awkward(text: Column, json: Column) -> Column:
         joined("x\n", text),
         joined("x\n", json),
         joined(text, "0" * 300, "."),
+        sql.substring(avro, sql.lit(1), sql.octet_length(avro) - 1),
+        joined(avro, "\0"),
+        joined("\4", avro),
+        sql.concat(sql.lit(b"\x82\x00"), sql.substring(avro, sql.lit(2), sql.octet_length(avro))),
     ]
-    which = sql.pmod(sql.xxhash64("sequence_id", "producer_name"), sql.lit(len(changed)))
-    return reduce(lambda found, one: sql.when(which == one[0], one[1]).otherwise(found), enumerate(changed), text)
+    return _chosen(changed, "sequence_id", "producer_name")
+
+
+def _chosen(values: Sequence[Column], *by: str) -> Column:
+    """Return one of the values, chosen by columns."""
+    which = sql.pmod(sql.xxhash64(*by), sql.lit(len(values)))
+    return reduce(lambda found, one: sql.when(which == one[0], one[1]).otherwise(found), enumerate(values), values[0])
+
+
+def _one_of(values: Sequence[str | bytes], *by: str) -> Column:
+    """Return one of these values, chosen by columns."""
+    return sql.get(sql.array(*map(sql.lit, values)), sql.pmod(sql.xxhash64(*by), sql.lit(len(values))).cast("int"))
 
 
 def _varint(number: Column) -> Column:

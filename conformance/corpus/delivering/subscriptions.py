@@ -76,7 +76,7 @@ def subscriptions(often: str, rare: str, name: str = "region", awkward: str = " 
         Subscription("regex", regex=r'(?s).*"number":\d*[05].*'),
         Subscription("regex, whole", regex=r"[^; \n]*;\d+;[0-9A-F]*[éÿ]?"),
         Subscription("prefix", prefix=b'{"region":' + json.dumps(often, ensure_ascii=False).encode()),
-        Subscription("avro", fields={"region": often}),
+        Subscription("avro", fields={"region": often, "text": ""}),
         Subscription("json", fields={"region": often}, schema="json"),
         Subscription("json, digits", fields={"digit": "1"}, schema="json"),
         Subscription("json, true", fields={"digit": "true"}, schema="json"),

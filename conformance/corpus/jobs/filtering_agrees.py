@@ -20,7 +20,7 @@ from conformance.corpus.batching.contents import with_contents
 from conformance.corpus.batching.sent import sent
 from conformance.corpus.batching.settings import MOST_OF_ONE, Setting, awkward_values, frequent_values, wanted_values
 from conformance.corpus.batching.slices import WHOLE, is_whole, number_of_slices, slices
-from conformance.corpus.corpora import check_messages, check_topics
+from conformance.corpus.corpora import check_messages, check_topics, rows_written
 from conformance.corpus.corpora import messages as read_messages
 from conformance.corpus.delivering.laws import LAWS as OF_ENTRIES
 from conformance.corpus.delivering.laws import Delivered, judge
@@ -48,6 +48,7 @@ from conformance.corpus.filtering.rules import (
 )
 from conformance.corpus.job import Findings, Job, Run
 from conformance.corpus.laws import EXAMPLES, Outcome
+from conformance.corpus.sources.jar_topics import MESSAGES, TOPICS
 
 LAWS = (*OF_NAMES, *OF_ENTRIES, WHOLE)
 VALUES = 5
@@ -118,6 +119,8 @@ def _check(run: Run, topics: DataFrame, formulations: Sequence[str]) -> Findings
     with run.part("compare any with each"):
         laws.append(any_is_some(topics, patterns, formulations))
     laws.append(classes_are_real(run.spark, formulations[1:]))
+    if (written := rows_written(options.corpus, TOPICS, options.rows)) is not None:
+        laws.append(is_whole(written, [count]))
     counters = _counters(patterns, comparisons)
     drawn = f", mix {options.mix}, rows {options.rows}" if options.corpus == "synthetic" else ""
     corpus = f"{options.corpus}{drawn}, seed {options.seed}, {len(patterns)} patterns"
@@ -172,7 +175,8 @@ def _entries(run: Run, corpus: str) -> Delivered:
     options = run.options
     producers = max(4, options.rows // MOST_OF_ONE)
     messages = read_messages(run.spark, corpus, options.rows, options.seed, producers=producers)
-    count = options.rows if corpus == "synthetic" else messages.count()
+    written = rows_written(corpus, MESSAGES, options.rows)
+    count = messages.count() if written is None else written
     parts = slices(with_contents(messages), number_of_slices(messages, count, least=2))
     names = parts.whole.select(F.explode(F.map_keys("properties")).alias("name")).groupBy("name").count()
     first = names.sort(F.col("name") != "region", F.desc("count"), "name").first()
