@@ -359,6 +359,7 @@ IN_SQL = (
     fault("windows have batches that are larger", f"{OF_ENTRIES_IN_SQL}:with_batches", another(max_messages=5), "formulations", "limits"),
     fault("windows wait longer", f"{OF_ENTRIES_IN_SQL}:with_batches", another(delay=10_000), "formulations", "limits"),
     fault("SQL looks at bytes before it looks at messages", f"{OF_ENTRIES_IN_SQL}:_reason", bytes_first, "reasons"),
+    fault("SQL has no reason for batches whose delay is over", f"{OF_ENTRIES_IN_SQL}:_reason", lambda right: lambda setting: sql.nullif(right(setting), sql.lit("DELAY")), "reasons"),
     fault("SQL gives a number six bytes at most", "conformance.corpus.batching.sizes:varint_bytes", lambda right: lambda number: sql.least(sql.lit(6), right(number)), "bytes"),
     fault("SQL rejects all", f"{OF_ENTRIES_IN_SQL}:_consumer", accepting(False), "verdicts", "never-lost", "decided"),
     fault("SQL accepts all", f"{OF_ENTRIES_IN_SQL}:_consumer", accepting(True), "verdicts", "decided"),

@@ -132,3 +132,4 @@ def test_bytes_of_captures_are_counted_by_file(tmp_path):
     assert sum(counted.capture_bytes(tmp_path).values()) == 8
     assert sum(counted.capture_bytes(tmp_path / "c" / "index.jsonl").values()) == 8
     assert counted.capture_bytes(tmp_path, {"c/index.jsonl"}) == {}
+    assert counted.capture_bytes(tmp_path, before=0.0) == {}

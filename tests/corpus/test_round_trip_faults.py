@@ -1,6 +1,7 @@
 """Each law of the job `round_trip` breaks when it should: faults in encoders and decoders, and in how captures are written and read."""
 
 import dataclasses
+from math import inf
 
 import pyarrow as pa
 import pytest
@@ -184,8 +185,12 @@ ALL_FAULTS = (
 """Faults of the reference's wire format, and of captures."""
 
 
+def counts_of(given):
+    return pa.Table.from_batches(one for batch in batches(given) for one in count_batches([batch], 1)).to_pylist()
+
+
 def laws_of_frames(given):
-    table = pa.Table.from_batches(one for batch in batches(given) for one in count_batches([batch], 1)).to_pylist()
+    table = counts_of(given)
     outcomes = [round_trip._outcome(law, table) for law in OF_FRAMES]
     return {outcome.name for outcome in outcomes if outcome.broken}
 
@@ -202,10 +207,7 @@ def is_whole(folder):
     """Tell whether rows have all bytes of a log and of a raw capture."""
     pieces = find_pieces(folder, 200, MAX_FRAME_SIZE)[0]
     found = (row for piece in pieces for row in piece.rows(MAX_FRAME_SIZE))
-    outcome = round_trip._whole(
-        str(folder), pa.Table.from_batches(one for batch in batches(found) for one in count_batches([batch], 1)).to_pylist()
-    )
-    return outcome.holds
+    return round_trip._whole(str(folder), counts_of(found), inf).holds
 
 
 def divided(*folders):

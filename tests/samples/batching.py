@@ -86,6 +86,8 @@ def with_all_contents(topic, count=120):
             draw.shuffle(properties)
         elif number >= 120:
             properties[0] = ("region", "eu")
+        if number % 5 == 1:
+            payload = b"\xff\xfe" + payload[2:]
         event_time = draw.choice((None, time - 5))
         key = draw.choice((None, "k1", "ключ"))
         if number % 10 == 0 and event_time:

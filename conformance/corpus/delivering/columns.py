@@ -54,7 +54,7 @@ def with_columns(entries: DataFrame, subscriptions: Sequence[Subscription]) -> D
         differently, and `doubtful`, whether that may be;
         `reference`; and `columns`, what the subscription gets.
     """
-    names = sorted({one.want.name for one in subscriptions if one.want is not None})
+    names = sorted({want.name for one in subscriptions for want in one.wants})
     fields = asked_fields(subscriptions, "avro")
 
     def read(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -213,10 +213,11 @@ def _json_fits(payload: Column, one: Subscription) -> Column:
 
 def _by_header(one: Subscription, names: Sequence[str]) -> Column:
     """Tell whether the header lets an entry pass."""
-    if one.want is None:
-        return sql.lit(True)
-    value = sql.col("values")[names.index(one.want.name)]
-    return ~sql.col("readable") | sql.coalesce(value == one.want.value, sql.lit(one.want.missing == "accept"))
+    passes = sql.lit(True)
+    for want in one.wants:
+        value = sql.col("values")[names.index(want.name)]
+        passes &= sql.coalesce(value.isin(*want.values), sql.lit(want.missing == "accept"))
+    return ~sql.col("readable") | passes if one.wants else passes
 
 
 def _judged() -> Column:

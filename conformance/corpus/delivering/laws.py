@@ -21,9 +21,11 @@ from conformance.corpus.laws import EXAMPLES, Law, Outcome, breaking, outcomes, 
 _SENT = "reference.goes_out AND columns.goes_out"
 _JUDGED = "fits IS NOT NULL AND passes AND NOT marker"
 _OF_ALL: tuple[Law, ...] = (
-    Law("goes-out", "Both say of each entry whether it goes out or is acknowledged.", "true", "reference.goes_out != columns.goes_out"),
+    Law(
+        "goes-out", "Both say of each entry whether it goes out or is acknowledged.", "true", "NOT reference.goes_out <=> columns.goes_out"
+    ),
     Law("ack-set", "An entry that goes out names the same open messages.", _SENT, f"{_SENT} AND NOT reference.ack_set <=> columns.ack_set"),
-    Law("permits", "An entry that goes out uses the same permits; another one none.", "true", "reference.permits != columns.permits"),
+    Law("permits", "An entry that goes out uses the same permits; another one none.", "true", "NOT reference.permits <=> columns.permits"),
     Law(
         "counts",
         "As many messages fit, do not fit, and can't be judged.",

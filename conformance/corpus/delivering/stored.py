@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any
@@ -12,7 +13,8 @@ from crc32c import crc32c
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
-from refimpl.wire.pulsar_api_pb2 import SNAPPY, KeyValue, MessageMetadata
+from refimpl.wire.compression import MAX_UNCOMPRESSED_SIZE
+from refimpl.wire.pulsar_api_pb2 import SNAPPY, ZLIB, KeyValue, MessageMetadata
 
 STORED = pa.schema(
     [
@@ -38,9 +40,10 @@ _REPEATED = 7
 """In the header of one entry in so many each name stands twice, first with another value."""
 
 
-FORMS = ("as it is", "JSON", "JSON with odd values", "Avro", "text", "awkward text")
-"""What payloads are made of: each has the same share. Awkward texts nearly fit what the others fit."""
+FORMS = ("as it is", "JSON", "JSON with odd values", "Avro", "text", "awkward text", "awkward JSON", "awkward Avro")
+"""What payloads are made of: each has the same share. Awkward ones nearly fit what the others fit."""
 _DIGITS = (
+    *("NaN", "-Infinity", '{"digit":"1","region":"eu"}'),
     *("1", '"1"', "1.0", "true", '"true"', "null", '"01"', '["1"]', '{"1":"1"}', '" 1"', '"TRUE"', '"\\u0031"'),
     *('"2","digit":"1"', '"2","Digit":"1"', '"true","DIGIT":"1"'),
 )
@@ -86,7 +89,11 @@ def with_records(messages: DataFrame, name: str = "region", forms: Sequence[str]
         "JSON with odd values": _odd_json(value),
         "text": sql.concat_ws(";", sql.coalesce(value, sql.lit("-")), number, sql.hex("payload")).cast("binary"),
     }
-    made["awkward text"] = _awkward(made["text"], made["JSON"], made["Avro"])
+    made |= {
+        "awkward text": _awkward_text(made["text"]),
+        "awkward JSON": _awkward_json(made["JSON"]),
+        "awkward Avro": _awkward_avro(made["Avro"]),
+    }
     rows = messages.withColumn("payload", _chosen([made[form] for form in forms], "producer_name", "sequence_id"))
     return rows.withColumn("payload_size", sql.octet_length("payload"))
 
@@ -98,34 +105,42 @@ def _odd_json(value: Column) -> Column:
     return sql.concat(sql.rtrim(region, sql.lit("}")), sql.lit(',"digit":'), digit, sql.lit("}")).cast("binary")
 
 
-def _awkward(text: Column, json: Column, avro: Column) -> Column:
-    """Change a text where readers go wrong: in its case, at its ends, in what is no UTF-8 or not ASCII, and behind many bytes.
+def _joined(*parts: Column | str | bytes) -> Column:
+    given = (part.encode() if isinstance(part, str) else part for part in parts)
+    return sql.concat(*(sql.lit(part) if isinstance(part, bytes) else part for part in given))
 
-    And cut it where prefixes end that are asked for: behind the value of the property, behind its name, and in it. Records are cut, too,
-    or have bytes behind them, a branch that the union lacks, or a branch in more bytes than it needs.
-    """
 
-    def joined(*parts: Column | str) -> Column:
-        return sql.concat(*(sql.lit(part.encode()) if isinstance(part, str) else part for part in parts))
-
+def _awkward_text(text: Column) -> Column:
+    """Change a text where readers go wrong: in its case, at its ends, in what is no UTF-8 or not ASCII, and behind many bytes."""
     changed = [
         sql.lower(text.cast("string")).cast("binary"),
-        joined(text, "\n"),
-        joined(" ", text),
-        joined(text, sql.lit(b"\xff")),
-        joined(text, sql.lit(b"\xfe")),
+        *(_joined(text, end) for end in ("\n", b"\xff", b"\xfe", "é", "0" * 300 + ".")),
+        *(_joined(start, text) for start in (" ", "x\n")),
         sql.lit(b""),
+    ]
+    return _chosen(changed, "sequence_id", "producer_name")
+
+
+def _awkward_json(json: Column) -> Column:
+    """Cut JSON where prefixes end that are asked for; or put something in front, behind or around it, or encode it otherwise."""
+    changed = [
         sql.substring_index(json.cast("string"), ",", 1).cast("binary"),
-        sql.lit(b'{"region":'),
-        sql.lit(b'{"region'),
-        joined(text, "é"),
-        joined("x\n", text),
-        joined("x\n", json),
-        joined(text, "0" * 300, "."),
+        *map(sql.lit, (b'{"region":', b'{"region')),
+        *(_joined(start, json) for start in ("x\n", "\ufeff")),
+        *(_joined(json, end) for end in (" x", "}", "\n")),
+        _joined('{"x":', json, "}"),
+        sql.encode(json.cast("string"), "UTF-16"),
+    ]
+    return _chosen(changed, "sequence_id", "producer_name")
+
+
+def _awkward_avro(avro: Column) -> Column:
+    """Cut a record, or put a byte behind it; or give its union a branch that it lacks, or a branch in more bytes than it needs."""
+    changed = [
         sql.substring(avro, sql.lit(1), sql.octet_length(avro) - 1),
-        joined(avro, "\0"),
-        joined("\4", avro),
-        sql.concat(sql.lit(b"\x82\x00"), sql.substring(avro, sql.lit(2), sql.octet_length(avro))),
+        _joined(avro, "\0"),
+        _joined("\4", avro),
+        _joined(b"\x82\x00", sql.substring(avro, sql.lit(2), sql.octet_length(avro))),
     ]
     return _chosen(changed, "sequence_id", "producer_name")
 
@@ -159,6 +174,10 @@ def _avro_text(text: Column) -> Column:
     return sql.concat(_varint(2 * sql.octet_length(text)), text.cast("binary"))
 
 
+_AS_LARGE, _SENDERS_OF_LARGE = 41, "03"
+"""Which entry is a message of as many bytes as are decompressed, of producers whose names end so; the next one has one byte more."""
+
+
 def stored(entries: DataFrame) -> DataFrame:
     """Turn some entries into such that can't be decided, and acknowledge messages of others.
 
@@ -180,12 +199,30 @@ def stored_batches(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         yield pa.RecordBatch.from_pylist(rows, STORED)
 
 
+def _large(metadata: MessageMetadata, size: int) -> tuple[MessageMetadata, bytes]:
+    """Return a message of so many bytes, none of which fits a filter: its header and its body."""
+    header = MessageMetadata(producer_name=metadata.producer_name, sequence_id=metadata.sequence_id, publish_time=metadata.publish_time)
+    header.compression, header.uncompressed_size = ZLIB, size
+    header.properties.extend(metadata.properties)
+    return header, zlib.compress(bytes(size), 1)
+
+
 def _row(row: dict[str, Any]) -> dict[str, Any]:
     number, size = row["batch"], struct.unpack_from(">I", row["data"], 6)[0]
     metadata, body = MessageMetadata.FromString(row["data"][10 : 10 + size]), row["data"][10 + size :]
+    if number in (_AS_LARGE, _AS_LARGE + 1) and row["producer_name"][-1] in _SENDERS_OF_LARGE:
+        metadata, body = _large(metadata, MAX_UNCOMPRESSED_SIZE + number - _AS_LARGE)
     count = metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else 0
     which = (number + 7) % EVERY
-    kind = KINDS[which] if which < len(KINDS) else "chunk" if metadata.num_chunks_from_msg > 1 else "plain"
+    kind = (
+        KINDS[which]
+        if which < len(KINDS)
+        else "too large"
+        if metadata.uncompressed_size > MAX_UNCOMPRESSED_SIZE
+        else "chunk"
+        if metadata.num_chunks_from_msg > 1
+        else "plain"
+    )
     if number % _ACKNOWLEDGED == 1 and count > 1 and kind != "no header":
         row["open"] = [index for index in range(count) if (index + number) % 3]
     if number % _REPEATED == 3:

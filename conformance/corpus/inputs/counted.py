@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from math import inf
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -44,25 +45,27 @@ def jar_rows(jars: Sequence[Path]) -> int:
     return sum(len({name for name in ZipFile(jar).namelist() if not name.endswith("/")}) for jar in jars)
 
 
-def capture_bytes(home: Path, damaged: Collection[str] = ()) -> dict[str, int]:
+def capture_bytes(home: Path, damaged: Collection[str] = (), before: float = inf) -> dict[str, int]:
     """Count the bytes that were sent according to event logs, and those of files that an index names.
 
     Args:
         home: A log, a raw capture, or a folder with some.
         damaged: Files that are not counted, by name.
+        before: Nor are files that were written later, in seconds since 1970.
 
     Returns:
         Bytes by the name that a file has in rows. Captures of packets are not among them, since what is there twice counts once.
     """
     if home.is_file() and home.name != INDEX:
-        return {home.name: log_bytes(home)} if home.name.endswith(_LOGS) and home.name not in damaged else {}
-    folder = home.parent if home.is_file() else home
-    indexes = sorted(folder.rglob(INDEX))
-    lines = [(index, line) for index in indexes for line in index.read_bytes().decode("utf-8-sig").split("\n") if line.strip()]
-    files = {index.parent / json.loads(line)["file"] for index, line in lines if _name(index, folder) not in damaged}
-    logs = {path for path in folder.rglob("*") if path.name.endswith(_LOGS) and path.is_file()} - {*indexes, *files}
-    sizes = {_name(path, folder): path.stat().st_size for path in sorted(files)}
-    return sizes | {_name(path, folder): log_bytes(path) for path in sorted(logs) if _name(path, folder) not in damaged}
+        folder, files, logs = home.parent, set[Path](), {home} if home.name.endswith(_LOGS) else set()
+    else:
+        folder = home.parent if home.is_file() else home
+        indexes = sorted(folder.rglob(INDEX))
+        lines = [(index, line) for index in indexes for line in index.read_bytes().decode("utf-8-sig").split("\n") if line.strip()]
+        files = {index.parent / json.loads(line)["file"] for index, line in lines if _name(index, folder) not in damaged}
+        logs = {path for path in folder.rglob("*") if path.name.endswith(_LOGS) and path.is_file()} - {*indexes, *files}
+    kept = {path: name for path in sorted(files | logs) if (name := _name(path, folder)) not in damaged and path.stat().st_mtime <= before}
+    return {name: log_bytes(path) if path in logs else path.stat().st_size for path, name in kept.items()}
 
 
 def _name(path: Path, folder: Path) -> str:

@@ -28,7 +28,7 @@ PROPERTIES: Mapping[str, Sequence[str]] = {"synthetic": ("region", "version"), "
 PRODUCERS = 4
 """As many as the source draws if nothing else is said."""
 DISTRIBUTIONS: Mapping[str, Mapping[str, object]] = {
-    "2 values": {"values": 2, "producers": 12, "names": "shared"},
+    "2 values": {"values": 2, "producers": 12, "names": "shared", "first": (1 << 31) - 100},
     "1,000 values": {"values": 1000},
     "all values equally frequent": {"exponent": 0},
     "no runs": {"burst": 1},

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import reduce
+from itertools import cycle
 from operator import add
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -57,6 +58,8 @@ SPEED_ROWS = 1_000_000
 """So many rows at most are timed."""
 PAYLOAD_REGEX = r'(?s)(?:ÿ\x00Ã)?[a-z-]+://[^"]*ns-[0-9]/.*'
 """It tells bytes that are not UTF-8 from the characters that some readers put in their place, and from none."""
+BATCHES_OF_ONE: tuple[Literal["batch"], Literal["java_single"]] = ("batch", "java_single")
+"""How producers write a batch of one message, one slice after the other."""
 MANY, MANY_ROWS = 250, 20_000
 """So many patterns are drawn once more, and compared on about so many rows: a set of that many is matched in another way."""
 
@@ -182,10 +185,10 @@ def _entries(run: Run, corpus: str) -> Delivered:
     first = names.sort(F.col("name") != "region", F.desc("count"), "name").first()
     name = first["name"] if first else "region"
     values = wanted_values(frequent_values(parts.whole, [name], VALUES)[name]) or ["none"]
-    setting = Setting("entries", {name: tuple(values)}, delay=100)
+    settings = [Setting("entries", {name: tuple(values)}, delay=100, batch_of_one=form) for form in BATCHES_OF_ONE]
     wanted = subscriptions(values[0], values[-1], name, next(iter(awkward_values(values)), " "))
     looked_at, found = [], []
-    for part in parts:
+    for part, setting in zip(parts, cycle(settings), strict=False):
         looked_at.append(part.count())
         found.append(judge(stored(sent(with_records(part, name), setting)), wanted))
     parts.unpersist()

@@ -6,6 +6,7 @@ import argparse
 import re
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -72,7 +73,7 @@ def check(run: Run) -> Findings:
     """Apply the laws to a capture."""
     options = run.options
     path = options.corpus.removeprefix("capture:")
-    frames = _read(run, path)
+    frames, began = _read(run, path), time.time()
     with run.part("round trip"):
         seed = options.seed
         counted = frames.mapInArrow(lambda batches: count_batches(batches, seed), _COUNTED_DDL)
@@ -87,7 +88,7 @@ def check(run: Run) -> Findings:
     with run.part("raw capture"):
         raw_laws, raw_counters = _raw(run, path, frames)
     return Findings(
-        [*(law for law in (*laws, *raw_laws, _whole(path, rows)) if law.checked or law.broken)],
+        [*(law for law in (*laws, *raw_laws, _whole(path, rows, began)) if law.checked or law.broken)],
         {**_counters(rows), "raw capture": raw_counters},
     )
 
@@ -212,11 +213,11 @@ def _raw(run: Run, path: str, frames: DataFrame) -> tuple[list[Outcome], dict[st
     return laws, counters
 
 
-def _whole(path: str, rows: Sequence[Any]) -> Outcome:
-    """Compare the bytes that rows have with those that event logs and files of bytes have, by file, unless the file is damaged."""
+def _whole(path: str, rows: Sequence[Any], began: float) -> Outcome:
+    """Compare the bytes that rows have with those that event logs and files of bytes have, by file, unless it is damaged or still grows."""
     found = {row["what"]: row["count"] for row in rows if row["law"] == "bytes"}
     damaged = {row["what"] for row in rows if row["law"] == "of no connection"}
-    written = capture_bytes(capture_path(path), damaged)
+    written = capture_bytes(capture_path(path), damaged, began)
     broken = {file: abs(count - found.get(file, 0)) for file, count in written.items()}
     return WHOLE.outcome(sum(written.values()), sum(broken.values()), [{"file": file} for file, count in broken.items() if count])
 

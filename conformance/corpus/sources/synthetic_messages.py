@@ -3,7 +3,7 @@
 Rows come in chunks, each of consecutive messages of one producer, so that a producer's order depends on nothing but the seed:
 
     producer = chunk % producers            turn = chunk // producers
-    topic = producer % topics               sequence_id = turn * CHUNK + number in the chunk
+    topic = producer % topics               sequence_id = first + turn * CHUNK + number in the chunk
 
 Values of a property are drawn by rank, the first being the most frequent: the probability of rank r is proportional to
 r ** -exponent. The first ranks of each property are near misses of each other: upper and lower case, a superfluous space, a
@@ -131,6 +131,7 @@ class SyntheticMessages(BlockSource):
             "where topic and name are joined",
             choices=("own", "shared"),
         ),
+        Option("first", 0, "sequence_id of the first message of each producer", least=0),
         Option("values", 20, "how many values region and tag have; version has as many, but at most 20", least=1),
         Option("exponent", 1.1, "how skewed the values are; 0: all are equally frequent", least=0),
         Option("burst", 8.0, "mean length of a run of equal values of region, in messages", least=1),
@@ -175,7 +176,7 @@ class SyntheticMessages(BlockSource):
                 "id": place + number * BLOCK,
                 "topic": topics,
                 "producer_name": names,
-                "sequence_id": turn * CHUNK + place % CHUNK,
+                "sequence_id": self.chosen["first"] + turn * CHUNK + place % CHUNK,
                 "publish_time": np.where(rare.of("back"), times - 1 - rare.distance % 100, times),
                 "key": keys,
                 "properties": properties,
@@ -235,7 +236,7 @@ class SyntheticMessages(BlockSource):
         chosen[:, (_NOTE, _LONG_NAME)] = (base + rare.distance % len(_NOTES))[:, None]
         present[:, _NOTE], present[:, _LONG_NAME] = (rare.of("long") & (rare.distance % 3 == kind) for kind in (0, 1))
         base += len(_NOTES)
-        second = np.flatnonzero(rare.of("twin") & (np.arange(rows) % CHUNK > 0))
+        second = np.flatnonzero(rare.of("twin") & ~rare.in_run & ~np.roll(rare.in_run, 1) & (np.arange(rows) % CHUNK > 0))
         for neighbour in (0, 1):  # the values stand behind all others, in the order of `_TWINS`
             which = rare.distance[second] % len(_TWINS)
             for place, name in enumerate((_REGION, _VERSION)):
