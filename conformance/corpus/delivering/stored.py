@@ -174,7 +174,7 @@ def _avro_text(text: Column) -> Column:
     return sql.concat(_varint(2 * sql.octet_length(text)), text.cast("binary"))
 
 
-_AS_LARGE, _SENDERS_OF_LARGE = 41, "03"
+_AS_LARGE, _SENDERS_OF_LARGE = 41, ("0", "3")
 """Which entry is a message of as many bytes as are decompressed, of producers whose names end so; the next one has one byte more."""
 
 
@@ -210,19 +210,13 @@ def _large(metadata: MessageMetadata, size: int) -> tuple[MessageMetadata, bytes
 def _row(row: dict[str, Any]) -> dict[str, Any]:
     number, size = row["batch"], struct.unpack_from(">I", row["data"], 6)[0]
     metadata, body = MessageMetadata.FromString(row["data"][10 : 10 + size]), row["data"][10 + size :]
-    if number in (_AS_LARGE, _AS_LARGE + 1) and row["producer_name"][-1] in _SENDERS_OF_LARGE:
+    if number in (_AS_LARGE, _AS_LARGE + 1) and row["producer_name"].endswith(_SENDERS_OF_LARGE):
         metadata, body = _large(metadata, MAX_UNCOMPRESSED_SIZE + number - _AS_LARGE)
     count = metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else 0
     which = (number + 7) % EVERY
-    kind = (
-        KINDS[which]
-        if which < len(KINDS)
-        else "too large"
-        if metadata.uncompressed_size > MAX_UNCOMPRESSED_SIZE
-        else "chunk"
-        if metadata.num_chunks_from_msg > 1
-        else "plain"
-    )
+    too_large = metadata.uncompressed_size > MAX_UNCOMPRESSED_SIZE
+    as_sent = "too large" if too_large else "chunk" if metadata.num_chunks_from_msg > 1 else "plain"
+    kind = KINDS[which] if which < len(KINDS) else as_sent
     if number % _ACKNOWLEDGED == 1 and count > 1 and kind != "no header":
         row["open"] = [index for index in range(count) if (index + number) % 3]
     if number % _REPEATED == 3:
