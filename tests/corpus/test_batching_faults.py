@@ -17,7 +17,7 @@ from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.uniform_batches import Batch, Reason
 from refimpl.wire.pulsar_api_pb2 import KeyValue, MessageMetadata
 from tests.samples.batching import with_all_contents
-from tests.samples.faults import broken, fault, planted, with_wrong_fields, wrong_fields
+from tests.samples.faults import alike_if_joined, broken, fault, never_full, planted, with_wrong_fields, wrong_fields
 
 pytestmark = pytest.mark.usefixtures("without_compiling")
 SETTING = Setting("faults", {"region": ("eu", "us"), "tag": ("a", "eu", "")}, max_messages=4, max_bytes=900, delay=10, chunk=300)
@@ -207,26 +207,8 @@ def late_in_values(metadata):
         pair.value = pair.value[:150] + pair.value[150:].swapcase()
 
 
-def joined(values):
-    return ",".join(value for _, value in values)
-
-
-def alike_if_joined(right):
-    """Take sets for the same if their values are when they are joined."""
-
-    def against(self, extracted, size, kind):
-        return right(self, self._extracted if joined(extracted) == joined(self._extracted) else extracted, size, kind)
-
-    return against
-
-
 def without_empty(right):
     return lambda properties, allowed: tuple(pair for pair in right(properties, allowed) if pair[1])
-
-
-def never_full(right):
-    """Let no message join that fills a batch just so."""
-    return lambda self, extracted, size, kind: right(self, extracted, size + 1, kind)
 
 
 def one_too_many(right):

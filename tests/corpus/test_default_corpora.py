@@ -29,11 +29,11 @@ from conformance.corpus.replay.changes import FLICKERS, LogOptions, scalable_log
 from conformance.corpus.sources.synthetic_messages import SyntheticMessages
 from refimpl.indexes import topic_patterns
 from refimpl.names import is_system_topic
-from refimpl.wire import WireError, parse_payload
+from refimpl.wire import WireError, compress, parse_payload
 from refimpl.wire.compression import MAX_UNCOMPRESSED_SIZE
 from refimpl.wire.pulsar_api_pb2 import ZLIB, MessageMetadata
 from tests.samples.corpus import synthetic
-from tests.samples.faults import came_and_gone, planted
+from tests.samples.faults import alike_if_joined, came_and_gone, never_full, planted
 
 pytestmark = pytest.mark.usefixtures("without_compiling")
 ROWS = 4000
@@ -156,7 +156,20 @@ def without_ends(right):
     return lambda properties: right({key: value.strip() for key, value in properties.items()})
 
 
+def one_chunk_more(right):
+    """Give a body of just several chunks another one, which is empty."""
+
+    def chunks(queued, name, time, compression, size):
+        found = right(queued, name, time, compression, size)
+        return [*found, found[-1]] if len(found) > 1 and len(compress(queued.message.payload, compression)) % size == 0 else found
+
+    return chunks
+
+
 BATCHES = (
+    Shown("a body of just several chunks has one more", f"{SENDER}:_chunks", one_chunk_more, "without the proposal"),
+    Shown("a message that fills a batch just so does not join it", "refimpl.proposals.uniform_batches.client:UniformBatcher._against", never_full, "32 messages or 4 KiB, 100 ms"),
+    Shown("sets are compared as one text", "refimpl.proposals.uniform_batches.client:UniformBatcher._against", alike_if_joined, "region and version"),
     Shown("sets are in the order of the message", "refimpl.proposals.uniform_batches.client:extracted_set", without_order, "region and version"),
     Shown("values count for any property", "refimpl.proposals.uniform_batches.client:extracted_set", any_name, "region and version"),
     Shown("the clock goes back", f"{SENDER}:_Producer.add", back, "delay 10 ms"),
