@@ -122,8 +122,6 @@ def _check(run: Run, topics: DataFrame, formulations: Sequence[str]) -> Findings
     with run.part("compare any with each"):
         laws.append(any_is_some(topics, patterns, formulations))
     laws.append(classes_are_real(run.spark, formulations[1:]))
-    if (written := rows_written(options.corpus, TOPICS, options.rows)) is not None:
-        laws.append(is_whole(written, [count]))
     counters = _counters(patterns, comparisons)
     drawn = f", mix {options.mix}, rows {options.rows}" if options.corpus == "synthetic" else ""
     corpus = f"{options.corpus}{drawn}, seed {options.seed}, {len(patterns)} patterns"
@@ -141,6 +139,8 @@ def _check(run: Run, topics: DataFrame, formulations: Sequence[str]) -> Findings
         with run.part("savings"):
             of_savings, counters["savings"] = savings(run.spark, options.savings, options.seed)
         laws = _with(laws, of_savings.outcomes)
+    if (written := rows_written(options.corpus, TOPICS, options.rows)) is not None:
+        laws = _with(laws, [is_whole(written, [count])])
     counters["refused by Java"] = sql.refused(run.spark, [pattern.text for pattern in patterns.patterns])[:EXAMPLES]
     return Findings(laws, counters)
 
